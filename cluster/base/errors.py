@@ -1,0 +1,49 @@
+"""Errors come in three kinds, never mixed.
+
+A *refusal* is a value (`ErrorCode` in a reply). *Trouble outside* (peer, disk, deadline) is an exception
+that says whether the thing may have happened. A *broken invariant* is a bare `assert`, and ends the process.
+"""
+
+import enum
+
+from kio.schema.errors import ErrorCode
+
+__all__ = ["ConfigRefused", "ConnectionLost", "ErrorCode", "FrameRefused", "LogDamaged", "Outcome"]
+__all__ += ["Trouble"]
+
+
+class Outcome(enum.Enum):
+    """What is known of an operation that did not succeed (Jepsen's fail and info)."""
+
+    REFUSED = "refused"  # it did not happen and will not
+    UNKNOWN = "unknown"  # it may have happened, or happen yet
+
+
+class Trouble(Exception):
+    """Something outside this process failed; `outcome` says whether the operation may have happened."""
+
+    def __init__(self, message: str, outcome: Outcome = Outcome.UNKNOWN) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class ConnectionLost(Trouble):
+    """The peer closed, reset or cut the connection."""
+
+
+class FrameRefused(Trouble):
+    """A peer sent a frame that is over the limit or not a frame; the connection is closed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Outcome.REFUSED)
+
+
+class LogDamaged(Trouble):
+    """A file is damaged where nothing may be damaged; names the file, the position and what a person can do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Outcome.REFUSED)
+
+
+class ConfigRefused(Exception):
+    """A setting is unknown or impossible; names it, its value and what is allowed."""
