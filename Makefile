@@ -1,0 +1,61 @@
+# Everything here sets itself up: a bare machine with Python 3.11 and make is enough.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 9092
+DATA ?= data
+
+.DEFAULT_GOAL := help
+.PHONY: help run test install lint format check benchmark chaos clean
+
+help:  ## show what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: $(VENV)/.installed  ## start a node on 127.0.0.1:9092 with its data in ./data
+	$(BIN)/fencepost dev --port $(PORT) --data $(DATA)
+
+test: $(VENV)/.tested  ## run every test that this machine has the tools for
+	$(BIN)/python -m pytest
+
+install: $(VENV)/.installed  ## put the command at .venv/bin/fencepost
+
+lint: $(VENV)/.linted build/types  ## ruff and strict mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	MYPYPATH=build/types $(BIN)/mypy -p fencepost
+
+format: $(VENV)/.linted  ## let ruff put the code in form
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+benchmark: $(VENV)/.tested  ## measure beside a real Kafka (needs Java and Maven; about ten minutes)
+	$(BIN)/python tests/benchmarks/bench.py
+
+chaos: $(VENV)/.tested  ## kill -9 a node in a loop under idempotent load for a minute, then check
+	$(BIN)/python -m fencepost.chaos.harness.kill_loop --seconds 60
+
+clean:  ## remove what was built, not the data
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .cache *.egg-info
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "fencepost needs $(PYTHON) on the path; name another with make PYTHON=…" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[clients]'
+	@touch $@
+
+$(VENV)/.tested: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -e '.[clients,chaos,test]'
+	@touch $@
+
+$(VENV)/.linted: $(VENV)/.tested
+	$(BIN)/python -m pip install --quiet -e '.[clients,chaos,test,lint]'
+	@touch $@
+
+# mypy can't follow an editable install that maps folders, so it is given the same tree as links.
+build/types: pyproject.toml
+	@mkdir -p build/types/fencepost
+	@for part in cluster replication txn node clients chaos; do ln -sfn ../../../$$part build/types/fencepost/$$part; done
+	@touch build/types

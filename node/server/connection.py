@@ -1,0 +1,129 @@
+"""One client connection: frames in, replies out in the order of their requests.
+
+INVARIANT  replies leave in the order in which their requests came, and a request starts only after the one
+           before it has reached its stage (`Api.ordered_until`).
+PREVENTS   two pipelined batches of one idempotent producer being appended in the wrong order.
+PROVED BY  tests/node/test_connection.py::test_replies_keep_request_order_when_the_second_is_ready_first
+
+A request is decoded, handled and answered before the next is read, as Kafka does it, with one exception: a
+produce request lets the next one start once its batches are appended, so that several of them wait for one
+group commit together.
+"""
+
+import asyncio
+import traceback
+from collections import deque
+
+from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
+from fencepost.cluster.base.ports import Connection, Env
+from fencepost.cluster.wire.api import RequestRefused
+
+from .dispatch import Call, Dispatcher, Encoded, Origin, Stage
+
+# Produce requests of one connection that are appended but not answered. Clients keep five in flight;
+# one that keeps more waits in the kernel's buffers instead of in our memory.
+PENDING_REPLIES_MAX = 64
+
+
+class ClientConnection:
+    """Serves one client until it goes away."""
+
+    def __init__(
+        self, env: Env, connection: Connection, dispatcher: Dispatcher, listener: str
+    ) -> None:
+        self.env = env
+        self.connection = connection
+        self.dispatcher = dispatcher
+        self.origin = Origin(*connection.remote, listener)
+        self.last_active_s = env.clock.steady()
+        # Replies in request order. A finished head is written at once; the rest wait for the head.
+        self._pending: deque[asyncio.Future[Encoded | None]] = deque()
+        self._room = asyncio.Event()
+        self._parked = False
+        self._closed = False
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is parked and nothing waits for a commit."""
+        return not self._parked and not self._pending
+
+    async def serve(self) -> None:
+        """Read and answer until the end of the stream, or a frame that is not the protocol."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(self._watch_for_close(), name="watch for close")
+                await self._serve_frames(group)
+                watcher.cancel()
+        except* AssertionError as broken:
+            self.env.die(broken.exceptions[0])
+        except* ConnectionLost:
+            pass  # the client went away; what it sent was appended or not, and nobody is waiting
+        except* (FrameRefused, RequestRefused) as refused:
+            self._say("client_request_refused", str(refused.exceptions[0]))
+        except* Exception as failed:  # noqa: BLE001 - the connection loop: said in full, and the client sees a closed door
+            self._say("client_request_failed", "".join(traceback.format_exception(failed)))
+        finally:
+            self.connection.close()
+
+    def _say(self, event: str, reason: str) -> None:
+        remote = f"{self.origin.host}:{self.origin.port}"
+        self.env.log.warning(event, remote=remote, reason=reason, then="connection closed")
+
+    async def _serve_frames(self, group: asyncio.TaskGroup) -> None:
+        connection, dispatcher, clock = self.connection, self.dispatcher, self.env.clock
+        while True:
+            frame = await connection.read_frame(dispatcher.request_bytes_max)
+            if frame is None:
+                return
+            self.last_active_s = clock.steady()
+            call = dispatcher.open(frame, self.origin)
+            del frame  # a parked request must not hold the bytes of its frame
+            if call.api.ordered_until is Stage.APPENDED:
+                await self._until_appended(call, group)
+            else:
+                await self._until_answered(call)
+            await connection.drain()
+
+    async def _until_answered(self, call: Call) -> None:
+        if call.api.parks:
+            if self._closed:
+                return
+            self._parked = True
+        reply = await call.run()
+        self._parked = False
+        if self._pending:
+            done: asyncio.Future[Encoded | None] = asyncio.get_running_loop().create_future()
+            done.set_result(reply)
+            self._pending.append(done)
+        elif reply is not None:
+            self.connection.write(reply)
+
+    async def _until_appended(self, call: Call, group: asyncio.TaskGroup) -> None:
+        appended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call.context.reach_stage = lambda: None if appended.done() else appended.set_result(None)
+        task = group.create_task(call.run(), name=call.api.name)
+        self._pending.append(task)
+        task.add_done_callback(lambda _: call.context.reach_stage())
+        task.add_done_callback(self._write_ready)
+        await appended
+        while len(self._pending) >= PENDING_REPLIES_MAX:
+            self._room.clear()
+            await self._room.wait()
+
+    def _write_ready(self, _: object) -> None:
+        pending = self._pending
+        while pending and pending[0].done():
+            head = pending.popleft()
+            if head.cancelled() or head.exception() is not None:
+                return  # the task group ends this connection; nothing may be written past the gap
+            reply = head.result()
+            if reply is not None:
+                self.connection.write(reply)
+        self._room.set()
+
+    async def _watch_for_close(self) -> None:
+        """A long poll whose client has gone must not hold its place until the poll ends."""
+        await self.connection.wait_closed()
+        self._closed = True
+        if self._parked:
+            raise ConnectionLost("the client closed the connection while its request was parked")

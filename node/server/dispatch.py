@@ -1,0 +1,140 @@
+"""From a frame to a reply: decode, look the API up in the registry, call its handler, encode.
+
+The registry is plain data (`node/handlers/__init__.py`) and handed in; ApiVersions is answered from the same rows,
+so a version is never advertised that is not dispatched.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from fencepost.cluster.base.ports import Chunk, Clock
+from fencepost.cluster.wire.api import (
+    Request,
+    RequestRefused,
+    UnsupportedVersion,
+    decode_request,
+    encode_response,
+)
+from fencepost.cluster.wire.render import render
+
+Services = TypeVar("Services")
+Fields = dict[str, Any]
+Encoded = list[Chunk]
+
+
+class Stage(enum.Enum):
+    """How far a request must be before the next one of its connection may start."""
+
+    ANSWERED = "answered"
+    APPENDED = "appended"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The connection that a request came by."""
+
+    host: str
+    port: int
+    listener: str
+
+
+@dataclass(slots=True)
+class Context(Generic[Services]):
+    """What a handler knows of the request besides its body."""
+
+    services: Services
+    api_version: int
+    client_id: str
+    origin: Origin
+    reach_stage: Callable[[], None] = field(default=lambda: None)
+
+    @property
+    def client_host(self) -> str:
+        return self.origin.host
+
+
+Handler = Callable[[Context[Any], Any], Awaitable[Fields | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One row of the registry."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    handle: Handler
+    ordered_until: Stage = Stage.ANSWERED
+    parks: bool = False  # may wait long for something that is not its own work
+
+
+@dataclass(slots=True)
+class ApiCounters:
+    """Plain integers, exported when somebody asks."""
+
+    requests: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on its way to a reply."""
+
+    api: Api
+    context: Context[Any]
+    request: Request
+    dispatcher: "Dispatcher"
+
+    async def run(self) -> Encoded | None:
+        """The encoded reply, or None where the protocol has none (a produce request with acks=0)."""
+        api, request, dispatcher = self.api, self.request, self.dispatcher
+        started = dispatcher.clock.steady()
+        fields = await api.handle(self.context, request.body)
+        counters = dispatcher.counters[api.key]
+        counters.requests += 1
+        counters.seconds += dispatcher.clock.steady() - started
+        if fields is None:
+            return None
+        body = render(api.key, request.api_version, fields)
+        return encode_response(api.key, request.api_version, request.correlation_id, body)
+
+
+class Dispatcher:
+    """Turns frames into calls. One for all connections of a listener."""
+
+    def __init__(
+        self, clock: Clock, apis: Mapping[int, Api], services: Any, *, request_bytes_max: int
+    ) -> None:
+        self.clock = clock
+        self.apis = apis
+        self.services = services
+        self.request_bytes_max = request_bytes_max
+        self.counters = {key: ApiCounters() for key in apis}
+
+    def open(self, frame: memoryview, origin: Origin) -> Call:
+        """Raises RequestRefused where Kafka closes the connection: no such API, no such version, garbage."""
+        try:
+            request = decode_request(frame)
+        except UnsupportedVersion as unsupported:
+            return self._answer_versions(unsupported, origin)
+        api = self.apis.get(request.api_key)
+        if api is None:
+            raise RequestRefused(f"api key {request.api_key} is not served on this door")
+        if not api.min_version <= request.api_version <= api.max_version:
+            raise RequestRefused(
+                f"{api.name} v{request.api_version} is not served; "
+                f"v{api.min_version} to v{api.max_version} are"
+            )
+        return self._call(api, request, origin)
+
+    def _call(self, api: Api, request: Request, origin: Origin) -> Call:
+        context = Context(self.services, request.api_version, request.client_id or "", origin)
+        return Call(api, context, request, self)
+
+    def _answer_versions(self, unsupported: UnsupportedVersion, origin: Origin) -> Call:
+        """ApiVersions in a version we don't have is answered in v0 (KIP-511), so that the client can step down."""
+        request = unsupported.as_request()
+        return self._call(self.apis[request.api_key], request, origin)

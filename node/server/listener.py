@@ -1,0 +1,85 @@
+"""The client door: accepts connections, bounds their number, and closes those that fell silent."""
+
+from collections import Counter
+
+from fencepost.cluster.base.ports import Connection, Env
+from fencepost.cluster.base.ports import Listener as Door
+
+from .connection import ClientConnection
+from .dispatch import Dispatcher
+
+# How often idle connections are looked for. Kafka closes them in the same coarse way.
+IDLE_SWEEP_S = 5.0
+
+
+class ClientListener:
+    """One listener of Kafka's `listeners` setting."""
+
+    def __init__(
+        self,
+        env: Env,
+        name: str,
+        dispatcher: Dispatcher,
+        *,
+        connections_max: int,
+        connections_per_ip_max: int,
+        idle_s_max: float,
+    ) -> None:
+        self.env = env
+        self.name = name
+        self.dispatcher = dispatcher
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
+        self.idle_s_max = idle_s_max
+        self.connections: set[ClientConnection] = set()
+        self.refused = 0
+        self._by_ip: Counter[str] = Counter()
+        self._door: Door | None = None
+
+    async def open(self, host: str, port: int) -> tuple[str, int]:
+        self._door = await self.env.net.listen(host, port, self._serve)
+        self.env.tasks.spawn(self._close_idle(), name=f"idle connections of {self.name}")
+        return self._door.address
+
+    async def stop_accepting(self) -> None:
+        if self._door is not None:
+            await self._door.close()
+
+    def close_all(self) -> None:
+        for client in list(self.connections):
+            client.connection.close()
+
+    async def _serve(self, connection: Connection) -> None:
+        host = connection.remote[0]
+        if not self._has_room(host):
+            connection.abort()
+            return
+        client = ClientConnection(self.env, connection, self.dispatcher, self.name)
+        self.connections.add(client)
+        self._by_ip[host] += 1
+        try:
+            await client.serve()
+        finally:
+            self.connections.discard(client)
+            self._by_ip[host] -= 1
+            if not self._by_ip[host]:
+                del self._by_ip[host]
+
+    def _has_room(self, host: str) -> bool:
+        if len(self.connections) >= self.connections_max:
+            limit, allowed = "max.connections", self.connections_max
+        elif self._by_ip[host] >= self.connections_per_ip_max:
+            limit, allowed = "max.connections.per.ip", self.connections_per_ip_max
+        else:
+            return True
+        self.refused += 1
+        self.env.log.warning("connection_refused", remote=host, limit=limit, allowed=allowed)
+        return False
+
+    async def _close_idle(self) -> None:
+        """connections.max.idle.ms; a client that connects and says nothing falls under it as well."""
+        while True:
+            await self.env.clock.sleep(min(IDLE_SWEEP_S, self.idle_s_max))
+            oldest = self.env.clock.steady() - self.idle_s_max
+            for client in [c for c in self.connections if c.last_active_s < oldest and c.idle]:
+                client.connection.close()
