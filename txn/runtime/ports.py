@@ -1,0 +1,55 @@
+"""What the runtime asks of others: a log to write to, and a machine to run."""
+
+from typing import Any, Protocol
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import Offset
+from fencepost.cluster.base.ports import Buffer
+
+from .decision import Decision, LogRecord, TimerKey
+
+
+class RecordLog(Protocol):
+    """One partition, as the coordinator that leads it sees it (`partition_log.py` adapts the real one)."""
+
+    @property
+    def log_start_offset(self) -> Offset: ...
+
+    @property
+    def log_end_offset(self) -> Offset: ...
+
+    @property
+    def high_watermark(self) -> Offset: ...
+
+    def append(self, batch: bytearray, now_ms: int) -> Offset | ErrorCode:
+        """Write one record batch; the offset of its first record, or why nothing was written."""
+
+    async def committed(self, horizon: Offset) -> ErrorCode:
+        """`none` once everything below `horizon` is committed; otherwise why it will not be by us."""
+
+    def read(self, offset: Offset, max_bytes: int) -> Buffer | ErrorCode:
+        """Whole committed batches, the first of which holds `offset`; empty at the high watermark."""
+
+
+class Machine(Protocol):
+    """A pure state machine over one partition (style: decide, apply, tick)."""
+
+    def decide(self, command: Any, now_ms: int) -> Decision: ...
+
+    def apply(self, change: Any, offset: int = -1, producer_id: int = -1) -> None:
+        """Take in a record (live and in replay) or a step. The only method that changes anything."""
+
+    def tick(self, key: TimerKey, now_ms: int) -> Decision:
+        """A timer that the machine had set is due."""
+
+    def loaded(self, now_ms: int) -> Decision:
+        """The replay is over and commands will come: set the timers of what was found."""
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker is in the log: what this producer wrote since its last one counts, or never did."""
+
+
+class Decode(Protocol):
+    """Turns a key and value of the log into a change, or None for one that this version skips."""
+
+    def __call__(self, key: bytes, value: bytes | None) -> LogRecord | None: ...
