@@ -1,0 +1,398 @@
+"""Who has written what to this partition: the rules that make a retry harmless.
+
+INVARIANT  a batch of an idempotent producer is in the log once, in the order of its sequence numbers; its retry
+           is answered with the offset of the first time while it is among the producer's last five batches.
+PREVENTS   a duplicate, a gap or a reordering through retries, crashes, truncation and changes of leader; a
+           zombie writing after its successor; memory that grows with every producer id ever seen.
+PROVED BY  tests/replication/log/test_producers_machine.py::test_the_machine_and_its_slow_twin_agree
+
+The rules are Kafka's (ProducerStateManager, ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState of
+Kafka 4.3), in its order of checks. Where we differ, for the promise's sake:
+
+- *Expiry* counts from when the broker last saw the producer, not from its records' own timestamps: a producer that
+  copies old records would otherwise be forgotten at once, and its next retry written twice.
+- *A refused first batch is remembered* (`note_refused`): Kafka lets an unknown producer start at any sequence, so when
+  the first of two batches in flight is refused (disk full) and the second is not, the second would be written
+  first. Kafka itself keeps this for transactions only (VerificationStateEntry.lowestSequence).
+- *Snapshots hold the whole window* (`producer_snapshot.py`).
+- *A bound*: beyond `budget` the producers unseen the longest are forgotten, never one with an open transaction.
+
+A forgotten producer's next batch is accepted with whatever sequence it has, as in Kafka since 2.5: nothing that
+ends a client comes of expiry. UNKNOWN_PRODUCER_ID is an error that no Kafka 4 broker gives here.
+"""
+
+import heapq
+from itertools import islice
+from typing import Final
+
+from fencepost.cluster.base.errors import ErrorCode
+
+from .producer_rules import (
+    ACCEPT,
+    Accept,
+    CompletedTxn,
+    Duplicate,
+    Marker,
+    ProducedBatch,
+    ProducerBudget,
+    Refused,
+    Verdict,
+    check_marker,
+    check_sequence,
+    old_epoch,
+)
+from .producer_snapshot import (
+    BATCH,
+    BATCH_SIZE,
+    ENTRY,
+    ENTRY_SIZE,
+    WINDOW_SIZE,
+    ProducerState,
+    find_duplicate,
+    read_snapshot,
+    sequence_plus,
+    unpack_entry,
+    write_snapshot,
+)
+from .verifications_machine import NO_GUARD, NOBODYS_GUARD, Verifications
+
+PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000  # Kafka's producer.id.expiration.ms
+TOUCH_MS: Final = 60_000  # how exactly the order of last use is kept
+EVICT_SHARE: Final = 64  # one walk over the oldest frees 1/64 of them, so that no append walks far
+
+
+class ProducersMachine:
+    """The producers of one partition. `decide` reads; `apply` alone writes, live and in replay."""
+
+    __slots__ = (
+        "_completed", "_entries", "_ongoing", "_verifications", "budget", "end_offset", "expiration_ms",
+        "name", "verify_transactions",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        budget: ProducerBudget | None = None,
+        verify_transactions: bool = False,
+        name: str = "",
+    ) -> None:
+        self.expiration_ms = expiration_ms
+        self.budget = budget if budget is not None else ProducerBudget()
+        self.verify_transactions = verify_transactions
+        self.name = name  # the partition, for messages
+        self.end_offset = 0  # of the log up to which this state holds
+        self._entries: dict[int, bytes] = {}  # in order of last use, to within TOUCH_MS
+        self._ongoing: dict[int, int] = {}  # first offset -> producer id, in order of first offset
+        # A heap of (first, last) offsets: ended, but with a marker above the high watermark.
+        self._completed: list[tuple[int, int]] = []
+        self._verifications: Verifications | None = None
+
+    # -- decide ---------------------------------------------------------------------------------------
+
+    def decide(
+        self, batch: ProducedBatch, *, origin_client: bool, guard: int = NO_GUARD
+    ) -> Verdict:
+        """May this batch be written by the leader? `origin_client` is false for coordinators' own records."""
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return ACCEPT
+        assert not batch.is_control, "markers are decided by decide_marker"
+        producer_epoch = batch.producer_epoch
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            known_epoch = txn_first_offset = -1
+        else:
+            known_epoch, _, _, _, txn_first_offset = ENTRY.unpack_from(entry)
+            if origin_client and producer_epoch == known_epoch:
+                duplicate = find_duplicate(entry, batch.base_sequence, batch.last_offset_delta)
+                if duplicate is not None:
+                    return Duplicate(
+                        duplicate.first_offset, duplicate.last_offset, duplicate.timestamp
+                    )
+        if producer_epoch < known_epoch:
+            return old_epoch(self.name, producer_id, producer_epoch, known_epoch)
+        first_of_txn = batch.is_transactional and (
+            txn_first_offset < 0 or known_epoch != producer_epoch
+        )
+        if self.verify_transactions and first_of_txn and self.guard_of(producer_id) != guard:
+            # Only if the coordinator knows of the transaction: or it might never end here.
+            return Refused(
+                ErrorCode.invalid_txn_state, "Record was not part of an ongoing transaction"
+            )
+        if origin_client:
+            refused = check_sequence(self.name, batch, entry, self._verifications)
+            if refused is not None:
+                return refused
+        if txn_first_offset >= 0 and not batch.is_transactional:
+            message = (
+                f"Expected transactional write from producer {producer_id} in partition {self.name}"
+            )
+            return Refused(ErrorCode.invalid_txn_state, message)
+        return ACCEPT
+
+    def decide_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Accept | Refused:
+        """May a transaction's end be written? From version 2 on the marker's epoch is above the records'."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return ACCEPT
+        return check_marker(
+            self.name, producer_id, entry, producer_epoch, coordinator_epoch, transaction_version
+        )
+
+    # -- apply ----------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        batch: ProducedBatch,
+        first_offset: int,
+        last_offset: int,
+        *,
+        now_ms: int,
+        marker: Marker | None = None,
+    ) -> CompletedTxn | None:
+        """Take in a batch that is in the log, live, in replay or as a follower; nothing is checked again.
+
+        `marker` is the record of a control batch; without one (the cleaner emptied it) it changes nothing.
+        """
+        self.end_offset = last_offset + 1
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return None
+        if batch.is_control:
+            return self._apply_marker(batch, last_offset, now_ms, marker) if marker else None
+        entry = self._entries.get(producer_id)
+        producer_epoch = batch.producer_epoch
+        delta = last_offset - first_offset
+        last_sequence = batch.base_sequence
+        if last_sequence >= 0:
+            last_sequence = sequence_plus(last_sequence, delta)
+        timestamp = batch.max_timestamp
+        if entry is None:
+            coordinator_epoch = txn_first_offset = -1
+            seen_ms = now_ms
+            window = b""
+        else:
+            known_epoch, coordinator_epoch, _, seen_ms, txn_first_offset = ENTRY.unpack_from(entry)
+            window = entry[ENTRY_SIZE:] if known_epoch == producer_epoch else b""
+            if len(window) >= WINDOW_SIZE:
+                window = window[BATCH_SIZE:]
+        if batch.is_transactional and txn_first_offset < 0:
+            txn_first_offset = first_offset
+            self._ongoing[first_offset] = producer_id
+        if self._verifications:
+            self._verifications.written(producer_id, is_transactional=batch.is_transactional)
+        window += BATCH.pack(last_sequence, delta, last_offset, timestamp)
+        head = (producer_epoch, coordinator_epoch, timestamp, seen_ms, txn_first_offset)
+        self._put(producer_id, entry, head, window, now_ms)
+        return None
+
+    def _apply_marker(
+        self, batch: ProducedBatch, offset: int, now_ms: int, marker: Marker
+    ) -> CompletedTxn | None:
+        producer_id = batch.producer_id
+        entry = self._entries.get(producer_id)
+        seen_ms, txn_first_offset, window = now_ms, -1, b""
+        if entry is not None:
+            known_epoch, _, _, seen_ms, txn_first_offset = ENTRY.unpack_from(entry)
+            window = entry[ENTRY_SIZE:] if known_epoch == batch.producer_epoch else b""
+        completed = None
+        if txn_first_offset >= 0:
+            owner = self._ongoing.pop(txn_first_offset, None)
+            assert owner == producer_id, (
+                f"open transaction at {txn_first_offset} belongs to {owner}"
+            )
+            heapq.heappush(self._completed, (txn_first_offset, offset))
+            # Kafka: the first transaction that still runs, or just behind this marker.
+            stable = next(iter(self._ongoing), offset + 1)
+            completed = CompletedTxn(
+                producer_id, txn_first_offset, offset, not marker.commit, stable
+            )
+        if self._verifications:
+            self._verifications.written(producer_id, is_transactional=True)
+        head = (batch.producer_epoch, marker.coordinator_epoch, marker.timestamp, seen_ms, -1)
+        self._put(producer_id, entry, head, window, now_ms)
+        return completed
+
+    def _put(
+        self,
+        producer_id: int,
+        old: bytes | None,
+        head: tuple[int, int, int, int, int],
+        window: bytes,
+        now_ms: int,
+    ) -> None:
+        if old is None:
+            if self.budget.count >= self.budget.maximum:
+                self._evict()
+            self.budget.count += 1
+        elif now_ms - head[3] >= TOUCH_MS:
+            head = (head[0], head[1], head[2], now_ms, head[4])
+            del self._entries[producer_id]  # and so to the end of the order of last use
+        self._entries[producer_id] = ENTRY.pack(*head) + window
+
+    # -- what may be read, and how far ----------------------------------------------------------------
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that runs, or that ended above the high watermark."""
+        running = next(iter(self._ongoing), None)
+        if not self._completed:
+            return running
+        ended = self._completed[0][0]
+        return ended if running is None or ended < running else running
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker is replicated no longer hold back the last stable offset."""
+        completed = self._completed
+        # Only the lowest counts for anyone, so those behind it may wait their turn.
+        while completed and completed[0][1] < high_watermark:
+            heapq.heappop(completed)
+
+    def has_late_transaction(self, now_ms: int, timeout_ms_max: int) -> bool:
+        """Whether the oldest open transaction looks abandoned (LATE_TRANSACTION_BUFFER_MS is five minutes)."""
+        for producer_id in islice(self._ongoing.values(), 1):
+            last_timestamp: int = ENTRY.unpack_from(self._entries[producer_id])[2]
+            return last_timestamp > 0 and now_ms - last_timestamp > timeout_ms_max + 300_000
+        return False
+
+    # -- producers not known here ---------------------------------------------------------------------
+
+    def start_verification(
+        self,
+        producer_id: int,
+        sequence: int,
+        producer_epoch: int,
+        *,
+        supports_epoch_bump: bool,
+        now_ms: int,
+    ) -> int | Refused:
+        """The guard to show with the write once the coordinator has confirmed; NO_GUARD when it needs none."""
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            known_epoch, _, _, _, txn_first_offset = ENTRY.unpack_from(entry)
+            if producer_epoch < known_epoch:
+                return old_epoch(self.name, producer_id, producer_epoch, known_epoch)
+            if txn_first_offset >= 0 and known_epoch == producer_epoch:
+                return NO_GUARD
+        if self._verifications is None:
+            self._verifications = Verifications()
+        return self._verifications.start(
+            producer_id, sequence, producer_epoch, now_ms, epoch_bump=supports_epoch_bump
+        )
+
+    def guard_of(self, producer_id: int) -> int:
+        return self._verifications.guard_of(producer_id) if self._verifications else NOBODYS_GUARD
+
+    def note_refused(self, batch: ProducedBatch) -> None:
+        """A client's batch was not written for a reason that it will retry: no later one may overtake it."""
+        if batch.base_sequence < 0 or batch.producer_id in self._entries:
+            return  # known producers have their last sequence for that
+        if self._verifications is None:
+            self._verifications = Verifications()
+        self._verifications.note_refused(
+            batch.producer_id, batch.producer_epoch, batch.base_sequence
+        )
+
+    # -- forgetting -----------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers unseen for `expiration_ms`, and verifications as old; how many producers went."""
+        gone, ahead = [], []
+        for producer_id, entry in self._entries.items():
+            _, _, _, seen_ms, txn_first_offset = ENTRY.unpack_from(entry)
+            if seen_ms > now_ms:
+                ahead.append(
+                    producer_id
+                )  # the clock went back: count from now, or it would stay for ever
+            elif now_ms - seen_ms < self.expiration_ms:
+                break  # the rest was seen later
+            elif txn_first_offset < 0:
+                gone.append(producer_id)
+        self._forget(gone)
+        for producer_id in ahead:
+            entry = self._entries.pop(producer_id)
+            epoch, coordinator_epoch, timestamp, _, first = ENTRY.unpack_from(entry)
+            head = ENTRY.pack(epoch, coordinator_epoch, timestamp, now_ms, first)
+            self._entries[producer_id] = head + entry[ENTRY_SIZE:]
+        if self._verifications:
+            self._verifications.expire(now_ms, self.expiration_ms)
+        return len(gone)
+
+    def _evict(self) -> None:
+        wanted = max(1, len(self._entries) // EVICT_SHARE)
+        idle = (
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if ENTRY.unpack_from(entry)[4] < 0
+        )
+        self._forget(list(islice(idle, wanted)))
+
+    def _forget(self, producer_ids: list[int]) -> None:
+        for producer_id in producer_ids:
+            del self._entries[producer_id]
+        self.budget.count -= len(producer_ids)
+
+    # -- snapshots and truncation ---------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """All of it as it is at `end_offset`, for `restore`. 1 s for a million producers."""
+        return write_snapshot(self.end_offset, list(self._entries.items()), sorted(self._completed))
+
+    def restore(self, data: bytes, *, now_ms: int) -> int:
+        """Become what `data` says, less what has expired; the offset to replay from. Or SnapshotDamaged."""
+        snapshot = read_snapshot(data)
+        self.reset(snapshot.end_offset)
+        room = max(0, self.budget.maximum - self.budget.count)
+        over = max(0, len(snapshot.entries) - room)  # the oldest come first
+        for index, (producer_id, entry) in enumerate(snapshot.entries):
+            _, _, _, seen_ms, txn_first_offset = ENTRY.unpack_from(entry)
+            if txn_first_offset >= 0:
+                self._ongoing[txn_first_offset] = producer_id
+            elif index < over or now_ms - seen_ms >= self.expiration_ms:
+                continue
+            self._entries[producer_id] = entry
+        self.budget.count += len(self._entries)
+        self._ongoing = dict(sorted(self._ongoing.items()))
+        self._completed = list(snapshot.completed)
+        return self.end_offset
+
+    def reset(self, end_offset: int) -> None:
+        """Know nobody: the log starts empty at `end_offset`, or is about to be replayed from there."""
+        self.budget.count -= len(self._entries)
+        self._entries = {}
+        self._ongoing = {}
+        self._completed = []
+        self._verifications = None
+        self.end_offset = end_offset
+
+    # -- views ----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def state_of(self, producer_id: int) -> ProducerState | None:
+        entry = self._entries.get(producer_id)
+        return None if entry is None else unpack_entry(producer_id, entry)
+
+    def states(self) -> list[ProducerState]:
+        """Every producer, for DescribeProducers."""
+        return [unpack_entry(producer_id, entry) for producer_id, entry in self._entries.items()]
+
+    def still_needs(
+        self, producer_id: int, producer_epoch: int, last_offset: int, *, is_control: bool
+    ) -> bool:
+        """Whether the cleaner must leave this batch (empty if need be) so that a replay finds this state again."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return False
+        state = unpack_entry(producer_id, entry)
+        if not state.batches:
+            return is_control and state.producer_epoch == producer_epoch
+        return any(batch.last_offset == last_offset for batch in state.batches)
