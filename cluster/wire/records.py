@@ -1,0 +1,297 @@
+"""The records inside a batch, one object each: for coordinators, compaction, tools and tests. Not the hot path.
+
+INVARIANT  reading never allocates more than `size_max` bytes, whatever a compressed batch claims or unpacks to.
+PREVENTS   a few kilobytes of zstd that unpack to gigabytes taking the node down.
+PROVED BY  tests/cluster/wire/test_records.py::test_a_bomb_is_refused_before_it_is_unpacked
+"""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ..base.errors import ErrorCode
+from ..base.ports import Buffer
+from .batch import (
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+    BatchRefused,
+    compute_crc,
+    parse_header,
+)
+from .compression import SIZE_MAX, compress, decompress
+
+_BATCH: Final = Struct(">qiibIhiqqqhii")
+_CRC: Final = Struct(">I")
+_CONTROL_KEY: Final = Struct(">hh")
+_CONTROL_VALUE: Final = Struct(">hi")
+
+CONTROL_ABORT: Final = 0
+CONTROL_COMMIT: Final = 1
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """One record. `offset` and `timestamp` are absolute; building takes only the distances between them."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class ControlMarker(NamedTuple):
+    """The end of a transaction as a partition's log has it."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Zig-zag, as Kafka writes every number inside a record (varint and varlong alike)."""
+    value = (value << 1) ^ (value >> 63)
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The value and the position behind it; at most ten bytes."""
+    byte = buffer[position]
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value = byte & 127
+    shift = 7
+    while True:
+        position += 1
+        byte = buffer[position]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return (value >> 1) ^ -(value & 1), position + 1
+        shift += 7
+        if shift > 63:
+            raise BatchRefused(ErrorCode.invalid_record, "a number inside a record does not end")
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)  # zig-zag of -1
+        return
+    write_varint(out, len(value))
+    out += value
+
+
+def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytearray:
+    body = bytearray(1)  # attributes, unused in v2
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode())
+        _write_bytes(body, value)
+    return body
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    compression: int = 0,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: int | None = None,
+    last_offset_delta: int | None = None,
+    base_timestamp: int | None = None,
+    attributes: int = 0,
+) -> bytearray:
+    """One batch of all `records`; a record's place in it is its offset less the first record's.
+
+    What compaction needs is at the end: it keeps `last_offset_delta` and further attribute bits of the batch
+    it rewrites, and its base timestamp when that holds a delete horizon.
+    """
+    all_records = list(records)
+    assert all_records or last_offset_delta is not None, "an empty batch must say its offsets"
+    first = all_records[0].offset if all_records else 0
+    if last_offset_delta is not None:
+        first = base_offset
+    if base_timestamp is None:
+        base_timestamp = all_records[0].timestamp if all_records else -1
+    body = bytearray()
+    for record in all_records:
+        encoded = _encode_record(record, record.offset - first, record.timestamp - base_timestamp)
+        write_varint(body, len(encoded))
+        body += encoded
+    if last_offset_delta is None:
+        last_offset_delta = all_records[-1].offset - first
+    attributes |= compression
+    attributes |= TRANSACTIONAL_FLAG if transactional else 0
+    attributes |= CONTROL_FLAG if control else 0
+    max_timestamp = max((record.timestamp for record in all_records), default=-1)
+    if log_append_time is not None:
+        attributes |= LOG_APPEND_TIME_FLAG
+        max_timestamp = log_append_time
+    packed = compress(compression, body)
+    batch = bytearray(HEADER_SIZE)
+    size = HEADER_SIZE + len(packed)
+    _BATCH.pack_into(
+        batch,
+        0,
+        base_offset,
+        size - LENGTH_PREFIX,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(all_records),
+    )
+    batch += packed
+    _CRC.pack_into(batch, 17, compute_crc(batch, 0, size))
+    return batch
+
+
+def _slice(body: bytes, position: int, length: int, end: int) -> bytes:
+    if length > end - position:
+        raise BatchRefused(ErrorCode.invalid_record, "a field runs over the end of its record")
+    return body[position : position + length]
+
+
+def _read_bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(body, position)
+    if length < 0:
+        return None, position
+    return _slice(body, position, length, end), position + length
+
+
+def _read_headers(body: bytes, position: int, end: int) -> tuple[Headers, int]:
+    count, position = read_varint(body, position)
+    if count < 0 or count > end - position:
+        raise BatchRefused(ErrorCode.invalid_record, f"a record claims {count} headers")
+    headers = []
+    for _ in range(count):
+        length, position = read_varint(body, position)
+        if length < 0:
+            raise BatchRefused(ErrorCode.invalid_record, "a record header has no name")
+        name = _slice(body, position, length, end).decode(errors="replace")
+        value, position = _read_bytes(body, position + length, end)
+        headers.append((name, value))
+    return headers, position
+
+
+def decode_records(
+    body: bytes, count: int, *, base_offset: int, base_timestamp: int, append_time: int | None
+) -> list[Record]:
+    """The `count` records that must fill the unpacked `body` exactly."""
+    records: list[Record] = []
+    position = 0
+    try:
+        for _ in range(count):
+            length, position = read_varint(body, position)
+            end = position + length
+            if length < 0 or end > len(body):
+                raise BatchRefused(ErrorCode.invalid_record, f"a record claims {length} bytes")
+            timestamp_delta, position = read_varint(body, position + 1)
+            offset_delta, position = read_varint(body, position)
+            key, position = _read_bytes(body, position, end)
+            value, position = _read_bytes(body, position, end)
+            headers, position = _read_headers(body, position, end)
+            if position != end:
+                raise BatchRefused(ErrorCode.invalid_record, "a record is not as long as it claims")
+            timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+            records.append(Record(base_offset + offset_delta, timestamp, key, value, headers))
+    except IndexError:
+        raise BatchRefused(ErrorCode.invalid_record, "the batch ends inside a record") from None
+    if position != len(body):
+        raise BatchRefused(ErrorCode.invalid_record, "bytes are left behind the last record")
+    return records
+
+
+def read_records(buffer: Buffer, position: int = 0, *, size_max: int = SIZE_MAX) -> list[Record]:
+    """All records of the batch at `position`, unpacked to at most `size_max` bytes. Does not check the CRC."""
+    header = parse_header(buffer, position)
+    if header.magic != MAGIC or position + header.size > len(buffer):
+        raise BatchRefused(ErrorCode.corrupt_message, f"no whole v2 batch at {position}")
+    with memoryview(buffer) as whole:
+        packed = whole[position + HEADER_SIZE : position + header.size]
+        body = decompress(header.compression, packed, size_max)
+    return decode_records(
+        body,
+        header.record_count,
+        base_offset=header.base_offset,
+        base_timestamp=header.base_timestamp,
+        append_time=header.max_timestamp if header.timestamp_type else None,
+    )
+
+
+def recompress(buffer: Buffer, codec: int, *, size_max: int = SIZE_MAX) -> bytearray:
+    """The one batch in `buffer` with its records packed by `codec` (topic config `compression.type`)."""
+    header = parse_header(buffer)
+    assert header.size == len(buffer), "one whole batch is recompressed at a time"
+    with memoryview(buffer) as whole:
+        body = decompress(header.compression, whole[HEADER_SIZE:], size_max)
+        packed = compress(codec, body)
+        batch = bytearray(whole[:HEADER_SIZE])
+    batch += packed
+    Struct(">i").pack_into(batch, 8, len(batch) - LENGTH_PREFIX)
+    Struct(">h").pack_into(batch, 21, header.attributes & ~0x07 | codec)
+    _CRC.pack_into(batch, 17, compute_crc(batch, 0, len(batch)))
+    return batch
+
+
+def control_batch(
+    *,
+    commit: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """The marker that ends a transaction in one partition (EndTransactionMarker, key and value version 0)."""
+    key = _CONTROL_KEY.pack(0, CONTROL_COMMIT if commit else CONTROL_ABORT)
+    value = _CONTROL_VALUE.pack(0, coordinator_epoch)
+    return build_batch(
+        [Record(0, timestamp, key, value)],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def read_control(record: Record) -> ControlMarker | None:
+    """The marker in a record of a control batch; None for a kind we do not know (a reader skips those)."""
+    key, value = record.key, record.value
+    if key is None or len(key) < _CONTROL_KEY.size:
+        raise BatchRefused(ErrorCode.invalid_record, "a control record without a type")
+    version, kind = _CONTROL_KEY.unpack_from(key)
+    if version < 0:
+        raise BatchRefused(ErrorCode.invalid_record, f"control record version {version}")
+    if kind not in (CONTROL_ABORT, CONTROL_COMMIT):
+        return None
+    if value is None or len(value) < _CONTROL_VALUE.size:
+        raise BatchRefused(ErrorCode.invalid_record, "a transaction marker without its coordinator")
+    version, coordinator_epoch = _CONTROL_VALUE.unpack_from(value)
+    if version < 0:
+        raise BatchRefused(ErrorCode.invalid_record, f"transaction marker version {version}")
+    return ControlMarker(kind == CONTROL_COMMIT, coordinator_epoch)
