@@ -1,0 +1,12 @@
+"""The commands of `fencepost`, one module each, imported only when named.
+
+A module has `configure(parser)` and `run(arguments) -> exit code`.
+"""
+
+from typing import Final
+
+# Command -> (module, one line of help), in the order in which help shows them.
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "dev": ("fencepost.node.cli.dev", "start a node on this machine, with nothing to configure"),
+    "serve": ("fencepost.node.cli.serve", "start a node from a configuration file"),
+}

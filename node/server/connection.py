@@ -41,6 +41,7 @@ class ClientConnection:
         self._room = asyncio.Event()
         self._parked = False
         self._closed = False
+        self._watcher: asyncio.Task[None] | None = None
 
     @property
     def idle(self) -> bool:
@@ -51,9 +52,9 @@ class ClientConnection:
         """Read and answer until the end of the stream, or a frame that is not the protocol."""
         try:
             async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(self._watch_for_close(), name="watch for close")
                 await self._serve_frames(group)
-                watcher.cancel()
+                if self._watcher is not None:
+                    self._watcher.cancel()
         except* AssertionError as broken:
             self.env.die(broken.exceptions[0])
         except* ConnectionLost:
@@ -81,11 +82,13 @@ class ClientConnection:
             if call.api.ordered_until is Stage.APPENDED:
                 await self._until_appended(call, group)
             else:
-                await self._until_answered(call)
+                await self._until_answered(call, group)
             await connection.drain()
 
-    async def _until_answered(self, call: Call) -> None:
+    async def _until_answered(self, call: Call, group: asyncio.TaskGroup) -> None:
         if call.api.parks:
+            if self._watcher is None:
+                self._watcher = group.create_task(self._watch_for_close(), name="watch for close")
             if self._closed:
                 return
             self._parked = True

@@ -8,7 +8,7 @@ from tree import Source, imports_of, parse, sources
 
 # Folders that run beside a node, not inside one: they may touch the world.
 OUTSIDE_THE_NODE = ("chaos/harness", "chaos/workloads", "chaos/checkers", "clients", "node/cli")
-HOMES = ("cluster/base", "chaos/sim", "node/main.py", *OUTSIDE_THE_NODE)
+HOMES = ("cluster/base", "chaos/sim", "node/process.py", *OUTSIDE_THE_NODE)
 
 # Calls that reach the world -> what to use instead. Matched on the dotted name as written.
 WORLD: dict[str, str] = {

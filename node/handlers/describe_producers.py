@@ -1,0 +1,49 @@
+"""DescribeProducers, api key 61, version 0.
+
+Does      shows the producers that a partition remembers, with their epochs, sequences and open transactions.
+Versions  0.
+Refuses   NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from typing import Any
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import TopicPartition
+
+from ..services import HandlerContext, Services
+
+
+async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": index, **_describe(ctx.services, topic.name, index)}
+                    for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _describe(services: Services, topic: str, index: int) -> dict[str, Any]:
+    partition = services.replicas.partition(TopicPartition(topic, index))
+    if isinstance(partition, ErrorCode):
+        return {"error_code": partition, "error_message": None, "active_producers": []}
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "active_producers": [
+            {
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "last_sequence": each.last_sequence,
+                "last_timestamp": each.last_timestamp,
+                "coordinator_epoch": each.coordinator_epoch,
+                "current_txn_start_offset": each.current_txn_start_offset,
+            }
+            for each in partition.active_producers()
+        ],
+    }

@@ -1,0 +1,56 @@
+"""FindCoordinator, api key 10, versions 0-6.
+
+Does      tells which node coordinates a group.
+Versions  1 key types; 4 several keys at once; 6 share groups.
+Refuses   INVALID_REQUEST for a key type that is not served, COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID.
+"""
+
+from typing import Any
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.metadata.image import Endpoint
+
+from ..services import HandlerContext
+
+_GROUP, _TRANSACTION = 0, 1
+
+
+async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    key_type = getattr(request, "key_type", _GROUP)
+    several = ctx.api_version >= 4
+    keys = request.coordinator_keys if several else (request.key,)
+    found = [await _find(ctx, key_type, key) for key in keys]
+    return {"coordinators": found} if several else found[0]
+
+
+async def _find(ctx: HandlerContext, key_type: int, key: str) -> dict[str, Any]:
+    services = ctx.services
+    if key_type == _TRANSACTION:
+        return _refusal(key, ErrorCode.invalid_request, "Transactions are not served by this node.")
+    if key_type != _GROUP:
+        return _refusal(key, ErrorCode.invalid_request, f"Unknown coordinator type {key_type}.")
+    coordinator = await services.groups.coordinator_of(key)
+    if isinstance(coordinator, ErrorCode):
+        return _refusal(key, coordinator, None)
+    endpoint = services.endpoint_of(coordinator, ctx.origin.listener)
+    if not isinstance(endpoint, Endpoint):
+        return _refusal(key, ErrorCode.coordinator_not_available, None)
+    return {
+        "key": key,
+        "node_id": coordinator,
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+    }
+
+
+def _refusal(key: str, error: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "key": key,
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+        "error_code": error,
+        "error_message": message,
+    }

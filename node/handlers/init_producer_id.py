@@ -1,0 +1,29 @@
+"""InitProducerId, api key 22, versions 0-6.
+
+Does      gives an idempotent producer its id, or the next epoch of the id it has (KIP-360).
+Versions  2 flexible; 3 the producer names what it has; 6 two-phase commit.
+Refuses   INVALID_REQUEST for an impossible pair of id and epoch, or a transactional id: this node has no
+          transaction coordinator.
+"""
+
+from typing import Any
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+from ..services import HandlerContext
+
+
+async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    had_id = getattr(request, "producer_id", NO_PRODUCER_ID)
+    had_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
+    impossible = (had_id == NO_PRODUCER_ID) != (had_epoch == NO_PRODUCER_EPOCH)
+    if impossible or request.transactional_id is not None:
+        return _answer(ErrorCode.invalid_request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    # An idempotent producer that asks again always gets a new id, as from Kafka: only a transactional
+    # one has a coordinator that remembers its epoch.
+    return _answer(ErrorCode.none, await ctx.services.producer_ids.take(), 0)
+
+
+def _answer(error: ErrorCode, producer_id: int, producer_epoch: int) -> dict[str, Any]:
+    return {"error_code": error, "producer_id": producer_id, "producer_epoch": producer_epoch}

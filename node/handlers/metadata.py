@@ -1,0 +1,114 @@
+"""Metadata, api key 3, versions 0-13.
+
+Does      tells a client where the brokers are and who leads which partition; creates a missing topic if it may.
+Versions  1 null means all topics, an empty list none; 10 topic ids; 12 topics asked for by id; 13 top-level error.
+Refuses   INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, LEADER_NOT_AVAILABLE,
+          INVALID_REQUEST for a topic named by both.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import INTERNAL_TOPICS, NO_LEADER
+from fencepost.cluster.metadata.image import Endpoint, PartitionState, TopicState
+
+from ..services import HandlerContext, Services
+
+NIL = UUID(int=0)
+
+
+async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    services = ctx.services
+    wanted = request.topics
+    if wanted is None or (ctx.api_version == 0 and not wanted):
+        topics = [
+            describe_topic(services, services.image.topics[name], ctx.origin.listener)
+            for name in sorted(services.image.topics)
+        ]
+    else:
+        # Versions before 4 have no say in it; Kafka creates for them.
+        may_create = getattr(request, "allow_auto_topic_creation", True)
+        await _create_missing(services, wanted, may_create=may_create)
+        topics = [_describe_wanted(services, each, ctx.origin.listener) for each in wanted]
+    return {
+        "brokers": brokers_of(services, ctx.origin.listener),
+        "cluster_id": services.image.cluster_id,
+        "controller_id": services.random_broker_id(),
+        "topics": topics,
+    }
+
+
+def brokers_of(services: Services, listener: str) -> list[dict[str, Any]]:
+    found = []
+    for broker in services.image.alive_brokers():
+        endpoint = broker.endpoint(listener)
+        if endpoint is not None:
+            found.append(
+                {
+                    "node_id": broker.broker_id,
+                    "host": endpoint.host,
+                    "port": endpoint.port,
+                    "rack": broker.rack,
+                }
+            )
+    return found
+
+
+async def _create_missing(services: Services, wanted: Iterable[Any], *, may_create: bool) -> None:
+    if not (may_create and services.config.auto_create_topics_enable):
+        return
+    missing = [
+        each.name
+        for each in wanted
+        if each.name is not None and each.name not in services.image.topics
+    ]
+    if missing:
+        await services.topics.create_automatically(missing)
+
+
+def _describe_wanted(services: Services, wanted: Any, listener: str) -> dict[str, Any]:
+    topic_id = getattr(wanted, "topic_id", None) or NIL
+    image = services.image
+    if wanted.name is None:
+        topic = image.topics_by_id.get(topic_id)
+        missing = ErrorCode.unknown_topic_id
+    else:
+        topic = image.topics.get(wanted.name)
+        missing = services.topics.why_missing(wanted.name)
+    if topic is None:
+        return {"error_code": missing, "name": wanted.name, "topic_id": topic_id, "partitions": []}
+    return describe_topic(services, topic, listener)
+
+
+def describe_topic(services: Services, topic: TopicState, listener: str) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
+        "partitions": [describe_partition(services, each, listener) for each in topic.partitions],
+    }
+
+
+def describe_partition(
+    services: Services, partition: PartitionState, listener: str
+) -> dict[str, Any]:
+    leader = services.endpoint_of(partition.leader, listener)
+    fenced = [
+        id_
+        for id_ in partition.replicas
+        if id_ not in services.image.brokers or services.image.brokers[id_].fenced
+    ]
+    return {
+        "error_code": ErrorCode.none if isinstance(leader, Endpoint) else leader,
+        "partition_index": partition.partition,
+        "leader_id": partition.leader if isinstance(leader, Endpoint) else NO_LEADER,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "offline_replicas": fenced,
+        "eligible_leader_replicas": partition.elr,
+        "last_known_elr": (),
+    }

@@ -1,0 +1,42 @@
+"""OffsetForLeaderEpoch, api key 23, versions 2-4.
+
+Does      tells a consumer where a leader epoch ended, so that it sees whether what it read was truncated.
+Versions  3 replica id; 4 flexible.
+Refuses   FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from typing import Any
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import NO_LEADER_EPOCH, TopicPartition
+
+from ..services import HandlerContext, Services
+
+
+async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [_find(ctx.services, topic.topic, each) for each in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _find(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
+    answer = {"partition": wanted.partition, "leader_epoch": NO_LEADER_EPOCH, "end_offset": -1}
+    partition = services.replicas.partition(TopicPartition(topic, wanted.partition))
+    if isinstance(partition, ErrorCode):
+        return {"error_code": partition, **answer}
+    refused = partition.check_leader_epoch(wanted.current_leader_epoch)
+    if refused is not ErrorCode.none:
+        return {"error_code": refused, **answer}
+    leader_epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
+    return {
+        **answer,
+        "error_code": ErrorCode.none,
+        "leader_epoch": leader_epoch,
+        "end_offset": end_offset,
+    }

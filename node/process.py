@@ -1,0 +1,38 @@
+"""One node as a process: its loop, its signals, its one line `ready …`."""
+
+import asyncio
+import signal
+import sys
+
+import uvloop
+from fencepost.cluster.base.errors import ConfigRefused, Trouble
+from fencepost.cluster.base.real_env import RealEnv
+
+from .broker import Broker
+from .config import NodeConfig
+
+EXIT_OK, EXIT_REFUSED = 0, 1
+
+
+def run_node(config: NodeConfig) -> int:
+    """Run until SIGTERM or SIGINT, then stop cleanly. Returns the exit code."""
+    try:
+        uvloop.run(_run(config))
+    except (ConfigRefused, Trouble, OSError) as refused:
+        print(f"fencepost: {refused}", file=sys.stderr)
+        return EXIT_REFUSED
+    return EXIT_OK
+
+
+async def _run(config: NodeConfig) -> None:
+    env = RealEnv()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = Broker(env, config)
+    host, port = await broker.start()
+    print(f"ready {host}:{port}", flush=True)
+    await stop.wait()
+    env.log.info("node_stopping")
+    await broker.stop()

@@ -1,0 +1,33 @@
+"""Producer ids, handed out from blocks that the controller reserves.
+
+INVARIANT  no id is given twice, not by another node and not after a crash: a block belongs to one broker epoch.
+PREVENTS   two producers sharing an id, so that one's batches pass as the other's duplicates.
+PROVED BY  tests/node/test_producer_ids.py::test_a_restart_never_gives_an_id_again
+"""
+
+import asyncio
+
+from fencepost.cluster.base.ids import ProducerId
+from fencepost.cluster.controller.commands import AllocateProducerIds
+from fencepost.cluster.controller.service import Controller
+
+
+class ProducerIds:
+    """One node's current block. What is left of it at a crash is never used: ids are plenty."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._next = 0
+        self._end = 0
+        self._refill = asyncio.Lock()
+
+    async def take(self) -> ProducerId:
+        """The next id. Raises Trouble when the controller can't be asked."""
+        while self._next >= self._end:
+            async with self._refill:
+                if self._next >= self._end:
+                    block = await self._controller.execute(AllocateProducerIds())
+                    self._next, self._end = block.first, block.first + block.count
+        taken = self._next
+        self._next += 1
+        return ProducerId(taken)

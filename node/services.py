@@ -1,0 +1,81 @@
+"""What a handler may reach: the parts of one running node, wired together in `broker.py`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import NO_LEADER, BrokerId
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.metadata.image import ClusterImage, Endpoint, PartitionState
+from fencepost.replication.fetch_sessions import FetchSessions
+from fencepost.replication.manager import ReplicaManager
+from fencepost.txn.groups.service import GroupService
+
+from .config import NodeConfig
+from .server.dispatch import Api, Context
+
+if TYPE_CHECKING:
+    from .producer_ids import ProducerIds
+    from .topics import Topics
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """The parts. Handlers read them and call them; none is ever replaced while the node runs."""
+
+    env: Env
+    config: NodeConfig
+    image: ClusterImage
+    controller: Controller
+    replicas: ReplicaManager
+    groups: GroupService
+    fetch_sessions: FetchSessions
+    producer_ids: "ProducerIds"
+    topics: "Topics"
+    apis: Sequence[Api]
+    # Feature name -> the levels that this build can work at.
+    supported_features: Mapping[str, tuple[int, int]]
+
+    def endpoint_of(self, broker_id: BrokerId, listener: str) -> Endpoint | ErrorCode:
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            return ErrorCode.leader_not_available
+        endpoint = broker.endpoint(listener)
+        return ErrorCode.listener_not_found if endpoint is None else endpoint
+
+    def node_endpoints(self, broker_ids: Sequence[BrokerId], listener: str) -> list[dict[str, Any]]:
+        """Where leaders listen, for replies that send a client elsewhere (KIP-951)."""
+        found = []
+        for broker_id in broker_ids:
+            endpoint = self.endpoint_of(broker_id, listener)
+            if isinstance(endpoint, Endpoint):
+                found.append(
+                    {
+                        "node_id": broker_id,
+                        "host": endpoint.host,
+                        "port": endpoint.port,
+                        "rack": self.image.brokers[broker_id].rack,
+                    }
+                )
+        return found
+
+    def partition_state(self, topic: Mapping[str, Any], index: int) -> PartitionState | None:
+        """The partition of a reply's topic, which carries a name or, in newer versions, an id."""
+        if "topic_id" in topic:
+            return self.image.partition_by_id(topic["topic_id"], index)
+        return self.image.partition(topic["name"], index)
+
+    def topic_name(self, topic_id: UUID | None) -> str | None:
+        topic = None if topic_id is None else self.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def random_broker_id(self) -> BrokerId:
+        """What clients are told to be the controller: any node takes admin requests (as KRaft answers)."""
+        alive = self.image.alive_brokers()
+        return self.env.rng.choice(alive).broker_id if alive else NO_LEADER
+
+
+HandlerContext: TypeAlias = Context[Services]
