@@ -1,0 +1,132 @@
+"""The real disk: `os` calls on the loop's thread where they can't block, small pools of threads where they can."""
+
+import asyncio
+import concurrent.futures
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from .ports import Buffer, File
+from .real_file import RealFile, close_quietly
+
+T = TypeVar("T")
+
+# Concurrent syncs share one commit of the file system's journal; more threads than this gain nothing.
+SYNC_THREADS: Final = 8
+READ_THREADS: Final = 8
+
+
+class RealDisk:
+    """See `ports.Disk`."""
+
+    def __init__(self) -> None:
+        self._syncs = concurrent.futures.ThreadPoolExecutor(SYNC_THREADS, "fencepost-sync")
+        self._reads = concurrent.futures.ThreadPoolExecutor(READ_THREADS, "fencepost-disk")
+
+    def close(self) -> None:
+        self._syncs.shutdown(wait=True)
+        self._reads.shutdown(wait=True)
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        fd = os.open(path, flags, 0o644)
+        try:
+            return RealFile(path, fd)
+        except BaseException:
+            close_quietly(fd)
+            raise
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def make_folders(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def sync_folder(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_all(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace(self, path: str, data: Buffer) -> None:
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+        self.sync_folder(os.path.dirname(path))
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def lock(self, path: str) -> Callable[[], None]:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return lambda: close_quietly(fd)  # closing releases it
+
+    async def sync(self, files: Sequence[File]) -> None:
+        todo = list(dict.fromkeys(files))
+        if not todo:
+            return
+        loop = asyncio.get_running_loop()
+        shares = [todo[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(todo)))]
+        found = await asyncio.gather(
+            *(loop.run_in_executor(self._syncs, _sync_all, share) for share in shares)
+        )
+        for error in found:
+            if error is not None:
+                raise error
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._reads, work, *args)
+
+
+def _sync_all(files: Sequence[File]) -> OSError | None:
+    """Sync each, whatever happens to the others; the first error is the answer."""
+    first: OSError | None = None
+    for file in files:
+        try:
+            file.sync()
+        except OSError as error:
+            first = first or error
+    return first
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in {errno.ENOSPC, errno.EDQUOT}

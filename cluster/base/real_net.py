@@ -1,0 +1,219 @@
+"""The real network: listening and connecting. The connection itself is in `real_connection.py`.
+
+INVARIANT  running out of descriptors pauses accepting; it never ends the listener or takes those of the logs.
+PREVENTS   ten thousand idle connections taking a node down.
+PROVED BY  tests/cluster/base/test_real_net.py::test_a_listener_outlives_the_end_of_the_descriptors
+"""
+
+import asyncio
+import errno
+import resource
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from .errors import ConnectionLost, Outcome, Trouble
+from .framing import SCRATCH_SIZE
+from .ports import Connection, Disk, Log, Tasks
+from .real_connection import RealConnection
+
+BACKLOG: Final = 4096
+ACCEPTS_AT_ONCE: Final = 256  # then the loop's other work has its turn
+ACCEPT_PAUSE_S: Final = 0.2
+HANDSHAKE_TIMEOUT_S: Final = 20.0
+OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# The share of the process's descriptors that connections may have; logs and indexes need the others.
+CONNECTION_SHARE: Final = 0.75
+
+OnConnect = Callable[[Connection], Awaitable[None]]
+
+
+class RealNet:
+    """See `ports.Net`."""
+
+    def __init__(self, disk: Disk, tasks: Tasks, log: Log) -> None:
+        self._disk = disk
+        self._tasks = tasks
+        self._log = log
+        self._scratch = bytearray(SCRATCH_SIZE)
+        self.connections = 0
+        self.connections_max = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * CONNECTION_SHARE)
+
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        on_connect: OnConnect,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> "RealListener":
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        sockets: list[socket.socket] = []
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                # Several addresses, one port: the first one picks it when any will do.
+                if sockets and port == 0:
+                    address = (address[0], sockets[0].getsockname()[1], *address[2:])
+                sockets.append(_bound(family, address))
+        except OSError:
+            for bound in sockets:
+                bound.close()
+            raise
+        return RealListener(self, sockets, on_connect, tls)
+
+    async def connect(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None = None, timeout_s: float = 10.0
+    ) -> RealConnection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, connection = await loop.create_connection(
+                    self.new_connection,
+                    host,
+                    port,
+                    ssl=tls,
+                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
+                )
+        except (OSError, TimeoutError, ssl.SSLError) as error:
+            reason = str(error) or f"no answer in {timeout_s} s"
+            raise ConnectionLost(
+                f"can't connect to {host}:{port}: {reason}", Outcome.REFUSED
+            ) from error
+        return connection
+
+    def new_connection(self) -> RealConnection:
+        return RealConnection(self._scratch, self._disk, self._tasks, self._log)
+
+    async def serve(
+        self, accepted: socket.socket, on_connect: OnConnect, tls: ssl.SSLContext | None
+    ) -> None:
+        """The task of one accepted connection."""
+        loop = asyncio.get_running_loop()
+        try:
+            _, connection = await loop.connect_accepted_socket(
+                self.new_connection,
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
+            )
+        except (OSError, TimeoutError) as error:
+            accepted.close()
+            self._log.info("handshake_failed", error=str(error))
+            return
+        try:
+            await on_connect(connection)
+        except Trouble as trouble:
+            self._log.info("connection_ended", remote=connection.remote, reason=str(trouble))
+        finally:
+            connection.close()
+
+    def spawn(self, work: Any, name: str) -> None:
+        self.connections += 1
+        task = self._tasks.spawn(work, name=name)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self.connections -= 1
+
+    def warn(self, event: str, **fields: object) -> None:
+        self._log.warn(event, **fields)
+
+
+class RealListener:
+    """Accepts by itself instead of through `create_server`, which gives up when descriptors run out."""
+
+    def __init__(
+        self,
+        net: RealNet,
+        sockets: list[socket.socket],
+        on_connect: OnConnect,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._net = net
+        self._sockets = sockets
+        self._on_connect = on_connect
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        self._warned = False
+        name = sockets[0].getsockname()
+        self.address: tuple[str, int] = (str(name[0]), int(name[1]))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._pause = None
+        for listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            if self._net.connections >= self._net.connections_max:
+                self._wait("connections.max reached")
+                return
+            try:
+                accepted, remote = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                break
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                if error.errno not in OUT_OF_RESOURCES:
+                    raise
+                self._wait(str(error))
+                return
+            _set_up(accepted)
+            self._net.spawn(
+                self._net.serve(accepted, self._on_connect, self._tls),
+                name=f"connection {remote[0]}:{remote[1]}",
+            )
+        self._warned = False
+
+    def _wait(self, reason: str) -> None:
+        """The kernel keeps who is waiting; they are taken when others have gone."""
+        if not self._warned:
+            self._warned = True
+            self._net.warn(
+                "accepting_paused", port=self.address[1], open=self._net.connections, reason=reason
+            )
+        self._stop()
+        self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._go_on)
+
+    def _stop(self) -> None:
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    async def close(self) -> None:
+        self._stop()
+        for listening in self._sockets:
+            listening.close()
+        self._sockets = []
+
+
+def _bound(family: int, address: Any) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # IPv4 has a socket of its own.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _set_up(accepted: socket.socket) -> None:
+    accepted.setblocking(False)
+    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A client whose machine vanished says nothing for ever; the kernel finds out.
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
