@@ -19,7 +19,7 @@ _CLIENT_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
     error = ErrorCode.none
-    if request is None:
+    if ctx.unsupported:
         error = ErrorCode.unsupported_version
     elif ctx.api_version >= 3 and not (
         _CLIENT_WORD.match(request.client_software_name)
@@ -33,7 +33,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         "api_keys": []
         if refused
         else [
-            {"api_key": api.key, "min_version": api.min_version, "max_version": api.max_version}
+            {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}
             for api in services.apis
         ],
         "supported_features": [

@@ -1,7 +1,7 @@
-"""InitProducerId, api key 22, versions 0-6.
+"""InitProducerId, api key 22, versions 0-5.
 
 Does      gives an idempotent producer its id, or the next epoch of the id it has (KIP-360).
-Versions  2 flexible; 3 the producer names what it has; 6 two-phase commit.
+Versions  2 flexible; 3 the producer names what it has; 5 KIP-890.
 Refuses   INVALID_REQUEST for an impossible pair of id and epoch, or a transactional id: this node has no
           transaction coordinator.
 """

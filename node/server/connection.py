@@ -68,7 +68,7 @@ class ClientConnection:
 
     def _say(self, event: str, reason: str) -> None:
         remote = f"{self.origin.host}:{self.origin.port}"
-        self.env.log.warning(event, remote=remote, reason=reason, then="connection closed")
+        self.env.log.warn(event, remote=remote, reason=reason, then="connection closed")
 
     async def _serve_frames(self, group: asyncio.TaskGroup) -> None:
         connection, dispatcher, clock = self.connection, self.dispatcher, self.env.clock

@@ -10,13 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from fencepost.cluster.base.ports import Chunk, Clock
-from fencepost.cluster.wire.api import (
-    Request,
-    RequestRefused,
-    UnsupportedVersion,
-    decode_request,
-    encode_response,
-)
+from fencepost.cluster.wire.api import ApiKey, Request, RequestRefused, decode_request, encode_response
 from fencepost.cluster.wire.render import render
 
 Services = TypeVar("Services")
@@ -48,6 +42,7 @@ class Context(Generic[Services]):
     api_version: int
     client_id: str
     origin: Origin
+    unsupported: bool = False  # an ApiVersions of a version that we don't have: answered in v0
     reach_stage: Callable[[], None] = field(default=lambda: None)
 
     @property
@@ -62,7 +57,7 @@ Handler = Callable[[Context[Any], Any], Awaitable[Fields | None]]
 class Api:
     """One row of the registry."""
 
-    key: int
+    key: ApiKey
     name: str
     min_version: int
     max_version: int
@@ -116,10 +111,7 @@ class Dispatcher:
 
     def open(self, frame: memoryview, origin: Origin) -> Call:
         """Raises RequestRefused where Kafka closes the connection: no such API, no such version, garbage."""
-        try:
-            request = decode_request(frame)
-        except UnsupportedVersion as unsupported:
-            return self._answer_versions(unsupported, origin)
+        request = decode_request(frame)
         api = self.apis.get(request.api_key)
         if api is None:
             raise RequestRefused(f"api key {request.api_key} is not served on this door")
@@ -128,13 +120,11 @@ class Dispatcher:
                 f"{api.name} v{request.api_version} is not served; "
                 f"v{api.min_version} to v{api.max_version} are"
             )
-        return self._call(api, request, origin)
-
-    def _call(self, api: Api, request: Request, origin: Origin) -> Call:
-        context = Context(self.services, request.api_version, request.client_id or "", origin)
+        context = Context(
+            self.services,
+            request.api_version,
+            request.client_id or "",
+            origin,
+            request.unsupported,
+        )
         return Call(api, context, request, self)
-
-    def _answer_versions(self, unsupported: UnsupportedVersion, origin: Origin) -> Call:
-        """ApiVersions in a version we don't have is answered in v0 (KIP-511), so that the client can step down."""
-        request = unsupported.as_request()
-        return self._call(self.apis[request.api_key], request, origin)

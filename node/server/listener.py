@@ -73,7 +73,7 @@ class ClientListener:
         else:
             return True
         self.refused += 1
-        self.env.log.warning("connection_refused", remote=host, limit=limit, allowed=allowed)
+        self.env.log.warn("connection_refused", remote=host, limit=limit, allowed=allowed)
         return False
 
     async def _close_idle(self) -> None:

@@ -1,0 +1,168 @@
+"""What one node is told: a TOML file, `FENCEPOST_…` variables and flags, in rising order.
+
+Names are Kafka's. An unknown or impossible setting stops the start with its name, the value and what is allowed:
+a typing error must not run for a year as a default.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.metadata.broker_config import BROKER_CONFIGS
+from fencepost.cluster.metadata.config_def import ConfigValue
+
+ENVIRONMENT_PREFIX: Final = "FENCEPOST_"
+_PROTOCOLS: Final = ("PLAINTEXT",)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerAddress:
+    """One entry of `listeners`: `PLAINTEXT://127.0.0.1:9092`."""
+
+    name: str
+    host: str
+    port: int
+
+
+class NodeConfig:
+    """The settings as text (what DescribeConfigs shows as static) and as typed values."""
+
+    def __init__(self, text: Mapping[str, str]) -> None:
+        self.text: dict[str, str] = dict(text)
+        self._values: dict[str, ConfigValue] = {}
+        for name, value in self.text.items():
+            definition = BROKER_CONFIGS.get(name)
+            if definition is None:
+                raise ConfigRefused(f"unknown setting {name}={value!r}{_suggest(name)}")
+            self._values[name] = definition.parse(value)
+        self.listeners = _parse_listeners("listeners", self.string("listeners"))
+        advertised = self.string("advertised.listeners")
+        self.advertised = (
+            _parse_listeners("advertised.listeners", advertised) if advertised else self.listeners
+        )
+
+    @classmethod
+    def load(
+        cls, *, flags: Sequence[str], environment: Mapping[str, str], file: str | None
+    ) -> Self:
+        text: dict[str, str] = {}
+        if file is not None:
+            text |= _from_file(file)
+        text |= _from_environment(environment)
+        text |= _from_flags(flags)
+        return cls(text)
+
+    def value(self, name: str) -> ConfigValue:
+        """The typed value in force: what was set, or the default."""
+        if name in self._values:
+            return self._values[name]
+        return BROKER_CONFIGS[name].default
+
+    def string(self, name: str) -> str:
+        value = self.value(name)
+        if isinstance(value, list):
+            return ",".join(value)
+        assert value is None or isinstance(value, str), name
+        return value or ""
+
+    def integer(self, name: str) -> int:
+        value = self.value(name)
+        assert isinstance(value, int) and not isinstance(value, bool), name
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.value(name)
+        assert isinstance(value, bool), name
+        return value
+
+    @property
+    def node_id(self) -> BrokerId:
+        return BrokerId(self.integer("node.id"))
+
+    @property
+    def log_dir(self) -> str:
+        return self.string("log.dirs") or self.string("log.dir")
+
+    @property
+    def auto_create_topics_enable(self) -> bool:
+        return self.flag("auto.create.topics.enable")
+
+    @property
+    def max_request_partitions(self) -> int:
+        return self.integer("max.request.partition.size.limit")
+
+
+def _suggest(name: str) -> str:
+    close = difflib.get_close_matches(name, BROKER_CONFIGS, n=1)
+    return f"; did you mean {close[0]}?" if close else "; settings have Kafka's broker names"
+
+
+def _parse_listeners(setting: str, text: str) -> tuple[ListenerAddress, ...]:
+    found = []
+    for entry in text.split(","):
+        name, separator, address = entry.strip().partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not colon or not port.isdigit() or int(port) > 65535:
+            raise ConfigRefused(
+                f"Invalid value {entry!r} for configuration {setting}: "
+                "allowed is NAME://HOST:PORT, for example PLAINTEXT://127.0.0.1:9092"
+            )
+        if name not in _PROTOCOLS:
+            raise ConfigRefused(
+                f"Invalid value {entry!r} for configuration {setting}: "
+                f"the listener's name must be one of {', '.join(_PROTOCOLS)}"
+            )
+        found.append(ListenerAddress(name, host.strip("[]"), int(port)))
+    return tuple(found)
+
+
+def _from_file(path: str) -> dict[str, str]:
+    try:
+        with open(path, "rb") as opened:
+            parsed = tomllib.load(opened)
+    except OSError as missing:
+        raise ConfigRefused(f"can't read the configuration {path}: {missing.strerror}") from missing
+    except tomllib.TOMLDecodeError as damaged:
+        raise ConfigRefused(f"{path} is not TOML: {damaged}") from damaged
+    return dict(_flatten("", parsed))
+
+
+def _flatten(prefix: str, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """`[min.insync] replicas = 2`, `min.insync.replicas = 2` and the quoted name are one setting."""
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _flatten(f"{name}.", value)
+        elif isinstance(value, bool):
+            yield name, "true" if value else "false"
+        elif isinstance(value, list):
+            yield name, ",".join(str(item) for item in value)
+        else:
+            yield name, str(value)
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    known = {name.upper().replace(".", "_"): name for name in BROKER_CONFIGS}
+    found = {}
+    for variable in sorted(environment):
+        if variable.startswith(ENVIRONMENT_PREFIX):
+            name = known.get(variable.removeprefix(ENVIRONMENT_PREFIX))
+            if name is None:
+                guess = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
+                raise ConfigRefused(f"unknown variable {variable}{_suggest(guess)}")
+            found[name] = environment[variable]
+    return found
+
+
+def _from_flags(flags: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for flag in flags:
+        name, separator, value = flag.partition("=")
+        if not separator:
+            raise ConfigRefused(f"{flag!r} is not NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found

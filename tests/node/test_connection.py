@@ -1,0 +1,204 @@
+"""The order of a connection's replies, and what ends a connection."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from fencepost.cluster.base.errors import FrameRefused
+from fencepost.cluster.base.real_env import RealEnv
+from fencepost.cluster.wire.api import ApiKey, encode_request
+from fencepost.cluster.wire.render import render_request
+from fencepost.node.server.connection import ClientConnection
+from fencepost.node.server.dispatch import Api, Context, Dispatcher, Stage
+
+HEARTBEAT, PRODUCE = ApiKey.heartbeat, ApiKey.produce
+
+
+class Pipe:
+    """A connection whose frames are given and whose writes are kept."""
+
+    remote = ("127.0.0.1", 4711)
+    peer_certificate = None
+
+    def __init__(self, *frames: bytes) -> None:
+        self.frames = list(frames)
+        self.written: list[bytes] = []
+        self.closed = asyncio.Event()
+        self.closes = 0
+
+    async def read_frame(self, size_max: int) -> memoryview | None:
+        if not self.frames:
+            return None
+        frame = self.frames.pop(0)
+        if len(frame) > size_max:
+            raise FrameRefused(f"a frame of {len(frame)} bytes")
+        return memoryview(frame)
+
+    def write(self, chunks: list[Any]) -> None:
+        self.written.append(b"".join(bytes(chunk) for chunk in chunks))
+
+    async def drain(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closes += 1
+
+    abort = close
+
+    async def wait_closed(self) -> None:
+        await self.closed.wait()
+
+
+def produce_frame(correlation_id: int) -> bytes:
+    return frame(PRODUCE, 9, correlation_id, acks=-1, timeout=1000, topic_data=[])
+
+
+def heartbeat_frame(correlation_id: int) -> bytes:
+    return frame(HEARTBEAT, 4, correlation_id, group_id="g", generation_id=1, member_id="m")
+
+
+def frame(key: ApiKey, version: int, correlation_id: int, **fields: Any) -> bytes:
+    body = render_request(key, version, fields)
+    chunks = encode_request(key, version, correlation_id, "tests", body)
+    return b"".join(bytes(chunk) for chunk in chunks)[4:]
+
+
+def correlation_ids(pipe: Pipe) -> list[int]:
+    return [int.from_bytes(reply[4:8], "big") for reply in pipe.written]
+
+
+Handle = Callable[[Context[Any], Any], Awaitable[dict[str, Any] | None]]
+
+
+async def serve(pipe: Pipe, **handlers: Handle) -> RealEnv:
+    env = RealEnv()
+    apis = {}
+    if "produce" in handlers:
+        apis[PRODUCE] = Api(
+            key=PRODUCE, name="produce", min_version=3, max_version=9,
+            handle=handlers["produce"], ordered_until=Stage.APPENDED,
+        )  # fmt: skip
+    if "heartbeat" in handlers:
+        apis[HEARTBEAT] = Api(
+            key=HEARTBEAT, name="heartbeat", min_version=0, max_version=4,
+            handle=handlers["heartbeat"], parks=True,
+        )  # fmt: skip
+    dispatcher = Dispatcher(env.clock, apis, None, request_bytes_max=1000)
+    await ClientConnection(env, pipe, dispatcher, "PLAINTEXT").serve()
+    return env
+
+
+def test_replies_keep_request_order_when_the_second_is_ready_first() -> None:
+    async def run() -> list[int]:
+        first_may_answer = asyncio.Event()
+        order: list[int] = []
+
+        async def produce(ctx: Context[Any], request: Any) -> dict[str, Any]:
+            order.append(len(order))
+            mine = order[-1]
+            ctx.reach_stage()
+            if mine == 0:
+                await first_may_answer.wait()
+            else:
+                first_may_answer.set()
+            return {"responses": []}
+
+        pipe = Pipe(produce_frame(1), produce_frame(2), produce_frame(3))
+        await serve(pipe, produce=produce)
+        return correlation_ids(pipe)
+
+    assert asyncio.run(run()) == [1, 2, 3]
+
+
+def test_a_reply_that_is_ready_waits_for_the_produce_before_it() -> None:
+    async def run() -> tuple[list[int], list[str]]:
+        log: list[str] = []
+        answered = asyncio.Event()
+
+        async def produce(ctx: Context[Any], request: Any) -> dict[str, Any]:
+            ctx.reach_stage()
+            await answered.wait()
+            log.append("produce")
+            return {"responses": []}
+
+        async def heartbeat(ctx: Context[Any], request: Any) -> dict[str, Any]:
+            log.append("heartbeat")
+            answered.set()
+            return {"error_code": 0}
+
+        pipe = Pipe(produce_frame(1), heartbeat_frame(2))
+        await serve(pipe, produce=produce, heartbeat=heartbeat)
+        return correlation_ids(pipe), log
+
+    assert asyncio.run(run()) == ([1, 2], ["heartbeat", "produce"])
+
+
+def test_the_next_request_starts_only_after_the_stage_of_the_one_before() -> None:
+    async def run() -> list[str]:
+        log: list[str] = []
+
+        async def produce(ctx: Context[Any], request: Any) -> dict[str, Any]:
+            log.append("begin")
+            await asyncio.sleep(0)
+            log.append("appended")
+            ctx.reach_stage()
+            return {"responses": []}
+
+        await serve(Pipe(produce_frame(1), produce_frame(2)), produce=produce)
+        return log
+
+    assert asyncio.run(run()) == ["begin", "appended", "begin", "appended"]
+
+
+def test_a_closed_connection_ends_its_long_poll() -> None:
+    async def run() -> tuple[list[bytes], int]:
+        pipe = Pipe(heartbeat_frame(1))
+
+        async def forever(ctx: Context[Any], request: Any) -> dict[str, Any]:
+            pipe.closed.set()
+            await asyncio.Event().wait()
+            raise AssertionError("a parked request outlived its client")
+
+        async with asyncio.timeout(5):
+            await serve(pipe, heartbeat=forever)
+        return pipe.written, pipe.closes
+
+    assert asyncio.run(run()) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="http"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01", id="tls"),
+        pytest.param(b"\x7f\xff" * 8, id="unknown api"),
+        pytest.param(b"\x00\x0c\x00\x63" + b"\x00" * 8, id="unknown version"),
+        pytest.param(b"\x00\x0c\x00\x04" + b"\xff" * 30, id="lengths that lie"),
+        pytest.param(b"x" * 1001, id="oversized"),
+    ],
+)
+def test_a_frame_that_is_not_the_protocol_closes_the_connection(frame: bytes) -> None:
+    async def run() -> tuple[list[bytes], int]:
+        async def heartbeat(ctx: Context[Any], request: Any) -> dict[str, Any]:
+            raise AssertionError("a refused request reached its handler")
+
+        pipe = Pipe(frame)
+        await serve(pipe, heartbeat=heartbeat)
+        return pipe.written, pipe.closes
+
+    assert asyncio.run(run()) == ([], 1)
+
+
+def test_a_handler_that_fails_closes_the_connection_and_nothing_else() -> None:
+    async def run() -> tuple[list[bytes], int]:
+        async def heartbeat(ctx: Context[Any], request: Any) -> dict[str, Any]:
+            raise KeyError("a fault of ours")
+
+        pipe = Pipe(heartbeat_frame(1), heartbeat_frame(2))
+        await serve(pipe, heartbeat=heartbeat)
+        return pipe.written, pipe.closes
+
+    assert asyncio.run(run()) == ([], 1)
