@@ -94,6 +94,7 @@ LONG_MAX: Final = 2**63 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _DOUBLE: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?\Z", re.ASCII)
 _BITS: Final = {ValueType.SHORT: 15, ValueType.INT: 31, ValueType.LONG: 63}
+_COMMA: Final = re.compile(r"\s*,\s*")
 _NOT_A_NUMBER: Final = "Not a number of type {}"
 
 
@@ -118,7 +119,7 @@ def parse_value(name: str, type_: ValueType, text: str) -> ConfigValue:
                 return float(trimmed.replace("Infinity", "inf"))
             raise _invalid(name, trimmed, _NOT_A_NUMBER.format(type_.name))
         case ValueType.LIST:
-            return [item for item in re.split(r"\s*,\s*", trimmed)] if trimmed else []
+            return list(_COMMA.split(trimmed)) if trimmed else []
         case _:
             return trimmed
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from ..base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+NO_PARTITION_EPOCH: Final = PartitionEpoch(-1)
 BROKER_DEFAULT: Final = ""  # the name of the config resource that stands for all brokers
 
 
