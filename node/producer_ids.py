@@ -6,17 +6,21 @@ PROVED BY  tests/node/test_producer_ids.py::test_a_restart_never_gives_an_id_aga
 """
 
 import asyncio
+from collections.abc import Callable
 
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ids import ProducerId
 from fencepost.cluster.controller.commands import AllocateProducerIds
 from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.metadata.image import BrokerState
 
 
 class ProducerIds:
     """One node's current block. What is left of it at a crash is never used: ids are plenty."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, broker: Callable[[], BrokerState]) -> None:
         self._controller = controller
+        self._broker = broker
         self._next = 0
         self._end = 0
         self._refill = asyncio.Lock()
@@ -26,8 +30,21 @@ class ProducerIds:
         while self._next >= self._end:
             async with self._refill:
                 if self._next >= self._end:
-                    block = await self._controller.execute(AllocateProducerIds())
-                    self._next, self._end = block.first, block.first + block.count
+                    await self._take_block()
         taken = self._next
         self._next += 1
         return ProducerId(taken)
+
+    async def _take_block(self) -> None:
+        broker = self._broker()
+        block = await self._controller.execute(
+            AllocateProducerIds(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+        )
+        if block.error_code is not ErrorCode.none:
+            raise Trouble(
+                f"no block of producer ids: {block.error_code.name}, {block.error_message}",
+                Outcome.REFUSED,
+            )
+        assert block.first_producer_id >= self._end, "the controller gave a block twice"
+        self._next = block.first_producer_id
+        self._end = self._next + block.count

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ports import Env
-from fencepost.cluster.controller.commands import CreateTopics, NewTopic
+from fencepost.cluster.controller.commands import AutoCreateTopics
 from fencepost.cluster.controller.service import Controller
-from fencepost.cluster.metadata.image import ClusterImage
-from fencepost.cluster.metadata.topic_config import internal_topic_configs, why_topic_name_invalid
-
-from .config import NodeConfig
+from fencepost.cluster.metadata.topic_config import why_topic_name_invalid
 
 # Like Kafka's purgatory for auto-created topics, this waits for the quorum, not for a person.
 CREATE_TIMEOUT_S = 5.0
@@ -23,13 +20,9 @@ CREATE_TIMEOUT_S = 5.0
 class Topics:
     """Creates what is missing, and says why something is."""
 
-    def __init__(
-        self, env: Env, image: ClusterImage, controller: Controller, config: NodeConfig
-    ) -> None:
+    def __init__(self, env: Env, controller: Controller) -> None:
         self.env = env
-        self.image = image
         self.controller = controller
-        self.config = config
         self._creating: dict[str, asyncio.Future[ErrorCode]] = {}
 
     def why_missing(self, name: str) -> ErrorCode:
@@ -53,18 +46,10 @@ class Topics:
         self._creating.update(dict.fromkeys(names, done))
         try:
             async with asyncio.timeout(CREATE_TIMEOUT_S):
-                await self.controller.execute(
-                    CreateTopics(topics=tuple(self._described(name) for name in names))
-                )
+                await self.controller.execute(AutoCreateTopics(names=tuple(names)))
         except (TimeoutError, Trouble) as trouble:
             self.env.log.warn("topic_auto_create_failed", topics=names, reason=str(trouble))
         finally:
             for name in names:
                 del self._creating[name]
             done.set_result(ErrorCode.none)
-
-    def _described(self, name: str) -> NewTopic:
-        internal = internal_topic_configs(name, self.config.text)
-        if internal is None:
-            return NewTopic(name=name, num_partitions=-1, replication_factor=-1)
-        return NewTopic(name=name, **internal)

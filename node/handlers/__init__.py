@@ -1,0 +1,99 @@
+"""The registry: one row an API. Dispatch, ApiVersions and the tests all read this table.
+
+Versions are those that the wire code speaks (`cluster/wire/versions.py`); a row here says who answers.
+"""
+
+from typing import Final
+
+from fencepost.cluster.wire.api import ADVERTISED_MIN, SUPPORTED, ApiKey
+
+from ..server.dispatch import Api, Handler, Stage
+from . import (
+    alter_configs,
+    api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_config_resources,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+
+
+def _api(
+    key: ApiKey, handle: Handler, *, ordered_until: Stage = Stage.ANSWERED, parks: bool = False
+) -> Api:
+    low, high = SUPPORTED[key]
+    return Api(
+        key=key,
+        name=key.name,
+        min_version=low,
+        max_version=high,
+        advertised_min=ADVERTISED_MIN.get(key, low),
+        handle=handle,
+        ordered_until=ordered_until,
+        parks=parks,
+    )
+
+
+APIS: Final[dict[ApiKey, Api]] = {
+    api.key: api
+    for api in (
+        _api(ApiKey.produce, produce.handle, ordered_until=Stage.APPENDED),
+        _api(ApiKey.fetch, fetch.handle, parks=True),
+        _api(ApiKey.list_offsets, list_offsets.handle),
+        _api(ApiKey.metadata, metadata.handle),
+        _api(ApiKey.offset_commit, offset_commit.handle),
+        _api(ApiKey.offset_fetch, offset_fetch.handle),
+        _api(ApiKey.find_coordinator, find_coordinator.handle),
+        _api(ApiKey.join_group, join_group.handle, parks=True),
+        _api(ApiKey.heartbeat, heartbeat.handle),
+        _api(ApiKey.leave_group, leave_group.handle),
+        _api(ApiKey.sync_group, sync_group.handle, parks=True),
+        _api(ApiKey.describe_groups, describe_groups.handle),
+        _api(ApiKey.list_groups, list_groups.handle),
+        _api(ApiKey.api_versions, api_versions.handle),
+        _api(ApiKey.create_topics, create_topics.handle),
+        _api(ApiKey.delete_topics, delete_topics.handle),
+        _api(ApiKey.delete_records, delete_records.handle),
+        _api(ApiKey.init_producer_id, init_producer_id.handle),
+        _api(ApiKey.offset_for_leader_epoch, offset_for_leader_epoch.handle),
+        _api(ApiKey.describe_configs, describe_configs.handle),
+        _api(ApiKey.alter_configs, alter_configs.handle),
+        _api(ApiKey.describe_log_dirs, describe_log_dirs.handle),
+        _api(ApiKey.create_partitions, create_partitions.handle),
+        _api(ApiKey.delete_groups, delete_groups.handle),
+        _api(ApiKey.incremental_alter_configs, incremental_alter_configs.handle),
+        _api(ApiKey.offset_delete, offset_delete.handle),
+        _api(ApiKey.describe_cluster, describe_cluster.handle),
+        _api(ApiKey.describe_producers, describe_producers.handle),
+        _api(ApiKey.consumer_group_heartbeat, consumer_group_heartbeat.handle),
+        _api(ApiKey.consumer_group_describe, consumer_group_describe.handle),
+        _api(ApiKey.list_config_resources, list_config_resources.handle),
+        _api(ApiKey.describe_topic_partitions, describe_topic_partitions.handle),
+    )
+}

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from fencepost.cluster.base.ports import Chunk, Clock
-from fencepost.cluster.wire.api import ApiKey, Request, RequestRefused, decode_request, encode_response
+from fencepost.cluster.wire.api import (
+    ApiKey,
+    Request,
+    RequestRefused,
+    decode_request,
+    encode_response,
+)
 from fencepost.cluster.wire.render import render
 
 Services = TypeVar("Services")
@@ -61,6 +67,7 @@ class Api:
     name: str
     min_version: int
     max_version: int
+    advertised_min: int
     handle: Handler
     ordered_until: Stage = Stage.ANSWERED
     parks: bool = False  # may wait long for something that is not its own work

@@ -77,12 +77,12 @@ async def serve(pipe: Pipe, **handlers: Handle) -> RealEnv:
     apis = {}
     if "produce" in handlers:
         apis[PRODUCE] = Api(
-            key=PRODUCE, name="produce", min_version=3, max_version=9,
+            key=PRODUCE, name="produce", min_version=3, max_version=9, advertised_min=0,
             handle=handlers["produce"], ordered_until=Stage.APPENDED,
         )  # fmt: skip
     if "heartbeat" in handlers:
         apis[HEARTBEAT] = Api(
-            key=HEARTBEAT, name="heartbeat", min_version=0, max_version=4,
+            key=HEARTBEAT, name="heartbeat", min_version=0, max_version=4, advertised_min=0,
             handle=handlers["heartbeat"], parks=True,
         )  # fmt: skip
     dispatcher = Dispatcher(env.clock, apis, None, request_bytes_max=1000)
