@@ -5,6 +5,7 @@ a typing error must not run for a year as a default.
 """
 
 import difflib
+import pathlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,8 +123,7 @@ def _parse_listeners(setting: str, text: str) -> tuple[ListenerAddress, ...]:
 
 def _from_file(path: str) -> dict[str, str]:
     try:
-        with open(path, "rb") as opened:
-            parsed = tomllib.load(opened)
+        parsed = tomllib.loads(pathlib.Path(path).read_text())
     except OSError as missing:
         raise ConfigRefused(f"can't read the configuration {path}: {missing.strerror}") from missing
     except tomllib.TOMLDecodeError as damaged:

@@ -13,11 +13,11 @@ R = TypeVar("R")
 
 
 async def ask_controller(
-    services: Services, command: ControllerCommand[R], timeout: timedelta
+    services: Services, command: ControllerCommand[R], within: timedelta
 ) -> tuple[R, None] | tuple[None, Trouble]:
     """The controller's answer, or the trouble in getting one within the client's time."""
     try:
-        async with asyncio.timeout(max(timeout.total_seconds(), 0)):
+        async with asyncio.timeout(max(within.total_seconds(), 0)):
             return await services.controller.execute(command), None
     except TimeoutError:
         return None, Trouble("The controller did not answer in time; the change may still happen.")
