@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from .ports import Buffer, File
 from .real_file import RealFile, close_quietly
@@ -101,10 +101,12 @@ class RealDisk:
         return lambda: close_quietly(fd)  # closing releases it
 
     async def sync(self, files: Sequence[File]) -> None:
-        todo = list(dict.fromkeys(files))
+        todo = [cast("RealFile", file) for file in dict.fromkeys(files)]
         if not todo:
             return
         loop = asyncio.get_running_loop()
+        for file in todo:
+            file.hold()  # whoever closes it meanwhile does not hurt the sync
         shares = [todo[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(todo)))]
         found = await asyncio.gather(
             *(loop.run_in_executor(self._syncs, _sync_all, share) for share in shares)
@@ -117,7 +119,7 @@ class RealDisk:
         return await asyncio.get_running_loop().run_in_executor(self._reads, work, *args)
 
 
-def _sync_all(files: Sequence[File]) -> OSError | None:
+def _sync_all(files: Sequence[RealFile]) -> OSError | None:
     """Sync each, whatever happens to the others; the first error is the answer."""
     first: OSError | None = None
     for file in files:
@@ -125,6 +127,8 @@ def _sync_all(files: Sequence[File]) -> OSError | None:
             file.sync()
         except OSError as error:
             first = first or error
+        finally:
+            file.release()
     return first
 
 

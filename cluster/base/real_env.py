@@ -67,7 +67,7 @@ class RealEnv:
         if "handle" in context and isinstance(reason, BaseException):
             self.die(reason)
         message = context.get("message")
-        self.log.warn("loop_exception", message=message, reason=repr(reason))  # noqa: G010
+        self.log.warn("loop_exception", message=message, reason=repr(reason))
 
     async def close(self) -> None:
         """End all tasks and threads. A node that is killed does without."""

@@ -1,0 +1,59 @@
+"""A node's clock: wall time that is off and drifts, steady time that is the simulation's own."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from .loop import Incarnation, SimLoop, context_of
+
+# 2026-01-01T00:00:00Z, where every simulation starts.
+WALL_START_MS: Final = 1_767_225_600_000
+
+
+class WallTime:
+    """Belongs to the machine: it goes on through restarts of its node."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._since = 0.0
+        self._start_ms = float(WALL_START_MS)
+        self._drift = 0.0
+
+    def now_ms(self) -> int:
+        return int(self._exact_ms())
+
+    def _exact_ms(self) -> float:
+        return self._start_ms + (self._loop.time() - self._since) * 1000 * (1 + self._drift)
+
+    def jump(self, by_ms: int) -> None:
+        """Somebody set the clock, forwards or back."""
+        self._start_ms += by_ms
+
+    def drift(self, ppm: float) -> None:
+        """From now on the clock gains so many microseconds a second (loses, when negative)."""
+        self._start_ms, self._since = self._exact_ms(), self._loop.time()
+        self._drift = ppm / 1e6
+
+
+class SimClock:
+    """See `ports.Clock`."""
+
+    def __init__(self, loop: SimLoop, wall: WallTime, incarnation: Incarnation) -> None:
+        self._loop = loop
+        self._wall = wall
+        self._incarnation = incarnation
+
+    def now_ms(self) -> int:
+        return self._wall.now_ms()
+
+    def steady(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        self._incarnation.check()
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        self._incarnation.check()
+        # The node's own, even when it is the test that sets the timer.
+        return self._loop.call_later(seconds, call, context=context_of(self._incarnation))

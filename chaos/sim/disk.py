@@ -1,0 +1,318 @@
+"""The simulated disk: the port of a node onto its machine's file system.
+
+Every change is counted, is an event of the trace, may fail as `DiskFaults` says, and may be the last thing
+that the node does (`World.crash_at_disk_op`).
+"""
+
+import asyncio
+import errno
+import os
+import random
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from fencepost.cluster.base.ports import Buffer, File
+
+from .disk_faults import CHANGES, DiskFaults
+from .filesystem import FileNode, FileSystem, Folder, Write
+from .loop import Incarnation
+from .trace import Trace
+
+T = TypeVar("T")
+
+DATA_FOLDER: Final = "/data"
+
+
+class MachineDisk:
+    """What survives the node: its files, its faults, and the count of its operations."""
+
+    def __init__(self, name: str, rng: random.Random, trace: Trace) -> None:
+        self.name = name
+        self.rng = rng
+        self.trace = trace
+        self.files = FileSystem()
+        self.files.make_folder(
+            DATA_FOLDER
+        )  # a machine comes with it; all below is the node's business
+        self.files.sync_folder("/")
+        self.faults = DiskFaults()
+        self.locks: dict[str, Incarnation] = {}
+        self.operations = 0
+        self.on_operation: Callable[[int], None] | None = None
+
+    def fingerprint(self) -> str:
+        """A checksum of all that is there: what a crash left is part of the trace."""
+        crc = 0
+        for path, node in self.files.files():
+            crc = zlib.crc32(node.content, zlib.crc32(path.encode(), crc))
+        return f"{crc:08x}"
+
+    def flip_bits(self, path: str, count: int = 1) -> None:
+        """Media rot: `count` random bits of a file change, in the cache too."""
+        node = self.files.file(path)
+        for _ in range(count):
+            if node.content:
+                node.flip(self.rng.randrange(len(node.content)), self.rng.randrange(8))
+        self.trace.event(self.name, "disk.flip", path=path, count=count)
+
+
+class SimDisk:
+    """See `ports.Disk`."""
+
+    def __init__(self, machine: MachineDisk, incarnation: Incarnation) -> None:
+        self.machine = machine
+        self.incarnation = incarnation
+        self._files = machine.files
+
+    def attempt(self, kind: str, path: str, **fields: object) -> None:
+        """Before an operation: is there still a node, and does the disk do it?"""
+        self.incarnation.check()
+        error = self.machine.faults.error_of(kind, path, self.machine.rng)
+        if error is not None:
+            self.machine.trace.event(
+                self.machine.name, f"disk.{kind}", path=path, failed=error.errno, **fields
+            )
+            self.count(kind)
+            raise error
+        if kind in CHANGES:
+            self.machine.trace.event(self.machine.name, f"disk.{kind}", path=path, **fields)
+
+    def count(self, kind: str) -> None:
+        """After it: this may have been the node's last."""
+        if kind not in CHANGES:
+            return
+        machine = self.machine
+        machine.operations += 1
+        if machine.on_operation is not None:
+            machine.on_operation(machine.operations)
+        self.incarnation.check()
+
+    def open(self, path: str, *, create: bool = False) -> "SimFile":
+        self.attempt("open", path)
+        found = self._files.find(path)
+        if found is None and create:
+            self._files.parent(path)
+            self.attempt("create", path)
+            node = self._files.create(path)
+            self.count("create")
+        else:
+            node = self._files.file(path)
+        return SimFile(self, path, node)
+
+    def exists(self, path: str) -> bool:
+        self.incarnation.check()
+        return self._files.find(path) is not None
+
+    def size(self, path: str) -> int:
+        self.incarnation.check()
+        return len(self._files.file(path).content)
+
+    def list(self, path: str) -> list[str]:
+        self.incarnation.check()
+        if self._files.find(path) is None:
+            return []
+        return sorted(self._files.folder(path).names)
+
+    def make_folders(self, path: str) -> None:
+        made = ""
+        for part in path.split("/"):
+            if part:
+                made = f"{made}/{part}"
+                if not isinstance(self._files.find(made), Folder):
+                    self.attempt("create", made)
+                    self._files.make_folder(made)
+                    self.count("create")
+
+    def remove(self, path: str) -> None:
+        self.attempt("remove", path)
+        self._files.remove(path)
+        self.count("remove")
+
+    def remove_tree(self, path: str) -> None:
+        self.incarnation.check()
+        folder = self._files.folder(path)
+        for name, node in sorted(folder.names.items()):
+            if isinstance(node, Folder):
+                self.remove_tree(f"{path}/{name}")
+            else:
+                self.remove(f"{path}/{name}")
+        self.attempt("remove", path)
+        self._files.remove_tree(path)
+        self.count("remove")
+
+    def rename(self, source: str, target: str) -> None:
+        self.attempt("rename", source, target=target)
+        self._files.rename(source, target)
+        self.count("rename")
+
+    def sync_folder(self, path: str) -> None:
+        self.attempt("sync_folder", path)
+        self._files.sync_folder(path)
+        self.count("sync_folder")
+
+    def read_all(self, path: str) -> bytes:
+        self.attempt("read", path)
+        return bytes(self._files.file(path).content)
+
+    def replace(self, path: str, data: Buffer) -> None:
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.append((data,))
+            file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        self.sync_folder(path.rpartition("/")[0] or "/")
+
+    def free_bytes(self, path: str) -> int:
+        self.incarnation.check()
+        capacity = self._files.capacity
+        return 1 << 40 if capacity is None else max(0, capacity - self._files.used)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        self.incarnation.check()
+        holder = self.machine.locks.get(path)
+        if holder is not None and holder.alive:
+            raise BlockingIOError(errno.EAGAIN, "the lock is held", path)
+        self.open(path, create=True).close()
+        self.machine.locks[path] = self.incarnation
+        return lambda: self._unlock(path)
+
+    def _unlock(self, path: str) -> None:
+        if self.machine.locks.get(path) is self.incarnation:
+            del self.machine.locks[path]
+
+    async def sync(self, files: Sequence[File]) -> None:
+        """Takes virtual time. What is written meanwhile is not promised to be in it."""
+        self.incarnation.check()
+        todo = [
+            (cast("SimFile", file), cast("SimFile", file).mark()) for file in dict.fromkeys(files)
+        ]
+        if not todo:
+            return
+        await asyncio.sleep(self.machine.faults.sync_delay(self.machine.rng))
+        first: OSError | None = None
+        for file, mark in todo:
+            try:
+                file.sync_to(mark)
+            except OSError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        self.incarnation.check()
+        await asyncio.sleep(self.machine.rng.uniform(*self.machine.faults.run_s))
+        return work(*args)
+
+
+class SimFile:
+    """See `ports.File`."""
+
+    def __init__(self, disk: SimDisk, path: str, node: FileNode) -> None:
+        self.path = path
+        self._disk = disk
+        self._node = node
+        self._open = True
+        self._sync_failed = False
+        node.opens += 1
+
+    def _check(self) -> None:
+        self._disk.incarnation.check()
+        if not self._open:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+
+    def size(self) -> int:
+        return len(self._node.content)
+
+    def mark(self) -> int:
+        self._check()
+        return self._node.mark()
+
+    def append(self, chunks: Sequence[Buffer]) -> None:
+        data = b"".join(chunks)
+        self._write("append", self.size(), data)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._write("write_at", position, bytes(data))
+
+    def _write(self, kind: str, position: int, data: bytes) -> None:
+        self._check()
+        files = self._disk.machine.files
+        grows = max(0, position + len(data) - self.size())
+        if files.capacity is not None and grows and files.used + grows > files.capacity:
+            self._disk.machine.trace.event(
+                self._disk.machine.name, "disk.full", path=self.path, size=len(data)
+            )
+            self._half_written(position, data)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        try:
+            self._disk.attempt(kind, self.path, at=position, size=len(data), crc=zlib.crc32(data))
+        except OSError:
+            self._half_written(position, data)
+            raise
+        files.used += grows
+        self._node.change(Write(position, data))
+        self._disk.count(kind)
+
+    def _half_written(self, position: int, data: bytes) -> None:
+        """A failed write leaves something, which is cut off again; after a crash it may be back."""
+        old_size = self.size()
+        if position < old_size:
+            return
+        some = self._disk.machine.rng.randint(0, len(data))
+        self._node.change(Write(position, data[:some]))
+        self._node.change(Write(old_size, None))
+
+    def read(self, position: int, length: int) -> bytes:
+        self._check()
+        self._disk.attempt("read", self.path)
+        self._node.cold = False
+        return bytes(self._node.content[position : position + length])
+
+    def read_cached(self, position: int, length: int) -> bytes | None:
+        self._check()
+        if position >= self.size() or length <= 0:
+            return b""
+        machine = self._disk.machine
+        if self._node.cold or (
+            machine.faults.cold_odds and machine.rng.random() < machine.faults.cold_odds
+        ):
+            return None
+        return self.read(position, length)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._disk.attempt("truncate", self.path, size=size)
+        node = self._node
+        self._disk.machine.files.used += size - len(node.content)
+        node.change(Write(size, None))
+        self._disk.count("truncate")
+
+    def sync(self) -> None:
+        self.sync_to(self.mark())
+
+    def sync_to(self, mark: int) -> None:
+        """A failure is remembered, as by the real file; what it lost stays lost."""
+        self._disk.incarnation.check()
+        if self._sync_failed:
+            raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
+        try:
+            self._disk.attempt("sync", self.path)
+        except OSError:
+            self._sync_failed = True
+            self._node.lose(mark)
+            raise
+        self._node.make_durable(mark)
+        self._disk.count("sync")
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        if self._disk.incarnation.alive:
+            self._node.opens -= 1
+            self._disk.machine.files.forget(self._node)

@@ -1,0 +1,292 @@
+"""An event loop whose `select()` is the only place where time moves.
+
+INVARIANT  two runs of the same code with the same seed take the same steps in the same order.
+PREVENTS   a failing seed that can't be replayed.
+PROVED BY  tests/sim/test_determinism.py::test_the_same_seed_gives_the_same_trace_under_any_hash_seed
+
+Every callback belongs to the incarnation of a node (or to nobody: the test that drives). Those of a dead one
+are dropped unrun, those of a paused one wait: that is all that a crash and a pause are to the loop.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import types
+from asyncio import events
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Final, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+# So many rounds without time moving are no work any more but a loop that never ends.
+ROUNDS_AT_ONE_TIME_MAX: Final = 200_000
+FRAMES_SHOWN: Final = 3
+
+
+class NodeDown(BaseException):
+    """Raised into code of a node that is no more, to unwind it. Nothing may catch it."""
+
+
+class Incarnation:
+    """One life of one node: from its start to its stop, kill or crash."""
+
+    __slots__ = ("alive", "name", "number", "parked", "paused")
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name = name
+        self.number = number
+        self.alive = True
+        self.paused = False
+        self.parked: list[events.Handle] = []
+
+    def check(self) -> None:
+        if not self.alive:
+            raise NodeDown(f"{self.name} (incarnation {self.number}) is down")
+
+
+# Whose code is running. Tasks, timers and callbacks inherit it.
+INCARNATION: Final[ContextVar[Incarnation | None]] = ContextVar("incarnation", default=None)
+
+
+def context_of(incarnation: Incarnation | None) -> Context:
+    """The current context, but with code of `incarnation` in it."""
+    context = copy_context()
+    context.run(INCARNATION.set, incarnation)
+    return context
+
+
+class Stuck(AssertionError):
+    """The simulation can't go on; the message names every task and where it waits."""
+
+
+class Deadlock(Stuck):
+    """Every task waits and nothing is scheduled."""
+
+
+class TimeIsUp(Stuck):
+    """Virtual time ran past the limit: something that should end does not."""
+
+
+class Livelock(Stuck):
+    """Callbacks go on and on without time moving."""
+
+
+def _run_handle(handle: "SimHandle | SimTimerHandle") -> None:
+    context: Context = handle._context  # type: ignore[union-attr]
+    incarnation = context.get(INCARNATION)
+    if incarnation is not None:
+        if not incarnation.alive:
+            return
+        if incarnation.paused:
+            incarnation.parked.append(handle)
+            return
+    try:
+        context.run(handle._callback, *handle._args)  # type: ignore[union-attr]
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except NodeDown:
+        pass
+    except BaseException as error:  # noqa: BLE001 - the loop is what supervises callbacks
+        handle._loop.call_exception_handler(  # type: ignore[union-attr]
+            {"message": "a callback raised", "exception": error, "handle": handle}
+        )
+
+
+class SimHandle(events.Handle):
+    __slots__ = ()
+
+    def _run(self) -> None:
+        _run_handle(self)
+
+
+class SimTimerHandle(events.TimerHandle):
+    __slots__ = ("number",)
+    number: int
+
+    def __lt__(self, other: Any) -> bool:
+        """Timers of one time run in the order they were set."""
+        return (self._when, self.number) < (other._when, other.number)  # type: ignore[attr-defined]
+
+    def _run(self) -> None:
+        _run_handle(self)
+
+
+class SimTask(asyncio.Task[T]):
+    """A task whose hash is its number: asyncio keeps tasks in sets, and goes through them."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimFuture(asyncio.Future[T]):
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Virtual time in seconds, starting at 0. Nothing outside the process can be waited for."""
+
+    def __init__(self, *, time_limit_s: float = 86_400.0) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._clock_resolution = 1e-9
+        self._selector = self
+        self._numbers = 0
+        self._rounds = 0
+        self._alive: dict[SimTask[Any], Context] = {}
+        self._prune_at = 1000
+        self._generators: dict[int, Incarnation | None] = {}
+        self.time_limit_s = time_limit_s
+
+    # Time.
+
+    def time(self) -> float:
+        return self._now
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Called by `BaseEventLoop` between rounds: with nothing ready, go to the next timer's time."""
+        if timeout is None:
+            raise Deadlock(self.report("every task waits, nothing is scheduled"))
+        if timeout > 0:
+            when = self._scheduled[0]._when  # type: ignore[attr-defined]
+            if when > self.time_limit_s:
+                raise TimeIsUp(self.report(f"virtual time went past {self.time_limit_s} s"))
+            self._now = max(self._now, when)
+            self._rounds = 0
+        else:
+            self._rounds += 1
+            if self._rounds > ROUNDS_AT_ONE_TIME_MAX:
+                raise Livelock(self.report(f"no time passes after {self._now} s"))
+        return []
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """There is no other thread that could be waiting to be heard."""
+
+    # Callbacks. The two private ones are where BaseEventLoop makes its handles.
+
+    def _call_soon(
+        self, callback: Callable[..., Any], args: Any, context: Context | None
+    ) -> events.Handle:
+        handle = SimHandle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = SimTimerHandle(when, callback, args, self, context)
+        self._numbers += 1
+        handle.number = self._numbers
+        heapq.heappush(self._scheduled, handle)  # type: ignore[attr-defined]
+        handle._scheduled = True  # type: ignore[attr-defined]
+        return handle
+
+    def requeue(self, handles: list[events.Handle]) -> None:
+        """What was parked while its node was paused runs now, in the order it came up."""
+        self._ready.extend(handle for handle in handles if not handle.cancelled())  # type: ignore[attr-defined]
+
+    # Tasks.
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        context = copy_context() if context is None else context
+        incarnation = context.get(INCARNATION)
+        if incarnation is not None and not incarnation.alive:
+            coro.close()
+            incarnation.check()
+        self._numbers += 1
+        title = f"task-{self._numbers}" if name is None else str(name)
+        SimTask.number = self._numbers  # asyncio hashes the task while it is being made
+        task = SimTask(coro, loop=self, name=title, context=context)
+        task.number = self._numbers
+        self._alive[task] = context
+        if len(self._alive) > self._prune_at:
+            self._alive = {each: ctx for each, ctx in self._alive.items() if not each.done()}
+            self._prune_at = 2 * len(self._alive) + 1000
+        return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future: SimFuture[Any] = SimFuture(loop=self)
+        self._numbers += 1
+        future.number = self._numbers
+        return future
+
+    def tasks(self) -> list[tuple[SimTask[Any], Incarnation | None]]:
+        """Tasks that have not ended, in the order they were made."""
+        return [
+            (task, context.get(INCARNATION))
+            for task, context in self._alive.items()
+            if not task.done()
+        ]
+
+    def bury(self, incarnation: Incarnation | None) -> None:
+        """Take apart the tasks of a dead incarnation, so that they go now and not when memory is collected.
+
+        Their `finally` blocks run, cut off from the world: every port of a dead node refuses.
+        """
+        current = asyncio.current_task(self) if self.is_running() else None
+        for task, context in list(self._alive.items()):
+            if task.done() or task is current or context.get(INCARNATION) is not incarnation:
+                continue
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            # Also a RuntimeError, when a `finally` block awaits.
+            with contextlib.suppress(BaseException):
+                context.run(coroutine.close)
+            self._alive.pop(task, None)
+
+    def report(self, why: str) -> str:
+        lines = [f"{why} (at {self._now:.6f} s)"]
+        for task, incarnation in self.tasks():
+            whose = "the test" if incarnation is None else incarnation.name
+            lines.append(f"  {whose}: {task.get_name()} waits in {_where(task)}")
+        return "\n".join(lines)
+
+    # Generators that nobody closed are closed by the loop, but not those of the dead.
+
+    def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        self._generators[id(agen)] = INCARNATION.get()
+        super()._asyncgen_firstiter_hook(agen)  # type: ignore[misc]
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        incarnation = self._generators.pop(id(agen), None)
+        if incarnation is None or incarnation.alive:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
+
+    # What would leave the simulation.
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:
+        raise RuntimeError("no threads in a simulation: slow disk work goes through `Disk.run`")
+
+    async def getaddrinfo(self, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[override]
+        raise RuntimeError("no sockets in a simulation: the network is `Env.net`")
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    """The innermost frames of a waiting task: `log.py:92 committed <- produce.py:40 handle`."""
+    frames: list[str] = []
+    awaited: Any = task.get_coro()
+    while isinstance(awaited, types.CoroutineType) and awaited.cr_frame is not None:
+        code = awaited.cr_code
+        file = code.co_filename.rsplit("/", 1)[-1]
+        frames.append(f"{file}:{awaited.cr_frame.f_lineno} {code.co_name}")
+        awaited = awaited.cr_await
+    return " <- ".join(reversed(frames[-FRAMES_SHOWN:])) or repr(task)

@@ -1,0 +1,66 @@
+"""What happened in a run, one line an event, and a digest of all of it.
+
+Two runs are the same run when their digests are equal; where they part, the lines tell.
+"""
+
+import hashlib
+import re
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final
+
+KEPT_DEFAULT: Final = 20_000
+_ADDRESS: Final = re.compile(r"0x[0-9a-f]{6,}")
+
+
+class Trace:
+    """Lines are `time node event name=value …`. The last `keep` are kept, the digest covers every one."""
+
+    def __init__(self, now: Callable[[], float], keep: int = KEPT_DEFAULT) -> None:
+        self._now = now
+        self._digest = hashlib.blake2b(digest_size=16)
+        self.lines: deque[str] = deque(maxlen=keep)
+        self.counts: Counter[str] = Counter()
+
+    def event(self, node: str, kind: str, /, **fields: object) -> None:
+        rest = "".join(f" {name}={value}" for name, value in fields.items())
+        line = f"{self._now():.9f} {node} {kind}{rest}"
+        # The address of an object says nothing and differs from run to run.
+        line = _ADDRESS.sub("0x", line)
+        self.counts[kind] += 1
+        self._digest.update(line.encode())
+        self._digest.update(b"\n")
+        self.lines.append(line)
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def tail(self, count: int = 50) -> str:
+        return "\n".join(list(self.lines)[-count:])
+
+
+class SimLog:
+    """See `ports.Log`: events of one node, in the trace and in a list that tests look at."""
+
+    def __init__(self, trace: Trace, node: str, events: "list[LogLine]") -> None:
+        self._trace = trace
+        self._node = node
+        self.events = events
+
+    def info(self, event: str, **fields: object) -> None:
+        self._add("info", event, fields)
+
+    def warn(self, event: str, **fields: object) -> None:
+        self._add("warn", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self._add("error", event, fields)
+
+    def _add(self, level: str, event: str, fields: dict[str, object]) -> None:
+        self.events.append((level, event, fields))
+        self._trace.event(self._node, f"log.{level}", event=event, fields=fields)
+
+
+LogLine = tuple[str, str, dict[str, object]]
+
+__all__ = ["KEPT_DEFAULT", "LogLine", "SimLog", "Trace"]

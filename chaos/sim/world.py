@@ -1,0 +1,300 @@
+"""A whole cluster in one process, on one seed.
+
+    with World(seed=7) as world:
+        world.run(scenario(world))
+
+INVARIANT  everything random comes from the seed, by a stream for each part, so that a new draw in one part
+           does not change what the others do.
+PREVENTS   a seed that stops reproducing because an unrelated line was added elsewhere.
+PROVED BY  tests/sim/test_determinism.py::test_one_more_draw_on_one_disk_leaves_the_network_as_it_was
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from fencepost.cluster.base.errors import Trouble
+from fencepost.cluster.base.log import reason_of
+
+from .disk import MachineDisk
+from .loop import INCARNATION, Incarnation, SimLoop, context_of
+from .network import Network
+from .node import Machine, SimEnv
+from .trace import Trace
+
+T = TypeVar("T")
+
+
+class NodeDied(AssertionError):
+    """A node ended itself (`Env.die`) and the test had not said that it may."""
+
+
+class NodeLost(Trouble):
+    """The node went down while somebody waited for something on it."""
+
+
+class World:
+    """The machines, what is between them, and time."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        time_limit_s: float = 86_400.0,
+        deaths_allowed: bool = False,
+        trace_kept: int = 20_000,
+    ) -> None:
+        self.seed = seed
+        self.loop = SimLoop(time_limit_s=time_limit_s)
+        self.loop.set_exception_handler(self._on_loop_exception)
+        self.trace = Trace(self.loop.time, trace_kept)
+        self.rng = self.stream("world")
+        self.net = Network(self.loop, self.stream("net"), self.trace)
+        self.deaths_allowed = deaths_allowed
+        self.deaths: list[tuple[str, BaseException]] = []
+        self._failure: BaseException | None = None
+        self._machines: dict[str, Machine] = {}
+        self._waiting: dict[Incarnation, dict[asyncio.Future[Any], None]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None and not isinstance(error, GeneratorExit):
+            error.add_note(f"seed {self.seed!r}; the last events:\n{self.trace.tail(30)}")
+        self.close()
+
+    def stream(self, name: str) -> random.Random:
+        """A source of chance of its own. (A string seeds through SHA-512: no hash seed is in it.)"""
+        return random.Random(f"{self.seed}/{name}")
+
+    # Running.
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` as the test, which belongs to no node, until it ends."""
+        task = self.loop.create_task(work, name="test", context=Context())
+        try:
+            result = self.loop.run_until_complete(task)
+        except RuntimeError:
+            if self._failure is None:
+                raise
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        return result
+
+    async def on(self, env: SimEnv, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` as code of that node and wait for it. NodeLost when the node goes down meanwhile."""
+        if not env.incarnation.alive:
+            work.close()
+            raise NodeLost(f"{env.name} is down")
+        answer: asyncio.Future[T] = self.loop.create_future()
+        waiting = self._waiting.setdefault(env.incarnation, {})
+        waiting[answer] = None
+        task = self.loop.create_task(
+            _answering(work, answer), name=f"on {env.name}", context=context_of(env.incarnation)
+        )
+        try:
+            return await answer
+        finally:
+            waiting.pop(answer, None)
+            task.cancel()
+
+    def start(self, env: SimEnv, program: Callable[[SimEnv], Coroutine[Any, Any, None]]) -> None:
+        """Run a node's main program as one of its tasks: if it raises, the node dies."""
+        env.tasks.spawn(program(env), name=f"main {env.name}")
+
+    # Machines and their nodes.
+
+    def node(self, name: str) -> SimEnv:
+        """The running node on the machine of that name, which is made when there is none yet."""
+        machine = self._machines.get(name)
+        if machine is None:
+            disk = MachineDisk(name, self.stream(f"disk/{name}"), self.trace)
+            machine = self._machines[name] = Machine(name, disk, self.loop)
+            self.net.turn_on(name)
+        if machine.env is None or not machine.env.incarnation.alive:
+            machine.env = self._new_env(machine)
+        return machine.env
+
+    def machine(self, name: str) -> Machine:
+        return self._machines[name]
+
+    def disk(self, name: str) -> MachineDisk:
+        return self._machines[name].disk
+
+    def is_up(self, name: str) -> bool:
+        machine = self._machines.get(name)
+        return machine is not None and machine.env is not None and machine.env.incarnation.alive
+
+    def _new_env(self, machine: Machine) -> SimEnv:
+        machine.starts += 1
+        incarnation = Incarnation(machine.name, machine.starts)
+        rng = self.stream(f"node/{machine.name}/{machine.starts}")
+        self.trace.event(machine.name, "world.start", number=machine.starts, boot=machine.boots)
+        return SimEnv(machine, incarnation, self.loop, self.net, self.trace, rng, self._died)
+
+    def kill(self, name: str) -> None:
+        """`kill -9`: the process is gone, the machine stays, and with it all that was written."""
+        self._down(name, silent=False, machine_stays=True)
+        self._machines[name].disk.files.close_all()
+
+    def crash(
+        self,
+        name: str,
+        *,
+        lose_unsynced: bool = True,
+        torn: bool = True,
+        silent: bool = False,
+    ) -> None:
+        """The power goes. `silent`: peers are not told by a reset, they have to notice."""
+        machine = self._machines[name]
+        self._down(name, silent=silent, machine_stays=False)
+        self.net.turn_off(name)
+        if lose_unsynced:
+            machine.disk.files.crash(machine.disk.rng, torn=torn)
+        else:
+            machine.disk.files.close_all()
+        machine.boots += 1
+        self.trace.event(
+            name, "world.crash", lost=lose_unsynced, torn=torn, left=machine.disk.fingerprint()
+        )
+
+    def restart(self, name: str) -> SimEnv:
+        """A new process on the machine, which is turned on when it was off."""
+        if self.is_up(name):
+            self.kill(name)
+        self.net.turn_on(name)
+        return self.node(name)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: the node does nothing; its kernel goes on receiving."""
+        self.trace.event(name, "world.pause")
+        self.node(name).incarnation.paused = True
+
+    def resume(self, name: str) -> None:
+        self.trace.event(name, "world.resume")
+        incarnation = self.node(name).incarnation
+        incarnation.paused = False
+        parked, incarnation.parked = incarnation.parked, []
+        self.loop.requeue(parked)
+
+    def crash_at_disk_op(
+        self,
+        name: str,
+        operations: int,
+        *,
+        kill: bool = False,
+        lose_unsynced: bool = True,
+        torn: bool = True,
+    ) -> None:
+        """Crash (or kill) the node right after its `operations`-th disk operation from now (1 = the next)."""
+        disk = self.disk(name)
+        last = disk.operations + operations
+
+        def maybe_crash(count: int) -> None:
+            if count < last:
+                return
+            disk.on_operation = None
+            if kill:
+                self.kill(name)
+            else:
+                self.crash(name, lose_unsynced=lose_unsynced, torn=torn)
+
+        disk.on_operation = maybe_crash
+
+    async def wait_down(self, name: str) -> None:
+        """Until the node that now runs on this machine does no more."""
+        machine = self._machines[name]
+        if self.is_up(name):
+            waiter: asyncio.Future[None] = self.loop.create_future()
+            machine.on_down.append(waiter)
+            await waiter
+
+    def heal(self) -> None:
+        """No faults any more, on any disk or link; who is down stays down, who is paused goes on."""
+        self.net.heal_all()
+        for machine in self._machines.values():
+            machine.disk.faults.heal()
+            machine.disk.on_operation = None
+            if self.is_up(machine.name) and self.node(machine.name).incarnation.paused:
+                self.resume(machine.name)
+
+    def _down(self, name: str, *, silent: bool, machine_stays: bool) -> None:
+        machine = self._machines[name]
+        env = machine.env
+        if env is None or not env.incarnation.alive:
+            return
+        self.trace.event(name, "world.down", machine_stays=machine_stays)
+        incarnation = env.incarnation
+        incarnation.alive = False
+        incarnation.parked.clear()
+        for connection in list(self.net.connections.values()):
+            if connection.incarnation is incarnation:
+                connection.orphan(silent=silent, machine_stays=machine_stays)
+        for key in [key for key in self.net.listeners if key[0] == name]:
+            del self.net.listeners[key]
+        self.loop.bury(incarnation)
+        for answer in list(self._waiting.pop(incarnation, {})):
+            if not answer.done():
+                answer.set_exception(NodeLost(f"{name} went down"))
+        waiters, machine.on_down = machine.on_down, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # What goes wrong.
+
+    def _died(self, name: str, reason: BaseException) -> None:
+        self.trace.event(name, "world.died", reason=repr(reason))
+        self.deaths.append((name, reason))
+        self.kill(name)
+        if not self.deaths_allowed:
+            self._fail(NodeDied(f"{name} died: {reason_of(reason)}"), reason)
+
+    def _fail(self, failure: BaseException, cause: BaseException | None) -> None:
+        if self._failure is None:
+            failure.__cause__ = cause
+            self._failure = failure
+            self.loop.stop()
+
+    def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback that raised. (Futures whose error nobody asked for are found at any time: ignored.)"""
+        error, handle = context.get("exception"), context.get("handle")
+        if handle is None or not isinstance(error, BaseException):
+            return
+        incarnation = handle._context.get(INCARNATION)
+        if incarnation is None:
+            self._fail(error, None)
+        else:
+            self._died(incarnation.name, error)
+
+    def close(self) -> None:
+        if self.loop.is_closed():
+            return
+        for name in self._machines:
+            if self.is_up(name):
+                self._down(name, silent=True, machine_stays=False)
+        self.loop.bury(None)
+        self.loop.close()
+
+
+async def _answering(work: Coroutine[Any, Any, T], answer: "asyncio.Future[T]") -> None:
+    try:
+        result = await work
+    except asyncio.CancelledError:
+        answer.cancel()
+    except Exception as error:  # noqa: BLE001 - it is handed to whoever waits
+        if not answer.done():
+            answer.set_exception(error)
+    else:
+        if not answer.done():
+            answer.set_result(result)
