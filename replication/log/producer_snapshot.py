@@ -26,9 +26,7 @@ from crc32c import crc32c
 SNAPSHOT_SUFFIX: Final = ".producers"
 MAGIC: Final = b"FPPS"
 VERSION: Final = 1
-WINDOW: Final = (
-    5  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN: max.in.flight of an idempotent producer
-)
+WINDOW: Final = 5  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN, as max.in.flight allows
 SEQUENCE_MAX: Final = 2**31 - 1
 
 ENTRY: Final = struct.Struct(">hiqqq")
