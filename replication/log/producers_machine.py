@@ -27,20 +27,7 @@ from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode
 
-from .producer_rules import (
-    ACCEPT,
-    Accept,
-    CompletedTxn,
-    Duplicate,
-    Marker,
-    ProducedBatch,
-    ProducerBudget,
-    Refused,
-    Verdict,
-    check_marker,
-    check_sequence,
-    old_epoch,
-)
+from .producer_rules import check_marker, check_sequence, old_epoch
 from .producer_snapshot import (
     BATCH,
     BATCH_SIZE,
@@ -53,6 +40,17 @@ from .producer_snapshot import (
     sequence_plus,
     unpack_entry,
     write_snapshot,
+)
+from .producer_verdicts import (
+    ACCEPT,
+    Accept,
+    CompletedTxn,
+    Duplicate,
+    Marker,
+    ProducedBatch,
+    ProducerBudget,
+    Refused,
+    Verdict,
 )
 from .verifications_machine import NO_GUARD, NOBODYS_GUARD, Verifications
 

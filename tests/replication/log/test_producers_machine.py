@@ -4,19 +4,19 @@ from dataclasses import dataclass, field
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.replication.log.producer_rules import (
+from fencepost.replication.log.producer_snapshot import (
+    SEQUENCE_MAX,
+    Batch,
+    SnapshotDamaged,
+    read_snapshot,
+)
+from fencepost.replication.log.producer_verdicts import (
     ACCEPT,
     CompletedTxn,
     Duplicate,
     Marker,
     ProducerBudget,
     Refused,
-)
-from fencepost.replication.log.producer_snapshot import (
-    SEQUENCE_MAX,
-    Batch,
-    SnapshotDamaged,
-    read_snapshot,
 )
 from fencepost.replication.log.producers_machine import TOUCH_MS, ProducersMachine
 from hypothesis import example, given, settings
