@@ -7,8 +7,9 @@ DescribeConfigs and the documentation are all read from it.
 import enum
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from ..base.errors import ConfigRefused
@@ -64,29 +65,24 @@ class ConfigDef:
     name: str
     type: ValueType
     default: ConfigValue
-    doc: str = ""
     validator: Validator | None = None
-    sensitive: bool = False
     update: Update = Update.READ_ONLY
-    # Broker-level names that stand in when this one is not set, with the factor that turns their
-    # unit into this one's: `retention.ms` <- `log.retention.hours` x 3,600,000.
+    # Broker-level names that stand in when a topic's setting is not set, with the factor that turns
+    # their unit into this one's: `retention.ms` <- `log.retention.hours` x 3,600,000.
     synonyms: tuple[tuple[str, int], ...] = ()
-    internal: bool = False  # understood, and never shown
-    # The unit-converted cousins of a broker-level setting: never synonyms of a topic's default.
-    hidden_default: bool = False
+    internal: bool = False  # understood, and shown only where it was set
 
-    def parse(self, text: str | None) -> ConfigValue:
+    @property
+    def sensitive(self) -> bool:
+        return self.type is ValueType.PASSWORD
+
+    def parse(self, text: str) -> ConfigValue:
         """The typed value of what a person or a client wrote. ConfigRefused with Kafka's sentence."""
-        value = None if text is None else parse_value(self.name, self.type, text)
-        if self.validator is not None:
-            why = self.validator(self.name, value)
-            if why is not None:
-                raise ConfigRefused(why)
+        value = parse_value(self.name, self.type, text)
+        why = None if self.validator is None else self.validator(self.name, value)
+        if why is not None:
+            raise ConfigRefused(why)
         return value
-
-    def show(self, value: ConfigValue) -> str | None:
-        """A value as DescribeConfigs shows it."""
-        return show_value(value)
 
 
 INT_MAX: Final = 2**31 - 1
@@ -95,7 +91,6 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _DOUBLE: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?\Z", re.ASCII)
 _BITS: Final = {ValueType.SHORT: 15, ValueType.INT: 31, ValueType.LONG: 63}
 _COMMA: Final = re.compile(r"\s*,\s*")
-_NOT_A_NUMBER: Final = "Not a number of type {}"
 
 
 def parse_value(name: str, type_: ValueType, text: str) -> ConfigValue:
@@ -105,19 +100,20 @@ def parse_value(name: str, type_: ValueType, text: str) -> ConfigValue:
         case ValueType.BOOLEAN:
             if trimmed.lower() in ("true", "false"):
                 return trimmed.lower() == "true"
-            raise _invalid(name, text, "Expected value to be either true or false")
+            raise _unparsable(name, text, "Expected value to be either true or false")
         case ValueType.INT | ValueType.LONG | ValueType.SHORT:
-            if _INTEGER.match(trimmed):
+            # Digits beyond those of a long need no arithmetic: int() of a megabyte is quadratic.
+            if len(trimmed) < 40 and _INTEGER.match(trimmed):
                 number = int(trimmed)
                 if -(1 << _BITS[type_]) <= number < (1 << _BITS[type_]):
                     return number
-            raise _invalid(name, trimmed, _NOT_A_NUMBER.format(type_.name))
+            raise _unparsable(name, text, f"Not a number of type {type_.name}")
         case ValueType.DOUBLE:
             if _DOUBLE.match(trimmed):
                 return float(trimmed.rstrip("fFdD"))
             if trimmed.lstrip("+-") in ("NaN", "Infinity"):
                 return float(trimmed.replace("Infinity", "inf"))
-            raise _invalid(name, trimmed, _NOT_A_NUMBER.format(type_.name))
+            raise _unparsable(name, text, f"Not a number of type {type_.name}")
         case ValueType.LIST:
             return list(_COMMA.split(trimmed)) if trimmed else []
         case _:
@@ -125,7 +121,7 @@ def parse_value(name: str, type_: ValueType, text: str) -> ConfigValue:
 
 
 def show_value(value: ConfigValue) -> str | None:
-    """The text that `parse_value` would read back."""
+    """The text that `parse_value` would read back, as DescribeConfigs shows it."""
     match value:
         case None:
             return None
@@ -141,54 +137,45 @@ def show_value(value: ConfigValue) -> str | None:
 
 def _show_double(value: float) -> str:
     """As Java prints a double: `1.0E10` from ten million on, and below a thousandth."""
-    if math.isnan(value) or math.isinf(value):
-        return str(value).replace("nan", "NaN").replace("inf", "Infinity")
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    mantissa, _, exponent = f"{value:e}".partition("e")
-    digits = repr(value / 10 ** int(exponent)) if "." in repr(value) else mantissa
-    return f"{digits}E{int(exponent)}"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, rest = str(digits[0]), "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{first}.{rest}E{exponent + len(digits) - 1}"
 
 
-def _invalid(name: str, value: object, why: str) -> ConfigRefused:
-    return ConfigRefused(f"Invalid value {value} for configuration {name}: {why}")
+def _unparsable(name: str, text: str, why: str) -> ConfigRefused:
+    return ConfigRefused(f"Invalid value {text} for configuration {name}: {why}")
 
 
 def invalid_value(name: str, value: ConfigValue, why: str) -> str:
     """Kafka's sentence for a value that its validator refuses."""
-    return f"Invalid value {_show_java(value)} for configuration {name}: {why}"
+    shown = f"[{', '.join(value)}]" if isinstance(value, list) else show_value(value)
+    return f"Invalid value {'null' if shown is None else shown} for configuration {name}: {why}"
 
 
-def _show_java(value: ConfigValue) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, list):
-        return "[" + ", ".join(value) + "]"
-    return str(show_value(value))
+# --- validators -----------------------------------------------------------------------------------
 
 
-def at_least(least: float) -> Validator:
+def between(least: float, most: float | None = None) -> Validator:
     def check(name: str, value: ConfigValue) -> str | None:
-        if value is None:
-            return invalid_value(name, value, "Value must be non-null")
-        if isinstance(value, int | float) and value < least:
+        assert isinstance(value, int | float)
+        if value < least:
             return invalid_value(name, value, f"Value must be at least {least}")
-        return None
-
-    return check
-
-
-def between(least: float, most: float) -> Validator:
-    def check(name: str, value: ConfigValue) -> str | None:
-        if value is None:
-            return invalid_value(name, value, "Value must be non-null")
-        if isinstance(value, int | float) and value < least:
-            return invalid_value(name, value, f"Value must be at least {least}")
-        if isinstance(value, int | float) and value > most:
+        if most is not None and value > most:
             return invalid_value(name, value, f"Value must be no more than {most}")
         return None
 
     return check
+
+
+def at_least(least: float) -> Validator:
+    return between(least)
 
 
 def one_of(*allowed: str) -> Validator:
@@ -200,7 +187,100 @@ def one_of(*allowed: str) -> Validator:
     return check
 
 
-def defs_by_name(*defs: ConfigDef) -> Mapping[str, ConfigDef]:
-    table = {each.name: each for each in defs}
-    assert len(table) == len(defs), "a setting is defined twice"
-    return table
+def one_of_any_case(*allowed: str) -> Validator:
+    def check(name: str, value: ConfigValue) -> str | None:
+        if isinstance(value, str) and value.upper() in allowed:
+            return None
+        hint = f"String must be one of (case insensitive): {', '.join(allowed)}"
+        return invalid_value(name, value, hint)
+
+    return check
+
+
+def list_of(*allowed: str) -> Validator:
+    """Each item one of `allowed`; of anything when none are named, but never empty."""
+
+    def check(name: str, value: ConfigValue) -> str | None:
+        assert isinstance(value, list)
+        for item in value:
+            if not item:
+                return f"Configuration '{name}' values must not be empty."
+            if allowed and item not in allowed:
+                return invalid_value(name, item, f"String must be one of: {', '.join(allowed)}")
+        return None
+
+    return check
+
+
+def not_empty(name: str, value: ConfigValue) -> str | None:
+    return None if value else invalid_value(name, value, "String must be non-empty")
+
+
+def gzip_level(name: str, value: ConfigValue) -> str | None:
+    if value == -1 or (isinstance(value, int) and 1 <= value <= 9):
+        return None
+    return invalid_value(name, value, "Value must be between 1 and 9 or equal to -1")
+
+
+_REPLICA: Final = re.compile(r"\s*[0-9]+:[0-9]+\s*\Z", re.ASCII)
+
+
+def throttled_replicas(name: str, value: ConfigValue) -> str | None:
+    assert isinstance(value, list)
+    items = [item.strip() for item in value]
+    if not any(items) or items == ["*"] or all(_REPLICA.match(item) for item in items):
+        return None
+    hint = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    why = f"{name} must be the literal '*' or a list of replicas in the following format: {hint}"
+    return invalid_value(name, value, why)
+
+
+# --- rows of a table ------------------------------------------------------------------------------
+
+
+def _row(type_: ValueType, usual: Validator | None = None) -> Callable[..., ConfigDef]:
+    def row(
+        name: str,
+        default: ConfigValue = None,
+        validator: Validator | None = usual,
+        update: Update = Update.READ_ONLY,
+        *,
+        synonyms: tuple[tuple[str, int], ...] = (),
+        internal: bool = False,
+    ) -> ConfigDef:
+        return ConfigDef(
+            name=name,
+            type=type_,
+            default=default,
+            validator=validator,
+            update=update,
+            synonyms=synonyms,
+            internal=internal,
+        )
+
+    return row
+
+
+def _no_such_class(name: str, value: ConfigValue) -> str | None:
+    """Kafka loads a class by such a name. There are none here to load."""
+    return invalid_value(name, value, f"Class {value} could not be found.")
+
+
+boolean = _row(ValueType.BOOLEAN)
+integer = _row(ValueType.INT)
+short = _row(ValueType.SHORT)
+long = _row(ValueType.LONG)
+double = _row(ValueType.DOUBLE)
+string = _row(ValueType.STRING)
+csv = _row(ValueType.LIST, list_of())
+java_class = _row(ValueType.CLASS, _no_such_class)
+password = _row(ValueType.PASSWORD)
+
+
+def table(rows: Iterable[ConfigDef]) -> Mapping[str, ConfigDef]:
+    """Rows by name, in their order: it decides which of two refusals is told."""
+    by_name: dict[str, ConfigDef] = {}
+    for row in rows:
+        assert row.name not in by_name, f"{row.name} is defined twice"
+        by_name[row.name] = row
+    return by_name
