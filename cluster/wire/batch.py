@@ -38,7 +38,13 @@ _LENGTH: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _UINT32: Final = Struct(">I")
 _INT16: Final = Struct(">h")
+_MAGIC_AT: Final = 16
 _MAX_TIMESTAMP_AT: Final = 35
+_FOREVER: Final = 2**63 - 1  # message.timestamp.before.max.ms and friends when nobody sets them
+_UNPACKED_MIN: Final = 32 << 20  # a stranger's megabyte of zstd may hold the loop up for this much
+_SMALLEST_V0: Final = 14  # Kafka calls anything shorter corrupt before it looks at the magic
+_ZSTD: Final = 4
+_NO_ZSTD_BEFORE: Final = 7  # KIP-110: the Produce version that may carry zstd
 
 
 class BatchRefused(Exception):
@@ -244,3 +250,148 @@ def splice(
     (length,) = _LENGTH.unpack_from(buffer, position + 8)
     crc = compute_crc(buffer, position, length + LENGTH_PREFIX)
     _UINT32.pack_into(buffer, position + 17, crc)
+
+
+def check_produced(
+    buffer: Buffer,
+    *,
+    message_max_bytes: int,
+    compacted: bool = False,
+    produce_version: int = 13,
+    now_ms: int = 0,
+    timestamp_type: int = CREATE_TIME,
+    timestamp_before_max_ms: int = _FOREVER,
+    timestamp_after_max_ms: int = _FOREVER,
+    segment_bytes: int = 2**31 - 1,
+) -> list[tuple[int, BatchHeader]]:
+    """Refuse what Kafka refuses from a client, in Kafka's order; else the one batch there is (position, header).
+
+    Packed records are not unpacked, except where the topic asks a question of each: compaction wants keys,
+    `message.timestamp.before.max.ms` every timestamp. Then a wrong max timestamp is also put right, in place.
+    """
+    header = _only_batch(buffer, produce_version)
+    if header.base_offset != 0:
+        raise _invalid(f"a produced batch starts at offset 0, not {header.base_offset}")
+    if header.size > message_max_bytes:
+        raise BatchRefused(
+            ErrorCode.message_too_large,
+            f"the batch has {header.size} bytes, max.message.bytes is {message_max_bytes}",
+        )
+    computed = compute_crc(buffer, 0, header.size)
+    if computed != header.crc:
+        raise BatchRefused(
+            ErrorCode.corrupt_message,
+            f"the batch has CRC {header.crc:#010x}, its bytes have {computed:#010x}",
+        )
+    _check_claims(header)
+    if header.attributes & LOG_APPEND_TIME_FLAG:
+        raise BatchRefused(
+            ErrorCode.invalid_timestamp, "only the broker may set the timestamp type LogAppendTime"
+        )
+    if header.size > segment_bytes:
+        raise BatchRefused(
+            ErrorCode.record_list_too_large,
+            f"the batch has {header.size} bytes, segment.bytes is {segment_bytes}",
+        )
+    create_time = timestamp_type == CREATE_TIME
+    earliest = now_ms - timestamp_before_max_ms if create_time else -_FOREVER
+    latest = now_ms + timestamp_after_max_ms if create_time else _FOREVER
+    asks_each = create_time and timestamp_before_max_ms != _FOREVER
+    if compacted or asks_each or header.max_timestamp > latest:
+        from .produced import check_each_record  # not needed where nobody asks
+
+        unpacked_max = max(_UNPACKED_MIN, 4 * message_max_bytes)
+        check_each_record(buffer, header, unpacked_max, compacted, earliest, latest)
+    elif header.attributes & COMPRESSION_MASK:
+        _check_packed(buffer, header)
+    else:
+        _check_lengths(buffer, header)
+    return [(0, header)]
+
+
+def _invalid(message: str) -> BatchRefused:
+    return BatchRefused(ErrorCode.invalid_record, message)
+
+
+def _only_batch(buffer: Buffer, produce_version: int) -> BatchHeader:
+    """The header of the single v2 batch that fills the buffer. Kafka cuts a torn batch behind it off in silence;
+    here it is refused, so that what a caller appends is what was checked."""
+    end = len(buffer)
+    if end < _MAGIC_AT + 1:
+        raise _invalid("there must be one record batch, there is none")
+    (length,) = _LENGTH.unpack_from(buffer, 8)
+    magic = buffer[_MAGIC_AT]
+    if length < _SMALLEST_V0 or magic > MAGIC:
+        raise BatchRefused(
+            ErrorCode.corrupt_message, f"a batch of magic {magic} and length {length} can't be"
+        )
+    if magic != MAGIC:
+        raise _invalid(f"batches of magic {magic} went with Kafka 4; {MAGIC} is taken")
+    if end < length + LENGTH_PREFIX:
+        raise _invalid(f"the batch claims {length + LENGTH_PREFIX} bytes, {end} are there")
+    header = parse_header(buffer)
+    codec = header.attributes & COMPRESSION_MASK
+    if codec > _ZSTD or (codec == _ZSTD and produce_version < _NO_ZSTD_BEFORE):
+        raise BatchRefused(
+            ErrorCode.unsupported_compression_type,
+            f"codec {codec} can't be in a Produce request of version {produce_version}",
+        )
+    if header.size != end:
+        raise _invalid(f"{end - header.size} bytes follow the one batch that a partition may have")
+    return header
+
+
+def _check_claims(header: BatchHeader) -> None:
+    if header.last_offset_delta < 0 or header.record_count != header.last_offset_delta + 1:
+        raise _invalid(
+            f"the batch claims {header.record_count} records in {header.last_offset_delta + 1} offsets"
+        )
+    if header.attributes & CONTROL_FLAG:
+        raise _invalid("clients may not write control records")
+    if header.producer_id > -1 and header.base_sequence < 0:
+        raise _invalid(f"producer {header.producer_id} sent the sequence {header.base_sequence}")
+    if header.producer_id < 0 and header.attributes & TRANSACTIONAL_FLAG:
+        raise _invalid("a transactional batch has no producer id")  # Kafka writes it, outside any
+
+
+def _check_packed(buffer: Buffer, header: BatchHeader) -> None:
+    from .compression import NAMES, looks_like
+
+    with memoryview(buffer) as whole, whole[HEADER_SIZE : header.size] as packed:
+        if not looks_like(header.compression, packed):
+            raise _invalid(f"the records are not {NAMES[header.compression]}")
+
+
+def _check_lengths(buffer: Buffer, header: BatchHeader) -> None:
+    """The records' own lengths must lead from the first byte to the last in `record_count` steps.
+
+    60 to 170 ns a step: 2 µs for 16 records of a kilobyte, which is what their CRC costs too. Lengths of one
+    and two bytes (up to 8 KiB) are spelled out, for speed; one of more than five bytes is none.
+    """
+    position, end = HEADER_SIZE, header.size
+    try:
+        for _ in range(header.record_count):
+            low = buffer[position]
+            if low < 128:
+                position += 1 + (low >> 1)
+            elif (high := buffer[position + 1]) < 128:
+                position += 2 + (((high << 7) | (low & 127)) >> 1)
+            else:
+                length = low & 127 | (high & 127) << 7
+                position += 2
+                for shift in (14, 21, 28):
+                    byte = buffer[position]
+                    position += 1
+                    length |= (byte & 127) << shift
+                    if byte < 128:
+                        break
+                else:
+                    break
+                position += length >> 1
+            if low & 1:  # zig-zag: odd is negative
+                position = -1
+                break
+    except IndexError:
+        position = -1
+    if position != end:
+        raise _invalid(f"{header.record_count} records do not fill the batch exactly")

@@ -1,0 +1,87 @@
+"""Each record of a produced batch, for topics that ask a question of each.
+
+INVARIANT  a compacted topic holds no record without a key, and a batch's max timestamp is that of its records.
+PREVENTS   compaction meeting a record that nothing can ever replace.
+PROVED BY  tests/cluster/wire/test_produced.py::test_a_compacted_topic_names_each_record_without_a_key
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from ..base.errors import ErrorCode
+from ..base.ports import Buffer
+from .batch import HEADER_SIZE, BatchHeader, BatchRefused, compute_crc
+from .compression import decompress
+from .records import read_varint
+
+_CRC: Final = Struct(">I")
+_INT64: Final = Struct(">q")
+_CRC_AT: Final = 17
+_MAX_TIMESTAMP_AT: Final = 35
+_NO_TIMESTAMP: Final = -1
+_ERRORS_MAX: Final = 1000  # a reply has to carry them
+
+
+def check_each_record(
+    buffer: Buffer,
+    header: BatchHeader,
+    unpacked_max: int,
+    compacted: bool,
+    earliest: int,
+    latest: int,
+) -> None:
+    """Kafka's answers: INVALID_TIMESTAMP if any record's is out of range, else INVALID_RECORD, naming the records.
+
+    No object is made for a record: a megabyte of zstd can hold millions.
+    """
+    with memoryview(buffer) as whole, whole[HEADER_SIZE : header.size] as packed:
+        body = decompress(header.compression, packed, unpacked_max)
+    errors: list[tuple[int, str]] = []
+    code = ErrorCode.invalid_record
+    max_timestamp = _NO_TIMESTAMP
+    for index, (timestamp, has_key) in enumerate(_walk(body, header)):
+        max_timestamp = max(max_timestamp, timestamp)
+        if compacted and not has_key:
+            reason = "a compacted topic takes no record without a key"
+        elif timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            code = ErrorCode.invalid_timestamp
+            reason = f"timestamp {timestamp} is not between {earliest} and {latest}"
+        else:
+            continue
+        if len(errors) < _ERRORS_MAX:
+            errors.append((index, reason))
+    if errors:
+        what = "timestamps" if code is ErrorCode.invalid_timestamp else "keys"
+        raise BatchRefused(code, f"records were refused for their {what}", errors)
+    if max_timestamp != header.max_timestamp:
+        header.max_timestamp = max_timestamp
+        _INT64.pack_into(buffer, _MAX_TIMESTAMP_AT, max_timestamp)
+        header.crc = compute_crc(buffer, 0, header.size)
+        _CRC.pack_into(buffer, _CRC_AT, header.crc)
+
+
+def _walk(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bool]]:
+    """Timestamp and whether there is a key, record by record; they must be as many and as long as they claim."""
+    base_timestamp, position, end = header.base_timestamp, 0, 0
+    try:
+        for index in range(header.record_count):
+            length, position = read_varint(body, end)
+            end = position + length
+            timestamp_delta, position = read_varint(body, position + 1)
+            offset_delta, position = read_varint(body, position)
+            key_length, position = read_varint(body, position)
+            value_length, position = read_varint(body, position + max(key_length, 0))
+            if position + max(value_length, 0) >= end or offset_delta != index:
+                raise BatchRefused(
+                    ErrorCode.invalid_record,
+                    f"record {index} is not what its lengths and offset say",
+                )
+            yield base_timestamp + timestamp_delta, key_length >= 0
+    except IndexError:
+        end = -1
+    if end != len(body):
+        raise BatchRefused(
+            ErrorCode.invalid_record,
+            f"{header.record_count} records do not fill the batch exactly",
+        )
