@@ -1,0 +1,284 @@
+"""One partition, as leader or follower: how far it is committed, and who may still write to it.
+
+INVARIANT  the high watermark is at or below the end that counts of every member of the maximal ISR, does not move
+           while the ISR is smaller than min.insync.replicas, and never goes back while this broker leads.
+PREVENTS   an acknowledged batch that a leader elected later, or this one after a power cut, does not have.
+PROVED BY  tests/replication/test_partition_machine.py::test_nothing_is_committed_that_an_in_sync_replica_lacks
+
+The end that counts is the durable one under flush.policy=ack, else the log's end. Events in, booleans out ("the high
+watermark moved"): this runs for every append, so there are no command objects. With an ISR of one it is the same code.
+"""
+
+import enum
+from typing import Final
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.metadata.image import PartitionState
+
+from .isr_machine import IsrMachine, Proposal
+
+ALL_REPLICAS: Final = -1  # acks=all
+NO_EPOCH: Final = -1
+REPLICA_LAG_MS_MAX: Final = 30_000  # Kafka's replica.lag.time.max.ms
+
+
+class Role(enum.Enum):
+    IDLE = "has not heard of any leader"
+    LEADER = "leads"
+    FOLLOWER = "follows"
+
+
+class Replica:
+    """What the leader knows of a follower."""
+
+    __slots__ = (
+        "acked_ms",
+        "caught_up_ms",
+        "durable_end",
+        "leader_end_at_ack",
+        "log_end",
+        "may_join",
+    )
+
+    def __init__(self, caught_up_ms: int) -> None:
+        self.log_end = -1
+        self.durable_end = -1
+        self.caught_up_ms = caught_up_ms  # when it last had all that the leader had
+        self.acked_ms = 0
+        self.leader_end_at_ack = -1
+        self.may_join = False  # alive, not fenced, not shutting down, as the image says
+
+    def is_caught_up(self, leader_end: int, now_ms: int, lag_ms_max: int) -> bool:
+        return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_ms_max
+
+
+class PartitionMachine:
+    __slots__ = (
+        "broker_id", "durable_end", "epoch_start_offset", "high_watermark", "isr", "lag_ms_max", "leader",
+        "leader_epoch", "log_end", "min_insync_replicas", "replicas", "role", "sync_counts",
+    )  # fmt: skip
+
+    def __init__(
+        self, broker_id: int, *, log_end: int, durable_end: int, high_watermark: int
+    ) -> None:
+        assert high_watermark <= log_end and durable_end <= log_end
+        self.broker_id = broker_id
+        self.role = Role.IDLE
+        self.leader = -1
+        self.leader_epoch = NO_EPOCH
+        self.epoch_start_offset = -1
+        self.isr = IsrMachine()
+        self.replicas: dict[int, Replica] = {}  # the others, while this broker leads
+        self.log_end = log_end
+        self.durable_end = durable_end
+        self.high_watermark = high_watermark
+        # From the topic's settings; the shell keeps them up to date.
+        self.min_insync_replicas = 1
+        self.sync_counts = True  # flush.policy=ack
+        self.lag_ms_max = REPLICA_LAG_MS_MAX
+
+    # -- leadership, as the image tells ----------------------------------------------------------------
+
+    def on_image(self, state: PartitionState, now_ms: int) -> tuple[bool, bool]:
+        """Lead or follow. Whether a new leader epoch began for this broker, and whether the watermark moved."""
+        if (
+            state.leader_epoch < self.leader_epoch
+            or state.partition_epoch < self.isr.partition_epoch
+        ):
+            return False, False  # the leader hears of its own proposals first
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        self.isr.on_image(frozenset(state.isr), state.leader_epoch, state.partition_epoch)
+        self.leader, self.leader_epoch = state.leader, state.leader_epoch
+        if state.leader != self.broker_id:
+            self.role = Role.FOLLOWER
+            self.replicas = {}
+            return is_new_epoch, False
+        was_leader = self.role is Role.LEADER
+        self.role = Role.LEADER
+        if is_new_epoch:
+            self.epoch_start_offset = self.log_end
+        self._keep_replicas(state, now_ms, reset=is_new_epoch, is_new_leader=not was_leader)
+        return is_new_epoch, self._maybe_move(now_ms)
+
+    def _keep_replicas(
+        self, state: PartitionState, now_ms: int, *, reset: bool, is_new_leader: bool
+    ) -> None:
+        """A follower that is in the ISR has the lag limit's time to show up; another must catch up first."""
+        known = {} if is_new_leader else self.replicas
+        self.replicas = {}
+        for broker_id in state.replicas:
+            if broker_id == self.broker_id:
+                continue
+            caught_up_ms = now_ms if broker_id in state.isr else 0
+            replica = known.get(broker_id)
+            if replica is None:
+                replica = Replica(caught_up_ms)
+            elif reset:
+                replica.caught_up_ms = caught_up_ms
+                replica.acked_ms = caught_up_ms
+                replica.leader_end_at_ack = self.log_end
+            self.replicas[broker_id] = replica
+
+    def resign(self) -> None:
+        """The partition is taken from this broker, or its disk failed."""
+        self.role = Role.IDLE
+        self.replicas = {}
+
+    # -- the log grew, was synced, was cut -------------------------------------------------------------
+
+    def on_append(self, log_end: int, now_ms: int) -> bool:
+        assert log_end >= self.log_end
+        self.log_end = log_end
+        return not self.sync_counts and self.role is Role.LEADER and self._maybe_move(now_ms)
+
+    def on_durable(self, durable_end: int, now_ms: int) -> bool:
+        assert durable_end <= self.log_end, f"synced to {durable_end}, written to {self.log_end}"
+        if durable_end <= self.durable_end:
+            return False
+        self.durable_end = durable_end
+        return self.role is Role.LEADER and self._maybe_move(now_ms)
+
+    def on_truncated(self, log_end: int, durable_end: int) -> None:
+        """Only a follower's log is cut."""
+        assert self.role is not Role.LEADER, "a leader's log was truncated"
+        self.log_end, self.durable_end = log_end, durable_end
+        self.high_watermark = min(self.high_watermark, log_end)
+
+    def on_leader_high_watermark(self, high_watermark: int) -> bool:
+        """A follower learns how far the leader has committed; it may not have that much."""
+        assert self.role is Role.FOLLOWER
+        moved = min(high_watermark, self.log_end)
+        if moved <= self.high_watermark:
+            return False
+        self.high_watermark = moved
+        return True
+
+    def on_settings(self, *, min_insync_replicas: int, sync_counts: bool, now_ms: int) -> bool:
+        self.min_insync_replicas = min_insync_replicas
+        self.sync_counts = sync_counts
+        return self.role is Role.LEADER and self._maybe_move(now_ms)
+
+    # -- followers -------------------------------------------------------------------------------------
+
+    def on_ack(
+        self, broker_id: int, *, log_end: int, durable_end: int, may_join: bool, now_ms: int
+    ) -> bool:
+        """A follower tells its ends; unknown ones (a reassignment took it away) are not listened to."""
+        replica = self.replicas.get(broker_id)
+        if replica is None:
+            return False
+        if log_end >= self.log_end:
+            replica.caught_up_ms = max(replica.caught_up_ms, now_ms)
+        elif log_end >= replica.leader_end_at_ack:
+            # It has what there was when it last spoke: it keeps pace, though never at the very end.
+            replica.caught_up_ms = max(replica.caught_up_ms, replica.acked_ms)
+        replica.leader_end_at_ack = max(self.log_end, replica.leader_end_at_ack)
+        replica.acked_ms = now_ms
+        replica.log_end, replica.durable_end = log_end, durable_end
+        replica.may_join = may_join
+        return self._maybe_move(now_ms)
+
+    def joiner(self) -> int | None:
+        """A follower to propose for the ISR: it has all that is committed, and reached this epoch."""
+        if self.role is not Role.LEADER or self.isr.is_in_flight:
+            return None
+        isr = self.isr.isr
+        for broker_id, replica in self.replicas.items():
+            end = self._end_of(replica)
+            if (
+                broker_id not in isr
+                and replica.may_join
+                and end >= self.high_watermark
+                and end >= self.epoch_start_offset
+            ):
+                return broker_id
+        return None
+
+    def tick(self, now_ms: int) -> Proposal | None:
+        """Followers that have not caught up for too long leave the ISR."""
+        if self.role is not Role.LEADER or self.isr.is_in_flight:
+            return None
+        leaving = frozenset(
+            broker_id
+            for broker_id in self.isr.isr
+            if broker_id != self.broker_id and not self._keeps_up(broker_id, now_ms)
+        )
+        return self.isr.shrink(leaving) if leaving else None
+
+    def _keeps_up(self, broker_id: int, now_ms: int) -> bool:
+        replica = self.replicas.get(broker_id)
+        return replica is not None and replica.is_caught_up(self.log_end, now_ms, self.lag_ms_max)
+
+    # -- the high watermark ----------------------------------------------------------------------------
+
+    def _end_of(self, replica: Replica) -> int:
+        return replica.durable_end if self.sync_counts else replica.log_end
+
+    @property
+    def effective_min_isr(self) -> int:
+        """Kafka: a minimum above the number of replicas means all of them."""
+        return min(self.min_insync_replicas, len(self.replicas) + 1)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return self.role is Role.LEADER and len(self.isr.isr) < self.effective_min_isr
+
+    def _maybe_move(self, now_ms: int) -> bool:
+        end = self.durable_end if self.sync_counts else self.log_end
+        if end <= self.high_watermark:
+            return False
+        if self.replicas or len(self.isr.isr) != 1:
+            if self.is_under_min_isr:
+                return False
+            end = self._lowest_end(end, now_ms)
+            if end <= self.high_watermark:
+                return False
+        self.high_watermark = end
+        return True
+
+    def _lowest_end(self, end: int, now_ms: int) -> int:
+        maximal = self.isr.maximal_isr
+        for broker_id, replica in self.replicas.items():
+            theirs = self._end_of(replica)
+            # One that keeps pace but is not in yet is waited for: under a steady load it would never reach
+            # a high watermark that runs with the leader's end (Kafka's shouldWaitForReplicaToJoinIsr).
+            if theirs < end and (
+                broker_id in maximal
+                or (
+                    replica.may_join and replica.is_caught_up(self.log_end, now_ms, self.lag_ms_max)
+                )
+            ):
+                end = theirs
+        return end
+
+    def last_stable_offset(self, first_unstable_offset: int | None) -> int:
+        if first_unstable_offset is None or first_unstable_offset >= self.high_watermark:
+            return self.high_watermark
+        return first_unstable_offset
+
+    # -- what a request is answered --------------------------------------------------------------------
+
+    def check_leader_epoch(self, leader_epoch: int) -> ErrorCode:
+        """Does the client know the same leader? -1: it does not say."""
+        if leader_epoch in (NO_EPOCH, self.leader_epoch):
+            return ErrorCode.none
+        if leader_epoch < self.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        return ErrorCode.unknown_leader_epoch
+
+    def check_append(self, required_acks: int) -> ErrorCode:
+        if self.role is not Role.LEADER:
+            return ErrorCode.not_leader_or_follower
+        if required_acks == ALL_REPLICAS and self.is_under_min_isr:
+            return ErrorCode.not_enough_replicas
+        return ErrorCode.none
+
+    def outcome_of(self, offset: int) -> ErrorCode | None:
+        """What a waiting acks=all write is told; None: it is not committed yet."""
+        if self.role is not Role.LEADER:
+            return ErrorCode.not_leader_or_follower
+        if self.high_watermark <= offset:
+            return None
+        if len(self.isr.maximal_isr) < self.effective_min_isr:
+            return ErrorCode.not_enough_replicas_after_append
+        return ErrorCode.none
