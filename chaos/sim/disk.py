@@ -237,7 +237,10 @@ class SimFile:
         self._write("append", self.size(), data)
 
     def write_at(self, position: int, data: Buffer) -> None:
-        self._write("write_at", position, bytes(data))
+        if data:
+            self._write("write_at", position, bytes(data))
+        else:
+            self._check()
 
     def _write(self, kind: str, position: int, data: bytes) -> None:
         self._check()

@@ -273,10 +273,10 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # What would leave the simulation.
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
         raise RuntimeError("no threads in a simulation: slow disk work goes through `Disk.run`")
 
-    async def getaddrinfo(self, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[override]
+    async def getaddrinfo(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("no sockets in a simulation: the network is `Env.net`")
 
 

@@ -18,7 +18,8 @@ from .loop import SimLoop
 from .trace import Trace
 
 if TYPE_CHECKING:
-    from .net import SimConnection, SimListener
+    from .connection import SimConnection
+    from .net import SimListener
 
 DATA: Final = "data"
 FIN: Final = "fin"

@@ -31,7 +31,15 @@ LINGER_S: Final = 10.0
 class RealConnection(asyncio.BufferedProtocol):
     """See `ports.Connection`."""
 
-    def __init__(self, scratch: bytearray, disk: Disk, tasks: Tasks, log: Log) -> None:
+    def __init__(
+        self,
+        scratch: bytearray,
+        disk: Disk,
+        tasks: Tasks,
+        log: Log,
+        registry: "dict[RealConnection, None]",
+    ) -> None:
+        self._registry = registry
         self._framer = Framer(scratch)
         self._disk = disk
         self._tasks = tasks
@@ -68,6 +76,7 @@ class RealConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+        self._registry[self] = None
         name = transport.get_extra_info("peername")
         self._remote = (str(name[0]), int(name[1])) if name else ("", 0)
 
@@ -85,9 +94,11 @@ class RealConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._ended = True
         self._wake_reader()
-        return True  # replies to what was already asked may still be sent
+        # Replies to what was already asked may still be sent, but TLS knows no half-closed connection.
+        return self._transport is not None and not self._transport.get_extra_info("sslcontext")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._registry.pop(self, None)
         self._closing = True
         if exc is not None and self._lost is None:
             self._lost = ConnectionLost(f"connection with {self._name()} lost: {exc}")
@@ -165,9 +176,13 @@ class RealConnection(asyncio.BufferedProtocol):
             return
         for chunk in chunks:
             if isinstance(chunk, FileSlice) and isinstance(chunk.file, RealFile):
-                chunk.file.hold()
-        self._outbound.extend(chunks)
-        self._outbound_bytes += sum(map(len, chunks))
+                try:
+                    chunk.file.hold()
+                except OSError as error:
+                    self._fail_read(chunk, error)
+                    return
+            self._outbound.append(chunk)
+            self._outbound_bytes += len(chunk)
         self._pump()
 
     async def drain(self) -> None:

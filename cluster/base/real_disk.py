@@ -2,7 +2,6 @@
 
 import asyncio
 import concurrent.futures
-import errno
 import fcntl
 import os
 import shutil
@@ -35,7 +34,7 @@ class RealDisk:
         fd = os.open(path, flags, 0o644)
         try:
             return RealFile(path, fd)
-        except BaseException:
+        except OSError:
             close_quietly(fd)
             raise
 
@@ -105,8 +104,7 @@ class RealDisk:
         if not todo:
             return
         loop = asyncio.get_running_loop()
-        for file in todo:
-            file.hold()  # whoever closes it meanwhile does not hurt the sync
+        _hold_all(todo)  # whoever closes one meanwhile does not hurt the sync
         shares = [todo[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(todo)))]
         found = await asyncio.gather(
             *(loop.run_in_executor(self._syncs, _sync_all, share) for share in shares)
@@ -117,6 +115,18 @@ class RealDisk:
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reads, work, *args)
+
+
+def _hold_all(files: Sequence[RealFile]) -> None:
+    held: list[RealFile] = []
+    try:
+        for file in files:
+            file.hold()
+            held.append(file)
+    except OSError:
+        for file in held:
+            file.release()
+        raise
 
 
 def _sync_all(files: Sequence[RealFile]) -> OSError | None:
@@ -130,7 +140,3 @@ def _sync_all(files: Sequence[RealFile]) -> OSError | None:
         finally:
             file.release()
     return first
-
-
-def is_disk_full(error: OSError) -> bool:
-    return error.errno in {errno.ENOSPC, errno.EDQUOT}

@@ -72,6 +72,7 @@ class RealEnv:
     async def close(self) -> None:
         """End all tasks and threads. A node that is killed does without."""
         await self.tasks.cancel_all()
+        await self.net.close()
         self.disk.close()
 
 

@@ -86,8 +86,11 @@ class RealFile:
             raise
 
     def write_at(self, position: int, data: Buffer) -> None:
-        end = self._write(position, (data,))
-        self._size = max(self._size, end)
+        if data:  # nothing, written behind the end, makes no hole
+            end = self._write(position, (data,))
+            self._size = max(self._size, end)
+        elif self._closing:
+            raise _closed(self.path)
 
     def _write(self, position: int, chunks: Sequence[Buffer]) -> int:
         if self._closing:

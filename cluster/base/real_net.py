@@ -22,6 +22,7 @@ BACKLOG: Final = 4096
 ACCEPTS_AT_ONCE: Final = 256  # then the loop's other work has its turn
 ACCEPT_PAUSE_S: Final = 0.2
 HANDSHAKE_TIMEOUT_S: Final = 20.0
+CLOSE_TIMEOUT_S: Final = 1.0  # for all connections together, when the node stops
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 # The share of the process's descriptors that connections may have; logs and indexes need the others.
 CONNECTION_SHARE: Final = 0.75
@@ -37,7 +38,9 @@ class RealNet:
         self._tasks = tasks
         self._log = log
         self._scratch = bytearray(SCRATCH_SIZE)
-        self.connections = 0
+        self.connections = 0  # accepted ones, also those that still shake hands
+        self._open: dict[RealConnection, None] = {}
+        self._listeners: dict[RealListener, None] = {}
         self.connections_max = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * CONNECTION_SHARE)
 
     async def listen(
@@ -63,16 +66,35 @@ class RealNet:
             for bound in sockets:
                 bound.close()
             raise
-        return RealListener(self, sockets, on_connect, tls)
+        listener = RealListener(self, sockets, on_connect, tls)
+        self._listeners[listener] = None
+        return listener
+
+    def forget(self, listener: "RealListener") -> None:
+        self._listeners.pop(listener, None)
+
+    async def close(self) -> None:
+        """Stop accepting; send what was queued; whoever does not take it soon loses it."""
+        for listener in list(self._listeners):
+            await listener.close()
+        for close in (RealConnection.close, RealConnection.abort):
+            leaving = [asyncio.ensure_future(each.wait_closed()) for each in self._open]
+            for connection in list(self._open):
+                close(connection)
+            if leaving:
+                _, late = await asyncio.wait(leaving, timeout=CLOSE_TIMEOUT_S)
+                for waiting in late:
+                    waiting.cancel()
 
     async def connect(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None, timeout_s: float = 10.0
     ) -> RealConnection:
         loop = asyncio.get_running_loop()
+        connection = self.new_connection()
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await loop.create_connection(
-                    self.new_connection,
+                await loop.create_connection(
+                    lambda: connection,
                     host,
                     port,
                     ssl=tls,
@@ -86,16 +108,18 @@ class RealNet:
         return connection
 
     def new_connection(self) -> RealConnection:
-        return RealConnection(self._scratch, self._disk, self._tasks, self._log)
+        return RealConnection(self._scratch, self._disk, self._tasks, self._log, self._open)
 
     async def serve(
         self, accepted: socket.socket, on_connect: OnConnect, tls: ssl.SSLContext | None
     ) -> None:
         """The task of one accepted connection."""
         loop = asyncio.get_running_loop()
+        # Not what the call returns: under TLS that is uvloop's own protocol.
+        connection = self.new_connection()
         try:
-            _, connection = await loop.connect_accepted_socket(
-                self.new_connection,
+            await loop.connect_accepted_socket(
+                lambda: connection,
                 accepted,
                 ssl=tls,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
@@ -194,6 +218,7 @@ class RealListener:
         for listening in self._sockets:
             listening.close()
         self._sockets = []
+        self._net.forget(self)
 
 
 def _bound(family: int, address: Any) -> socket.socket:

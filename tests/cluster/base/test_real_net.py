@@ -1,0 +1,211 @@
+"""What only the real network can show: the end of the descriptors, TLS, sockets that talk in bytes."""
+
+import asyncio
+import os
+import resource
+import shutil
+import socket
+import ssl
+import subprocess
+from typing import Any
+
+import pytest
+import uvloop
+from fencepost.cluster.base.errors import ConnectionLost
+from fencepost.cluster.base.real_env import RealEnv, open_env
+
+
+class Notes:
+    """A log that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def info(self, event: str, **fields: object) -> None:
+        self.events.append(event)
+
+    warn = error = info
+
+
+async def echo(connection: Any) -> None:
+    while (frame := await connection.read_frame(1 << 22)) is not None:
+        connection.write([len(frame).to_bytes(4, "big"), frame])
+        await connection.drain()
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def answers(env: RealEnv, address: tuple[str, int]) -> bool:
+    connection = await env.net.connect(*address)
+    connection.write([b"\0\0\0\2hi"])
+    return await connection.read_frame(10) == b"hi"
+
+
+def test_a_listener_outlives_the_end_of_the_descriptors(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.cluster.base.real_net.ACCEPT_PAUSE_S", 0.02)
+
+    async def main() -> None:
+        notes = Notes()
+        async with open_env(log=notes) as env:
+            listener = await env.net.listen("127.0.0.1", 0, echo)
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            waiting = [socket.socket() for _ in range(30)]
+            used = {int(name) for name in os.listdir("/proc/self/fd")}
+            free = [fd for fd in range(len(used) + 20) if fd not in used]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free[10], hard))
+            try:
+                for each in waiting:
+                    each.connect(listener.address)
+                for _ in range(100):
+                    await asyncio.sleep(0.01)
+                    if "accepting_paused" in notes.events:
+                        break
+                assert notes.events == ["accepting_paused"]
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                for each in waiting:
+                    each.close()
+            await asyncio.sleep(0.1)
+            assert await answers(env, listener.address)
+
+    run(main())
+
+
+def test_connections_over_the_limit_wait_until_others_have_gone(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.cluster.base.real_net.ACCEPT_PAUSE_S", 0.02)
+
+    async def main() -> None:
+        notes = Notes()
+        async with open_env(log=notes) as env:
+            env.net.connections_max = 3
+            listener = await env.net.listen("127.0.0.1", 0, echo)
+            first = [await env.net.connect(*listener.address) for _ in range(3)]
+            await asyncio.sleep(0.05)
+            late = asyncio.ensure_future(answers(env, listener.address))
+            await asyncio.sleep(0.1)
+            assert not late.done() and notes.events == ["accepting_paused"]
+            first[0].close()
+            assert await late
+
+    run(main())
+
+
+@pytest.mark.slow
+def test_a_thousand_connections_at_once_are_all_served(run: Any) -> None:
+    async def main() -> None:
+        async with open_env(log=Notes()) as env:
+            listener = await env.net.listen("127.0.0.1", 0, echo)
+            served = await asyncio.gather(*(answers(env, listener.address) for _ in range(1000)))
+            assert all(served)
+
+    run(main())
+
+
+def test_a_peer_that_resets_is_a_lost_connection(run: Any) -> None:
+    async def main() -> None:
+        lost: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+        async def serve(connection: Any) -> None:
+            try:
+                await connection.read_frame(100)
+            except ConnectionLost as error:
+                lost.set_result(error)
+
+        async with open_env(log=Notes()) as env:
+            listener = await env.net.listen("127.0.0.1", 0, serve)
+            peer = socket.create_connection(listener.address)
+            await asyncio.sleep(0.02)
+            # Closing with a linger of zero sends a reset instead of an end.
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            peer.close()
+            assert isinstance(await lost, ConnectionLost)
+
+    run(main())
+
+
+def test_a_peer_that_takes_nothing_is_given_up_after_a_while(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.cluster.base.real_connection.LINGER_S", 0.1)
+
+    async def main() -> None:
+        async def serve(connection: Any) -> None:
+            connection.write([bytes(20_000_000)])
+            connection.close()
+            await connection.wait_closed()
+            done.set()
+
+        done = asyncio.Event()
+        async with open_env(log=Notes()) as env:
+            listener = await env.net.listen("127.0.0.1", 0, serve)
+            peer = socket.create_connection(listener.address)
+            async with asyncio.timeout(5):
+                await done.wait()
+            peer.close()
+
+    run(main())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate: there is none on the PATH")
+    path = str(tmp_path_factory.mktemp("tls") / "both.pem")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    command += f" -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout {path}.key"
+    subprocess.run([*command.split(), "-out", path], check=True, capture_output=True)
+    with open(path, "a") as both, open(f"{path}.key") as key:
+        both.write(key.read())
+    return path
+
+
+def test_tls_both_ways_carries_frames_and_shows_the_peers_certificate(
+    run: Any, certificate: str
+) -> None:
+    def context(purpose: ssl.Purpose) -> ssl.SSLContext:
+        made = ssl.create_default_context(purpose, cafile=certificate)
+        made.load_cert_chain(certificate)
+        made.verify_mode = ssl.CERT_REQUIRED
+        return made
+
+    async def main() -> None:
+        shown: list[Any] = []
+
+        async def serve(connection: Any) -> None:
+            shown.append(connection.peer_certificate)
+            await echo(connection)
+
+        async with open_env(log=Notes()) as env:
+            listener = await env.net.listen(
+                "127.0.0.1", 0, serve, tls=context(ssl.Purpose.CLIENT_AUTH)
+            )
+            client = await env.net.connect(
+                "localhost", listener.address[1], tls=context(ssl.Purpose.SERVER_AUTH)
+            )
+            for size in (0, 10, 70_000, 3_000_000):
+                frame = os.urandom(size)
+                client.write([size.to_bytes(4, "big"), frame])
+                assert await client.read_frame(1 << 22) == frame
+            assert shown[0]["subject"] == ((("commonName", "localhost"),),)
+            assert client.peer_certificate is not None
+            plain = await env.net.connect("127.0.0.1", listener.address[1])
+            plain.write([b"\0\0\0\5hello"])
+            with pytest.raises(ConnectionLost):
+                if await plain.read_frame(100) is None:
+                    raise ConnectionLost("closed without a word")
+            assert await answers_tls(env, listener.address[1], context(ssl.Purpose.SERVER_AUTH))
+
+    run(main())
+
+
+async def answers_tls(env: RealEnv, port: int, context: ssl.SSLContext) -> bool:
+    connection = await env.net.connect("localhost", port, tls=context)
+    connection.write([b"\0\0\0\2hi"])
+    return await connection.read_frame(10) == b"hi"
