@@ -1,13 +1,35 @@
-"""The state machine of the metadata log."""
+"""The state machine of the metadata log: entries in, one image out, the same on every node.
 
-import enum
+INVARIANT  equal entries make equal images; an entry whose preconditions do not hold changes nothing, anywhere.
+PREVENTS   a controller that was deposed while it decided, and whose decision arrives all the same.
+PROVED BY  tests/cluster/metadata/test_metadata_machine.py::test_a_refused_batch_changes_nothing
+
+`apply` is total: a refusal is a value. The only exception it knows is CommandUnreadable, which ends the
+process: pysyncobj would try a raising method again for ever (style §2.4).
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
-from .image import ClusterImage, ImageListener
-
-
-class Reason(enum.Enum):
-    """Why an entry was refused when it was applied: the image had moved on."""
+from . import brokers, configs, topics
+from .codec import Command, decode
+from .image import ClusterImage, ImageDelta, ImageListener
+from .records import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ClusterFormed,
+    ConfigsChanged,
+    FeatureChanged,
+    PartitionsChanged,
+    PartitionsCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
+from .refusal import Reason, Refused
+from .snapshot import read_snapshot, write_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +39,75 @@ class Applied:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    reason: Reason
-    message: str
-
-
 Result = Applied | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """`touched`: what no other command of the batch may touch, as all are checked before any is applied."""
+
+    touched: Callable[[Any], Iterator[Hashable]]
+    why_not: Callable[[ClusterImage, Any], Refused | None]
+    apply: Callable[[ClusterImage, Any, ImageDelta], None]
+
+
+RULES: Final[Mapping[type[Command], _Rule]] = {
+    ClusterFormed: _Rule(
+        brokers.touched_by_cluster_formed,
+        brokers.why_not_cluster_formed,
+        brokers.apply_cluster_formed,
+    ),
+    BrokerRegistered: _Rule(
+        brokers.touched_by_broker_registered,
+        brokers.why_not_broker_registered,
+        brokers.apply_broker_registered,
+    ),
+    BrokerChanged: _Rule(
+        brokers.touched_by_broker_changed,
+        brokers.why_not_broker_changed,
+        brokers.apply_broker_changed,
+    ),
+    BrokerUnregistered: _Rule(
+        brokers.touched_by_broker_unregistered,
+        brokers.why_not_broker_unregistered,
+        brokers.apply_broker_unregistered,
+    ),
+    TopicCreated: _Rule(
+        topics.touched_by_topic_created,
+        topics.why_not_topic_created,
+        topics.apply_topic_created,
+    ),
+    TopicDeleted: _Rule(
+        topics.touched_by_topic_deleted,
+        topics.why_not_topic_deleted,
+        topics.apply_topic_deleted,
+    ),
+    PartitionsCreated: _Rule(
+        topics.touched_by_partitions_created,
+        topics.why_not_partitions_created,
+        topics.apply_partitions_created,
+    ),
+    PartitionsChanged: _Rule(
+        topics.touched_by_partitions_changed,
+        topics.why_not_partitions_changed,
+        topics.apply_partitions_changed,
+    ),
+    ConfigsChanged: _Rule(
+        configs.touched_by_configs_changed,
+        configs.why_not_configs_changed,
+        configs.apply_configs_changed,
+    ),
+    FeatureChanged: _Rule(
+        brokers.touched_by_feature_changed,
+        brokers.why_not_feature_changed,
+        brokers.apply_feature_changed,
+    ),
+    ProducerIdsAllocated: _Rule(
+        brokers.touched_by_producer_ids,
+        brokers.why_not_producer_ids,
+        brokers.apply_producer_ids,
+    ),
+}
 
 
 class MetadataMachine:
@@ -34,10 +118,43 @@ class MetadataMachine:
         self.listeners: list[ImageListener] = []
 
     def apply(self, entry: bytes) -> Result:
-        raise NotImplementedError
+        """One batch, whole or not at all. CommandUnreadable ends the process."""
+        commands = decode(entry)
+        refused = self.why_not(commands)
+        if refused is not None:
+            return refused
+        delta = ImageDelta(self.image)
+        self.image.version += 1
+        for command in commands:
+            RULES[type(command)].apply(self.image, command, delta)
+        self._tell(delta)
+        return Applied(self.image.version)
+
+    def why_not(self, commands: list[Command]) -> Refused | None:
+        """The reason why this batch would be refused now: the controller asks it before it proposes."""
+        if not commands:
+            return Refused(Reason.IMPOSSIBLE, "A batch without commands.")
+        touched: set[Hashable] = set()
+        for command in commands:
+            rule = RULES[type(command)]
+            for key in rule.touched(command):
+                if key in touched:
+                    return Refused(Reason.TWICE_IN_BATCH, f"Two commands of a batch touch {key}.")
+                touched.add(key)
+            refused = rule.why_not(self.image, command)
+            if refused is not None:
+                return refused
+        return None
 
     def snapshot(self) -> bytes:
-        raise NotImplementedError
+        """The image as bytes: equal images give equal bytes."""
+        return write_snapshot(self.image)
 
     def restore(self, snapshot: bytes) -> None:
-        raise NotImplementedError
+        """Become the image of a snapshot; `image` stays the same object. SnapshotUnreadable ends the process."""
+        delta = read_snapshot(snapshot, self.image)
+        self._tell(delta)
+
+    def _tell(self, delta: ImageDelta) -> None:
+        for listener in self.listeners:
+            listener.on_image(delta)

@@ -1,46 +1,18 @@
-"""The commands of the metadata log, and how they are written.
+"""The commands of the metadata log.
 
-INVARIANT  what any released version wrote, every later one reads; what a node can't read ends it with a sentence.
-PREVENTS   a new node's command that an old node of the same quorum skips: their images would part in silence.
-PROVED BY  tests/cluster/metadata/test_records.py::test_an_unknown_command_is_refused_by_name
-
-One entry of the quorum's log is a *batch*: commands that happen together or not at all. Each command has a
-number that is never used again and a version of its own; to change one, raise its VERSION, keep reading the
-old one in `unpack`. A command carries its *preconditions* (`expects_…`): `machine.py` compares them with the image
-it has when the command is applied, so a stale decision is harmless.
+Each has a number that is never used again and a version of its own; to change one, raise its VERSION and keep
+reading the old one in `unpack`. A command carries its *preconditions* (`expects_…`): `machine.py`
+compares them with the image it has when the command is applied, so a stale decision is harmless.
+`codec.py` writes and reads them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
-import msgpack
-
-from ..base.errors import Outcome, Trouble
 from ..base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from .image import ConfigType, Endpoint
-
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # of one entry; 10,000 changed partitions take under 1 MiB
-
-
-class CommandUnreadable(Trouble):
-    """A command of the log can't be read here: it is damaged, or written by a later version."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, Outcome.REFUSED)
-
-
-class Command(Protocol):
-    """What every command of the log has."""
-
-    TYPE: ClassVar[int]
-    VERSION: ClassVar[int]
-
-    def pack(self) -> list[Any]: ...
-
-    @classmethod
-    def unpack(cls, _version: int, fields: list[Any]) -> Self: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,15 +302,23 @@ class ConfigsChanged:
     name: str
     changes: Mapping[str, str | None]
     expects: Mapping[str, str | None] = field(default_factory=dict)
+    # Of a topic's configs: a new topic of the old one's name must not get what was meant for that.
+    topic_id: UUID | None = None
 
     def pack(self) -> list[Any]:
-        return [int(self.resource_type), self.name, dict(self.changes), dict(self.expects)]
+        topic_id = None if self.topic_id is None else self.topic_id.bytes
+        changes, expects = dict(self.changes), dict(self.expects)
+        return [int(self.resource_type), self.name, changes, expects, topic_id]
 
     @classmethod
     def unpack(cls, _version: int, fields: list[Any]) -> Self:
-        resource_type, name, changes, expects = fields
+        resource_type, name, changes, expects, topic_id = fields
         return cls(
-            resource_type=ConfigType(resource_type), name=name, changes=changes, expects=expects
+            resource_type=ConfigType(resource_type),
+            name=name,
+            changes=changes,
+            expects=expects,
+            topic_id=None if topic_id is None else UUID(bytes=topic_id),
         )
 
 
@@ -384,64 +364,3 @@ class ProducerIdsAllocated:
             first_producer_id=first,
             count=count,
         )
-
-
-COMMANDS: Final[Mapping[int, type[Command]]] = {
-    command.TYPE: command
-    for command in (
-        ClusterFormed,
-        BrokerRegistered,
-        BrokerChanged,
-        BrokerUnregistered,
-        TopicCreated,
-        TopicDeleted,
-        PartitionsCreated,
-        PartitionsChanged,
-        ConfigsChanged,
-        FeatureChanged,
-        ProducerIdsAllocated,
-    )
-}
-
-
-def encode(commands: Sequence[Command]) -> bytes:
-    """One entry of the log: the commands of a batch, each as [number, version, fields]."""
-    packed = [[command.TYPE, command.VERSION, command.pack()] for command in commands]
-    return bytes(msgpack.packb(packed, use_bin_type=True))
-
-
-def decode(entry: bytes) -> list[Command]:
-    """The commands of an entry. CommandUnreadable names what this version of the code can't read."""
-    try:
-        packed = msgpack.unpackb(entry, raw=False, strict_map_key=True)
-    except (ValueError, msgpack.exceptions.UnpackException) as trouble:
-        raise CommandUnreadable(f"A metadata command is not msgpack: {trouble}.") from trouble
-    if not isinstance(packed, list):
-        raise CommandUnreadable(f"A metadata entry is a {type(packed).__name__}, not a list.")
-    return [_decode_one(item) for item in packed]
-
-
-def _decode_one(item: Any) -> Command:
-    match item:
-        case [int(number), int(version), list(fields)]:
-            pass
-        case _:
-            raise CommandUnreadable("A metadata command is not [number, version, fields].")
-    command = COMMANDS.get(number)
-    if command is None:
-        raise CommandUnreadable(
-            f"Metadata command {number} is not known to this version of Fencepost. A newer version"
-            " wrote it: start this node with at least that version."
-        )
-    if not 1 <= version <= command.VERSION:
-        raise CommandUnreadable(
-            f"Metadata command {number} ({command.__name__}) has version {version}; this version of"
-            f" Fencepost reads 1 to {command.VERSION}. Start this node with a newer one."
-        )
-    try:
-        return command.unpack(version, fields)
-    except (ValueError, TypeError, AttributeError) as trouble:
-        raise CommandUnreadable(
-            f"Metadata command {number} ({command.__name__}, version {version}) is damaged:"
-            f" {trouble}."
-        ) from trouble
