@@ -9,4 +9,10 @@ from typing import Final
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "dev": ("fencepost.node.cli.dev", "start a node on this machine, with nothing to configure"),
     "serve": ("fencepost.node.cli.serve", "start a node from a configuration file"),
+    "topic": ("fencepost.node.cli.topic", "list, describe, create and delete topics"),
+    "produce": ("fencepost.node.cli.produce", "write lines as records"),
+    "consume": ("fencepost.node.cli.consume", "print records"),
+    "group": ("fencepost.node.cli.group", "see who reads what, and move positions"),
+    "config": ("fencepost.node.cli.config", "get, set and unset settings"),
+    "completion": ("fencepost.node.cli.completion", "print what a shell needs to complete words"),
 }

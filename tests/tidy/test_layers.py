@@ -56,9 +56,9 @@ def violations(source: Source) -> list[str]:
         parts = name.split(".")
         if parts[0] in FOLDERS or parts[0] == "tests":
             found.append(f"{where}:{line} imports {name} by its folder, not as fencepost.{name}")
-        if parts[0] == "fencepost" and len(parts) > 1 and parts[1] != source.top:
-            if parts[1] not in ALLOWED[source.top]:
-                found.append(f"{where}:{line} {source.top} must not import {name}")
+        ours = parts[0] == "fencepost" and len(parts) > 1 and parts[1] != source.top
+        if ours and parts[1] not in ALLOWED[source.top]:
+            found.append(f"{where}:{line} {source.top} must not import {name}")
         for importer, forbidden in FORBIDDEN:
             if where.startswith(importer + "/") and f"{name}.".startswith(forbidden + "."):
                 found.append(f"{where}:{line} {importer} must not import {forbidden}")

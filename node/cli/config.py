@@ -1,0 +1,114 @@
+"""`fencepost config`: the settings of topics, brokers and groups: get, set, unset."""
+
+import argparse
+from typing import Any
+
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+
+from .cluster import EXIT_OK, add_cluster_arguments, connect, outcome, pairs, run_safely
+from .output import show
+
+_SET_BY = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG.value: "broker",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: "all brokers",
+    ConfigSource.STATIC_BROKER_CONFIG.value: "node file",
+    ConfigSource.DEFAULT_CONFIG.value: "default",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    get = actions.add_parser("get", help="show what is in force and who set it")
+    get.add_argument("name", nargs="*", help="only these settings")
+    get.add_argument("--all", action="store_true", help="show defaults as well")
+    get.set_defaults(action=_get)
+    set_ = actions.add_parser("set", help="change settings")
+    set_.add_argument("setting", nargs="+", metavar="NAME=VALUE")
+    set_.set_defaults(action=_set)
+    unset = actions.add_parser("unset", help="go back to the default")
+    unset.add_argument("name", nargs="+")
+    unset.set_defaults(action=_unset)
+    for action in (get, set_, unset):
+        whose = action.add_mutually_exclusive_group(required=True)
+        whose.add_argument("--topic", metavar="TOPIC")
+        whose.add_argument("--broker", metavar="ID", help="a broker's id")
+        whose.add_argument("--group", metavar="GROUP")
+        add_cluster_arguments(action)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return run_safely(arguments.action, arguments)
+
+
+def _resource(
+    arguments: argparse.Namespace, entries: list[ConfigEntry] | None = None
+) -> ConfigResource:
+    if arguments.topic is not None:
+        kind, name = ResourceType.TOPIC, arguments.topic
+    elif arguments.broker is not None:
+        kind, name = ResourceType.BROKER, arguments.broker
+    else:
+        kind, name = ResourceType.GROUP, arguments.group
+    return ConfigResource(kind, name, incremental_configs=entries)
+
+
+def _get(arguments: argparse.Namespace) -> int:
+    admin = connect(arguments)
+    resource = _resource(arguments)
+    futures = admin.describe_configs([resource])
+    entries: dict[str, Any] = outcome(
+        f"can't read the settings of {resource.name}", futures[resource]
+    )
+    rows = [
+        (
+            name,
+            "(hidden)" if entry.is_sensitive else entry.value,
+            _SET_BY.get(entry.source, "group"),
+        )
+        for name, entry in sorted(entries.items())
+        if (name in arguments.name if arguments.name else arguments.all or not entry.is_default)
+    ]
+    show(
+        ("setting", "value", "set by"),
+        rows,
+        as_json=arguments.json,
+        empty=f"Nothing is set on {resource.name}; `--all` shows the defaults in force.",
+    )
+    return EXIT_OK
+
+
+def _set(arguments: argparse.Namespace) -> int:
+    wanted = pairs(arguments.setting)
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in wanted.items()
+    ]
+    _alter(arguments, entries)
+    for name, value in wanted.items():
+        print(f"{name}={value}")
+    return EXIT_OK
+
+
+def _unset(arguments: argparse.Namespace) -> int:
+    entries = [
+        ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+        for name in arguments.name
+    ]
+    _alter(arguments, entries)
+    for name in arguments.name:
+        print(f"{name} is back at its default")
+    return EXIT_OK
+
+
+def _alter(arguments: argparse.Namespace, entries: list[ConfigEntry]) -> None:
+    admin = connect(arguments)
+    resource = _resource(arguments, entries)
+    futures = admin.incremental_alter_configs([resource])
+    outcome(f"can't change the settings of {resource.name}", futures[resource])

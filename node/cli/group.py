@@ -1,0 +1,182 @@
+"""`fencepost group`: who reads what, how far behind, and moving a group's position."""
+
+import argparse
+import time
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from .cluster import EXIT_OK, Failed, add_cluster_arguments, connect, outcome, run_safely
+from .output import show, show_json
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="show the groups there are")
+    listing.set_defaults(action=_list)
+    describe = actions.add_parser("describe", help="show members, positions and lag")
+    describe.add_argument("group")
+    describe.set_defaults(action=_describe)
+    delete = actions.add_parser("delete", help="delete empty groups with their positions")
+    delete.add_argument("group", nargs="+")
+    delete.set_defaults(action=_delete)
+    seek = actions.add_parser("seek", help="move the positions of a group that has no members")
+    seek.add_argument("group")
+    seek.add_argument("--topic", required=True)
+    seek.add_argument("--partition", type=int, help="default: all of the topic's")
+    seek.add_argument(
+        "--to",
+        required=True,
+        metavar="start|end|OFFSET|TIME",
+        help="an offset, or a local time as 2026-01-31T12:00:00",
+    )
+    seek.set_defaults(action=_seek)
+    for action in (listing, describe, delete, seek):
+        add_cluster_arguments(action)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return run_safely(arguments.action, arguments)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    admin = connect(arguments)
+    found = outcome("can't list groups", admin.list_consumer_groups())
+    rows = [
+        (each.group_id, each.state.name.lower(), each.type.name.lower())
+        for each in sorted(found.valid, key=lambda each: each.group_id)
+    ]
+    show(
+        ("group", "state", "type"),
+        rows,
+        as_json=arguments.json,
+        empty="No groups yet. One begins when somebody reads: "
+        "`fencepost consume TOPIC --group NAME`.",
+    )
+    return EXIT_OK
+
+
+def _describe(arguments: argparse.Namespace) -> int:
+    admin = connect(arguments)
+    name = arguments.group
+    group = outcome(f"can't describe {name}", admin.describe_consumer_groups([name])[name])
+    owners = {
+        (each.topic, each.partition): member
+        for member in group.members
+        for each in member.assignment.topic_partitions
+    }
+    rows = _positions(admin, name, owners)
+    if arguments.json:
+        header = ("topic", "partition", "position", "end", "lag", "member")
+        show_json(
+            {
+                "group": name,
+                "state": group.state.name.lower(),
+                "coordinator": group.coordinator.id,
+                "members": [
+                    {"id": each.member_id, "client": each.client_id, "host": each.host}
+                    for each in group.members
+                ],
+                "positions": [dict(zip(header, row, strict=True)) for row in rows],
+            }
+        )
+        return EXIT_OK
+    behind = sum(row[4] or 0 for row in rows)
+    print(
+        f"{name}  {group.state.name.lower()}, {len(group.members)} members, "
+        f"coordinated by node {group.coordinator.id}, {behind:,} records behind"
+    )
+    show(
+        ("topic", "partition", "position", "end", "lag", "member"),
+        rows,
+        as_json=False,
+        empty="The group has no positions and reads nothing.",
+    )
+    return EXIT_OK
+
+
+def _positions(admin: Any, name: str, owners: dict[tuple[str, int], Any]) -> list[tuple[Any, ...]]:
+    request = ConsumerGroupTopicPartitions(name)
+    answer = outcome(
+        f"can't read the positions of {name}", admin.list_consumer_group_offsets([request])[name]
+    )
+    stored = {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
+    every = sorted(set(stored) | set(owners))
+    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for topic, partition in every}
+    ends = {
+        (each.topic, each.partition): outcome(f"can't read the end of {each.topic}", future).offset
+        for each, future in (admin.list_offsets(wanted) if wanted else {}).items()
+    }
+    rows = []
+    for place in every:
+        position = stored.get(place, -1)
+        known = position >= 0
+        rows.append(
+            (
+                *place,
+                position if known else None,
+                ends[place],
+                max(0, ends[place] - position) if known else None,
+                owners[place].client_id if place in owners else None,
+            )
+        )
+    return rows
+
+
+def _delete(arguments: argparse.Namespace) -> int:
+    admin = connect(arguments)
+    for name, future in admin.delete_consumer_groups(arguments.group).items():
+        outcome(f"can't delete {name}", future)
+        print(f"{name} deleted")
+    return EXIT_OK
+
+
+def _seek(arguments: argparse.Namespace) -> int:
+    admin = connect(arguments)
+    topic = admin.list_topics(arguments.topic, timeout=15).topics[arguments.topic]
+    partitions = sorted(topic.partitions)
+    if not partitions:
+        raise Failed(
+            f"there is no topic {arguments.topic}; `fencepost topic list` shows those there are"
+        )
+    if arguments.partition is not None:
+        partitions = [arguments.partition]
+    targets = _targets(admin, arguments, partitions)
+    request = ConsumerGroupTopicPartitions(arguments.group, targets)
+    futures = admin.alter_consumer_group_offsets([request])
+    answer = outcome(f"can't move {arguments.group}", futures[arguments.group])
+    rows = [(each.topic, each.partition, each.offset) for each in answer.topic_partitions]
+    show(("topic", "partition", "position"), rows, as_json=arguments.json)
+    return EXIT_OK
+
+
+def _targets(admin: Any, arguments: argparse.Namespace, partitions: list[int]) -> list[Any]:
+    if arguments.to.isdigit():
+        return [TopicPartition(arguments.topic, each, int(arguments.to)) for each in partitions]
+    if arguments.to == "start":
+        spec = OffsetSpec.earliest()
+    elif arguments.to == "end":
+        spec = OffsetSpec.latest()
+    else:
+        spec = OffsetSpec.for_timestamp(_milliseconds(arguments.to))
+    wanted = {TopicPartition(arguments.topic, each): spec for each in partitions}
+    found = admin.list_offsets(wanted)
+    latest = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
+    targets = []
+    for place in wanted:
+        offset = outcome(f"can't look up {arguments.to}", found[place]).offset
+        if offset < 0:  # nothing is that young: the end
+            offset = outcome("can't read the end", latest[place]).offset
+        targets.append(TopicPartition(place.topic, place.partition, offset))
+    return targets
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        moment = time.strptime(text, "%Y-%m-%dT%H:%M:%S")
+    except ValueError as wrong:
+        raise Failed(
+            f"--to {text}: say start, end, an offset, or a time such as 2026-01-31T12:00:00"
+        ) from wrong
+    return int(time.mktime(moment)) * 1000

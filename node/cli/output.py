@@ -1,0 +1,97 @@
+"""What people see: tables, JSON for programs, and a bar on long work."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final, TextIO
+
+Row = Sequence[object]
+
+# Below this a bar would only flicker.
+BAR_AFTER_S: Final = 0.5
+BAR_EVERY_S: Final = 0.1
+BAR_WIDTH: Final = 30
+
+
+def show_table(header: Sequence[str], rows: Sequence[Row], *, out: TextIO = sys.stdout) -> None:
+    """Columns as wide as they need; numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max([len(name)] + [len(row[column]) for row in cells]) for column, name in enumerate(header)
+    ]
+    right = [
+        bool(rows) and all(isinstance(row[column], int) for row in rows)
+        for column in range(len(header))
+    ]
+
+    def line(values: Sequence[str]) -> str:
+        padded = [
+            value.rjust(width) if is_right else value.ljust(width)
+            for value, width, is_right in zip(values, widths, right, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    print(line([name.upper() for name in header]), file=out)
+    for row in cells:
+        print(line(row), file=out)
+
+
+def show_json(value: Any, *, out: TextIO = sys.stdout) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str), file=out)
+
+
+def show(
+    header: Sequence[str], rows: Sequence[Row], *, as_json: bool, empty: str | None = None
+) -> None:
+    """The same rows for a person or for a program. `empty` says what no rows mean and what to do next."""
+    if as_json:
+        show_json([dict(zip(header, row, strict=True)) for row in rows])
+    elif not rows and empty is not None:
+        print(empty)
+    else:
+        show_table(header, rows)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(str(each) for each in value) or "-"
+    return str(value)
+
+
+class Progress:
+    """A bar on standard error, only for a terminal and only when it takes long enough to be read."""
+
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what = what
+        self._total = total
+        self._started = time.monotonic()
+        self._drawn = 0.0
+        self._is_drawn = False
+        self._on = sys.stderr.isatty()
+
+    def at(self, done: int) -> None:
+        now = time.monotonic()
+        if not self._on or now - self._started < BAR_AFTER_S or now - self._drawn < BAR_EVERY_S:
+            return
+        self._drawn = now
+        self._is_drawn = True
+        rate = done / (now - self._started)
+        if self._total:
+            filled = BAR_WIDTH * done // self._total
+            bar = "█" * filled + "░" * (BAR_WIDTH - filled)
+            left = (self._total - done) / rate if rate else 0.0
+            text = f"{self._what} {bar} {done:,}/{self._total:,}  {rate:,.0f}/s  {left:.0f} s left"
+        else:
+            text = f"{self._what} {done:,}  {rate:,.0f}/s"
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
