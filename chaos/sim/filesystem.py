@@ -141,11 +141,12 @@ def _torn(position: int, page: bytes, rng: random.Random) -> Write:
     """The page, its first sectors, its last sectors, or its first bytes."""
     how = rng.random()
     sectors = [cut for cut in range(1, len(page)) if (position + cut) % SECTOR == 0]
-    if how < 0.5 or not sectors:
-        cut = len(page) if how < 0.5 else rng.randint(0, len(page))
-        return Write(position, page[:cut])
+    if how < 0.35:
+        return Write(position, page)
+    if how < 0.55 or not sectors:
+        return Write(position, page[: rng.randint(0, len(page))])
     cut = rng.choice(sectors)
-    if how < 0.85:
+    if how < 0.8:
         return Write(position, page[:cut])
     return Write(position + cut, page[cut:])
 

@@ -22,6 +22,7 @@ T = TypeVar("T")
 # So many rounds without time moving are no work any more but a loop that never ends.
 ROUNDS_AT_ONE_TIME_MAX: Final = 200_000
 FRAMES_SHOWN: Final = 3
+CLOSES_MAX: Final = 1000
 
 
 class NodeDown(BaseException):
@@ -247,10 +248,7 @@ class SimLoop(asyncio.BaseEventLoop):
             if task.done() or task is current or context.get(INCARNATION) is not incarnation:
                 continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine = task.get_coro()
-            # Also a RuntimeError, when a `finally` block awaits.
-            with contextlib.suppress(BaseException):
-                context.run(coroutine.close)
+            _take_apart(task.get_coro(), context)
             self._alive.pop(task, None)
 
     def report(self, why: str) -> str:
@@ -278,6 +276,18 @@ class SimLoop(asyncio.BaseEventLoop):
 
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("no sockets in a simulation: the network is `Env.net`")
+
+
+def _take_apart(coroutine: Any, context: Context) -> None:
+    """Close a coroutine that may not like it: each `await` of its handlers is one more exit to take."""
+    for _ in range(CLOSES_MAX):
+        # RuntimeError: it awaited once more. NodeDown: it tried to reach the world.
+        with contextlib.suppress(BaseException):
+            context.run(coroutine.close)
+            return
+        if coroutine.cr_frame is None:
+            return
+    raise AssertionError(f"{coroutine} catches everything, for ever")
 
 
 def _where(task: asyncio.Task[Any]) -> str:

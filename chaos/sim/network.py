@@ -195,11 +195,10 @@ class Pipe:
         self._arm(0.0)
 
     def clear(self, keep: int = 0) -> None:
-        """Drop what is under way, but for the first `keep` bytes."""
+        """Drop what is under way, but for the first `keep` bytes and a reset, which is no data to lose."""
         kept: deque[tuple[float, str, bytes]] = deque()
-        while self._queue and keep > 0:
-            due, kind, data = self._queue.popleft()
-            if kind == DATA:
+        for due, kind, data in self._queue:
+            if kind == RST or (kind == DATA and keep > 0):
                 kept.append((due, kind, data[:keep]))
                 keep -= len(data)
         self._queue = kept

@@ -178,14 +178,19 @@ class World:
     def pause(self, name: str) -> None:
         """SIGSTOP: the node does nothing; its kernel goes on receiving."""
         self.trace.event(name, "world.pause")
-        self.node(name).incarnation.paused = True
+        self._running(name).paused = True
 
     def resume(self, name: str) -> None:
         self.trace.event(name, "world.resume")
-        incarnation = self.node(name).incarnation
+        incarnation = self._running(name)
         incarnation.paused = False
         parked, incarnation.parked = incarnation.parked, []
         self.loop.requeue(parked)
+
+    def _running(self, name: str) -> Incarnation:
+        env = self._machines[name].env
+        assert env is not None and env.incarnation.alive, f"{name} is down"
+        return env.incarnation
 
     def crash_at_disk_op(
         self,
@@ -225,7 +230,7 @@ class World:
         for machine in self._machines.values():
             machine.disk.faults.heal()
             machine.disk.on_operation = None
-            if self.is_up(machine.name) and self.node(machine.name).incarnation.paused:
+            if self.is_up(machine.name) and self._running(machine.name).paused:
                 self.resume(machine.name)
 
     def _down(self, name: str, *, silent: bool, machine_stays: bool) -> None:

@@ -127,7 +127,7 @@ def test_a_cold_range_is_told_from_a_cached_one(
 
     monkeypatch.setattr(os, "preadv", would_block)
     assert file.read_cached(2, 2) is None
-    monkeypatch.setattr(os, "preadv", lambda fd, buffers, at, flags: 1)
+    monkeypatch.setattr(os, "preadv", lambda *_: 1)
     assert file.read_cached(2, 2) is None
 
 
