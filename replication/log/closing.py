@@ -1,0 +1,53 @@
+"""The end of a log's time in memory, and what a clean one leaves for the next start."""
+
+from typing import TYPE_CHECKING
+
+from . import aborted, snapshots
+from .hints import LogHint, SegmentHint
+from .rolling import write_index_files
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+def close(log: "Log", *, clean: bool) -> LogHint | None:
+    """Let go of the files. When `clean`, all was synced before, and the answer is what to start from."""
+    hint = None
+    if clean and log.failed is None:
+        write_index_files(log, log.active)
+        hint = _write_hint(log)
+    for burial in list(log.burials.values()):
+        burial.finish()
+    for segment in log.segments:
+        log.shared.pool.close(segment)
+        log.shared.pool.index_gone(segment)
+    for file in log.extra_files:
+        file.close()
+    if log._producers is not None:
+        log._producers.reset(log.log_end_offset)  # gives back its share of the budget
+    log.shared.unsettled.pop(log, None)
+    return hint
+
+
+def _write_hint(log: "Log") -> LogHint:
+    """Blocks for a few syncs, unless nothing was written since the log was opened."""
+    assert log.recovery_point == log.log_end_offset and not log.dirty, "closed before synced"
+    unstable = log.first_unstable_offset
+    producers_at, producers = snapshots.for_hint(log)
+    segments = [
+        SegmentHint(
+            segment.base_offset, segment.size, segment.max_timestamp, segment.offset_of_max,
+            segment.first_timestamp, aborted.has_any(log, segment),
+        )
+        for segment in log.segments
+    ]  # fmt: skip
+    return LogHint(
+        log.topic_id.bytes if log.topic_id else b"",
+        log.log_start_offset,
+        log.log_end_offset,
+        segments if log.created else [],
+        list(zip(log.epochs.epochs, log.epochs.starts, strict=True)),
+        -1 if unstable is None else unstable,
+        producers_at,
+        producers,
+    )

@@ -1,0 +1,168 @@
+"""Where an offset is in a segment's file, and where the batches that may be read end.
+
+INVARIANT  what is found starts and ends at a batch's edge, and no batch beyond `limit` is in it.
+PREVENTS   a reader seeing past the high watermark, or a batch cut in half.
+PROVED BY  tests/replication/log/test_log_model.py::test_the_log_answers_as_a_plain_list_does
+
+Three ways, the cheapest first: the remembered tail of the segment that is written; the sparse index and a walk over
+the headers behind the entry; and, when an entry is found not to fit the log, the same with the index made anew.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.ports import Chunk, FileSlice
+from fencepost.cluster.wire.batch import BatchHeader
+
+from .segment import Segment
+from .walk import Step, walk, walk_headers
+
+
+class ReadResult(NamedTuple):
+    """Whole batches. `first_offset` is not above the first one's base offset; `next_offset` is behind the last."""
+
+    slices: list[Chunk]
+    size: int
+    first_offset: int
+    next_offset: int
+
+
+class IndexWrong(Exception):
+    """An index entry does not point to the batch that it says: the index must be made anew."""
+
+
+def steps_from(segment: Segment, slot: int, *, block: bool) -> Iterator[Step]:
+    """The batches from an index entry on (-1: from the start)."""
+    file = segment.file()
+    if slot < 0:
+        yield from walk(file, 0, segment.size, segment.base_offset, block=block)
+        return
+    index, _ = segment.load_indexes()
+    last = segment.base_offset + index.offsets[slot]
+    steps = walk(file, index.positions[slot], segment.size, segment.base_offset, block=block)
+    try:
+        first = next(steps)
+    except LogDamaged as error:  # the entry or the log: rebuilding tells
+        raise IndexWrong from error
+    if first.next_offset - 1 != last:
+        raise IndexWrong
+    yield first
+    yield from steps
+
+
+def locate(segment: Segment, offset: int, *, block: bool) -> Step | None:
+    """The first batch that ends behind `offset`."""
+    known = bisect_right(segment.nexts, offset) - 1
+    if known >= 0:
+        nexts, ends = segment.nexts, segment.ends
+        if known + 1 == len(nexts):
+            return None
+        start = ends[known]
+        return Step(start, nexts[known], nexts[known + 1], ends[known + 1] - start)
+    try:
+        return _locate(segment, offset, block=block)
+    except IndexWrong:
+        segment.rebuild_indexes()
+        return _locate(segment, offset, block=block)
+
+
+def _locate(segment: Segment, offset: int, *, block: bool) -> Step | None:
+    index, _ = segment.load_indexes(block=block)
+    slot = index.slot_at_or_before(offset - segment.base_offset)
+    for step in steps_from(segment, slot, block=block):
+        if step.next_offset > offset:
+            return step
+    return None
+
+
+class Edge(NamedTuple):
+    """The end of a batch: its position in the file and the offset behind it."""
+
+    position: int
+    next_offset: int
+
+
+def boundary(
+    segment: Segment, start: Step, limit: int, position_max: int, *, block: bool
+) -> Edge | None:
+    """Where the last batch from `start` on ends that ends at or before both `limit` and `position_max`."""
+    if limit >= segment.next_offset and position_max >= segment.size:
+        return Edge(segment.size, segment.next_offset)
+    nexts, ends = segment.nexts, segment.ends
+    known = min(bisect_right(nexts, limit), bisect_right(ends, position_max)) - 1
+    if known >= 0:
+        found = Edge(ends[known], nexts[known])
+        return found if found.position > start.position else None
+    try:
+        return _boundary(segment, start, limit, position_max, block=block)
+    except IndexWrong:
+        segment.rebuild_indexes()
+        return _boundary(segment, start, limit, position_max, block=block)
+
+
+def _boundary(
+    segment: Segment, start: Step, limit: int, position_max: int, *, block: bool
+) -> Edge | None:
+    if start.next_offset > limit or start.position + start.size > position_max:
+        return None
+    index, _ = segment.load_indexes(block=block)
+    slot = min(index.slot_before(limit - segment.base_offset), index.slot_by_position(position_max))
+    end, next_offset = start.position + start.size, start.next_offset
+    if slot >= 0 and index.positions[slot] > start.position:
+        steps = steps_from(segment, slot, block=block)
+    else:
+        steps = walk(segment.file(), end, segment.size, next_offset, block=block)
+    for step in steps:
+        if step.next_offset > limit or step.position + step.size > position_max:
+            # All before it fits; so it may be the entry's own batch that does not.
+            return Edge(step.position, step.base_offset)
+        end, next_offset = step.position + step.size, step.next_offset
+    return Edge(end, next_offset)
+
+
+def read(
+    segment: Segment, offset: int, max_bytes: int, *, limit: int, min_one: bool, block: bool
+) -> ReadResult | None:
+    """Batches from the one that holds `offset` on; None when all batches here end before it."""
+    start = locate(segment, offset, block=block)
+    if start is None:
+        return None
+    end = boundary(segment, start, limit, start.position + max_bytes, block=block)
+    if end is not None and end.position > start.position:
+        size, next_offset = end.position - start.position, end.next_offset
+    elif min_one and start.next_offset <= limit:
+        size, next_offset = start.size, start.next_offset
+    else:
+        return ReadResult([], 0, start.base_offset, start.base_offset)
+    piece = FileSlice(segment.file(), start.position, size)
+    return ReadResult([piece], size, start.base_offset, next_offset)
+
+
+def end_before(segment: Segment, offset: int) -> Edge:
+    """Where the last batch that ends at or before `offset` ends, in the file and in offsets; blocks."""
+    try:
+        return _end_before(segment, offset)
+    except IndexWrong:
+        segment.rebuild_indexes()
+        return _end_before(segment, offset)
+
+
+def _end_before(segment: Segment, offset: int) -> Edge:
+    index, _ = segment.load_indexes()
+    position, end = 0, segment.base_offset
+    slot = index.slot_before(offset - segment.base_offset)
+    for step in steps_from(segment, slot, block=True):
+        if step.next_offset > offset:
+            break
+        position, end = step.position + step.size, step.next_offset
+    return Edge(position, end)
+
+
+def headers_of(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch that ends behind `offset`; blocks."""
+    start = end_before(segment, offset).position
+    for position, header in walk_headers(segment.file(), start, segment.size, segment.base_offset):
+        if header.last_offset >= offset:
+            yield position, header

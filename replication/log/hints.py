@@ -1,0 +1,104 @@
+"""What a clean stop leaves for the next start: enough to open every log without touching its folder.
+
+INVARIANT  hints are believed only while the marker is there, and it is removed, durably, before the first write.
+PREVENTS   a start that trusts sizes and offsets of files that were written to since.
+PROVED BY  tests/replication/log/test_store.py::test_hints_are_not_believed_twice
+
+One file: magic, crc32 of the rest, then msgpack. A file that does not check is no marker.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgpack  # type: ignore[import-untyped]
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.base.ports import Disk
+
+FILE_NAME: Final = "clean-shutdown"
+MAGIC: Final = b"FPCS\x01"
+CHECKSUM: Final = struct.Struct(">I")
+
+
+class SegmentHint(NamedTuple):
+    base_offset: int
+    size: int
+    max_timestamp: int
+    offset_of_max: int
+    first_timestamp: int
+    has_aborted: bool
+
+
+class LogHint(NamedTuple):
+    """`unstable` is the first unstable offset or -1. Producer state is in the hint itself when it is small, else in
+    the snapshot file at `producers_at`; -1 and nothing when nobody was known.
+    """
+
+    topic_id: bytes  # of the topic; empty when it was not told
+    log_start_offset: int
+    log_end_offset: int
+    segments: list[SegmentHint]
+    epochs: list[tuple[int, int]]
+    unstable: int
+    producers_at: int
+    producers: bytes
+
+    def is_of(self, topic_id: UUID | None) -> bool:
+        return topic_id is None or self.topic_id == topic_id.bytes
+
+
+def save(disk: Disk, folder: str, hints: Mapping[TopicPartition, LogHint]) -> None:
+    """The last act of a clean stop: all that the hints speak of is durable already."""
+    body = msgpack.packb([[*partition, hint] for partition, hint in hints.items()])
+    disk.replace(f"{folder}/{FILE_NAME}", MAGIC + CHECKSUM.pack(zlib.crc32(body)) + body)
+
+
+def load(disk: Disk, folder: str) -> dict[TopicPartition, LogHint] | None:
+    """None when the last stop was not a clean one."""
+    try:
+        data = disk.read_all(f"{folder}/{FILE_NAME}")
+    except FileNotFoundError:
+        return None
+    start = len(MAGIC) + CHECKSUM.size
+    if len(data) < start or not data.startswith(MAGIC):
+        return None
+    (checksum,) = CHECKSUM.unpack_from(data, len(MAGIC))
+    body = memoryview(data)[start:]
+    if zlib.crc32(body) != checksum:
+        return None
+    return {
+        TopicPartition(topic, partition): _hint(*fields)
+        for topic, partition, fields in msgpack.unpackb(body)
+    }
+
+
+def _hint(
+    topic_id: bytes,
+    log_start_offset: int,
+    log_end_offset: int,
+    segments: list[tuple[int, int, int, int, int, bool]],
+    epochs: list[list[int]],
+    unstable: int,
+    producers_at: int,
+    producers: bytes,
+) -> LogHint:
+    return LogHint(
+        topic_id,
+        log_start_offset,
+        log_end_offset,
+        [SegmentHint(*segment) for segment in segments],
+        [(epoch, start) for epoch, start in epochs],
+        unstable,
+        producers_at,
+        producers,
+    )
+
+
+def remove(disk: Disk, folder: str) -> None:
+    """Durably; blocks for one sync of the folder."""
+    path = f"{folder}/{FILE_NAME}"
+    if disk.exists(path):
+        disk.remove(path)
+        disk.sync_folder(folder)

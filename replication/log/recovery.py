@@ -1,0 +1,341 @@
+"""Opening a log: from a clean stop's hints without a look, or after a crash with one at all that may be torn.
+
+INVARIANT  what lies below the recovery point was synced and is never dropped: damage there is LogDamaged, with file
+           and position. Above it, and only there, the log may end early.
+PREVENTS   acknowledged data cut away in silence, because one bad sector looked like the end of the log.
+PROVED BY  tests/replication/log/test_recovery.py::test_damage_below_the_recovery_point_is_refused
+
+What "torn" can mean depends on what happened (README, Decisions):
+- killed on this boot: the page cache has it all, at most the last batch is half there. Anything else is damage.
+- the machine went down: what was not synced is gone in any order, so the log ends before the first bad batch. If
+  whole batches follow it they are kept aside in a `.torn` file and an error is logged: nothing vanishes unseen.
+- nobody knows the recovery point: the end may be torn, but a bad batch with good ones behind it is refused.
+"""
+
+import itertools
+from typing import NamedTuple
+from uuid import UUID
+
+from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.ids import TopicPartition
+
+from . import aborted, snapshots, truncation
+from .config import LogConfig
+from .epochs_machine import CheckpointDamaged
+from .finding import headers_of
+from .hints import LogHint
+from .log import Log
+from .names import EPOCHS, LOG, PRODUCERS, SEGMENT_FILES, file_name, split
+from .rolling import write_index_files
+from .scan import Bad, Checked, scan
+from .segment import Segment
+from .segment_files import read_if_there, remove_all, remove_if_there
+from .shared import Shared
+from .swap import tidy_folder
+from .torn import cut_off
+from .txn_index import truncated
+from .walk import damaged
+
+
+class Known(NamedTuple):
+    """What the checkpoint and the boot id tell. `recovery_point` None: the checkpoint is lost."""
+
+    recovery_point: int | None
+    log_start_offset: int
+    same_boot: bool
+
+
+def from_hint(
+    shared: Shared,
+    folder: str,
+    config: LogConfig,
+    topic_partition: TopicPartition,
+    topic_id: UUID | None,
+    hint: LogHint,
+) -> Log:
+    """Nothing is touched; what the hint says is checked when a file is first opened."""
+    now_ms = shared.env.clock.now_ms()
+    interval = config.index_interval_bytes
+    segments = []
+    for at, known in enumerate(hint.segments):
+        is_last = at + 1 == len(hint.segments)
+        end = hint.log_end_offset if is_last else hint.segments[at + 1].base_offset
+        segment = Segment(
+            shared.pool, folder, known.base_offset, interval=interval, next_offset=end,
+            size=known.size, created_ms=now_ms, fresh=known.size == 0,
+        )  # fmt: skip
+        segment.max_timestamp, segment.offset_of_max = known.max_timestamp, known.offset_of_max
+        segment.first_timestamp = known.first_timestamp
+        segment.aborted = None if known.has_aborted else []
+        if not is_last:
+            segment.mark_sealed()
+        segments.append(segment)
+    if not segments:
+        base = hint.log_end_offset
+        segments.append(Segment(shared.pool, folder, base, interval=interval, fresh=True))
+        segments[0].created_ms = now_ms
+    log = Log(shared, folder, config, topic_partition, topic_id, segments, hint.log_start_offset)
+    log.hint = hint
+    log.created = bool(hint.segments)
+    log.epochs.epochs = [epoch for epoch, _ in hint.epochs]
+    log.epochs.starts = [start for _, start in hint.epochs]
+    log.latest_epoch = log.epochs.latest
+    log.snapshots = [hint.producers_at] if hint.producers_at >= 0 else []
+    return log
+
+
+def recover(
+    shared: Shared,
+    folder: str,
+    config: LogConfig,
+    topic_partition: TopicPartition,
+    topic_id: UUID | None,
+    known: Known,
+) -> Log:
+    """After anything but a clean stop. LogDamaged: it is not safe to go on, and nothing was changed."""
+    disk = shared.env.disk
+    names = tidy_folder(disk, folder)
+    bases = sorted(base for name in names if (base := _base_of_log(name)) is not None)
+    while len(bases) > 1 and bases[1] <= known.log_start_offset:
+        remove_all(disk, folder, bases.pop(0), "")
+    segments = [
+        Segment(shared.pool, folder, base, interval=config.index_interval_bytes,
+                size=disk.size(f"{folder}/{file_name(base, LOG)}"),
+                created_ms=shared.env.clock.now_ms())
+        for base in bases
+    ]  # fmt: skip
+    for segment, following in itertools.pairwise(segments):
+        segment.next_offset = following.base_offset
+        segment.mark_sealed()
+    if not segments:
+        return _empty(shared, folder, config, topic_partition, topic_id, known, names)
+    log = Log(shared, folder, config, topic_partition, topic_id, segments, known.log_start_offset)
+    log.log_start_offset = max(known.log_start_offset, bases[0])
+    log.folder_version = 1  # what was made before the crash may not be durable yet
+    for name in names:
+        parts = split(name)
+        if parts and parts[1] in SEGMENT_FILES and parts[0] not in bases:
+            remove_if_there(disk, f"{folder}/{name}")
+    try:
+        _Recovery(log, known, names).run()
+    except (LogDamaged, OSError):
+        for segment in log.segments:
+            shared.pool.close(segment)
+        raise
+    return log
+
+
+def _base_of_log(name: str) -> int | None:
+    parts = split(name)
+    return parts[0] if parts and parts[1] == LOG else None
+
+
+def _empty(
+    shared: Shared,
+    folder: str,
+    config: LogConfig,
+    topic_partition: TopicPartition,
+    topic_id: UUID | None,
+    known: Known,
+    names: list[str],
+) -> Log:
+    """No log file at all: never written, or all of it gone."""
+    start = known.log_start_offset
+    if (known.recovery_point or 0) > start:
+        raise LogDamaged(
+            f"{folder} holds no log, and with it offsets {start} to {(known.recovery_point or 0) - 1}; restore it"
+            " from a replica"
+        )
+    segment = Segment(
+        shared.pool, folder, start, interval=config.index_interval_bytes, fresh=True,
+        created_ms=shared.env.clock.now_ms(),
+    )  # fmt: skip
+    log = Log(shared, folder, config, topic_partition, topic_id, [segment], start)
+    log.created = bool(names)
+    for name in names:
+        if name.endswith(PRODUCERS) or name == EPOCHS:
+            shared.env.disk.remove(f"{folder}/{name}")
+    log.producers.reset(start)
+    return log
+
+
+class _Recovery:
+    """One log's way back. The fields are what is carried from segment to segment."""
+
+    def __init__(self, log: Log, known: Known, names: list[str]) -> None:
+        self.log = log
+        self.known = known
+        self.names = names
+        self.trusted = known.recovery_point or 0  # below this everything was synced and settled
+        self.now_ms = log.env.clock.now_ms()
+        self.machine = snapshots.new_machine(log)
+        self.replay_from = 0
+        self.was_cut = False
+
+    def run(self) -> None:
+        log, trusted = self.log, self.trusted
+        first = log.index_of(min(trusted, log.bases[-1]))
+        self._load_snapshots()
+        if not self._load_epochs():
+            self._derive_epochs(first)
+        self._replay_below(first)
+        at = first
+        while at < len(log.segments):
+            segment = log.segments[at]
+            try:
+                self._check_segment(segment, at)
+            except Bad as bad:
+                cut_off(log, at, bad, self.known)
+                self.was_cut = True
+            at += 1
+        end = log.active.next_offset
+        if end < trusted:
+            path = log.active.path
+            why = f"the file ends here, but the log was synced up to offset {trusted}"
+            raise damaged(path, log.active.size, end, why)
+        self._finish(first, end)
+
+    def _load_snapshots(self) -> None:
+        """None above the recovery point is believed: it may be of a history that was truncated."""
+        log = self.log
+        found = sorted(
+            parts[0]
+            for name in self.names
+            if (parts := split(name)) is not None and parts[1] == PRODUCERS
+        )
+        log.snapshots = [offset for offset in found if offset <= self.trusted]
+        for offset in found:
+            if offset > self.trusted:
+                remove_if_there(log.env.disk, snapshots.path_of(log, offset))
+        snapshots.load_newest(log, self.machine)
+        self.replay_from = self.machine.end_offset
+
+    def _load_epochs(self) -> bool:
+        log = self.log
+        data = read_if_there(log.env.disk, f"{log.folder}/{EPOCHS}")
+        if data is None:
+            return self.trusted <= log.bases[0]
+        try:
+            log.epochs.load_text(data.decode("ascii", errors="replace"))
+        except CheckpointDamaged as error:
+            path = f"{log.folder}/{EPOCHS}"
+            log.env.log.warn("leader_epochs_damaged", path=path, error=str(error))
+            return False
+        log.epochs.truncate_from_end(self.trusted)
+        log.latest_epoch = log.epochs.latest
+        return True
+
+    def _derive_epochs(self, first: int) -> None:
+        """Every batch carries its leader epoch: read them all, up to where the check begins."""
+        for segment in self.log.segments[:first]:
+            for _, header in headers_of(segment, segment.base_offset):
+                self._note_epoch(header.leader_epoch, header.base_offset)
+        segment = self.log.segments[first]
+        if self.known.same_boot:
+            for _, header in headers_of(segment, segment.base_offset):
+                if header.base_offset >= self.trusted:
+                    break
+                self._note_epoch(header.leader_epoch, header.base_offset)
+
+    def _note_epoch(self, leader_epoch: int, offset: int) -> None:
+        if leader_epoch > self.log.latest_epoch:
+            self.log.assign_epoch(leader_epoch, offset)
+
+    def _replay_below(self, first: int) -> None:
+        """Producer state from the snapshot up to the segment that is checked batch by batch."""
+        for segment in self.log.segments[self.log.index_of(self.replay_from) : first]:
+            for position, header in headers_of(segment, self.replay_from):
+                snapshots.replay(self.machine, segment, position, header, self.now_ms)
+                self.log.bytes_since_snapshot += header.size
+
+    def _check_segment(self, segment: Segment, at: int) -> None:
+        """Raises Bad, with all before it taken in."""
+        log = self.log
+        file = segment.file()
+        position = 0
+        if self.known.same_boot:
+            position = segment.resume_indexes(min(self.trusted, self.replay_from))
+        else:
+            segment.start_indexes()
+        entries = aborted.load(log, segment)
+        del entries[truncated(entries, self.trusted) :]
+        offset = segment.base_offset
+        for checked in scan(file, position, segment.size, offset):
+            self._take(segment, checked)
+            offset = checked.header.next_offset
+        if at + 1 < len(log.segments):
+            following = log.segments[at + 1].base_offset
+            if following != offset and not self._may_gap(following - offset):
+                why = f"the next file starts at offset {following}"
+                raise Bad(segment.size, offset, why, short=False)
+        else:
+            segment.next_offset = offset
+
+    def _may_gap(self, gap: int) -> bool:
+        """Every segment begins where the one before it ends, but for Kafka's cleaner and huge gaps (`Log.roll`)."""
+        return gap >= 0 and (self.log.config.compact or gap >= 2**31)
+
+    def _take(self, segment: Segment, checked: Checked) -> None:
+        log, header = self.log, checked.header
+        segment.note(header, checked.position)
+        self._note_epoch(header.leader_epoch, header.base_offset)
+        if header.base_offset >= self.trusted and self._may_be_clean_by_mistake:
+            segment.file().write_at(checked.position, checked.batch)
+        if header.last_offset < self.replay_from:
+            return
+        log.bytes_since_snapshot += header.size
+        marker = None
+        if header.is_control and header.record_count:
+            marker = snapshots.read_marker(checked.batch, header)
+        completed = self.machine.apply(
+            header, header.base_offset, header.last_offset, now_ms=self.now_ms, marker=marker
+        )
+        if completed is not None and completed.aborted and completed.last_offset >= self.trusted:
+            aborted.add(log, segment, completed)
+
+    @property
+    def _may_be_clean_by_mistake(self) -> bool:
+        """After a failed sync the kernel holds pages for clean that are not on the disk, and a later sync passes
+        them over. The process that saw it fail may be the one that was killed: what it wrote is written again.
+        """
+        return self.known.same_boot and self.log.config.flush_policy != "os"
+
+    def _sync(self, first: int) -> None:
+        """What the last process wrote may be in the page cache only; it counts as durable from now on."""
+        log = self.log
+        for segment in log.segments[first:]:
+            segment.file().sync()
+        for folder in (log.folder, log.folder.rpartition("/")[0]):
+            log.env.disk.sync_folder(folder)
+        log.folder_synced = log.folder_version
+
+    def _finish(self, first: int, end: int) -> None:
+        log = self.log
+        log.log_end_offset = end
+        log.size_bytes = sum(segment.size for segment in log.segments)
+        log.settled_point = min(self.trusted, end)
+        log.recovery_point = end
+        log.producers = self.machine
+        self.machine.end_offset = end
+        for segment in log.segments[first:]:
+            if segment.sealed:
+                segment.seal()
+                write_index_files(log, segment)
+                log.rolled.append(segment)
+        log.active.reset_tail()
+        if end > self.trusted or self.was_cut:
+            self._sync(first)
+        changed = log.epochs.truncate_from_end(end)
+        if log.epochs.truncate_from_start(log.log_start_offset) or changed:
+            log.epochs_unsaved = True
+        log.latest_epoch = log.epochs.latest
+        log.unsettled()
+        if end < log.log_start_offset:  # all that was left had been deleted already
+            start = log.log_start_offset
+            truncation.truncate_fully_and_start_at(log, start)
+        log.env.log.info(
+            "log_recovered",
+            partition=str(log.topic_partition),
+            checked_from=log.segments[first].base_offset if first < len(log.segments) else end,
+            log_end_offset=log.log_end_offset,
+        )

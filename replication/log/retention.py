@@ -1,0 +1,116 @@
+"""What goes at the old end of a log: by age, by size, or because someone said so.
+
+INVARIANT  a segment leaves the folder only after a log start offset behind it is durable, so that a crash in
+           between leaves no hole; and no segment goes that the high watermark has not passed.
+PREVENTS   a start after a crash finding the middle of what was being deleted; a log start above what is committed.
+PROVED BY  tests/replication/log/test_retention.py::test_a_crash_while_segments_are_deleted_leaves_no_hole
+
+Rules and their order are Kafka's (UnifiedLog.deleteOldSegments). Files are renamed to `.deleted` and removed after
+file.delete.delay.ms; who still holds one open goes on reading it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .checkpoint import Kind
+from .rolling import create_file, roll
+from .segment import Segment
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+def advance_start(log: "Log", offset: int) -> None:
+    """Nothing before `offset` is in the log any more. Durable with the next flush of the checkpoint."""
+    offset = min(offset, log.log_end_offset)
+    if offset <= log.log_start_offset:
+        return
+    log.log_start_offset = offset
+    log.put(Kind.LOG_START, offset)
+    if log.epochs.truncate_from_start(offset):
+        log.epochs_unsaved = True
+    log.unsettled()
+
+
+def apply(log: "Log", now_ms: int, high_watermark: int) -> int:
+    """One round; how many segments went. Expires producers too."""
+    if log.producers_loaded:
+        log.producers.expire(now_ms)
+    if len(log.segments) == 1 and log.active.size == 0:
+        return 0
+    gone = _delete(log, now_ms, high_watermark, _is_before_start(log))
+    if log.config.delete:
+        gone += _delete(log, now_ms, high_watermark, _is_over_size(log))
+        gone += _delete(log, now_ms, high_watermark, _is_too_old(log, now_ms))
+    return gone
+
+
+# Whether a segment that begins a log may go; `next_base` is -1 for the last one.
+Rule = Callable[[Segment, int], bool]
+
+
+def _is_before_start(log: "Log") -> Rule:
+    return lambda _, next_base: 0 <= next_base <= log.log_start_offset
+
+
+def _is_over_size(log: "Log") -> Rule:
+    limit = log.config.retention_bytes
+    over = log.size_bytes - limit if limit >= 0 else -1
+
+    def rule(segment: Segment, _: int) -> bool:
+        nonlocal over
+        if over - segment.size < 0:
+            return False
+        over -= segment.size
+        return True
+
+    return rule
+
+
+def _is_too_old(log: "Log", now_ms: int) -> Rule:
+    limit = log.config.retention_ms
+
+    def rule(segment: Segment, _: int) -> bool:
+        if limit < 0:
+            return False
+        newest = segment.largest_timestamp()
+        if newest < 0:  # Kafka takes the file's time; this is when it was made, or opened
+            newest = segment.created_ms
+        return now_ms - newest > limit
+
+    return rule
+
+
+def _delete(log: "Log", now_ms: int, high_watermark: int, may_go: Rule) -> int:
+    count = 0
+    for at, segment in enumerate(log.segments):
+        is_last = at + 1 == len(log.segments)
+        upper = log.log_end_offset if is_last else log.bases[at + 1]
+        if (
+            high_watermark < upper
+            or (is_last and segment.size == 0)
+            or not may_go(segment, -1 if is_last else upper)
+        ):
+            break
+        count += 1
+    if count == 0:
+        return 0
+    if count == len(log.segments):
+        create_file(log, roll(log, now_ms))
+    advance_start(log, log.bases[count])
+    for segment in log.segments[:count]:
+        forget(log, segment)
+        log.doomed.append(segment)
+    del log.segments[:count], log.bases[:count]
+    log.unsettled()
+    return count
+
+
+def forget(log: "Log", segment: Segment) -> None:
+    """It is no part of the log any more."""
+    log.size_bytes -= segment.size
+    segment.dirty = False
+    for waiting in (log.dirty, log.rolled, log.aborted_unsynced):
+        if segment in waiting:
+            waiting.remove(segment)
+    log.shared.pool.index_gone(segment)

@@ -1,0 +1,67 @@
+"""What is done to a segment's files by name."""
+
+from fencepost.cluster.base.ports import Disk
+
+from .names import SEGMENT_FILES, file_name
+
+
+def read_if_there(disk: Disk, path: str) -> bytes | None:
+    try:
+        return disk.read_all(path)
+    except FileNotFoundError:
+        return None
+
+
+def extend(disk: Disk, path: str, at: int, data: bytes) -> bool:
+    """Make the file hold `data` from `at` on; False when it is shorter than that. Closed afterwards."""
+    file = disk.open(path, create=True)
+    try:
+        size = file.size()
+        if size < at:
+            return False
+        if size > at:
+            file.truncate(at)
+        if data:
+            file.append((data,))
+        return True
+    finally:
+        file.close()
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    try:
+        disk.remove(path)
+    except FileNotFoundError:
+        return
+
+
+def rename_if_there(disk: Disk, source: str, target: str) -> bool:
+    try:
+        disk.rename(source, target)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def rename_all(disk: Disk, folder: str, base_offset: int, old: str, new: str) -> None:
+    """Change what stands behind the names of a segment's files, the log's last."""
+    for suffix in SEGMENT_FILES:
+        path = f"{folder}/{file_name(base_offset, suffix)}"
+        rename_if_there(disk, path + old, path + new)
+
+
+def remove_all(disk: Disk, folder: str, base_offset: int, extra: str) -> None:
+    for suffix in SEGMENT_FILES:
+        remove_if_there(disk, f"{folder}/{file_name(base_offset, suffix)}{extra}")
+
+
+def sync_if_there(disk: Disk, path: str) -> None:
+    """Make what was written to a file that nobody has open durable; blocks."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()

@@ -1,0 +1,106 @@
+"""Between a log that is synced and a checkpoint that says so: what stands beside the log must be durable first.
+
+INVARIANT  below the checkpointed recovery point the indexes of sealed segments, the aborted transactions, the
+           leader epochs and at least one producer snapshot (or none is needed) are on the disk.
+PREVENTS   a start that trusts the checkpoint and finds an old list of leader epochs, so that a follower is told to
+           keep what it must cut; or an aborted transaction shown as data.
+PROVED BY  tests/replication/log/test_recovery.py::test_everything_beside_the_log_is_as_it_was
+
+Nothing of this is on the way to an acknowledgement: it runs with each checkpoint, off the loop.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from fencepost.cluster.base.ports import Disk
+
+from . import aborted, snapshots
+from .checkpoint import Kind
+from .names import EPOCHS, INDEX, PRODUCERS, TIMEINDEX, TXNINDEX, file_name
+from .rolling import write_index_files
+from .segment_files import sync_if_there
+
+if TYPE_CHECKING:
+    from .log import Log
+
+SNAPSHOT_EVERY_BYTES: Final = (
+    64 * 1024 * 1024
+)  # replayed at a start after a kill: a third of a second
+
+
+class Settlement:
+    """One log's share in a checkpoint. Made on the loop, `run` off it, `done` on it again."""
+
+    __slots__ = (
+        "aborted", "cuts", "doomed", "epochs_path", "epochs_text", "error", "folder", "log", "paths", "point",
+        "rolled", "snapshots",
+    )  # fmt: skip
+
+    def __init__(self, log: "Log") -> None:
+        self.log = log
+        if log.bytes_since_snapshot >= SNAPSHOT_EVERY_BYTES:
+            snapshots.write(log)
+        if log.active.index_waits():
+            write_index_files(log, log.active)
+        self.cuts = log.cuts
+        self.point = log.recovery_point
+        self.error: OSError | None = None
+        self.folder = log.folder
+        self.rolled = log.rolled
+        self.aborted = log.aborted_unsynced
+        self.snapshots = log.snapshots_unsynced
+        self.doomed = log.doomed
+        log.rolled, log.aborted_unsynced, log.snapshots_unsynced, log.doomed = [], [], [], []
+        try:
+            for segment in self.aborted:
+                aborted.write(log, segment)
+        except OSError as error:
+            self.error = error
+        self.paths = [
+            segment.path_of(suffix) for segment in self.rolled for suffix in (INDEX, TIMEINDEX)
+        ]
+        self.paths += [segment.path_of(TXNINDEX) for segment in self.aborted]
+        self.paths += [f"{log.folder}/{file_name(offset, PRODUCERS)}" for offset in self.snapshots]
+        self.epochs_path = f"{log.folder}/{EPOCHS}"
+        self.epochs_text: str | None = None
+        if log.epochs_unsaved and log.created:
+            self.epochs_text = log.epochs.to_text()
+            log.epochs_unsaved = False
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.paths or self.doomed) or self.epochs_text is not None
+
+    def run(self, disk: Disk) -> None:
+        """Blocks. What fails is left for the next checkpoint."""
+        if self.error is not None:
+            return
+        try:
+            for path in self.paths:
+                sync_if_there(disk, path)
+            if self.epochs_text is not None:
+                disk.replace(self.epochs_path, self.epochs_text.encode())
+            if self.paths or self.doomed:  # with the file that the log goes on in
+                disk.sync_folder(self.folder)
+        except OSError as error:
+            self.error = error
+
+    def done(self) -> None:
+        log = self.log
+        if self.error is not None:
+            log.env.log.warn("log_not_settled", folder=self.folder, error=str(self.error))
+            log.rolled += self.rolled
+            log.aborted_unsynced += self.aborted
+            log.snapshots_unsynced += self.snapshots
+            log.doomed += self.doomed
+            self.doomed = []
+            log.epochs_unsaved |= self.epochs_text is not None
+            return
+        if self.cuts == log.cuts and self.point > log.settled_point:
+            log.settled_point = self.point
+            log.put(Kind.RECOVERY_POINT, self.point)
+            snapshots.drop_old(log)
+        if not (
+            log.rolled or log.aborted_unsynced or log.snapshots_unsynced or log.doomed
+            or log.epochs_unsaved or log.recovery_point > log.settled_point
+        ):  # fmt: skip
+            log.shared.unsettled.pop(log, None)

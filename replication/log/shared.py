@@ -1,0 +1,29 @@
+"""What all logs of a node share."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fencepost.cluster.base.ports import Env
+
+from .checkpoint import PartitionOffsets
+from .pool import FilePool
+from .producer_verdicts import ProducerBudget
+from .producers_machine import PRODUCER_ID_EXPIRATION_MS
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Shared:
+    env: Env
+    pool: FilePool
+    offsets: PartitionOffsets | None = None  # None: nothing outlives the log (tests, tools)
+    budget: ProducerBudget = field(default_factory=ProducerBudget)
+    producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    # Logs with something to do for the next checkpoint, in the order in which they came to have it.
+    unsettled: "dict[Log, None]" = field(default_factory=dict)
+
+    @classmethod
+    def alone(cls, env: Env) -> "Shared":
+        return cls(env=env, pool=FilePool(env.disk))

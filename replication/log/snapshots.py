@@ -1,0 +1,155 @@
+"""Files of producer state beside a log, so that a start replays the end of the log and not all of it.
+
+INVARIANT  a snapshot is of just what the log holds below its offset: truncation removes those above the new end,
+           and a start after a crash believes none above the recovery point.
+PREVENTS   a producer known by batches of a history that was truncated, and its retry refused or doubled.
+PROVED BY  tests/replication/log/test_recovery.py::test_a_snapshot_of_a_truncated_history_is_not_believed
+
+Losing them all loses time only.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from fencepost.cluster.base.ports import Buffer
+from fencepost.cluster.wire.batch import BatchHeader
+from fencepost.cluster.wire.records import read_control, read_records
+
+from .names import PRODUCERS, file_name
+from .producer_snapshot import SnapshotDamaged
+from .producer_verdicts import CompletedTxn, Marker
+from .producers_machine import ProducersMachine
+from .segment import Segment
+from .segment_files import remove_if_there
+
+if TYPE_CHECKING:
+    from .log import Log
+
+KEEP: Final = 2
+INLINE_MAX: Final = 16 * 1024  # what a hint carries itself: no file to sync at a clean stop
+
+
+def path_of(log: "Log", offset: int) -> str:
+    return f"{log.folder}/{file_name(offset, PRODUCERS)}"
+
+
+def write(log: "Log") -> bool:
+    """At the log's end; synced by the next checkpoint. A full disk costs the snapshot, not the write."""
+    log.bytes_since_snapshot = 0
+    offset = log.log_end_offset
+    if not log.created or (log.snapshots and log.snapshots[-1] == offset):
+        return True
+    producers = log.producers
+    producers.end_offset = offset  # beyond its last batch when the log ends in a gap
+    disk = log.env.disk
+    path = path_of(log, offset)
+    try:
+        file = disk.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.append((producers.snapshot(),))
+        finally:
+            file.close()
+    except OSError as error:
+        log.env.log.warn("snapshot_not_written", path=path, error=str(error))
+        remove_if_there(disk, path)
+        return False
+    log.snapshots.append(offset)
+    log.snapshots_unsynced.append(offset)
+    log.unsettled()
+    return True
+
+
+def for_hint(log: "Log") -> tuple[int, bytes]:
+    """`producers_at` and `producers` of a hint. Blocks for a sync when the state is large."""
+    if not log.producers_loaded:
+        assert log.hint is not None, "only a log opened from a hint has its producers unread"
+        return log.hint.producers_at, log.hint.producers
+    producers = log.producers
+    producers.end_offset = log.log_end_offset
+    if not len(producers) and producers.first_unstable_offset is None:
+        return -1, b""
+    data = producers.snapshot()
+    if len(data) <= INLINE_MAX:
+        return -1, data
+    log.env.disk.replace(path_of(log, log.log_end_offset), data)
+    return log.log_end_offset, b""
+
+
+def drop_old(log: "Log") -> None:
+    """Two are enough, if the older is one that a start after a crash may believe."""
+    while len(log.snapshots) > KEEP and log.snapshots[1] <= log.settled_point:
+        remove_if_there(log.env.disk, path_of(log, log.snapshots.pop(0)))
+
+
+def drop_above(log: "Log", end_offset: int) -> None:
+    """The log was cut. The removal is durable before the recovery point passes here again (see sync.py)."""
+    while log.snapshots and log.snapshots[-1] > end_offset:
+        remove_if_there(log.env.disk, path_of(log, log.snapshots.pop()))
+        log.folder_version += 1
+    log.snapshots_unsynced = [at for at in log.snapshots_unsynced if at <= end_offset]
+
+
+def load_producers(log: "Log", machine: ProducersMachine | None = None) -> ProducersMachine:
+    """The state at the log's end: the newest snapshot, and what was written since. Blocks."""
+    if machine is None:
+        machine = new_machine(log)
+    now_ms = log.env.clock.now_ms()
+    hint = log.hint
+    if hint is not None and hint.producers_at < 0 and hint.log_end_offset == log.log_end_offset:
+        machine.reset(log.log_end_offset)
+        if hint.producers:
+            machine.restore(hint.producers, now_ms=now_ms)
+        return machine
+    load_newest(log, machine)
+    for segment, position, header in log.headers_from(machine.end_offset, log.log_end_offset):
+        replay(machine, segment, position, header, now_ms)
+    machine.end_offset = log.log_end_offset
+    return machine
+
+
+def new_machine(log: "Log") -> ProducersMachine:
+    return ProducersMachine(
+        expiration_ms=log.shared.producer_expiration_ms,
+        budget=log.shared.budget,
+        name=str(log.topic_partition),
+    )
+
+
+def load_newest(log: "Log", machine: ProducersMachine) -> None:
+    """Make `machine` what the newest good snapshot says; `machine.end_offset` is where to replay from."""
+    now_ms = log.env.clock.now_ms()
+    while log.snapshots:
+        path = path_of(log, log.snapshots[-1])
+        try:
+            data = log.env.disk.read_all(path)
+            if machine.restore(data, now_ms=now_ms) == log.snapshots[-1]:
+                return
+            why = "it is of another offset than its name says"
+        except FileNotFoundError:
+            why = "it is gone"
+        except SnapshotDamaged as error:
+            why = str(error)
+        log.env.log.warn("snapshot_not_usable", path=path, error=why)
+        remove_if_there(log.env.disk, path)
+        log.snapshots.pop()
+    machine.reset(max(log.log_start_offset, log.segments[0].base_offset))
+
+
+def replay(
+    machine: ProducersMachine, segment: Segment, position: int, header: BatchHeader, now_ms: int
+) -> CompletedTxn | None:
+    marker = None
+    if header.is_control and header.record_count:
+        marker = read_marker(segment.file().read(position, header.size), header)
+    return machine.apply(
+        header, header.base_offset, header.last_offset, now_ms=now_ms, marker=marker
+    )
+
+
+def read_marker(batch: Buffer, header: BatchHeader) -> Marker | None:
+    """What a control batch says; None when the cleaner emptied it, or it is of a kind we do not know."""
+    records = read_records(batch)
+    control = read_control(records[0]) if records else None
+    if control is None:
+        return None
+    return Marker(control.coordinator_epoch, control.commit, header.max_timestamp)

@@ -1,0 +1,221 @@
+"""All logs of a node: how they are opened, made durable, checkpointed, deleted and stopped.
+
+INVARIANT  a start believes only what the last stop or checkpoint made durable before it claimed it: hints with the
+           clean marker, recovery points from an intact checkpoint, the page cache on the same boot. What is
+           missing is found out again from the logs: slow but right.
+PREVENTS   data lost, or refused, because a file beside the log was old, missing or damaged.
+PROVED BY  tests/replication/log/test_store.py::test_whatever_a_crash_leaves_what_was_synced_is_there
+
+    store = LogStore(env, data_dir)
+    store.start()
+    logs = [store.open(partition, topic_id, config) for …]      # LogDamaged: that partition stays offline
+    await store.opened(logs)                                     # from here on logs may be written
+    … await store.sync(logs that were appended to), a loop turn at a time; then what they held is acknowledged
+    … await store.checkpoint(), a few times a second
+    await store.stop(logs)
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.base.ports import Disk, Env
+
+from . import burial, hints
+from .checkpoint import FILE_NAME, Kind, PartitionOffsets
+from .config import LogConfig
+from .hints import LogHint
+from .log import Log
+from .metadata_file import read_topic_id
+from .names import METADATA
+from .pool import OPEN_MAX, FilePool
+from .producer_verdicts import PRODUCERS_MAX, ProducerBudget
+from .producers_machine import PRODUCER_ID_EXPIRATION_MS
+from .settle import Settlement
+from .shared import Shared
+from .sync import sync_logs
+
+DELETE_SUFFIX: Final = "-delete"  # a folder that is being removed
+STRAY_SUFFIX: Final = "-stray"  # of a topic of the same name with another id: a person decides
+FOLDER_NAME_MAX: Final = 200  # of the partition's own name, before a suffix
+
+
+class LogStore:
+    """One for each node."""
+
+    def __init__(
+        self,
+        env: Env,
+        data_dir: str,
+        *,
+        open_files_max: int = OPEN_MAX,
+        producers_max: int = PRODUCERS_MAX,
+        producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> None:
+        self.env = env
+        self.data_dir = data_dir
+        self.offsets = PartitionOffsets(env, f"{data_dir}/{FILE_NAME}")
+        self.shared = Shared(
+            env=env,
+            pool=FilePool(env.disk, open_max=open_files_max),
+            offsets=self.offsets,
+            budget=ProducerBudget(producers_max),
+            producer_expiration_ms=producer_expiration_ms,
+        )
+        self.was_clean = False
+        self._hints: dict[TopicPartition, LogHint] = {}
+        self._knows_offsets = True
+        self._same_boot = False
+
+    # -- start -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Read what the last stop left. Nothing is changed but what was being deleted."""
+        disk = self.env.disk
+        disk.make_folders(self.data_dir)
+        names = disk.list(self.data_dir)
+        for name in names:
+            if name.endswith(DELETE_SUFFIX):
+                disk.remove_tree(f"{self.data_dir}/{name}")
+        self.offsets.load()
+        if FILE_NAME not in names and any(_partition_of(name) for name in names):
+            self.offsets.intact = False
+            self.env.log.error("partition_offsets_missing", folder=self.data_dir)
+        self._knows_offsets = self.offsets.intact
+        self._same_boot = self.offsets.boot_id == self.env.boot_id
+        found = hints.load(disk, self.data_dir)
+        self.was_clean = found is not None
+        self._hints = found or {}
+
+    def folders(self) -> list[TopicPartition]:
+        """Every partition that has a folder, whether or not anyone knows of it."""
+        names = self.env.disk.list(self.data_dir)
+        return [partition for name in names if (partition := _partition_of(name)) is not None]
+
+    def open(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
+        """The log of a partition, made when there is none. LogDamaged: it can't be used as it is."""
+        folder = f"{self.data_dir}/{partition}"
+        hint = self._hints.pop(partition, None)
+        if hint is not None and not hint.is_of(topic_id):
+            hint = None
+        if hint is None and topic_id is not None:
+            self._set_aside_stray(partition, folder, topic_id)
+        recovery_point = None
+        if self._knows_offsets:
+            recovery_point = self.offsets.get(Kind.RECOVERY_POINT, partition) or 0
+        log = Log.open(
+            self.env,
+            folder,
+            config,
+            topic_partition=partition,
+            topic_id=topic_id,
+            clean=hint is not None,
+            recovery_point=recovery_point,
+            hint=hint,
+            log_start_offset=self.offsets.get(Kind.LOG_START, partition) or 0,
+            same_boot=self._same_boot,
+            shared=self.shared,
+        )
+        log.cleaned_to = self.offsets.get(Kind.CLEANED, partition) or -1
+        return log
+
+    def _set_aside_stray(self, partition: TopicPartition, folder: str, topic_id: UUID) -> None:
+        """The folder may be of a topic that was deleted, and made again, while this node was down."""
+        found = read_topic_id(self.env.disk, f"{folder}/{METADATA}")
+        if found is None or found == topic_id:
+            return
+        aside = f"{folder[: len(self.data_dir) + FOLDER_NAME_MAX]}.{found.hex}{STRAY_SUFFIX}"
+        self.env.log.warn("stray_partition", folder=folder, kept_as=aside, topic_id=str(found))
+        self.offsets.forget([partition])
+        self.env.disk.rename(folder, aside)
+        self.env.disk.sync_folder(self.data_dir)
+
+    async def opened(self, logs: Sequence[Log]) -> None:
+        """All logs that there are have been opened: from here on they may be written."""
+        hints.remove(self.env.disk, self.data_dir)
+        self._hints = {}
+        self._knows_offsets = True  # whatever is opened from now on is new
+        for log in logs:
+            if log.log_end_offset:
+                log.put(Kind.LOG_START, log.log_start_offset)
+                log.put(Kind.RECOVERY_POINT, log.settled_point)
+        await self.checkpoint()
+        self.offsets.confirm_boot()
+
+    # -- while it runs ---------------------------------------------------------------------------------
+
+    async def sync(self, logs: Iterable[Log]) -> None:
+        """Group commit: `recovery_point` of each moves to what was its end at the call."""
+        await sync_logs(self.env, logs)
+
+    async def checkpoint(self) -> None:
+        """Make durable what a start after a crash goes by; remove what is out of the logs since the last one."""
+        settlements = [Settlement(log) for log in self.shared.unsettled]
+        busy = [settlement for settlement in settlements if settlement.has_work]
+        if busy:
+            await self.env.disk.run(_run_all, self.env.disk, busy)
+        for settlement in settlements:
+            settlement.done()
+        await self.offsets.flush()
+        for settlement in settlements:
+            burial.bury(settlement.log, settlement.doomed)
+
+    def delete(self, logs: Sequence[Log]) -> None:
+        """For good. Blocks for two syncs; the files go later, those who still read them are served."""
+        disk = self.env.disk
+        partitions = [log.topic_partition for log in logs]
+        self.offsets.forget(partitions)
+        for log in logs:
+            log.close(clean=False)
+            log.failed = log.failed or OSError("the log was deleted")
+            if not disk.exists(log.folder):
+                continue
+            number = f"{self.env.rng.getrandbits(64):016x}"
+            kept = log.folder[: len(self.data_dir) + FOLDER_NAME_MAX]
+            grave = f"{kept}.{number}{DELETE_SUFFIX}"
+            disk.rename(log.folder, grave)
+            delay_s = log.config.file_delete_delay_ms / 1000
+            self.env.clock.call_later(delay_s, functools.partial(self._remove_folder, grave))
+        if logs:
+            disk.sync_folder(self.data_dir)
+
+    def _remove_folder(self, folder: str) -> None:
+        self.env.tasks.spawn(self._remove(folder), name=f"remove {folder}")
+
+    async def _remove(self, folder: str) -> None:
+        try:
+            await self.env.disk.run(self.env.disk.remove_tree, folder)
+        except OSError as error:  # the next start removes what is left
+            self.env.log.warn("folder_not_removed", folder=folder, error=str(error))
+
+    # -- stop ------------------------------------------------------------------------------------------
+
+    async def stop(self, logs: Sequence[Log]) -> None:
+        """Cleanly, if the disk lets us: nobody writes any more. What fails is found out at the next start."""
+        try:
+            await self.sync(logs)
+            await self.checkpoint()
+            found = {log.topic_partition: log.close(clean=True) for log in logs}
+            for log in logs:
+                self.offsets.put(Kind.LOG_START, log.topic_partition, log.log_start_offset)
+            self.offsets.rewrite()
+            left = {partition: hint for partition, hint in found.items() if hint is not None}
+            hints.save(self.env.disk, self.data_dir, left)
+        except OSError as error:
+            self.env.log.error("stop_not_clean", error=str(error))
+        self.offsets.close()
+        self.shared.pool.close_all()
+
+
+def _run_all(disk: Disk, settlements: list[Settlement]) -> None:
+    for settlement in settlements:
+        settlement.run(disk)
+
+
+def _partition_of(name: str) -> TopicPartition | None:
+    topic, dash, number = name.rpartition("-")
+    if not (dash and topic and number.isascii() and number.isdigit()):
+        return None
+    return TopicPartition(topic, int(number))

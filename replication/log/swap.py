@@ -1,0 +1,95 @@
+"""Putting cleaned segments in the place of what they were made from, whatever a crash does in between.
+
+INVARIANT  at every moment the folder says which of the two is the log: the old files while a `.cleaned` is there, the
+           new ones from the moment the `.log.swap` is.
+PREVENTS   a crash that leaves both, or neither, or the one's data with the other's aborted transactions.
+PROVED BY  tests/replication/log/test_compaction_crash.py::test_a_crash_at_any_step_leaves_the_old_or_the_new
+
+The steps are Kafka's (LocalLog.replaceSegments, LogLoader), with the folder synced between them: a power cut may
+undo any rename that was not.
+
+1. The `.cleaned` files are written and synced, then the folder.      crash: they are removed
+2. The indexes become `.swap`, then the folder.                        crash: the same
+3. The log becomes `.swap`, then the folder.                           crash: from here on the swap is finished
+4. The old files become `.deleted`, then the folder.
+5. The `.swap` files take their names, then the folder.
+"""
+
+from collections.abc import Sequence
+
+from fencepost.cluster.base.ports import Disk
+
+from .names import CLEANED, DELETED, INDEX, LOG, SEGMENT_FILES, SWAP, TIMEINDEX, TXNINDEX, split
+from .names import file_name as name_of
+from .segment_files import remove_if_there, rename_all, rename_if_there
+from .walk import LONG_CHUNK, walk
+
+
+def to_swap(disk: Disk, folder: str, base_offset: int) -> None:
+    """Steps 1 (its end) to 3, off the loop."""
+    path = f"{folder}/{name_of(base_offset, '')}"
+    disk.sync_folder(folder)
+    for suffix in (INDEX, TIMEINDEX, TXNINDEX):
+        rename_if_there(disk, path + suffix + CLEANED, path + suffix + SWAP)
+    disk.sync_folder(folder)
+    disk.rename(path + LOG + CLEANED, path + LOG + SWAP)
+    disk.sync_folder(folder)
+
+
+def finish(disk: Disk, folder: str, base_offset: int, old: Sequence[int]) -> None:
+    """Steps 4 and 5, off the loop."""
+    for base in old:
+        rename_all(disk, folder, base, "", DELETED)
+    disk.sync_folder(folder)
+    rename_all(disk, folder, base_offset, SWAP, "")
+    disk.sync_folder(folder)
+
+
+def remove_cleaned(disk: Disk, folder: str, base_offset: int) -> None:
+    """The cleaning was given up."""
+    for suffix in SEGMENT_FILES:
+        for extra in (CLEANED, SWAP):
+            remove_if_there(disk, f"{folder}/{name_of(base_offset, suffix)}{extra}")
+
+
+def tidy_folder(disk: Disk, folder: str) -> list[str]:
+    """After a crash: finish or undo what was going on. The names that are left."""
+    names = disk.list(folder)
+    given_up = [base for name in names if (base := _base_if(name, CLEANED)) is not None]
+    for name in names:
+        base = _base_if(name, SWAP)
+        is_void = base is not None and bool(given_up) and base >= min(given_up)
+        if is_void or name.endswith((CLEANED, DELETED, ".tmp")):
+            disk.remove(f"{folder}/{name}")
+    left = [name for name in disk.list(folder) if _base_if(name, SWAP) is not None]
+    for name in left:
+        if name.endswith(LOG + SWAP):
+            _finish_swap(disk, folder, name, names)
+    for name in left:
+        rename_if_there(disk, f"{folder}/{name}", f"{folder}/{name[: -len(SWAP)]}")
+    if left:
+        disk.sync_folder(folder)
+    return disk.list(folder)
+
+
+def _base_if(name: str, extra: str) -> int | None:
+    parts = split(name) if name.endswith(extra) else None
+    return None if parts is None else parts[0]
+
+
+def _finish_swap(disk: Disk, folder: str, name: str, names: Sequence[str]) -> None:
+    """Remove the files that this one was made from, its own old ones too."""
+    file = disk.open(f"{folder}/{name}")
+    parts = split(name)
+    assert parts is not None
+    base = end = parts[0]
+    try:
+        for step in walk(file, 0, file.size(), base, block=True, chunk=LONG_CHUNK):
+            end = step.next_offset
+    finally:
+        file.close()
+    for other in names:
+        found = split(other)
+        if found and found[1] in SEGMENT_FILES and (base <= found[0] < end or base == found[0]):
+            remove_if_there(disk, f"{folder}/{other}")
+    disk.sync_folder(folder)

@@ -1,0 +1,98 @@
+"""Group commit: what was appended to any number of logs becomes durable with one wait.
+
+INVARIANT  `recovery_point` moves only when the bytes below it, and the names of the files that hold them, are
+           durable; after a sync that failed it never moves again until the log is opened anew.
+PREVENTS   an acknowledged batch that a power cut takes back; believing a second fsync after a failed one, which
+           succeeds without having written anything (fsyncgate).
+PROVED BY  tests/replication/log/test_durability.py::test_no_append_is_believed_after_a_failed_sync
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fencepost.cluster.base.ports import Disk, Env, File
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+class SyncTicket:
+    """What one log needs synced now, and how far that takes it."""
+
+    __slots__ = (
+        "cuts",
+        "end_offset",
+        "extra",
+        "files",
+        "folder_version",
+        "folders",
+        "log",
+        "sizes",
+    )
+
+    def __init__(self, log: "Log") -> None:
+        self.log = log
+        self.cuts = log.cuts
+        self.end_offset = log.log_end_offset
+        self.sizes = [(segment, segment.size) for segment in log.dirty]
+        self.extra = log.extra_files[:]
+        self.files: list[File] = [segment.file() for segment in log.dirty]
+        self.files += self.extra
+        self.folder_version = log.folder_version
+        self.folders: list[str] = []
+        if log.folder_synced < log.folder_version:
+            self.folders.append(log.folder)
+            if log.folder_synced == 0:  # the folder itself may be new
+                self.folders.append(log.folder.rpartition("/")[0])
+
+    def done(self) -> None:
+        """All of it is durable."""
+        log = self.log
+        for file in self.extra:
+            file.close()
+        log.extra_files = [file for file in log.extra_files if file not in self.extra]
+        log.folder_synced = max(log.folder_synced, self.folder_version)
+        if self.cuts != log.cuts:
+            return  # truncated meanwhile: the offsets below the old end may not be the same batches
+        for segment, size in self.sizes:
+            segment.synced_size = size
+            segment.dirty = segment.size > size
+        log.dirty = [segment for segment in log.dirty if segment.dirty]
+        if self.end_offset > log.recovery_point:
+            log.recovery_point = self.end_offset
+            log.unsettled()
+
+
+def needs_sync(log: "Log") -> bool:
+    return log.failed is None and bool(
+        log.dirty or log.extra_files or log.folder_synced < log.folder_version
+    )
+
+
+async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
+    """Make everything appended so far durable. OSError: every log that was waiting for it has failed.
+
+    Which file's sync failed does not matter: the disk that holds them all can't be trusted with any.
+    """
+    tickets = [SyncTicket(log) for log in logs if needs_sync(log)]
+    files = [file for ticket in tickets for file in ticket.files]
+    folders = sorted({folder for ticket in tickets for folder in ticket.folders})
+    try:
+        if folders:
+            await env.disk.run(_sync_folders, env.disk, folders)
+        if files:
+            await env.disk.sync(files)
+    except OSError as error:
+        for ticket in tickets:
+            ticket.log.fail(error)
+        raise
+    for ticket in tickets:
+        ticket.done()
+
+
+def _sync_folders(disk: Disk, folders: list[str]) -> None:
+    for folder in folders:
+        try:
+            disk.sync_folder(folder)
+        except FileNotFoundError:
+            continue  # its topic was deleted meanwhile

@@ -1,0 +1,89 @@
+"""Where a log ends that a crash has torn, and what is done with what lay behind.
+
+INVARIANT  nothing is cut that may have been acknowledged, but where a person is told and the bytes are kept.
+PREVENTS   one bad sector taking all that follows it with it, in silence.
+PROVED BY  tests/replication/log/test_recovery.py::test_whole_batches_behind_a_torn_one_are_kept_aside
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from .names import LOG, TORN, file_name
+from .scan import Bad, good_batch_behind
+from .segment import Segment
+from .segment_files import remove_all
+from .walk import LONG_CHUNK, damaged
+
+if TYPE_CHECKING:
+    from .log import Log
+    from .recovery import Known
+
+KEPT_MAX: Final = 4  # torn pieces a partition keeps, the newest
+
+
+def cut_off(log: "Log", at: int, bad: Bad, known: "Known") -> None:
+    """End the log before the bad batch, if that may be; else LogDamaged, and nothing was touched."""
+    segment, later = log.segments[at], log.segments[at + 1 :]
+    if known.recovery_point is not None and bad.offset < known.recovery_point:
+        why = f"{bad.why} (synced up to offset {known.recovery_point}: it was whole once)"
+        raise damaged(segment.path, bad.position, bad.offset, why)
+    is_last = not any(other.size for other in later)
+    if known.same_boot and not (bad.short and is_last):
+        why = f"{bad.why} (the machine has not been down since: a crash did not do this)"
+        raise damaged(segment.path, bad.position, bad.offset, why)
+    good_at = good_batch_behind(segment.file(), bad.position, segment.size, bad.offset)
+    good_later = [other for other in later if _starts_good(other)]
+    has_good = good_at is not None or bool(good_later)
+    if known.recovery_point is None and has_good:
+        where = good_at if good_at is not None else good_later[0].path
+        why = f"{bad.why}; whole batches follow at {where}, and how far it was synced is not known"
+        raise damaged(segment.path, bad.position, bad.offset, why)
+    tell = log.env.log.error if has_good else log.env.log.warn
+    tell(
+        "torn_log_cut", path=segment.path, position=bad.position, offset=bad.offset, why=bad.why,
+        bytes_cut=segment.size - bad.position + sum(other.size for other in later),
+        whole_batches_behind=has_good,
+    )  # fmt: skip
+    if has_good:
+        _keep_aside(log, segment, bad.position)
+        for other in good_later:
+            _keep_aside(log, other, 0)
+    _drop(log, at, bad)
+
+
+def _starts_good(segment: Segment) -> bool:
+    if segment.size == 0:
+        return False
+    return good_batch_behind(segment.file(), 0, segment.size, segment.base_offset) is not None
+
+
+def _keep_aside(log: "Log", segment: Segment, position: int) -> None:
+    """Copy from `position` on to a `.torn` file. A disk too full for that is one more error in the log."""
+    disk = log.env.disk
+    name = f"{file_name(segment.base_offset, LOG)}.{position}{TORN}"
+    try:
+        kept = disk.open(f"{log.folder}/{name}", create=True)
+        try:
+            kept.truncate(0)
+            while position < segment.size:
+                piece = segment.file().read(position, LONG_CHUNK)
+                kept.append((piece,))
+                position += len(piece)
+            kept.sync()
+        finally:
+            kept.close()
+    except OSError as error:
+        log.env.log.error("torn_bytes_not_kept", path=segment.path, error=str(error))
+    names = [name for name in disk.list(log.folder) if name.endswith(TORN)]
+    for old in names[:-KEPT_MAX]:
+        disk.remove(f"{log.folder}/{old}")
+
+
+def _drop(log: "Log", at: int, bad: Bad) -> None:
+    for other in reversed(log.segments[at + 1 :]):
+        log.shared.pool.close(other)
+        remove_all(log.env.disk, log.folder, other.base_offset, "")
+    del log.segments[at + 1 :], log.bases[at + 1 :]
+    segment = log.segments[at]
+    segment.sealed = False
+    segment.file().truncate(bad.position)
+    segment.size, segment.next_offset = bad.position, bad.offset

@@ -1,0 +1,101 @@
+"""What goes at the new end of a log, when its leader has another history.
+
+INVARIANT  the checkpointed recovery point is at or below the new end, durably, before the first byte goes.
+PREVENTS   a start after a crash taking the truncated log for one that lost synced data; and the state of producers,
+           leader epochs or aborted transactions outliving the batches that it came from.
+PROVED BY  tests/replication/log/test_log_model.py::test_the_log_answers_as_a_plain_list_does
+"""
+
+from typing import TYPE_CHECKING
+
+from . import aborted, snapshots
+from .burial import bury_now
+from .checkpoint import Kind
+from .finding import end_before
+from .retention import forget
+from .rolling import create_file, new_segment
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+def truncate_to(log: "Log", offset: int) -> None:
+    """End at `offset`, or before it where a batch holds it: that goes whole. OSError fails the log."""
+    if offset >= log.log_end_offset:
+        _cut_epochs(log, log.log_end_offset)
+        return
+    if offset < log.segments[0].base_offset:
+        truncate_fully_and_start_at(log, offset)
+        return
+    at = log.index_of(offset)
+    segment = log.segments[at]
+    edge = end_before(segment, offset)
+    log.lower(Kind.RECOVERY_POINT, edge.next_offset)
+    try:
+        _drop_from(log, at + 1)
+        if segment.sealed:
+            segment.unseal()
+        log.size_bytes -= segment.size - edge.position
+        segment.cut(*edge)
+    except OSError as error:
+        log.fail(error)
+        raise
+    if segment not in log.dirty:
+        log.dirty.append(segment)
+    if segment in log.rolled:
+        log.rolled.remove(segment)
+    aborted.cut(log, segment, segment.next_offset)
+    _end_at(log, segment.next_offset)
+    if log.log_start_offset > log.log_end_offset:
+        log.log_start_offset = log.log_end_offset
+        log.put(Kind.LOG_START, log.log_end_offset)
+    snapshots.load_producers(log, log.producers)
+
+
+def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
+    """Drop everything; the next batch is at `offset`."""
+    log.lower(Kind.RECOVERY_POINT, 0)
+    try:
+        _drop_from(log, 0)
+        segment = new_segment(log, offset, log.env.clock.now_ms())
+        log.segments.append(segment)
+        log.bases.append(offset)
+        create_file(log, segment)
+    except OSError as error:
+        log.fail(error)
+        raise
+    _end_at(log, offset)
+    log.recovery_point = log.settled_point = offset
+    log.log_start_offset = offset
+    log.put(Kind.LOG_START, offset)
+    log.epochs.clear()
+    log.latest_epoch = -1
+    snapshots.drop_above(log, -1)
+    log.producers.reset(offset)
+
+
+def _drop_from(log: "Log", at: int) -> None:
+    """The newest first: a crash in between leaves a log without a hole."""
+    log.cuts += 1
+    log.hint = None
+    while len(log.segments) > at:
+        segment = log.segments.pop()
+        log.bases.pop()
+        forget(log, segment)
+        bury_now(log, segment)
+
+
+def _end_at(log: "Log", end_offset: int) -> None:
+    log.log_end_offset = end_offset
+    log.recovery_point = min(log.recovery_point, end_offset)
+    log.settled_point = min(log.settled_point, end_offset)
+    _cut_epochs(log, end_offset)
+    snapshots.drop_above(log, end_offset)
+    log.unsettled()
+
+
+def _cut_epochs(log: "Log", end_offset: int) -> None:
+    if log.epochs.truncate_from_end(end_offset):
+        log.epochs_unsaved = True
+        log.latest_epoch = log.epochs.latest
+        log.unsettled()

@@ -1,0 +1,104 @@
+"""From batch to batch through a segment, by their headers alone.
+
+INVARIANT  a step is taken only from a header that could be one: version 2, a size that fits the file, offsets that
+           rise. Anything else is LogDamaged, with the file and the position in its message.
+PREVENTS   a reader that loses its place in a damaged file going on with garbage, or skipping what it can't read.
+PROVED BY  tests/replication/log/test_reads.py::test_a_damaged_header_is_named_not_skipped
+"""
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.ports import File
+from fencepost.cluster.wire.batch import (
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    MAGIC,
+    BatchHeader,
+    BatchRefused,
+    parse_header,
+)
+
+# base offset, length, magic, last offset delta: what a step needs of the 61 bytes.
+_STEP: Final = Struct(">qi4xb4x2xi")
+CHUNK: Final = 4096  # index.interval.bytes: one read spans the distance between two index entries
+LONG_CHUNK: Final = 256 * 1024  # for a walk through a whole segment
+
+
+class Step(NamedTuple):
+    """One batch: where it is, and which offsets it holds."""
+
+    position: int
+    base_offset: int
+    next_offset: int
+    size: int
+
+
+class Cold(Exception):
+    """What was asked for is not in memory. Call `work` off the loop, then ask again."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__("not in memory")
+        self.work = work
+
+
+def damaged(path: str, position: int, offset: int, why: str) -> LogDamaged:
+    return LogDamaged(
+        f"{path} is damaged at position {position}, where offset {offset} should be: {why}. What lies"
+        " before it and behind it was left as it is; restore the file, or have the partition recovered"
+        " from a replica or without what is lost"
+    )
+
+
+def read_range(file: File, position: int, length: int, *, block: bool) -> bytes:
+    if block:
+        return file.read(position, length)
+    data = file.read_cached(position, length)
+    if data is None:
+        raise Cold(lambda: file.read(position, length))
+    return data
+
+
+def walk(
+    file: File, position: int, end: int, offset: int, *, block: bool, chunk: int = CHUNK
+) -> Iterator[Step]:
+    """The batches from `position` to `end`; `offset` is what the first one is at or behind."""
+    data = b""
+    start = position  # of `data` in the file
+    while position < end:
+        at = position - start
+        if at + HEADER_SIZE > len(data):
+            data = read_range(file, position, min(chunk, end - position), block=block)
+            start, at = position, 0
+            if len(data) < HEADER_SIZE:
+                why = f"{len(data)} bytes are too few for a batch"
+                raise damaged(file.path, position, offset, why)
+        base, length, magic, delta = _STEP.unpack_from(data, at)
+        size = length + LENGTH_PREFIX
+        if magic != MAGIC or size < HEADER_SIZE or size > end - position or delta < 0:
+            why = f"a batch of version {magic}, {size} bytes and {delta + 1} offsets can't be here"
+            raise damaged(file.path, position, offset, why)
+        if base < offset:
+            raise damaged(file.path, position, offset, f"offset {base} is there instead")
+        offset = base + delta + 1
+        yield Step(position, base, offset, size)
+        position += size
+
+
+def walk_headers(
+    file: File, position: int, end: int, offset: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The same with whole headers; blocks on the disk."""
+    data = b""
+    start = position
+    for step in walk(file, position, end, offset, block=True, chunk=LONG_CHUNK):
+        at = step.position - start
+        if at + HEADER_SIZE > len(data):
+            data = file.read(step.position, min(LONG_CHUNK, end - step.position))
+            start, at = step.position, 0
+        try:
+            yield step.position, parse_header(data, at)
+        except BatchRefused as refused:
+            raise damaged(file.path, step.position, step.base_offset, refused.message) from refused
