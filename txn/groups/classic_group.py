@@ -18,6 +18,7 @@ from .records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 from .subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 GENERATION_MAX: Final = 2**31 - 1
+NOT_READ: Final = frozenset({"\0 not read"})  # compared by identity
 
 
 class Phase(enum.Enum):
@@ -88,8 +89,8 @@ class ClassicGroup:
         "protocol_type",
         "since_ms",
         "static_members",
-        "subscribed",
         "supported_protocols",
+        "topics_in_use",
     )
 
     def __init__(self, group_id: str, since_ms: int = NO_TIMESTAMP) -> None:
@@ -107,7 +108,8 @@ class ClassicGroup:
         self.pending_syncs: set[str] = set()  # members of this generation that have not synced yet
         self.awaiting_joins = 0  # members with a parked JoinGroup
         self.supported_protocols: dict[str, int] = {}  # protocol -> how many members support it
-        self.subscribed: frozenset[str] | None = None  # topics in use, as far as we can tell
+        # What `subscribed` found out about this generation; NOT_READ until somebody asks.
+        self.topics_in_use: frozenset[str] | None = NOT_READ
         # While a new group gathers: the delay under way and what is left of the longest one.
         self.initial_wait: tuple[int, int] | None = None
         self.new_member_added = False
@@ -141,7 +143,6 @@ class ClassicGroup:
                 assignment=row.assignment,
             )
             group.put(member)
-        group.subscribed = group.find_subscribed()
         return group
 
     def record(self) -> GroupMetadata:
@@ -189,9 +190,8 @@ class ClassicGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """A consumer group whose subscriptions can't be read may be subscribed to anything."""
-        if self.subscribed is None:
-            return self.uses_consumer_protocol
-        return topic in self.subscribed
+        subscribed = self.subscribed
+        return self.uses_consumer_protocol if subscribed is None else topic in subscribed
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """Whether a member with these could join without leaving the group nothing in common."""
@@ -243,7 +243,14 @@ class ClassicGroup:
                 raise AssertionError(f"{member.member_id} supports nothing that all do")
         return max(votes, key=lambda name: votes[name])
 
-    def find_subscribed(self) -> frozenset[str] | None:
+    @property
+    def subscribed(self) -> frozenset[str] | None:
+        """The topics that the members of this generation read; None if that can't be told."""
+        if self.topics_in_use is NOT_READ:
+            self.topics_in_use = self._find_subscribed()
+        return self.topics_in_use
+
+    def _find_subscribed(self) -> frozenset[str] | None:
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -252,7 +259,9 @@ class ClassicGroup:
             return None
         found: set[str] = set()
         for member in self.members.values():
-            topics = subscribed_topics(member.metadata(self.protocol_name))
+            # In the middle of a rebalance a member may have given up what was agreed on before.
+            metadata = dict(member.protocols).get(self.protocol_name)
+            topics = None if metadata is None else subscribed_topics(metadata)
             if topics is None:
                 return None
             found.update(topics)

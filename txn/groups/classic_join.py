@@ -7,7 +7,7 @@ tests/txn/test_classic_join.py go through them one by one.
 from fencepost.cluster.base.errors import ErrorCode
 
 from ..runtime.decision import Answer, Decision, Parked, SetTimer
-from .classic_group import ClassicGroup, Member, Phase
+from .classic_group import NOT_READ, ClassicGroup, Member, Phase
 from .classic_turn import Turn, join_fields, session_timer, sync_fields
 from .commands import JoinGroup
 from .config import GroupConfig
@@ -173,7 +173,7 @@ def _replace_static(turn: Turn, command: JoinGroup, old: Member, member_id: str)
         turn.prepare_rebalance()
         return Parked(command.ticket)
     group.change(new, join_ticket=None)
-    group.subscribed = group.find_subscribed()
+    group.topics_in_use = NOT_READ
     turn.records.append(group.record())
     is_leader = group.leader_id == member_id
     if command.can_skip_assignment:

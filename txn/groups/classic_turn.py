@@ -29,7 +29,7 @@ from ..runtime.decision import (
     SetTimer,
     TimerKey,
 )
-from .classic_group import GENERATION_MAX, ClassicGroup, Member, Phase
+from .classic_group import GENERATION_MAX, NOT_READ, ClassicGroup, Member, Phase
 from .config import GroupConfig
 
 P = Phase
@@ -250,7 +250,7 @@ class Turn:
             0 if group.generation_id == GENERATION_MAX else group.generation_id + 1
         )
         group.protocol_name = group.selected_protocol() if group.members else None
-        group.subscribed = group.find_subscribed()
+        group.topics_in_use = NOT_READ
         group.become(P.COMPLETING_REBALANCE if group.members else P.EMPTY, self.now_ms)
         group.pending_syncs.clear()
 

@@ -29,25 +29,26 @@ class Reader:
         self.data = data
         self.position = position
 
-    def _unpack(self, layout: Struct) -> int:
-        try:
-            (value,) = layout.unpack_from(self.data, self.position)
-        except struct.error:
-            raise RecordRefused(f"a number is cut off at byte {self.position}") from None
-        self.position += layout.size
-        return int(value)
-
     def int8(self) -> int:
-        return self._unpack(_INT8)
+        return self._unpack(_INT8, 1)
 
     def int16(self) -> int:
-        return self._unpack(_INT16)
+        return self._unpack(_INT16, 2)
 
     def int32(self) -> int:
-        return self._unpack(_INT32)
+        return self._unpack(_INT32, 4)
 
     def int64(self) -> int:
-        return self._unpack(_INT64)
+        return self._unpack(_INT64, 8)
+
+    def _unpack(self, layout: Struct, size: int) -> int:
+        position = self.position
+        self.position = position + size
+        try:
+            value: int = layout.unpack_from(self.data, position)[0]
+        except struct.error:
+            raise RecordRefused(f"a number is cut off at byte {position}") from None
+        return value
 
     def take(self, length: int) -> bytes:
         end = self.position + length
@@ -81,13 +82,18 @@ class Reader:
         return value
 
     def nullable_string(self, *, compact: bool = False) -> str | None:
-        length = self.uvarint() - 1 if compact else self.int16()
+        length = self.uvarint() - 1 if compact else self._unpack(_INT16, 2)
         if length == -1:
             return None
+        # As `take`, written out: most of what a replay reads are strings.
+        start = self.position
+        self.position = end = start + length
+        if length < 0 or end > len(self.data):
+            raise RecordRefused(f"{length} bytes at {start} run over the end")
         try:
-            return self.take(length).decode()
+            return self.data[start:end].decode()
         except UnicodeDecodeError:
-            raise RecordRefused(f"a string before byte {self.position} is not UTF-8") from None
+            raise RecordRefused(f"a string before byte {end} is not UTF-8") from None
 
     def length(self, *, compact: bool = False) -> int:
         """How many elements an array has; each takes at least one byte, which bounds it."""

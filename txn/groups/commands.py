@@ -61,7 +61,7 @@ class LeaveGroup:
 
 
 class Commit(NamedTuple):
-    """One position to store. `topic_id` is all zero where the client named the topic."""
+    """One position to store."""
 
     topic: str
     topic_id: UUID

@@ -283,7 +283,7 @@ class GroupsMachine:
             self._sweep = change.left
         else:
             self.consumer.apply(change)
-            self._make_way(change.group_id)
+            self._make_way(getattr(change, "group_id", ""))
 
     def _make_way(self, group_id: str) -> None:
         """Offsets in the log before the group's own record had made a group of the other kind out of it."""

@@ -20,7 +20,7 @@ class ConsumerGroups(Protocol):
     def decide(self, command: ConsumerGroupHeartbeat, now_ms: int) -> Decision: ...
 
     def apply(self, change: Any) -> None:
-        """A record of `consumer_records.py`, or a step of its own; both say their `group_id`."""
+        """A record of `consumer_records.py`, which says its `group_id`, or a step of its own."""
 
     def tick(self, key: TimerKey, now_ms: int) -> Decision:
         """Its timer keys begin with "consumer"."""

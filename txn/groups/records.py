@@ -177,9 +177,8 @@ def decode_offset(kind: int, key: Reader, value: bytes | None) -> OffsetCommitte
     metadata = fields.string(compact=compact)
     commit_timestamp = fields.int64()
     expire_timestamp = fields.int64() if version == 1 else NO_TIMESTAMP
-    topic_id = NO_TOPIC_ID
-    if compact and (tag := fields.tags().get(_TOPIC_ID_TAG)) is not None:
-        topic_id = Reader(tag).uuid()
+    tag = fields.tags().get(_TOPIC_ID_TAG) if compact else None
+    topic_id = NO_TOPIC_ID if tag is None else Reader(tag).uuid()
     fields.end()
     return OffsetCommitted(
         group_id=group_id,

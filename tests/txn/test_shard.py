@@ -1,0 +1,270 @@
+"""The shell around a machine: what leaves when, and what becomes of everyone when it is lost."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.txn.runtime.decision import (
+    Answer,
+    CancelTimer,
+    Decision,
+    Parked,
+    Producer,
+    SetTimer,
+)
+from fencepost.txn.runtime.shard import BATCH_BYTES_MAX, Shard, encode
+from fencepost.txn.runtime.ticker import Ticker
+from support.fake_log import FakeLog
+
+E = ErrorCode
+
+
+class Line:
+    """A record of the machine below."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def encode(self) -> tuple[bytes, bytes]:
+        return b"line", self.text.encode()
+
+
+class Lines:
+    """A machine whose commands say what it decides."""
+
+    def __init__(self) -> None:
+        self.applied: list[tuple[str, int, int]] = []
+        self.steps: list[Any] = []
+        self.ticked: list[Any] = []
+        self.ended: list[tuple[int, bool]] = []
+
+    def decide(self, command: Decision, now_ms: int) -> Decision:
+        return command
+
+    def apply(self, change: Any, offset: int = -1, producer_id: int = -1) -> None:
+        if isinstance(change, Line):
+            assert change.text != "illegal"
+            self.applied.append((change.text, offset, producer_id))
+        else:
+            self.steps.append(change)
+
+    def tick(self, key: Any, now_ms: int) -> Decision:
+        self.ticked.append(key)
+        return Decision(records=(Line("tick"),))
+
+    def loaded(self, now_ms: int) -> Decision:
+        return Decision(effects=(SetTimer(("first",), 1_000),))
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.ended.append((producer_id, commit))
+
+
+class Setting:
+    """A shard on a simulated node."""
+
+    def __init__(self, world: World, *, commits_at_once: bool = False) -> None:
+        env = world.node("n")
+        self.log = FakeLog(commits_at_once=commits_at_once)
+        self.machine = Lines()
+        self.ticker = Ticker(env.clock)
+        env.tasks.spawn(self.ticker.run(), name="timers")
+        self.lost: list[ErrorCode] = []
+        self.shard = Shard(
+            "lines-0",
+            env=env,
+            log=self.log,
+            machine=self.machine,
+            ticker=self.ticker,
+            commit_timeout_ms=5_000,
+            on_lost=lambda _, code: self.lost.append(code),
+        )
+
+    async def say(self, *lines: str, reply: Any = "done", **more: Any) -> Any:
+        records = tuple(Line(text) for text in lines)
+        return await self.shard.execute(Decision(reply=reply, records=records, **more))
+
+
+def run(scenario: Any, *, commits_at_once: bool = False) -> Setting:
+    with World(seed=1) as world:
+        setting: list[Setting] = []
+
+        async def go() -> None:
+            setting.append(Setting(world, commits_at_once=commits_at_once))
+            await scenario(setting[0])
+
+        world.run(world.on(world.node("n"), go()))
+        return setting[0]
+
+
+def later(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    return asyncio.get_running_loop().create_task(work)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_no_reply_leaves_before_what_it_rests_on_is_committed() -> None:
+    async def scenario(s: Setting) -> None:
+        first, second = later(s.say("a", "b")), later(s.say("c"))
+        reads = later(s.say())  # writes nothing, but may have read a, b and c
+        await settle()
+        assert not any(task.done() for task in (first, second, reads))
+        s.log.commit(2)
+        await settle()
+        assert (first.done(), second.done(), reads.done()) == (True, False, False)
+        s.log.commit()
+        await settle()
+        assert (await second, await reads) == ("done", "done")
+
+    assert run(scenario).machine.applied == [("a", 0, -1), ("b", 1, -1), ("c", 2, -1)]
+
+
+def test_a_reply_that_rests_on_nothing_new_leaves_at_once() -> None:
+    async def scenario(s: Setting) -> None:
+        assert await s.say() == "done"
+
+    run(scenario)
+
+
+def test_a_parked_reply_is_answered_when_the_answers_own_records_are_committed() -> None:
+    async def scenario(s: Setting) -> None:
+        parked = later(s.say(reply=Parked(7)))
+        await settle()
+        answers = (Answer(7, {"error_code": 0}),)
+        by = later(s.say("x", effects=answers))
+        await settle()
+        assert not parked.done()
+        s.log.commit()
+        assert await parked == {"error_code": 0}
+        assert await by == "done"
+
+    run(scenario)
+
+
+def test_a_command_may_park_and_answer_itself() -> None:
+    async def scenario(s: Setting) -> None:
+        parked = later(s.say("x", reply=Parked(1), effects=(Answer(1, {"a": 1}),)))
+        await settle()
+        s.log.commit()
+        assert await parked == {"a": 1}
+
+    run(scenario)
+
+
+def test_an_answer_to_a_client_that_went_away_is_dropped() -> None:
+    async def scenario(s: Setting) -> None:
+        parked = later(s.say(reply=Parked(1)))
+        await settle()
+        parked.cancel()
+        await settle()
+        assert await s.say(effects=(Answer(1, {}),)) == "done"
+        assert s.shard._parked == {}
+
+    run(scenario)
+
+
+def test_an_append_that_is_refused_loses_the_machine_and_tells_everyone() -> None:
+    async def scenario(s: Setting) -> None:
+        parked, waits = later(s.say(reply=Parked(1))), later(s.say("a"))
+        await settle()
+        s.log.refuse = E.not_enough_replicas
+        assert await s.say("b") is E.coordinator_not_available
+        assert await parked is E.coordinator_not_available
+        assert await waits is E.coordinator_not_available
+        s.log.refuse = E.none
+        assert await s.say("c") is E.coordinator_not_available, (
+            "its machine knows what the log does not"
+        )
+
+    s = run(scenario)
+    assert s.lost == [E.not_enough_replicas]
+    assert len(s.log.batches) == 1
+
+
+def test_when_leadership_is_lost_everyone_is_sent_to_the_new_coordinator() -> None:
+    async def scenario(s: Setting) -> None:
+        parked, waits = later(s.say(reply=Parked(1))), later(s.say("a"))
+        await settle()
+        s.log.resign()
+        assert await parked is E.not_coordinator
+        assert await waits is E.not_coordinator
+        assert await s.say() is E.not_coordinator
+
+    assert run(scenario).lost == [E.not_leader_or_follower]
+
+
+def test_what_is_not_committed_in_time_is_answered_so_that_the_client_asks_again() -> None:
+    async def scenario(s: Setting) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await s.say("a") is E.coordinator_not_available
+        assert loop.time() - began == pytest.approx(5.0)
+        s.log.commit()
+        assert await s.say("b") is E.coordinator_not_available
+        s.log.commit()
+        assert await s.say() == "done", "slow is not lost"
+
+    assert run(scenario).lost == []
+
+
+def test_an_illegal_record_dies_before_any_disk() -> None:
+    async def scenario(s: Setting) -> None:
+        with pytest.raises(AssertionError):
+            await s.say("illegal")
+        assert s.log.batches == []
+
+    run(scenario)
+
+
+def test_a_record_too_large_for_the_log_is_refused_before_anything_is_applied() -> None:
+    async def scenario(s: Setting) -> None:
+        assert await s.say("x" * 2_000_000) is E.unknown_server_error
+        assert await s.say() == "done"
+
+    s = run(scenario)
+    assert (s.machine.applied, s.lost) == ([], [])
+
+
+def test_many_records_are_split_into_batches_that_the_log_takes() -> None:
+    lines = [Line("x" * 1_000) for _ in range(2_500)]
+    batches = encode(lines, 1, None)
+    assert isinstance(batches, list)
+    assert len(batches) == 3
+    assert all(len(batch) <= BATCH_BYTES_MAX + 1_024 for batch in batches)
+
+
+def test_records_of_a_producer_are_written_in_its_transaction() -> None:
+    async def scenario(s: Setting) -> None:
+        await s.say("a", producer=Producer(9, 3))
+        code = await s.shard.end_transaction(Producer(9, 3), coordinator_epoch=1, commit=True)
+        assert code is E.none
+
+    s = run(scenario, commits_at_once=True)
+    assert s.machine.applied == [("a", 0, 9)]
+    assert s.machine.ended == [(9, True)]
+
+
+def test_timers_tick_the_machine_and_what_it_decides_is_written() -> None:
+    async def scenario(s: Setting) -> None:
+        s.shard.open()
+        await s.say(effects=(SetTimer(("b",), 500), SetTimer(("c",), 700)))
+        await s.say(effects=(CancelTimer(("c",)),))
+        await asyncio.sleep(2)
+
+    s = run(scenario, commits_at_once=True)
+    assert s.machine.ticked == [("b",), ("first",)]
+    assert [text for text, _, _ in s.machine.applied] == ["tick", "tick"]
+
+
+def test_a_lost_shard_has_no_timers() -> None:
+    async def scenario(s: Setting) -> None:
+        s.shard.open()
+        s.shard.close()
+        await asyncio.sleep(2)
+
+    assert run(scenario).machine.ticked == []

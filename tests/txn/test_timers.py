@@ -1,0 +1,64 @@
+from fencepost.txn.runtime.timers import Timers
+from hypothesis import given
+from hypothesis import strategies as st
+
+OWNERS = st.sampled_from(["a", "b"])
+KEYS = st.sampled_from([("x",), ("y", 1), ("y", 2)])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), OWNERS, KEYS, st.integers(0, 50)),
+        st.tuples(st.just("cancel"), OWNERS, KEYS),
+        st.tuples(st.just("drop"), OWNERS),
+        st.tuples(st.just("pass"), st.integers(0, 30)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_the_heap_agrees_with_a_plain_list_of_deadlines(steps) -> None:
+    timers, plain, now = Timers(), {}, 0
+    for step in steps:
+        match step:
+            case ("set", owner, key, delay):
+                timers.set(owner, key, now + delay)
+                plain[owner, key] = now + delay
+            case ("cancel", owner, key):
+                timers.cancel(owner, key)
+                plain.pop((owner, key), None)
+            case ("drop", owner):
+                timers.drop(owner)
+                plain = {k: due for k, due in plain.items() if k[0] != owner}
+            case ("pass", ms):
+                now += ms
+                expected = sorted((due, k) for k, due in plain.items() if due <= now)
+                got = list(timers.due(now, 1000))
+                assert sorted(got) == sorted(k for _, k in expected)
+                plain = {k: due for k, due in plain.items() if due > now}
+        next_ms = timers.next_ms()
+        assert not plain or (next_ms is not None and next_ms <= min(plain.values()))
+
+
+def test_a_member_that_sends_heartbeats_costs_one_entry_in_the_heap() -> None:
+    timers = Timers()
+    for now in range(1_000):
+        timers.set("shard", ("session", "g", "m"), now + 45_000)
+    assert len(timers._heap) == 1
+    assert list(timers.due(45_000, 10)) == []
+    assert list(timers.due(45_999, 10)) == [("shard", ("session", "g", "m"))]
+
+
+def test_what_is_due_comes_in_order_and_no_more_than_asked_for() -> None:
+    timers = Timers()
+    for delay in (30, 10, 20):
+        timers.set("shard", ("t", delay), delay)
+    assert [key for _, key in timers.due(30, 2)] == [("t", 10), ("t", 20)]
+    assert [key for _, key in timers.due(30, 2)] == [("t", 30)]
+
+
+def test_a_deadline_can_be_moved_earlier() -> None:
+    timers = Timers()
+    timers.set("s", ("t",), 100)
+    timers.set("s", ("t",), 10)
+    assert [key for _, key in timers.due(10, 9)] == [("t",)]
+    assert list(timers.due(100, 9)) == []

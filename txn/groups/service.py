@@ -1,0 +1,330 @@
+"""The group coordinator of one node: one method for each API, plain values in and out.
+
+INVARIANT  a group is answered for by the shard of its partition, or by an error that sends the client on.
+PREVENTS   a node that lost a partition going on to speak for the groups in it.
+PROVED BY  tests/txn/test_group_service.py::test_only_the_leader_of_its_partition_answers_for_a_group
+
+Who may ask is the handlers' business (`node/handlers`). What a group does is decided by its machine.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, Trouble
+from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC, BrokerId
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.metadata.image import ClusterImage, ConfigType, ImageDelta
+
+from ..runtime.coordinator import Coordinator, Partitions
+from ..runtime.decision import Fields, Producer
+from ..runtime.shard import Shard
+from ..runtime.ticker import Ticker
+from . import offset_requests, requests
+from .classic_turn import join_fields, sync_fields
+from .commands import (
+    ConsumerGroupDescribe,
+    DeleteGroups,
+    DescribeGroups,
+    ListGroups,
+    OffsetDelete,
+    TopicsDeleted,
+)
+from .config import GroupConfig
+from .consumer_config import ConsumerConfig
+from .consumer_machine import ConsumerMachine
+from .consumer_topics import ImageTopics, topics_changed
+from .groups_machine import GroupsMachine
+from .registry import decode
+from .requests import Caller
+
+E = ErrorCode
+# How long FindCoordinator waits for the topic to be made: less than a client's back-off is worth.
+TOPIC_WAIT_MS_MAX: Final = 2_000
+# From this version of JoinGroup on no protocol is null; before, it is the empty string.
+_NULL_PROTOCOL_SINCE: Final = 7
+_PROTOCOL_NAMED_SINCE: Final = 5  # SyncGroup must say what it thinks was agreed on (KIP-559)
+
+
+class GroupService:
+    def __init__(
+        self,
+        *,
+        env: Env,
+        node_id: BrokerId,
+        image: ClusterImage,
+        partitions: Partitions,
+        config: GroupConfig,
+        consumer_config: ConsumerConfig,
+        create_topic: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`create_topic` makes an internal topic unless it is there; Trouble if it can't."""
+        self.config = config
+        self.consumer_config = consumer_config
+        self._env = env
+        self._image = image
+        self._create_topic = create_topic
+        self._creating = asyncio.Lock()
+        self._tickets = itertools.count(1)
+        self._ticker = Ticker(env.clock)
+        self._coordinator = Coordinator(
+            GROUP_OFFSETS_TOPIC,
+            env=env,
+            node_id=node_id,
+            image=image,
+            partitions=partitions,
+            ticker=self._ticker,
+            new_machine=self._new_machine,
+            decode=decode,
+            commit_timeout_ms=config.offsets_commit_timeout_ms,
+        )
+
+    def _new_machine(self) -> GroupsMachine:
+        image = self._image
+        consumer = ConsumerMachine(
+            self.consumer_config,
+            ImageTopics(image),
+            overrides=lambda group_id: image.config(ConfigType.GROUP, group_id),
+        )
+        return GroupsMachine(self.config, consumer)
+
+    async def start(self) -> None:
+        """After the replicas have started, and before any image is handed on."""
+        self._env.tasks.spawn(self._ticker.run(), name="group timers")
+        self._coordinator.on_image(ImageDelta.everything(self._image))
+
+    async def stop(self) -> None:
+        """Whoever waits is told to look for another coordinator."""
+        self._coordinator.stop()
+
+    def tick(self) -> None:
+        """Handle every timer that is due now. The task that `start` began does the same by itself."""
+        self._ticker.tick()
+
+    def on_image(self, delta: ImageDelta) -> None:
+        """Follow the image; called after the replicas have."""
+        self._coordinator.on_image(delta)
+        change = topics_changed(delta)
+        if change is not None:
+            self._coordinator.tell(change)
+        if delta.topics_deleted:
+            gone = tuple((topic.name, topic.topic_id) for topic in delta.topics_deleted)
+            work = self._forget_topics(TopicsDeleted(topics=gone))
+            self._env.tasks.spawn(work, name="forget offsets of deleted topics")
+
+    async def _forget_topics(self, command: TopicsDeleted) -> None:
+        for shard in self._coordinator.shards():
+            if isinstance(shard, Shard):
+                await shard.execute(command)
+
+    # -- where a group is ------------------------------------------------------------------------
+
+    async def coordinator_of(self, group_id: str) -> BrokerId | ErrorCode:
+        """Which broker coordinates this group. The first who asks has the topic made."""
+        if GROUP_OFFSETS_TOPIC not in self._image.topics:
+            await self._make_topic()
+        return self._coordinator.coordinator_of(group_id)
+
+    async def _make_topic(self) -> None:
+        try:
+            async with asyncio.timeout(TOPIC_WAIT_MS_MAX / 1000), self._creating:
+                if GROUP_OFFSETS_TOPIC not in self._image.topics:
+                    await self._create_topic(GROUP_OFFSETS_TOPIC)
+        except TimeoutError:
+            self._env.log.warn("groups.topic_slow", topic=GROUP_OFFSETS_TOPIC)
+        except Trouble as trouble:
+            self._env.log.warn("groups.topic_failed", reason=str(trouble))
+
+    async def _execute(self, group_id: str, command: Any) -> Any:
+        shard = self._coordinator.shard_of(group_id)
+        return shard if isinstance(shard, ErrorCode) else await shard.execute(command)
+
+    def _fresh_id(self) -> str:
+        return str(UUID(int=self._env.rng.getrandbits(128), version=4))
+
+    # -- the classic protocol --------------------------------------------------------------------
+
+    async def join_group(self, ctx: Caller, body: Any) -> Fields:
+        ticket, fresh_id = next(self._tickets), self._fresh_id()
+        command = requests.join_group(ctx, body, ticket=ticket, fresh_id=fresh_id)
+        config = self.config
+        if not command.group_id:
+            reply: Any = join_fields(E.invalid_group_id, command.member_id)
+        elif not (
+            config.group_min_session_timeout_ms
+            <= command.session_timeout_ms
+            <= config.group_max_session_timeout_ms
+        ):
+            reply = join_fields(E.invalid_session_timeout, command.member_id)
+        else:
+            reply = await self._execute(command.group_id, command)
+        if isinstance(reply, ErrorCode):
+            reply = join_fields(reply)
+        if ctx.api_version < _NULL_PROTOCOL_SINCE and reply["protocol_name"] is None:
+            reply = {**reply, "protocol_name": ""}
+        fields: Fields = reply
+        return fields
+
+    async def sync_group(self, ctx: Caller, body: Any) -> Fields:
+        command = requests.sync_group(body, ticket=next(self._tickets))
+        if not command.group_id:
+            return sync_fields(E.invalid_group_id)
+        unnamed = command.protocol_type is None or command.protocol_name is None
+        if unnamed and ctx.api_version >= _PROTOCOL_NAMED_SINCE:
+            return sync_fields(E.inconsistent_group_protocol)
+        reply = await self._execute(command.group_id, command)
+        return sync_fields(reply) if isinstance(reply, ErrorCode) else reply
+
+    async def heartbeat(self, ctx: Caller, body: Any) -> Fields:
+        command = requests.heartbeat(body)
+        if not command.group_id:
+            return {"error_code": E.invalid_group_id}
+        reply = await self._execute(command.group_id, command)
+        if reply is E.coordinator_load_in_progress:
+            return {"error_code": E.none}  # the session starts anew when it is loaded
+        return {"error_code": reply} if isinstance(reply, ErrorCode) else reply
+
+    async def leave_group(self, ctx: Caller, body: Any) -> Fields:
+        command = requests.leave_group(ctx, body)
+        if not command.group_id:
+            return {"error_code": E.invalid_group_id, "members": []}
+        reply = await self._execute(command.group_id, command)
+        if isinstance(reply, ErrorCode):
+            return {"error_code": reply, "members": []}
+        if ctx.api_version < requests.BATCHED_LEAVE_SINCE:
+            return {"error_code": reply["members"][0]["error_code"], "members": []}
+        fields: Fields = reply
+        return fields
+
+    # -- the new protocol ------------------------------------------------------------------------
+
+    async def consumer_group_heartbeat(self, ctx: Caller, body: Any) -> Fields:
+        command = requests.consumer_group_heartbeat(ctx, body, fresh_id=self._fresh_id())
+        reply = await self._execute(command.group_id, command)
+        return {"error_code": reply} if isinstance(reply, ErrorCode) else reply
+
+    async def consumer_group_describe(self, ctx: Caller, body: Any) -> Fields:
+        def refused(group_id: str, code: ErrorCode) -> Fields:
+            return {"group_id": group_id, "error_code": code}
+
+        groups = await self._for_each(
+            body.group_ids,
+            lambda ids: ConsumerGroupDescribe(group_ids=ids),
+            refused,
+            may_be_empty=False,
+        )
+        return {"groups": groups}
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    async def offset_commit(self, ctx: Caller, body: Any) -> Fields:
+        plan = offset_requests.plan_commit(self._image, body.topics)
+        command = plan.command(ctx, body)
+        reply = await self._execute(body.group_id, command) if command.commits else []
+        return {"topics": plan.answer(reply)}
+
+    async def txn_offset_commit(self, ctx: Caller, body: Any) -> Fields:
+        plan = offset_requests.plan_commit(self._image, body.topics)
+        command = plan.command_in_transaction(body)
+        reply: Any = E.invalid_group_id
+        if body.group_id:
+            reply = await self._execute(body.group_id, command) if command.commits else []
+        return {"topics": plan.answer(reply)}
+
+    async def end_transaction(
+        self, partition: int, producer: Producer, *, coordinator_epoch: int, commit: bool
+    ) -> ErrorCode:
+        """A transaction that stored offsets in this partition of `__consumer_offsets` has been decided."""
+        shard = self._coordinator.shard_at(partition)
+        if isinstance(shard, ErrorCode):
+            return shard
+        return await shard.end_transaction(
+            producer, coordinator_epoch=coordinator_epoch, commit=commit
+        )
+
+    async def offset_fetch(self, ctx: Caller, body: Any) -> Fields:
+        plans = offset_requests.plan_fetch(self._image, ctx, body)
+        replies = await asyncio.gather(
+            *(self._execute(plan.command.group_id, plan.command) for plan in plans)
+        )
+        answers = [plan.answer(reply) for plan, reply in zip(plans, replies, strict=True)]
+        if ctx.api_version >= offset_requests.BATCHED_FETCH_SINCE:
+            return {"groups": answers}
+        return {"topics": answers[0]["topics"], "error_code": answers[0]["error_code"]}
+
+    async def offset_delete(self, ctx: Caller, body: Any) -> Fields:
+        if not body.group_id:
+            return {"error_code": E.invalid_group_id, "topics": []}
+        plan = offset_requests.plan_delete(self._image, body)
+        command = OffsetDelete(group_id=body.group_id, topics=plan.known)
+        reply = await self._execute(body.group_id, command)
+        if isinstance(reply, ErrorCode):
+            return {"error_code": reply, "topics": []}
+        return plan.answer(reply)
+
+    # -- looking at groups -----------------------------------------------------------------------
+
+    async def list_groups(self, ctx: Caller, body: Any) -> Fields:
+        command = ListGroups(
+            states=tuple(getattr(body, "states_filter", ())),
+            types=tuple(getattr(body, "types_filter", ())),
+        )
+        groups: list[Fields] = []
+        for shard in self._coordinator.shards():
+            reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
+            if reply is E.not_coordinator:
+                continue  # it has moved: the node that has it lists it
+            if isinstance(reply, ErrorCode):
+                return {"error_code": reply, "groups": []}
+            groups.extend(reply)
+        return {"error_code": E.none, "groups": groups}
+
+    async def describe_groups(self, ctx: Caller, body: Any) -> Fields:
+        def refused(group_id: str, code: ErrorCode) -> Fields:
+            return {"group_id": group_id, "error_code": code}
+
+        version = ctx.api_version
+        groups = await self._for_each(
+            body.groups, lambda ids: DescribeGroups(group_ids=ids, api_version=version), refused
+        )
+        return {"groups": groups}
+
+    async def delete_groups(self, ctx: Caller, body: Any) -> Fields:
+        def refused(group_id: str, code: ErrorCode) -> Fields:
+            return {"group_id": group_id, "error_code": code}
+
+        ids = list(dict.fromkeys(body.groups_names))
+        results = await self._for_each(ids, lambda ids: DeleteGroups(group_ids=ids), refused)
+        return {"results": results}
+
+    async def _for_each(
+        self,
+        group_ids: Sequence[str],
+        command: Callable[[tuple[str, ...]], Any],
+        refused: Callable[[str, ErrorCode], Fields],
+        *,
+        may_be_empty: bool = True,
+    ) -> list[Fields]:
+        """Ask each partition once for all its groups; the rows come back in the order of the request."""
+        by_partition: dict[int | None, list[str]] = {}
+        rows: dict[str, Fields] = {}
+        for group_id in dict.fromkeys(group_ids):
+            if not group_id and not may_be_empty:
+                rows[group_id] = refused(group_id, E.invalid_group_id)
+                continue
+            partition = self._coordinator.partition_of(group_id)
+            by_partition.setdefault(partition, []).append(group_id)
+
+        async def ask(ids: list[str]) -> Iterable[Fields]:
+            reply = await self._execute(ids[0], command(tuple(ids)))
+            if isinstance(reply, ErrorCode):
+                return [refused(group_id, reply) for group_id in ids]
+            answered: list[Fields] = reply
+            return answered
+
+        asked = list(by_partition.values())
+        for ids, found in zip(asked, await asyncio.gather(*map(ask, asked)), strict=True):
+            rows.update(zip(ids, found, strict=True))
+        return [rows[group_id] for group_id in group_ids]

@@ -1,0 +1,176 @@
+"""The shards of one kind of coordinator on one node: one for each partition of its topic that we lead.
+
+INVARIANT  a shard takes commands only while this node leads its partition and after the whole log is in it.
+PREVENTS   an empty coordinator telling a group's members that they don't exist.
+PROVED BY  tests/txn/test_coordinator.py::test_a_command_is_refused_until_the_log_has_been_replayed
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
+from fencepost.cluster.wire.batch import BatchRefused
+
+from .loader import load
+from .ownership import Ownership
+from .ports import Decode, Machine, RecordLog
+from .shard import Shard
+from .ticker import Ticker
+
+# After a failed append or load: long enough not to replay a full disk's log over and over.
+RELOAD_PAUSE_MS: Final = 250
+RELOAD_PAUSE_MS_MAX: Final = 5_000
+CALM_S: Final = 30.0  # a shard that lived this long is not failing over and over
+
+
+class Partitions(Protocol):
+    """This node's replicas, as far as a coordinator needs them."""
+
+    def record_log(self, partition: TopicPartition) -> RecordLog | ErrorCode: ...
+
+
+class _Seat:
+    """A partition that is ours. `machine` is there while it is loaded, `shard` from then on."""
+
+    __slots__ = ("failures", "machine", "opened_s", "shard")
+
+    def __init__(self) -> None:
+        self.machine: Machine | None = None
+        self.shard: Shard | None = None
+        self.failures = 0
+        self.opened_s = 0.0
+
+
+class Coordinator:
+    def __init__(
+        self,
+        topic: str,
+        *,
+        env: Env,
+        node_id: BrokerId,
+        image: ClusterImage,
+        partitions: Partitions,
+        ticker: Ticker,
+        new_machine: Callable[[], Machine],
+        decode: Decode,
+        commit_timeout_ms: int,
+    ) -> None:
+        self.topic = topic
+        self._env = env
+        self._image = image
+        self._partitions = partitions
+        self._ticker = ticker
+        self._new_machine = new_machine
+        self._decode = decode
+        self._commit_timeout_ms = commit_timeout_ms
+        self._seats: dict[int, _Seat] = {}
+        self._is_stopped = False
+        self._ownership = Ownership(topic, node_id, elected=self._elected, resigned=self._resigned)
+
+    def on_image(self, delta: ImageDelta) -> None:
+        if not self._is_stopped:
+            self._ownership.on_image(delta)
+
+    def coordinator_of(self, key: str) -> BrokerId | ErrorCode:
+        return self._ownership.coordinator_of(self._image, key)
+
+    def partition_of(self, key: str) -> int | None:
+        return self._ownership.partition_of(self._image, key)
+
+    def shard_of(self, key: str) -> Shard | ErrorCode:
+        partition = self.partition_of(key)
+        return ErrorCode.not_coordinator if partition is None else self.shard_at(partition)
+
+    def shard_at(self, partition: int) -> Shard | ErrorCode:
+        seat = self._seats.get(partition)
+        if seat is None:
+            return ErrorCode.not_coordinator
+        return ErrorCode.coordinator_load_in_progress if seat.shard is None else seat.shard
+
+    def shards(self) -> list[Shard | ErrorCode]:
+        """Every partition of ours, in order; ErrorCode for one that is still being loaded."""
+        return [self.shard_at(partition) for partition in sorted(self._seats)]
+
+    def tell(self, step: Any) -> None:
+        """A step for every machine, also those that are being loaded."""
+        for partition in sorted(self._seats):
+            machine = self._seats[partition].machine
+            if machine is not None:
+                machine.apply(step)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        for partition in sorted(self._seats):
+            self._resigned(partition)
+
+    # -- ours, or no longer ----------------------------------------------------------------------
+
+    def _elected(self, partition: int) -> None:
+        seat = self._seats[partition] = _Seat()
+        self._spawn_load(partition, seat)
+
+    def _resigned(self, partition: int) -> None:
+        seat = self._seats.pop(partition)
+        if seat.shard is not None:
+            seat.shard.close()
+
+    def _spawn_load(self, partition: int, seat: _Seat) -> None:
+        work = self._load(partition, seat)
+        self._env.tasks.spawn(work, name=f"load {self.topic}-{partition}")
+
+    async def _load(self, partition: int, seat: _Seat) -> None:
+        """Try until it is loaded or no longer ours: the replica may become leader a moment after us."""
+        while self._seats.get(partition) is seat:
+            if seat.failures:
+                pause_ms = min(RELOAD_PAUSE_MS << min(seat.failures - 1, 8), RELOAD_PAUSE_MS_MAX)
+                await self._env.clock.sleep(pause_ms / 1000)
+            code = await self._try_load(partition, seat)
+            if code is ErrorCode.none:
+                return
+            seat.failures += 1
+
+    async def _try_load(self, partition: int, seat: _Seat) -> ErrorCode:
+        name = f"{self.topic}-{partition}"
+        log = self._partitions.record_log(TopicPartition(self.topic, partition))
+        if isinstance(log, ErrorCode):
+            return log
+        seat.machine = machine = self._new_machine()
+        try:
+            code = await load(
+                name,
+                env=self._env,
+                log=log,
+                machine=machine,
+                decode=self._decode,
+                is_wanted=lambda: self._seats.get(partition) is seat,
+            )
+        except (LogDamaged, BatchRefused, ValueError) as trouble:
+            # A record that can't be read is there to stay. Others' groups must not be served without it.
+            self._env.log.error("coordinator.unreadable", shard=name, reason=str(trouble))
+            return ErrorCode.unknown_server_error
+        if code is not ErrorCode.none or self._seats.get(partition) is not seat:
+            return code
+        seat.shard = Shard(
+            name,
+            env=self._env,
+            log=log,
+            machine=machine,
+            ticker=self._ticker,
+            commit_timeout_ms=self._commit_timeout_ms,
+            on_lost=lambda shard, _: self._lost(partition, seat, shard),
+        )
+        seat.opened_s = self._env.clock.steady()
+        seat.shard.open()
+        return ErrorCode.none
+
+    def _lost(self, partition: int, seat: _Seat, shard: Shard) -> None:
+        """Its machine knows what the log does not. If the partition is still ours, build another."""
+        if seat.shard is shard and self._seats.get(partition) is seat:
+            seat.shard = seat.machine = None
+            if self._env.clock.steady() - seat.opened_s > CALM_S:
+                seat.failures = 0
+            seat.failures += 1
+            self._spawn_load(partition, seat)

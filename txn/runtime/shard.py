@@ -1,0 +1,286 @@
+"""One machine, one log partition, one writer.
+
+INVARIANT  a reply leaves only when every record it was decided on is committed.
+PREVENTS   a client acting on an answer that the next leader has never heard of.
+PROVED BY  tests/txn/test_shard.py::test_no_reply_leaves_before_what_it_rests_on_is_committed
+
+    decide -> apply -> append -> committed -> reply
+
+What is decided while earlier records are still on their way to being committed waits for those too: it
+may rest on them. Nothing is ever rolled back. When a record can't be written or the partition is led by
+another, the shard is lost with its machine, and whoever coordinates here next builds one from the log.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import Offset
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.wire.records import Record, build_batch, control_batch
+
+from .decision import Answer, CancelTimer, Decision, LogRecord, Parked, Producer, SetTimer, TimerKey
+from .ports import Machine, RecordLog
+from .ticker import Ticker
+
+E = ErrorCode
+# Kafka's message.max.bytes, less what a batch and its records' own headers may add.
+BATCH_BYTES_MAX: Final = 1_048_588 - 1_024
+RECORD_OVERHEAD: Final = 64
+
+# What a partition says -> what a coordinator's client understands (CoordinatorOperationExceptionHelper).
+_AS_COORDINATOR: Final = {
+    E.unknown_topic_or_partition: E.coordinator_not_available,
+    E.not_enough_replicas: E.coordinator_not_available,
+    E.request_timed_out: E.coordinator_not_available,
+    E.not_leader_or_follower: E.not_coordinator,
+    E.kafka_storage_error: E.not_coordinator,
+    E.message_too_large: E.unknown_server_error,
+    E.record_list_too_large: E.unknown_server_error,
+    E.invalid_fetch_size: E.unknown_server_error,
+}
+
+Reply = asyncio.Future[Any]
+
+
+class _Waiting:
+    """What leaves when everything below `horizon` is committed."""
+
+    __slots__ = ("answers", "horizon", "reply", "reply_to")
+
+    def __init__(
+        self, horizon: Offset, reply_to: Reply | None, reply: Any, answers: Sequence[Answer]
+    ) -> None:
+        self.horizon = horizon
+        self.reply_to = reply_to
+        self.reply = reply
+        self.answers = answers
+
+
+class Shard:
+    def __init__(
+        self,
+        name: str,
+        *,
+        env: Env,
+        log: RecordLog,
+        machine: Machine,
+        ticker: Ticker,
+        commit_timeout_ms: int,
+        on_lost: Callable[["Shard", ErrorCode], None],
+    ) -> None:
+        self.name = name
+        self.machine = machine
+        self.log = log
+        self._env = env
+        self._ticker = ticker
+        self._commit_timeout_s = commit_timeout_ms / 1000
+        self._on_lost = on_lost
+        self._lost: ErrorCode | None = None
+        self._written = log.log_end_offset
+        self._waiting: deque[_Waiting] = deque()
+        self._parked: dict[int, Reply] = {}
+        self._is_committing = False
+
+    async def execute(self, command: Any) -> Any:
+        """The reply; an ErrorCode if this coordinator could not take the command or tell its outcome."""
+        if self._lost is not None:
+            return self._lost
+        reply_to: Reply = asyncio.get_running_loop().create_future()
+        now_ms = self._env.clock.now_ms()  # from here ...
+        decision = self.machine.decide(command, now_ms)
+        refusal = self._take(
+            decision, now_ms, reply_to
+        )  # ... to here no await: commands are serial
+        if refusal is not E.none:
+            return refusal
+        if isinstance(decision.reply, Parked):
+            try:
+                return await reply_to
+            finally:
+                self._forget(decision.reply.ticket, reply_to)
+        if reply_to.done():
+            return reply_to.result()
+        try:
+            async with asyncio.timeout(self._commit_timeout_s):
+                return await reply_to
+        except TimeoutError:
+            return E.coordinator_not_available  # it may be committed yet: the client asks again
+
+    def tick(self, key: TimerKey) -> None:
+        """A timer of this machine is due."""
+        if self._lost is None:
+            now_ms = self._env.clock.now_ms()
+            self._take(self.machine.tick(key, now_ms), now_ms)
+
+    def open(self) -> None:
+        """The log has been replayed into the machine: from here on it takes commands."""
+        now_ms = self._env.clock.now_ms()
+        self._take(self.machine.loaded(now_ms), now_ms)
+
+    async def end_transaction(
+        self, producer: Producer, *, coordinator_epoch: int, commit: bool
+    ) -> ErrorCode:
+        """Write the marker that decides what this producer wrote here."""
+        if self._lost is not None:
+            return self._lost
+        now_ms = self._env.clock.now_ms()
+        batch = control_batch(
+            commit=commit,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+        first = self.log.append(batch, now_ms)
+        if isinstance(first, ErrorCode):
+            return first  # nothing was applied: the caller tries again, here or elsewhere
+        self.machine.end_transaction(producer.producer_id, commit=commit)
+        self._written = self.log.log_end_offset
+        reply_to: Reply = asyncio.get_running_loop().create_future()
+        self._deliver_when_committed(_Waiting(self._written, reply_to, E.none, ()))
+        result: ErrorCode = await reply_to
+        return result
+
+    def close(self, code: ErrorCode = ErrorCode.not_coordinator) -> None:
+        """Take nothing more and tell everyone who waits. Safe to call again."""
+        if self._lost is not None:
+            return
+        self._lost = code
+        self._ticker.drop(self)
+        waiting = [entry.reply_to for entry in self._waiting if entry.reply_to is not None]
+        for reply_to in [*waiting, *self._parked.values()]:
+            if not reply_to.done():
+                reply_to.set_result(code)
+        self._waiting.clear()
+        self._parked.clear()
+
+    # -- the parts of a decision -----------------------------------------------------------------
+
+    def _take(self, decision: Decision, now_ms: int, reply_to: Reply | None = None) -> ErrorCode:
+        batches = encode(decision.records, now_ms, decision.producer)
+        if isinstance(batches, ErrorCode):
+            return _as_coordinator(batches)  # before anything was applied: the machine is as it was
+        producer_id = -1 if decision.producer is None else decision.producer.producer_id
+        offset = int(self._written)
+        for record in decision.records:
+            self.machine.apply(
+                record, offset, producer_id
+            )  # an illegal record dies before any disk
+            offset += 1
+        for step in decision.steps:
+            self.machine.apply(step)
+        for batch in batches:
+            first = self.log.append(batch, now_ms)
+            if isinstance(first, ErrorCode):
+                return self._lose(first)
+            assert first == self._written, f"{self.name}: another writer at {first}"
+            self._written = self.log.log_end_offset
+        assert self._written == offset, (
+            f"{self.name}: applied to {offset}, wrote to {self._written}"
+        )
+        answers = self._act(decision)
+        if isinstance(decision.reply, Parked):
+            assert reply_to is not None, "nobody waits for this reply"
+            self._parked[decision.reply.ticket] = reply_to
+            reply_to = None
+        if reply_to is not None or answers:
+            waiting = _Waiting(self._written, reply_to, decision.reply, answers)
+            self._deliver_when_committed(waiting)
+        return E.none
+
+    def _act(self, decision: Decision) -> list[Answer]:
+        """Timers are promises to ourselves and start at once. Answers are left for later."""
+        answers = []
+        for effect in decision.effects:
+            match effect:
+                case Answer():
+                    answers.append(effect)
+                case SetTimer():
+                    self._ticker.set(self, effect.key, effect.delay_ms)
+                case CancelTimer():
+                    self._ticker.cancel(self, effect.key)
+        return answers
+
+    def _deliver_when_committed(self, waiting: _Waiting) -> None:
+        if not self._waiting and waiting.horizon <= self.log.high_watermark:
+            self._deliver(waiting)
+            return
+        self._waiting.append(waiting)
+        if not self._is_committing:
+            self._is_committing = True
+            self._env.tasks.spawn(self._commit(), name=f"commit {self.name}")
+
+    async def _commit(self) -> None:
+        """Follows the high watermark while anybody waits for it. One such task a shard."""
+        try:
+            while self._waiting:
+                code = await self.log.committed(self._waiting[0].horizon)
+                if code is not E.none:
+                    self._lose(code)
+                    return
+                high_watermark = self.log.high_watermark
+                while self._waiting and self._waiting[0].horizon <= high_watermark:
+                    self._deliver(self._waiting.popleft())
+        finally:
+            self._is_committing = False
+
+    def _deliver(self, waiting: _Waiting) -> None:
+        if waiting.reply_to is not None and not waiting.reply_to.done():
+            waiting.reply_to.set_result(waiting.reply)
+        for answer in waiting.answers:
+            parked = self._parked.pop(answer.ticket, None)
+            if parked is not None and not parked.done():
+                parked.set_result(answer.fields)
+
+    def _forget(self, ticket: int, reply_to: Reply) -> None:
+        """The client went away, or has its answer."""
+        if self._parked.get(ticket) is reply_to:
+            del self._parked[ticket]
+
+    def _lose(self, code: ErrorCode) -> ErrorCode:
+        answer = _as_coordinator(code)
+        if self._lost is None:
+            self._env.log.warn("coordinator.lost", shard=self.name, error=code.name)
+            self.close(answer)
+            self._on_lost(self, code)
+        return answer
+
+
+def encode(
+    records: Sequence[LogRecord], now_ms: int, producer: Producer | None
+) -> list[bytearray] | ErrorCode:
+    """As few batches as fit the log's limit; a record that fits none is refused."""
+    batches: list[bytearray] = []
+    rows: list[Record] = []
+    size = 0
+    for record in records:
+        key, value = record.encode()
+        length = len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD
+        if length > BATCH_BYTES_MAX:
+            return E.message_too_large
+        if size + length > BATCH_BYTES_MAX:
+            batches.append(_batch(rows, producer))
+            rows, size = [], 0
+        rows.append(Record(len(rows), now_ms, key, value))
+        size += length
+    if rows:
+        batches.append(_batch(rows, producer))
+    return batches
+
+
+def _batch(rows: list[Record], producer: Producer | None) -> bytearray:
+    if producer is None:
+        return build_batch(rows)
+    return build_batch(
+        rows,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transactional=True,
+    )
+
+
+def _as_coordinator(code: ErrorCode) -> ErrorCode:
+    return _AS_COORDINATOR.get(code, code)
