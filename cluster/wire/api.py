@@ -3,7 +3,7 @@
 INVARIANT  whatever a frame holds, `decode_request` returns a Request or raises RequestRefused, and a response
            starts with the header version that its request's version asks for.
 PREVENTS   a stranger's bytes raising through a connection's task; a client out of step after one reply.
-PROVED BY  tests/cluster/wire/test_api.py::test_a_request_with_mutated_bytes_is_decoded_or_refused
+PROVED BY  tests/cluster/wire/test_wire_api.py::test_a_request_with_mutated_bytes_is_decoded_or_refused
 
 A frame here is what stands behind its four bytes of length. What the `encode_…` functions give has the length in
 front: it goes to `Connection.write` as it is.
@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any, Final
 
 from ..base.ports import Buffer, Chunk
-from .reader import MALFORMED, Budget, read_uvarint, struct_reader
+from .reader import MALFORMED, Budget, Reader, read_uvarint, struct_reader
 from .schema import EntityClass, is_flexible, load_class
 from .versions import ADVERTISED_MIN, SUPPORTED, ApiKey
 from .writer import Collector, RecordsValue, struct_writer
@@ -80,9 +80,18 @@ def response_class(key: ApiKey, version: int) -> EntityClass:
 
 
 @cache
-def _request_plan(key: ApiKey, version: int) -> tuple[Any, bool]:
+def _request_plan(number: int, version: int) -> tuple[ApiKey, Reader, bool]:
+    """What is refused here is not cached, so a stranger can't fill the cache."""
+    key = _KEYS.get(number)
+    if key is None or key not in SUPPORTED:
+        raise RequestRefused(f"no API has the key {number}", number, version)
+    low, high = SUPPORTED[key]
+    if not low <= version <= high:
+        raise RequestRefused(
+            f"{key.name} version {version} is not between {low} and {high}", number, version
+        )
     entity = request_class(key, version)
-    return struct_reader(entity), is_flexible(entity)
+    return key, struct_reader(entity), is_flexible(entity)
 
 
 @cache
@@ -97,24 +106,17 @@ def decode_request(frame: Buffer) -> Request:
     Bytes behind the message are ignored, as Kafka ignores them.
     """
     buffer = memoryview(frame)
-    if len(buffer) < 8:
+    if len(buffer) < _REQUEST_HEADER.size:
         raise RequestRefused(f"{len(buffer)} bytes are too few for a request header")
-    number, version, correlation_id = Struct(">hhi").unpack_from(buffer)
-    key = _KEYS.get(number)
-    if key is None or key not in SUPPORTED:
-        raise RequestRefused(f"no API has the key {number}", number, version)
-    low, high = SUPPORTED[key]
-    supported = low <= version <= high
-    if not supported and key != ApiKey.api_versions:
-        raise RequestRefused(
-            f"{key.name} version {version} is not between {low} and {high}", number, version
-        )
+    number, version, correlation_id, client_id_length = _REQUEST_HEADER.unpack_from(buffer)
+    low, high = SUPPORTED[ApiKey.api_versions]
+    if number == ApiKey.api_versions and not low <= version <= high:
+        client_id, _ = _read_client_id(buffer, client_id_length)
+        body = request_class(ApiKey.api_versions, 0)()
+        return Request(ApiKey.api_versions, 0, correlation_id, client_id, body, unsupported=True)
+    key, read, flexible = _request_plan(number, version)
+    client_id, position = _read_client_id(buffer, client_id_length)
     try:
-        client_id, position = _read_client_id(buffer)
-        if not supported:
-            body = request_class(key, 0)()
-            return Request(key, 0, correlation_id, client_id, body, unsupported=True)
-        read, flexible = _request_plan(key, version)
         if flexible:
             position = _skip_tags(buffer, position)
         body, _ = read(buffer, position, Budget())
@@ -124,15 +126,15 @@ def decode_request(frame: Buffer) -> Request:
     return Request(key, version, correlation_id, client_id, body)
 
 
-def _read_client_id(buffer: memoryview) -> tuple[str | None, int]:
+def _read_client_id(buffer: memoryview, length: int) -> tuple[str | None, int]:
     """In the old string format in every header version, so that a broker can always read it."""
-    length = _REQUEST_HEADER.unpack_from(buffer)[3]
-    end = 10 + length
+    start = _REQUEST_HEADER.size
     if length < 0:
-        return None, 10
+        return None, start
+    end = start + length
     if end > len(buffer):
-        raise ValueError(f"the client id claims {length} bytes")
-    return str(buffer[10:end], "utf-8", "replace"), end
+        raise RequestRefused(f"the client id claims {length} bytes, the frame has {len(buffer)}")
+    return str(buffer[start:end], "utf-8", "replace"), end
 
 
 def _skip_tags(buffer: memoryview, position: int) -> int:

@@ -2,7 +2,7 @@
 
 INVARIANT  `decompress` never holds more than `size_max` bytes of output.
 PREVENTS   a bomb: 33 kB of zstd unpack to a gigabyte.
-PROVED BY  tests/cluster/wire/test_records.py::test_a_bomb_is_refused_before_it_is_unpacked
+PROVED BY  tests/cluster/wire/test_wire_records.py::test_a_bomb_is_refused_before_it_is_unpacked
 """
 
 from struct import Struct
@@ -81,10 +81,16 @@ def decompress(codec: int, packed: Buffer, size_max: int = SIZE_MAX) -> bytes:
 
 def looks_like(codec: int, packed: Buffer) -> bool:
     """Whether the first bytes are those of this codec: all that is asked of a packed batch on the hot path."""
-    magic = _MAGICS.get(codec)
-    if magic is None:
-        return len(packed) > 0  # raw snappy has no magic
-    return bytes(packed[: len(magic)]) == magic
+    if codec != SNAPPY:
+        magic = _MAGICS[codec]
+        return bytes(packed[: len(magic)]) == magic
+    if bytes(packed[: len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
+        return True
+    try:  # raw snappy has no magic, but begins with the length that it unpacks to
+        size = int(cramjam.snappy.decompress_raw_len(packed))
+    except cramjam.DecompressionError:
+        return False
+    return 0 < size <= _SNAPPY_RATIO_MAX * len(packed)
 
 
 def _decompress_stream(codec: int, packed: Buffer, size_max: int) -> bytes:

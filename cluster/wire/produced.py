@@ -2,7 +2,7 @@
 
 INVARIANT  a compacted topic holds no record without a key, and a batch's max timestamp is that of its records.
 PREVENTS   compaction meeting a record that nothing can ever replace.
-PROVED BY  tests/cluster/wire/test_produced.py::test_a_compacted_topic_names_each_record_without_a_key
+PROVED BY  tests/cluster/wire/test_wire_produced.py::test_a_compacted_topic_names_each_record_without_a_key
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ..base.errors import ErrorCode
 from ..base.ports import Buffer
 from .batch import HEADER_SIZE, BatchHeader, BatchRefused, compute_crc
 from .compression import decompress
-from .records import read_varint
+from .records import read_varint, wrap_int64
 
 _CRC: Final = Struct(">I")
 _INT64: Final = Struct(">q")
@@ -77,7 +77,7 @@ def _walk(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bool]]:
                     ErrorCode.invalid_record,
                     f"record {index} is not what its lengths and offset say",
                 )
-            yield base_timestamp + timestamp_delta, key_length >= 0
+            yield wrap_int64(base_timestamp + timestamp_delta), key_length >= 0
     except IndexError:
         end = -1
     if end != len(body):

@@ -2,7 +2,7 @@
 
 INVARIANT  reading allocates in proportion to the bytes that are there, never to a length they claim.
 PREVENTS   twenty bytes from a stranger ending a node.
-PROVED BY  tests/cluster/wire/test_reader.py::test_a_count_beyond_the_frame_is_refused_before_anything_is_built
+PROVED BY  tests/cluster/wire/test_wire_reader.py::test_a_count_beyond_the_frame_is_refused_before_anything_is_built
 """
 
 from collections.abc import Callable
@@ -154,14 +154,12 @@ def _read_tags(
 ) -> int:
     """Tagged fields: number, size, bytes. One that this version does not know is skipped (KIP-482)."""
     count, position = read_uvarint(buffer, position)
-    last = -1
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
         end = position + size
-        if end > len(buffer) or tag <= last:
-            raise Malformed(f"tagged field {tag} after {last} claims {size} bytes")
-        last = tag
+        if end > len(buffer):
+            raise Malformed(f"tagged field {tag} claims {size} bytes")
         known = tags.get(tag)
         if known is not None:
             put, read = known
@@ -268,7 +266,7 @@ def _bytes_reader(field: Field, flexible: bool) -> Reader:
     def read(buffer: memoryview, position: int, budget: Budget) -> tuple[Any, int]:
         length, position = read_length(buffer, position)
         if length < 0:
-            if nullable and length == -1:
+            if nullable:  # -1 as it should be; to Kafka any length below zero is null
                 return None, position
             raise Malformed(f"{name} has the length {length}")
         end = position + length
@@ -276,7 +274,7 @@ def _bytes_reader(field: Field, flexible: bool) -> Reader:
             raise Malformed(f"{name} claims {length} bytes, {len(buffer) - position} are there")
         raw = buffer[position:end]
         if kind == "string":
-            return str(raw, "utf-8"), end
+            return str(raw, "utf-8", "replace"), end  # as Java does
         return raw if kind == "records" else bytes(raw), end
 
     return read
@@ -290,7 +288,7 @@ def _array_reader(field: Field, flexible: bool) -> Reader:
     def read(buffer: memoryview, position: int, budget: Budget) -> tuple[Any, int]:
         count, position = read_length(buffer, position)
         if count < 0:
-            if nullable and count == -1:
+            if nullable:
                 return None, position
             raise Malformed(f"{name} has {count} elements")
         budget.take(name, count, len(buffer) - position)

@@ -2,7 +2,7 @@
 
 INVARIANT  a name that some version of the message knows is kept or dropped; one that none knows is an error.
 PREVENTS   a misspelt field silently answered with its default.
-PROVED BY  tests/cluster/wire/test_render.py::test_a_name_that_no_version_knows_is_an_assertion
+PROVED BY  tests/cluster/wire/test_wire_render.py::test_a_name_that_no_version_knows_is_an_assertion
 
 Fields have kio's names; those that lost their unit there are also taken with it (`throttle_time_ms` for
 `throttle_time`). What is missing gets the schema's default. Milliseconds may be ints, error codes may be ints,
@@ -36,40 +36,61 @@ def render_request(api_key: ApiKey, version: int, fields: Mapping[str, Any]) -> 
 _Loader: TypeAlias = Callable[[ApiKey, int], EntityClass]
 
 
+# For one set of names: (setter, converter or None) of each in order, and (setter, default) of all others.
+_Shape: TypeAlias = tuple[
+    list[tuple[Callable[[Any, Any], None], Convert | None]],
+    list[tuple[Callable[[Any, Any], None], Any]],
+]
+
+
 @cache
 def _renderer(
     api_key: ApiKey, load: _Loader, version: int, entity: EntityClass, path: _Path
 ) -> Convert:
-    setters: dict[str, tuple[Callable[[Any, Any], None], Convert | None]] = {}
-    defaults = {}
-    for field in fields_of(entity):
-        put = getattr(entity, field.name).__set__
-        convert = _converter(api_key, load, version, field, path)
-        setters[field.name] = (put, convert)
-        if field.kind in _TIMES:
-            setters[f"{field.name}_ms"] = (put, convert)
-        defaults[field.name] = (put, _default(field))
+    plan = {
+        field.name: (
+            getattr(entity, field.name).__set__,
+            _converter(api_key, load, version, field, path),
+            _default(field),
+        )
+        for field in fields_of(entity)
+    }
+    timed = {f"{field.name}_ms": field.name for field in fields_of(entity) if field.kind in _TIMES}
     new = entity.__new__
-    everything = list(defaults.values())
+
+    @cache
+    def shape_of(names: tuple[str, ...]) -> _Shape:
+        """Handlers write the same few names in the same order, so this is worked out once for each."""
+        puts: list[tuple[Callable[[Any, Any], None], Convert | None]] = []
+        rest = dict(plan)
+        for name in names:
+            known = plan.get(timed.get(name, name))
+            if known is None:
+                assert _known_elsewhere(api_key, load, path, name), (
+                    f"no version of {api_key.name} has {'.'.join((*path, name))}"
+                )
+                puts.append((_drop, None))
+                continue
+            puts.append((known[0], known[1]))
+            rest.pop(timed.get(name, name), None)
+        return puts, [(put, default) for put, _, default in rest.values()]
 
     def convert_struct(fields: Any) -> Any:
         if type(fields) is entity:
             return fields
         value = new(entity)
-        for put, default in everything:
-            put(value, default)
-        for name, item in fields.items():
-            known = setters.get(name)
-            if known is None:
-                assert _known_elsewhere(api_key, load, path, name), (
-                    f"no version of {api_key.name} has {'.'.join((*path, name))}"
-                )
-                continue
-            put, convert = known
+        puts, rest = shape_of(tuple(fields))
+        for (put, convert), item in zip(puts, fields.values(), strict=True):
             put(value, item if convert is None else convert(item))
+        for put, default in rest:
+            put(value, default)
         return value
 
     return convert_struct
+
+
+def _drop(value: Any, item: Any) -> None:
+    """Another version has this field."""
 
 
 def _default(field: Field) -> Any:

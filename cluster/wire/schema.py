@@ -66,6 +66,13 @@ class Run(NamedTuple):
 
 MISSING: Final = dataclasses.MISSING
 
+# The only two fields (of all versions that both have) whose default kio 0.6.5 lost: Kafka's schema says null,
+# which means "all of them" and "unchanged"; an empty list would mean none.
+_NULL_BY_DEFAULT: Final = {
+    ("ListPartitionReassignmentsRequest", "topics"): None,
+    ("ConsumerGroupHeartbeatRequest", "topic_partitions"): None,
+}
+
 
 def load_class(name: str, version: int, kind: str) -> EntityClass:
     """The class of `name` ("fetch"); `kind` is "request" or "response". Imports that one module only."""
@@ -79,7 +86,7 @@ def load_class(name: str, version: int, kind: str) -> EntityClass:
 
 @cache
 def fields_of(entity: EntityClass) -> tuple[Field, ...]:
-    return tuple(_classify(field) for field in dataclasses.fields(entity))
+    return tuple(_classify(entity.__name__, field) for field in dataclasses.fields(entity))
 
 
 def is_flexible(entity: EntityClass) -> bool:
@@ -110,7 +117,7 @@ def steps_of(entity: EntityClass) -> list[Run | Field]:
     return steps
 
 
-def _classify(field: dataclasses.Field[Any]) -> Field:
+def _classify(owner: str, field: dataclasses.Field[Any]) -> Field:
     hint, nullable = _without_none(field.type)
     is_array = typing.get_origin(hint) is tuple
     if is_array:
@@ -118,7 +125,8 @@ def _classify(field: dataclasses.Field[Any]) -> Field:
     struct: EntityClass | None = hint if dataclasses.is_dataclass(hint) else None
     kind = "struct" if struct is not None else field.metadata["kafka_type"]
     tag = field.metadata.get("tag")
-    return Field(field.name, kind, struct, is_array, nullable, tag, field.default)
+    default = _NULL_BY_DEFAULT.get((owner, field.name), field.default)
+    return Field(field.name, kind, struct, is_array, nullable, tag, default)
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:

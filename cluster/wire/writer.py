@@ -2,7 +2,7 @@
 
 INVARIANT  record bytes are passed on by reference; everything else of a message leaves as one piece between them.
 PREVENTS   every fetched megabyte being copied once more on its way out.
-PROVED BY  tests/cluster/wire/test_writer.py::test_records_leave_by_reference_between_joined_pieces
+PROVED BY  tests/cluster/wire/test_wire_writer.py::test_records_leave_by_reference_between_joined_pieces
 """
 
 from collections.abc import Callable, Sequence
@@ -124,7 +124,7 @@ def _write_tags(out: Collector, value: Any, tagged: list[tuple[Any, ...]]) -> No
     there = []
     for tag, get, default, write in tagged:
         item = get(value)
-        if item != default:
+        if item is not default and item != default:
             inner = Collector()
             write(inner, item)
             there.append((tag, b"".join(inner.small)))
@@ -228,7 +228,8 @@ def _bytes_writer(field: Field, flexible: bool) -> Writer:
             out.small.append(null)
             return
         out.small.append(length_bytes(len(value)))
-        out.put_records(value)
+        if len(value):
+            out.put_records(value)
 
     return write_records if field.kind == "records" else write
 
