@@ -93,6 +93,10 @@ class NodeConfig:
         return self.flag("auto.create.topics.enable")
 
     @property
+    def fetch_max_bytes(self) -> int:
+        return self.integer("fetch.max.bytes")
+
+    @property
     def max_request_partitions(self) -> int:
         return self.integer("max.request.partition.size.limit")
 

@@ -66,7 +66,7 @@ class Services:
         """The partition of a reply's topic, which carries a name or, in newer versions, an id."""
         if "topic_id" in topic:
             return self.image.partition_by_id(topic["topic_id"], index)
-        return self.image.partition(topic["name"], index)
+        return self.image.partition(topic["name"] if "name" in topic else topic["topic"], index)
 
     def topic_name(self, topic_id: UUID | None) -> str | None:
         topic = None if topic_id is None else self.image.topics_by_id.get(topic_id)

@@ -4,7 +4,7 @@ import argparse
 import pathlib
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from .cluster import (
     EXIT_FAILED,
@@ -75,13 +75,7 @@ def _produce(arguments: argparse.Namespace) -> int:
 
 def _records(arguments: argparse.Namespace) -> Iterator[tuple[bytes | None, bytes]]:
     separator = None if arguments.key_separator is None else arguments.key_separator.encode()
-    try:
-        lines = (
-            sys.stdin.buffer if arguments.file is None else pathlib.Path(arguments.file).open("rb")
-        )
-    except OSError as missing:
-        raise Failed(f"can't read {arguments.file}: {missing.strerror}") from missing
-    with lines:
+    with _open(arguments.file) as lines:
         for line in lines:
             text = line.removesuffix(b"\n")
             if separator is None:
@@ -89,6 +83,15 @@ def _records(arguments: argparse.Namespace) -> Iterator[tuple[bytes | None, byte
             else:
                 key, found, value = text.partition(separator)
                 yield (key, value) if found else (None, text)
+
+
+def _open(path: str | None) -> BinaryIO:
+    if path is None:
+        return sys.stdin.buffer
+    try:
+        return pathlib.Path(path).open("rb")
+    except OSError as missing:
+        raise Failed(f"can't read {path}: {missing.strerror}") from missing
 
 
 class _Tally:

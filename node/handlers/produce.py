@@ -7,18 +7,15 @@ Refuses   INVALID_REQUIRED_ACKS, INVALID_REQUEST for a null batch, UNKNOWN_TOPIC
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import INTERNAL_TOPICS, TopicPartition
 from fencepost.cluster.wire.api import RequestRefused
 from fencepost.replication.partition import Appended, Partition
 
+from ..moved import name_new_leaders
 from ..services import HandlerContext, Services
-
-ALL_REPLICAS: Final = -1
-# Errors that mean "ask another broker": the reply then says which one (KIP-951).
-_MOVED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 # One partition on its way to a reply: where its answer goes, and what to wait for.
 _Waiting = tuple[dict[str, Any], Partition, int]
@@ -34,7 +31,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any] | None:
         name = services.topic_name(topic.topic_id) if by_id else topic.name
         answers = []
         for wanted in topic.partition_data:
-            answer, wait = _append(services, name, wanted, acks, by_id=by_id)
+            answer, wait = _append(services, name, wanted, acks, ctx.api_version)
             answers.append(answer)
             if wait is not None:
                 waiting.append((answer, *wait))
@@ -42,18 +39,19 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any] | None:
         responses.append({**key, "partition_responses": answers})
     # to here no await
     ctx.reach_stage()
-    if acks == ALL_REPLICAS and waiting:
-        await _wait_committed(waiting, request.timeout.total_seconds())
+    if acks != 0 and waiting:
+        await _wait_acknowledged(waiting, acks, request.timeout.total_seconds())
     if acks == 0:
         return _answer_nothing(responses)
     reply: dict[str, Any] = {"responses": responses}
     if ctx.api_version >= 10:
-        _name_new_leaders(ctx, reply)
+        by_topic = [(topic, topic["partition_responses"]) for topic in responses]
+        name_new_leaders(ctx, reply, by_topic, index="index")
     return reply
 
 
 def _append(
-    services: Services, topic: str | None, wanted: Any, acks: int, *, by_id: bool
+    services: Services, topic: str | None, wanted: Any, acks: int, version: int
 ) -> tuple[dict[str, Any], tuple[Partition, int] | None]:
     index = wanted.index
     refusal = {"index": index, "base_offset": -1, "log_start_offset": -1}
@@ -65,6 +63,7 @@ def _append(
         return {**refusal, "error_code": ErrorCode.invalid_topic_exception}, None
     partition = services.replicas.partition(TopicPartition(topic, index))
     if isinstance(partition, ErrorCode):
+        by_id = version >= 13
         unknown = by_id and partition is ErrorCode.unknown_topic_or_partition
         return {
             **refusal,
@@ -73,14 +72,20 @@ def _append(
     if wanted.records is None:
         return {**refusal, "error_code": ErrorCode.invalid_record}, None
     appended = partition.append_as_leader(
-        wanted.records, required_acks=acks, now_ms=services.env.clock.now_ms()
+        wanted.records,
+        required_acks=acks,
+        now_ms=services.env.clock.now_ms(),
+        produce_version=version,
     )
     if not isinstance(appended, Appended):
         return {
             **refusal,
             "error_code": appended.error,
             "error_message": appended.message,
-            "record_errors": appended.record_errors,
+            "record_errors": [
+                {"batch_index": place, "batch_index_error_message": why}
+                for place, why in appended.record_errors
+            ],
             "log_start_offset": partition.log_start_offset,
         }, None
     answer = {
@@ -93,16 +98,16 @@ def _append(
     return answer, (partition, appended.last_offset)
 
 
-async def _wait_committed(waiting: list[_Waiting], timeout_s: float) -> None:
+async def _wait_acknowledged(waiting: list[_Waiting], acks: int, timeout_s: float) -> None:
     """Wait for every batch; what is not committed in time is answered REQUEST_TIMED_OUT, and may still be."""
-    late = [each for each in waiting if each[1].high_watermark <= each[2]]
+    late = [each for each in waiting if not each[1].is_acknowledged(each[2], acks)]
     if not late:
         return
     outcomes: list[ErrorCode | None] = [None] * len(late)
 
     async def wait(place: int) -> None:
         _, partition, offset = late[place]
-        outcomes[place] = await partition.committed(offset)
+        outcomes[place] = await partition.acknowledged(offset, acks)
 
     try:
         async with asyncio.timeout(timeout_s):
@@ -128,19 +133,3 @@ def _answer_nothing(responses: list[dict[str, Any]]) -> None:
                 raise RequestRefused(
                     f"a batch sent with acks=0 was refused: {answer['error_code'].name}"
                 )
-
-
-def _name_new_leaders(ctx: HandlerContext, reply: dict[str, Any]) -> None:
-    moved: set[int] = set()
-    for topic in reply["responses"]:
-        for answer in topic["partition_responses"]:
-            if answer["error_code"] in _MOVED:
-                state = ctx.services.partition_state(topic, answer["index"])
-                if state is not None:
-                    answer["current_leader"] = {
-                        "leader_id": state.leader,
-                        "leader_epoch": state.leader_epoch,
-                    }
-                    moved.add(state.leader)
-    if moved:
-        reply["node_endpoints"] = ctx.services.node_endpoints(sorted(moved), ctx.origin.listener)

@@ -1,5 +1,6 @@
 """The client door: accepts connections, bounds their number, and closes those that fell silent."""
 
+import asyncio
 from collections import Counter
 
 from fencepost.cluster.base.ports import Connection, Env
@@ -10,6 +11,8 @@ from .dispatch import Dispatcher
 
 # How often idle connections are looked for. Kafka closes them in the same coarse way.
 IDLE_SWEEP_S = 5.0
+# How long a stopping node waits for its connections to end.
+CLOSE_S_MAX = 5.0
 
 
 class ClientListener:
@@ -35,6 +38,8 @@ class ClientListener:
         self.refused = 0
         self._by_ip: Counter[str] = Counter()
         self._door: Door | None = None
+        self._is_open = asyncio.Event()
+        self._gone = asyncio.Event()
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         self._door = await self.env.net.listen(host, port, self._serve)
@@ -45,9 +50,23 @@ class ClientListener:
         if self._door is not None:
             await self._door.close()
 
-    def close_all(self) -> None:
+    def let_in(self) -> None:
+        """The node is ready: those who came early are served from here on."""
+        self._is_open.set()
+
+    async def close_all(self) -> None:
+        """Close every connection after what was written to it, and wait until its requests have ended."""
         for client in list(self.connections):
             client.connection.close()
+        try:
+            async with asyncio.timeout(CLOSE_S_MAX):
+                while self.connections:
+                    self._gone.clear()
+                    await self._gone.wait()
+        except TimeoutError:
+            self.env.log.warn(
+                "connections_left_open", listener=self.name, open=len(self.connections)
+            )
 
     async def _serve(self, connection: Connection) -> None:
         host = connection.remote[0]
@@ -58,12 +77,14 @@ class ClientListener:
         self.connections.add(client)
         self._by_ip[host] += 1
         try:
+            await self._is_open.wait()
             await client.serve()
         finally:
             self.connections.discard(client)
             self._by_ip[host] -= 1
             if not self._by_ip[host]:
                 del self._by_ip[host]
+            self._gone.set()
 
     def _has_room(self, host: str) -> bool:
         if len(self.connections) >= self.connections_max:

@@ -1,0 +1,187 @@
+"""The composition root: the only file that makes the parts of a node and wires them.
+
+INVARIANT  a node tells the cluster that it is there only after its logs are open and recovered, and lets clients
+           in only after the cluster's answer has been applied here.
+PREVENTS   a client that writes to a partition whose producer state is not loaded yet.
+PROVED BY  tests/node/test_broker.py::test_a_client_that_comes_early_is_served_after_recovery
+"""
+
+import base64
+from collections.abc import Mapping
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.controller.commands import AutoCreateTopics, RegisterBroker
+from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.metadata.image import (
+    BrokerState,
+    ClusterImage,
+    ConfigType,
+    Endpoint,
+    ImageDelta,
+)
+from fencepost.cluster.metadata.machine import MetadataMachine
+from fencepost.cluster.quorum.raft_shell import Quorum
+from fencepost.replication.fetch_sessions import FetchSessions
+from fencepost.replication.manager import ReplicaManager
+from fencepost.txn.groups.consumer_machine import ConsumerMachine
+from fencepost.txn.groups.consumer_topics import ImageTopics
+from fencepost.txn.groups.service import GroupService
+
+from .config import NodeConfig
+from .group_settings import consumer_config, group_config
+from .handlers import APIS
+from .node_folder import NodeFolder
+from .producer_ids import ProducerIds
+from .server.dispatch import Dispatcher
+from .server.listener import ClientListener
+from .services import Services
+from .topics import Topics
+
+# Feature name -> the levels that this build can work at. Grows with what is built.
+SUPPORTED_FEATURES = {"group.version": (0, 1), "metadata.version": (1, 1)}
+
+
+class Broker:
+    """One node, in any Env: a process of its own or one of many in a simulation."""
+
+    def __init__(self, env: Env, config: NodeConfig) -> None:
+        self.env = env
+        self.config = config
+        self.folder = NodeFolder(env.disk, config.log_dir, config.node_id)
+        self.machine = MetadataMachine()
+        me = config.node_id
+        self.quorum = Quorum(env, self.folder.metadata_path, self.machine, me, {me: ("", 0)})
+        self.controller = Controller(env, self.quorum, config.text)
+        self.replicas = ReplicaManager(env, config.log_dir, me, self.image, config.text)
+        consumer = consumer_config(config)
+        self.groups = GroupService(
+            env=env,
+            node_id=me,
+            image=self.image,
+            partitions=self.replicas,
+            config=group_config(config),
+            new_consumer_groups=lambda: ConsumerMachine(
+                consumer, ImageTopics(self.image), self._group_overrides
+            ),
+            create_topic=self._create_internal_topic,
+        )
+        self.services = Services(
+            env=env,
+            config=config,
+            image=self.image,
+            controller=self.controller,
+            replicas=self.replicas,
+            groups=self.groups,
+            fetch_sessions=FetchSessions(
+                draw_id=lambda: env.rng.randint(1, 2**31 - 1),
+                slots_max=config.integer("max.incremental.fetch.session.cache.slots"),
+            ),
+            producer_ids=ProducerIds(self.controller, self._me),
+            topics=Topics(env, self.controller),
+            apis=list(APIS.values()),
+            supported_features=SUPPORTED_FEATURES,
+        )
+        dispatcher = Dispatcher(
+            env.clock,
+            APIS,
+            self.services,
+            request_bytes_max=config.integer("socket.request.max.bytes"),
+        )
+        self.listeners = [
+            ClientListener(
+                env,
+                address.name,
+                dispatcher,
+                connections_max=config.integer("max.connections"),
+                connections_per_ip_max=config.integer("max.connections.per.ip"),
+                idle_s_max=config.integer("connections.max.idle.ms") / 1000,
+            )
+            for address in config.listeners
+        ]
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.machine.image
+
+    async def start(self) -> tuple[str, int]:
+        """Start serving; the address of the first listener."""
+        self.folder.open()
+        await self.quorum.start()
+        await self.quorum.wait_ready()
+        await self._form_cluster()
+        clean = await self.replicas.start()
+        self.machine.listeners.append(self)
+        # The doors are opened first, because port 0 gets its number there; whoever knocks waits.
+        addresses = [
+            await door.open(wanted.host, wanted.port)
+            for door, wanted in zip(self.listeners, self.config.listeners, strict=True)
+        ]
+        await self._register(addresses, clean_start=clean)
+        await self.groups.start()
+        for door in self.listeners:
+            door.let_in()
+        self.env.log.info("node_ready", node=self.config.node_id, listeners=addresses)
+        return addresses[0]
+
+    async def stop(self) -> None:
+        """Stop cleanly: nobody new, parked requests end, logs closed and marked as clean."""
+        for door in self.listeners:
+            await door.stop_accepting()
+        await self.groups.stop()
+        for door in self.listeners:
+            await door.close_all()
+        await self.replicas.stop()
+        await self.quorum.stop()
+        self.folder.close()
+
+    def on_image(self, delta: ImageDelta) -> None:
+        """After each command of the metadata log: replicas first, then those who write through them."""
+        self.replicas.on_image(delta)
+        self.groups.on_image(delta)
+
+    async def _form_cluster(self) -> None:
+        """The first node of a cluster gives it its name."""
+        if not self.image.cluster_id:
+            random_id = UUID(int=self.env.rng.getrandbits(128), version=4)
+            # As Kafka spells cluster ids: 16 random bytes, base64 for URLs, without padding.
+            name = base64.urlsafe_b64encode(random_id.bytes).rstrip(b"=").decode()
+            await self.controller.form_cluster(name, dict(FINALIZED_FEATURES))
+        self.folder.join(self.image.cluster_id)
+
+    async def _register(self, addresses: list[tuple[str, int]], *, clean_start: bool) -> None:
+        endpoints = []
+        for wanted, (_, port) in zip(self.config.advertised, addresses, strict=True):
+            endpoints.append(Endpoint(wanted.name, wanted.host, wanted.port or port, "PLAINTEXT"))
+        registered = await self.controller.execute(
+            RegisterBroker(
+                broker_id=self.config.node_id,
+                cluster_id=self.image.cluster_id,
+                incarnation_id=UUID(int=self.env.rng.getrandbits(128), version=4),
+                endpoints=tuple(endpoints),
+                rack=self.config.string("broker.rack") or None,
+                features=SUPPORTED_FEATURES,
+                clean_start=clean_start,
+            )
+        )
+        if registered.error_code is not ErrorCode.none:
+            raise Trouble(
+                f"the cluster refused this node: {registered.error_code.name}, "
+                f"{registered.error_message}",
+                Outcome.REFUSED,
+            )
+
+    def _group_overrides(self, group_id: str) -> Mapping[str, str]:
+        return self.image.config(ConfigType.GROUP, group_id)
+
+    def _me(self) -> BrokerState:
+        return self.image.brokers[self.config.node_id]
+
+    async def _create_internal_topic(self, name: str) -> None:
+        for result in await self.controller.execute(AutoCreateTopics(names=(name,))):
+            if result.error_code is not ErrorCode.none:
+                raise Trouble(
+                    f"{name} can't be created: {result.error_code.name}, {result.error_message}",
+                    Outcome.REFUSED,
+                )

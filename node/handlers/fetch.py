@@ -1,0 +1,209 @@
+"""Fetch, api key 1, versions 4-18.
+
+Does      reads batches from partitions led here; waits up to `max_wait` until there are `min_bytes` of them.
+Versions  7 sessions (KIP-227); 9 leader epochs; 11 racks; 12 divergence; 13 topic ids; 16 where the leader is.
+Refuses   OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+          and what the partition says. Replicas do not fetch at this door.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.wire.api import RecordsValue
+from fencepost.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION, Outcome, Wanted
+from fencepost.replication.partition import Partition, Read
+from fencepost.replication.waits import FetchWait
+
+from ..moved import name_new_leaders
+from ..services import HandlerContext, Services
+
+Key = tuple[str | UUID, int]  # a topic, by name or from v13 on by id; and a partition
+SESSIONS_SINCE: Final = 7
+TOPIC_IDS_SINCE: Final = 13
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What was read of one partition: the fields of its reply, and what decides whether to wait."""
+
+    fields: dict[str, Any]
+    size: int = 0
+    partition: Partition | None = None  # None when the answer is final: an error, a divergence
+
+
+async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    services = ctx.services
+    if getattr(request, "replica_id", -1) >= 0 or _replica_of(request) >= 0:
+        return {"error_code": ErrorCode.invalid_request, "responses": []}
+    has_sessions = ctx.api_version >= SESSIONS_SINCE
+    context = services.fetch_sessions.begin(
+        session_id=request.session_id if has_sessions else NO_SESSION,
+        session_epoch=request.session_epoch if has_sessions else FINAL_EPOCH,
+        wanted=_wanted(request, ctx.api_version),
+        forgotten=_forgotten(request, ctx.api_version) if has_sessions else (),
+        uses_topic_ids=ctx.api_version >= TOPIC_IDS_SINCE,
+        now_ms=services.env.clock.now_ms(),
+    )
+    if isinstance(context, ErrorCode):
+        return {"error_code": context, "responses": []}
+    partitions: list[tuple[Key, Wanted]] = list(context.partitions())  # type: ignore[arg-type]
+    answers = await _read_or_wait(services, request, partitions)
+    reply = context.finish(
+        [(key, _outcome(answer)) for (key, _), answer in zip(partitions, answers, strict=True)],
+        services.env.clock.now_ms(),
+    )
+    told = [(partitions[place][0], answers[place].fields) for place in reply.told]
+    fields: dict[str, Any] = {
+        "error_code": reply.error,
+        "session_id": reply.session_id,
+        "responses": _by_topic(told, ctx.api_version),
+    }
+    answers_by_topic = [(topic, topic["partitions"]) for topic in fields["responses"]]
+    name_new_leaders(ctx, fields, answers_by_topic, index="partition_index")
+    return fields
+
+
+def _replica_of(request: Any) -> int:
+    state = getattr(request, "replica_state", None)
+    return -1 if state is None else state.replica_id
+
+
+def _wanted(request: Any, version: int) -> dict[Key, Wanted]:
+    by_id = version >= TOPIC_IDS_SINCE
+    return {
+        (topic.topic_id if by_id else topic.topic, each.partition): Wanted(
+            each.fetch_offset,
+            each.partition_max_bytes,
+            getattr(each, "current_leader_epoch", -1),
+            getattr(each, "last_fetched_epoch", -1),
+            getattr(each, "log_start_offset", -1),
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    }
+
+
+def _forgotten(request: Any, version: int) -> list[Key]:
+    by_id = version >= TOPIC_IDS_SINCE
+    return [
+        (topic.topic_id if by_id else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+async def _read_or_wait(
+    services: Services, request: Any, partitions: list[tuple[Key, Wanted]]
+) -> list[_Answer]:
+    """Read once; if that is less than the client wants, wait for more and read once again."""
+    answers = await _read_all(services, request, partitions)
+    wait_s = request.max_wait.total_seconds()
+    enough = sum(answer.size for answer in answers) >= request.min_bytes
+    final = any(answer.partition is None for answer in answers)
+    if enough or final or wait_s <= 0 or not partitions:
+        return answers
+    isolation = request.isolation_level
+    with FetchWait(request.min_bytes) as wait:
+        watched = [
+            (each, wanted, answer.size)
+            for (_, wanted), answer in zip(partitions, answers, strict=True)
+            if (each := answer.partition) is not None
+        ]
+        for partition, wanted, size in watched:
+            wait.watch(partition, wanted.fetch_offset, wanted.max_bytes, isolation, size)
+        for partition, _, _ in watched:
+            wait.on_change(partition)  # reading may have waited for the disk: look once more
+        await wait.until(wait_s)
+    return await _read_all(services, request, partitions)
+
+
+async def _read_all(
+    services: Services, request: Any, partitions: list[tuple[Key, Wanted]]
+) -> list[_Answer]:
+    """In the order of the session, within `max_bytes` in all; the first batch comes whatever its size."""
+    room = min(request.max_bytes, services.config.fetch_max_bytes)
+    answers = []
+    min_one = True
+    for key, wanted in partitions:
+        answer = await _read(services, key, wanted, request.isolation_level, room, min_one=min_one)
+        room = max(0, room - answer.size)
+        min_one = min_one and answer.size == 0
+        answers.append(answer)
+    return answers
+
+
+async def _read(
+    services: Services, key: Key, wanted: Wanted, isolation: int, room: int, *, min_one: bool
+) -> _Answer:
+    topic, index = key
+    name = topic if isinstance(topic, str) else services.topic_name(topic)
+    if name is None:
+        return _refusal(index, ErrorCode.unknown_topic_id)
+    partition = services.replicas.partition(TopicPartition(name, index))
+    if isinstance(partition, ErrorCode):
+        unknown = partition is ErrorCode.unknown_topic_or_partition and not isinstance(topic, str)
+        return _refusal(index, ErrorCode.unknown_topic_id if unknown else partition)
+    read = await partition.read_waiting(
+        wanted.fetch_offset,
+        min(wanted.max_bytes, room),
+        isolation=isolation,
+        min_one=min_one,
+        current_leader_epoch=wanted.current_leader_epoch,
+        last_fetched_epoch=wanted.last_fetched_epoch,
+    )
+    if not isinstance(read, Read):
+        return _refusal(index, read.error)
+    fields: dict[str, Any] = {
+        "partition_index": index,
+        "error_code": ErrorCode.none,
+        "high_watermark": read.high_watermark,
+        "last_stable_offset": read.last_stable_offset,
+        "log_start_offset": read.log_start_offset,
+        "aborted_transactions": None
+        if read.aborted is None
+        else [{"producer_id": each, "first_offset": first} for each, first in read.aborted],
+        "records": RecordsValue(read.records),
+    }
+    if read.diverging is None:
+        return _Answer(fields, read.size, partition)
+    epoch, end_offset = read.diverging
+    fields["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
+    return _Answer(fields)
+
+
+def _refusal(index: int, error: ErrorCode) -> _Answer:
+    return _Answer(
+        {
+            "partition_index": index,
+            "error_code": error,
+            "high_watermark": -1,
+            "last_stable_offset": -1,
+            "log_start_offset": -1,
+            "aborted_transactions": None,
+            "records": b"",
+        }
+    )
+
+
+def _outcome(answer: _Answer) -> Outcome:
+    fields = answer.fields
+    return Outcome(
+        fields["error_code"],
+        fields["high_watermark"],
+        fields["log_start_offset"],
+        answer.size,
+        must_tell="diverging_epoch" in fields,
+    )
+
+
+def _by_topic(told: list[tuple[Key, dict[str, Any]]], version: int) -> list[dict[str, Any]]:
+    name = "topic_id" if version >= TOPIC_IDS_SINCE else "topic"
+    topics: list[dict[str, Any]] = []
+    for (topic, _), fields in told:
+        if not topics or topics[-1][name] != topic:
+            topics.append({name: topic, "partitions": []})
+        topics[-1]["partitions"].append(fields)
+    return topics
