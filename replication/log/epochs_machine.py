@@ -48,12 +48,20 @@ class EpochsMachine:
         """The epoch of the last batch; NO_EPOCH of an empty log."""
         return self.epochs[-1] if self.epochs else NO_EPOCH
 
-    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+    def end_offset_for(
+        self, epoch: int, log_end: int, leading: tuple[int, int] | None = None
+    ) -> tuple[int, int]:
         """The largest known epoch that is not above `epoch`, and the offset where it ended.
 
         As Kafka's endOffsetFor: for an epoch older than all, where the oldest begins; for one newer than all
-        (or NO_EPOCH), nothing.
+        (or NO_EPOCH), nothing. `leading` is the epoch that this broker leads in and where it began: it counts
+        before it has written anything, without ten thousand files being rewritten at every start.
         """
+        if leading is not None and epoch != NO_EPOCH and leading[0] > self.latest:
+            if epoch >= leading[0]:
+                return (epoch, log_end) if epoch == leading[0] else (NO_EPOCH, NO_OFFSET)
+            if epoch >= self.latest:
+                return (self.latest if self.epochs else epoch), leading[1]
         epochs = self.epochs
         if epoch == NO_EPOCH:
             return NO_EPOCH, NO_OFFSET

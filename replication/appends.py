@@ -1,0 +1,164 @@
+"""What happens to a produced batch before it is in the log: it is checked, judged, and stamped in place.
+
+INVARIANT  the bytes that reach the log are those that were checked, but for offset, epoch and append time.
+PREVENTS   a batch that a reader of the log chokes on; a copy of the records for twelve bytes that change.
+PROVED BY  tests/replication/test_partition.py::test_the_records_of_a_batch_are_written_as_they_came
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ports import Buffer
+from fencepost.cluster.metadata.topic_config import TopicConfig
+from fencepost.cluster.wire.batch import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_FLAG,
+    BatchHeader,
+    BatchRefused,
+    check_produced,
+    headers_of,
+    splice,
+)
+from fencepost.cluster.wire.records import recompress
+
+from .log.producer_verdicts import ACCEPT, Duplicate, Refused, Verdict
+from .log.producers_machine import ProducersMachine
+from .log.snapshots import read_marker
+
+# compression.type -> the codec that batches must have; "producer" leaves them as they come.
+CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+Headers = list[tuple[int, BatchHeader]]
+Writable = bytearray | memoryview
+
+
+class Appended(NamedTuple):
+    """Where a batch is now. As in a produce response, the time is -1 unless the broker set it."""
+
+    first_offset: int
+    last_offset: int
+    append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class Refusal(NamedTuple):
+    """Why there is no answer but an error. `record_errors` names single records: (index, reason)."""
+
+    error: ErrorCode
+    message: str = ""
+    record_errors: Sequence[tuple[int, str]] = ()
+
+
+class Rules(NamedTuple):
+    """A topic's settings as far as they concern a batch that comes in; made once, not for each batch."""
+
+    message_max_bytes: int
+    compacted: bool
+    timestamp_type: int
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    segment_bytes: int
+    codec: int  # -1: the producer's choice
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> "Rules":
+        is_append_time = config.message_timestamp_type == "LogAppendTime"
+        return cls(
+            config.max_message_bytes,
+            config.compact,
+            LOG_APPEND_TIME if is_append_time else CREATE_TIME,
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+            config.segment_bytes,
+            CODECS.get(config.compression_type, -1),
+        )
+
+
+def check(
+    records: Buffer, rules: Rules, produce_version: int, now_ms: int
+) -> tuple[Writable, Headers]:
+    """A client's batch, writable, with its header. BatchRefused: what Kafka would say."""
+    buffer = _writable(records)
+    headers = check_produced(
+        buffer,
+        message_max_bytes=rules.message_max_bytes,
+        compacted=rules.compacted,
+        produce_version=produce_version,
+        now_ms=now_ms,
+        timestamp_type=rules.timestamp_type,
+        timestamp_before_max_ms=rules.timestamp_before_max_ms,
+        timestamp_after_max_ms=rules.timestamp_after_max_ms,
+        segment_bytes=rules.segment_bytes,
+    )
+    if rules.codec < 0 or headers[0][1].compression == rules.codec:
+        return buffer, headers
+    buffer = recompress(buffer, rules.codec)
+    headers = headers_of(buffer)
+    if headers[0][1].size > rules.message_max_bytes:
+        raise BatchRefused(
+            ErrorCode.message_too_large,
+            f"the batch has {headers[0][1].size} bytes after it was recompressed as compression.type"
+            f" says, max.message.bytes is {rules.message_max_bytes}",
+        )
+    return buffer, headers
+
+
+def take(records: Buffer) -> tuple[Writable, Headers]:
+    """A coordinator's own batches: built here, so only their edges are looked at."""
+    buffer = _writable(records)
+    return buffer, headers_of(buffer)
+
+
+def _writable(records: Buffer) -> Writable:
+    if isinstance(records, bytearray):
+        return records
+    view = memoryview(records)
+    return bytearray(view) if view.readonly else view
+
+
+def judge(
+    producers: ProducersMachine,
+    buffer: Writable,
+    headers: Headers,
+    *,
+    origin_client: bool,
+    guard: int,
+    transaction_version: int,
+) -> Duplicate | Refused | None:
+    """What the producers' history says of these batches; None: write them."""
+    verdict: Verdict
+    for position, header in headers:
+        if header.producer_id < 0:
+            continue
+        if header.is_control:
+            marker = read_marker(bytes(buffer[position : position + header.size]), header)
+            assert marker is not None, "a control batch without a marker"
+            verdict = producers.decide_marker(
+                header.producer_id,
+                header.producer_epoch,
+                marker.coordinator_epoch,
+                transaction_version,
+            )
+        else:
+            verdict = producers.decide(header, origin_client=origin_client, guard=guard)
+        if verdict is ACCEPT:
+            continue
+        assert isinstance(verdict, Duplicate | Refused)
+        return verdict
+    return None
+
+
+def stamp(
+    buffer: Writable, headers: Headers, offset: int, leader_epoch: int, append_time_ms: int | None
+) -> None:
+    """Give the batches their offsets from `offset` on, in the bytes and in the headers."""
+    for position, header in headers:
+        splice(buffer, position, offset, leader_epoch, append_time_ms=append_time_ms)
+        header.base_offset = offset
+        header.leader_epoch = leader_epoch
+        if append_time_ms is not None:
+            header.max_timestamp = append_time_ms
+            header.attributes |= LOG_APPEND_TIME_FLAG
+        offset += header.last_offset_delta + 1

@@ -1,0 +1,297 @@
+"""The partitions of one broker: which there are, who of them leads, and the work that goes on beside requests.
+
+INVARIANT  there is a `Partition` here for exactly the replicas that the image gives this broker, each with the log of
+           its topic id, or a reason why it is offline.
+PREVENTS   a request answered from the log of a topic that was deleted and made again under the same name; a damaged
+           log taking the healthy ones down with it.
+PROVED BY  tests/replication/test_manager.py::test_a_topic_made_again_under_its_name_is_another
+
+Nothing here costs anything for a partition that nobody uses: no task, no timer, no open file. The rounds walk over
+all partitions now and then, a hundred at a turn of the loop.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.metadata.broker_config import BrokerValues
+from fencepost.cluster.metadata.image import (
+    BROKER_DEFAULT,
+    ClusterImage,
+    ConfigType,
+    ImageDelta,
+    PartitionState,
+    TopicState,
+)
+from fencepost.cluster.metadata.topic_config import TopicConfigs
+
+from .flusher import Flushable, Flusher
+from .log.checkpoint import Kind
+from .log.log import Log
+from .log.pool import OPEN_MAX
+from .log.producer_verdicts import PRODUCERS_MAX
+from .log.store import LogStore
+from .metrics import Counters
+from .partition import NO_SPACE, Partition
+from .rounds import Rounds
+
+PARTITIONS_A_TURN: Final = 100
+STRAYS_NAMED_MAX: Final = 20
+
+
+class ReplicaManager:
+    def __init__(
+        self,
+        env: Env,
+        data_dir: str,
+        node_id: BrokerId,
+        image: ClusterImage,
+        node_config: Mapping[str, str],
+        *,
+        open_files_max: int = OPEN_MAX,
+        producers_max: int = PRODUCERS_MAX,
+    ) -> None:
+        self.env = env
+        self.node_id = node_id
+        self.node_config = node_config
+        self.image = image
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: dict[TopicPartition, str] = {}  # and why
+        self.counters = Counters()
+        self.is_disk_full = False
+        self.store = LogStore(
+            env, data_dir, open_files_max=open_files_max, producers_max=producers_max
+        )
+        self.flusher = Flusher(env.clock, self._sync, self.counters)
+        self.rounds = Rounds(env, self)
+        self._configs = TopicConfigs(node_config, node_id)
+        self._topic_ids: dict[str, UUID] = {}  # of the topics that have a replica here
+        self._is_running = False
+        self._flushing: asyncio.Task[None] | None = None
+
+    # -- start and stop --------------------------------------------------------------------------------
+
+    async def start(self) -> bool:
+        """Open and recover every log that the image gives this broker; then follow the image.
+
+        Whether all that was written is here: the last stop was a clean one, or the machine has not gone down.
+        """
+        started = self.env.clock.steady()
+        self.store.start()
+        has_all = self.store.was_clean or self.store.offsets.boot_id == self.env.boot_id
+        self._read_settings()
+        for number, (topic, state) in enumerate(list(self.image.partitions_of(self.node_id))):
+            self._open(topic, state)
+            if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
+                await self.env.clock.sleep(0)
+        await self.store.opened(self._logs())
+        self._flushing = self.env.tasks.spawn(self.flusher.run(), name="flusher")
+        self._is_running = True
+        self.on_image(ImageDelta.everything(self.image))  # what came meanwhile, and who leads
+        self._name_strays()
+        self.rounds.start()
+        self.env.log.info(
+            "logs_open",
+            partitions=len(self.partitions),
+            offline=len(self.offline),
+            was_clean=self.store.was_clean,
+            seconds=round(self.env.clock.steady() - started, 3),
+        )
+        return has_all
+
+    async def stop(self) -> None:
+        """Take nothing more, sync what there is, and leave the marker of a clean stop."""
+        self._is_running = False
+        await self.rounds.stop()
+        self.flusher.close()
+        if self._flushing is not None:
+            await self._flushing
+        for partition in self.partitions.values():
+            partition.close(ErrorCode.not_leader_or_follower)
+        await self.store.stop(self._logs())
+
+    def _logs(self) -> list[Log]:
+        return [partition.log for partition in self.partitions.values()]
+
+    def _name_strays(self) -> None:
+        """Folders of topics that are gone are left alone: if it is the metadata that was lost, they are all there is."""
+        known = self.partitions.keys() | self.offline.keys()
+        strays = [str(name) for name in self.store.folders() if name not in known]
+        if strays:
+            named = strays[:STRAYS_NAMED_MAX]
+            self.env.log.warn("stray_folders", count=len(strays), partitions=named)
+
+    # -- the image -------------------------------------------------------------------------------------
+
+    def on_image(self, delta: ImageDelta) -> None:
+        self.image = delta.image
+        if not self._is_running:
+            return  # `start` looks at the whole image when it is done
+        gone = [
+            TopicPartition(topic.name, index)
+            for topic in delta.topics_deleted
+            if self._topic_ids.get(topic.name) == topic.topic_id
+            for index in range(len(topic.partitions))
+        ]
+        if delta.configs_changed:
+            self._reconfigure(delta.configs_changed)
+        changed = delta.partitions_changed
+        for topic, state in changed:
+            name = TopicPartition(topic.name, state.partition)
+            known = self.partitions.get(name)
+            if known is not None and (
+                known.topic_id != topic.topic_id or self.node_id not in state.replicas
+            ):
+                gone.append(name)
+        self._drop(gone)
+        for topic, state in changed:
+            if self.node_id in state.replicas:
+                self._follow(topic, state)
+
+    def _follow(self, topic: TopicState, state: PartitionState) -> None:
+        name = TopicPartition(topic.name, state.partition)
+        partition = self.partitions.get(name)
+        if partition is None and name not in self.offline:
+            partition = self._open(topic, state)
+        if partition is not None:
+            partition.on_image(state)
+
+    def _open(self, topic: TopicState, state: PartitionState) -> Partition | None:
+        name = TopicPartition(topic.name, state.partition)
+        config = self._configs.of(self.image, topic.name)
+        self._topic_ids[topic.name] = topic.topic_id
+        try:
+            log = self.store.open(name, topic.topic_id, config)
+        except (LogDamaged, OSError) as why:
+            self._set_offline(name, str(why))
+            return None
+        partition = self.partitions[name] = Partition(
+            self.env,
+            self.node_id,
+            topic.topic_id,
+            log,
+            config,
+            high_watermark=self.store.offsets.get(Kind.HIGH_WATERMARK, name) or 0,
+            flusher=self.flusher,
+            counters=self.counters,
+            owner=self,
+        )
+        return partition
+
+    def _drop(self, names: Iterable[TopicPartition]) -> None:
+        """Deleted, or moved to other brokers: one pass for all that went at once."""
+        logs = []
+        for name in names:
+            self.offline.pop(name, None)
+            partition = self.partitions.pop(name, None)
+            if partition is not None:
+                partition.close(ErrorCode.unknown_topic_or_partition)
+                self.rounds.forget(partition)
+                logs.append(partition.log)
+        if not logs:
+            return
+        try:
+            self.store.delete(logs)
+        except OSError as error:  # the folders stay; a topic of that name sets them aside
+            self.env.log.error("partitions_not_deleted", count=len(logs), error=str(error))
+
+    def _reconfigure(self, changed: Sequence[tuple[ConfigType, str]]) -> None:
+        topics = {name for kind, name in changed if kind is ConfigType.TOPIC}
+        mine = (BROKER_DEFAULT, str(self.node_id))
+        if any(kind is ConfigType.BROKER and name in mine for kind, name in changed):
+            self._read_settings()
+            topics = {name.topic for name in self.partitions}
+        for topic in sorted(topics & self.image.topics.keys()):
+            config = self._configs.of(self.image, topic)
+            for index in range(len(self.image.topics[topic].partitions)):
+                partition = self.partitions.get(TopicPartition(topic, index))
+                if partition is not None:
+                    partition.set_config(config)
+        self.rounds.look_again()
+
+    def _read_settings(self) -> None:
+        values = BrokerValues(self.image, self.node_config, self.node_id)
+        self.rounds.read_settings(values)
+        expiration_ms = values.integer("producer.id.expiration.ms")
+        self.store.shared.producer_expiration_ms = expiration_ms
+        for partition in self.partitions.values():
+            if partition.log.producers_loaded:
+                partition.log.producers.expiration_ms = expiration_ms
+
+    # -- who asks --------------------------------------------------------------------------------------
+
+    def partition(self, name: TopicPartition) -> Partition | ErrorCode:
+        """The partition, or what Kafka answers for want of it (ReplicaManager.getPartitionOrError)."""
+        partition = self.partitions.get(name)
+        if partition is not None:
+            return partition if partition.closed is None else partition.closed
+        if name in self.offline:
+            return ErrorCode.kafka_storage_error
+        if self.image.partition(*name) is not None:
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.unknown_topic_or_partition
+
+    def partition_by_id(self, topic_id: UUID, index: int) -> Partition | ErrorCode:
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None:
+            return ErrorCode.unknown_topic_id
+        return self.partition(TopicPartition(topic.name, index))
+
+    def sizes(self) -> Iterator[tuple[TopicPartition, int]]:
+        """The bytes of each partition's log, for DescribeLogDirs."""
+        for name, partition in self.partitions.items():
+            yield name, partition.log.size_bytes
+
+    def disk_bytes(self) -> tuple[int, int]:
+        """All and free bytes of the disk; -1 (Kafka's UNKNOWN_VOLUME_BYTES) where it can't be told."""
+        try:
+            return -1, self.env.disk.free_bytes(self.store.data_dir)
+        except OSError:
+            return -1, -1
+
+    def gauges(self) -> dict[str, int]:
+        """The values of `metrics.GAUGES`."""
+        leaders = [each for each in self.partitions.values() if each.is_leader]
+        return {
+            "fencepost_partitions": len(self.partitions)
+            + len(self.offline.keys() - self.partitions),
+            "fencepost_leader_partitions": len(leaders),
+            "fencepost_offline_partitions": len(self.offline),
+            "fencepost_under_min_isr_partitions": sum(
+                each.machine.is_under_min_isr for each in leaders
+            ),
+            "fencepost_producer_ids": self.store.shared.budget.count,
+            "fencepost_disk_full": int(self.is_disk_full),
+        }
+
+    # -- what partitions tell (Owner) ------------------------------------------------------------------
+
+    def on_high_watermark(self, partition: Partition) -> None:
+        self.rounds.moved(partition)
+
+    def on_write(self, partition: Partition, error: OSError | None) -> None:
+        if error is None:
+            if self.is_disk_full:
+                self.is_disk_full = False
+                self.env.log.info("disk_has_space_again")
+        elif error.errno in NO_SPACE:
+            if not self.is_disk_full:
+                self.is_disk_full = True
+                self.env.log.error("disk_full", folder=self.store.data_dir, error=str(error))
+        elif partition.log.failed is not None and partition.topic_partition not in self.offline:
+            self._set_offline(partition.topic_partition, f"a write failed: {error}")
+
+    def on_offline(self, partition: Partition, reason: str) -> None:
+        self._set_offline(partition.topic_partition, reason)
+
+    def _set_offline(self, name: TopicPartition, reason: str) -> None:
+        self.offline[name] = reason
+        self.env.log.error("partition_offline", partition=str(name), reason=reason)
+
+    async def _sync(self, partitions: Sequence[Flushable]) -> None:
+        await self.store.sync([each.log for each in partitions if isinstance(each, Partition)])
+        self.rounds.moved_some()

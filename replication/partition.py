@@ -1,0 +1,295 @@
+"""One partition on this broker: what requests ask of it, and what becomes of its log.
+
+INVARIANT  an append is answered with offsets that are its own for ever, and `committed` says `none` only of what is
+           below the high watermark; between the judgement of a batch and its place in the log nothing awaits.
+PREVENTS   two batches at one offset, a retry written twice, an acknowledgement that a crash takes back.
+PROVED BY  tests/replication/test_partition_crash.py::test_what_was_acknowledged_survives_every_crash
+
+The decisions are in `partition_machine.py` and `log/producers_machine.py`; this is the shell around them.
+"""
+
+import errno
+from typing import Final, Protocol
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId, Offset
+from fencepost.cluster.base.ports import Buffer, Env
+from fencepost.cluster.metadata.config_def import LONG_MAX
+from fencepost.cluster.metadata.image import PartitionState
+from fencepost.cluster.metadata.topic_config import TopicConfig
+from fencepost.cluster.wire.batch import LOG_APPEND_TIME, BatchRefused, parse_header
+
+from . import appends
+from .appends import Appended, Refusal
+from .flusher import LATER_MS_MAX, Flusher
+from .log.log import Log
+from .log.producer_verdicts import Duplicate
+from .metrics import Counters
+from .partition_machine import ALL_REPLICAS, PartitionMachine
+from .partition_reads import Read, ReadablePartition
+from .waits import OffsetWaits
+
+__all__ = ["Appended", "Owner", "Partition", "Read", "Refusal"]
+
+AT_ONCE: Final = -1
+INTERVAL_MS: Final = 1_000  # flush.policy=interval, unless flush.ms is set
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Owner(Protocol):
+    """What a partition tells the manager."""
+
+    def on_high_watermark(self, partition: "Partition") -> None: ...
+
+    def on_write(self, partition: "Partition", error: OSError | None) -> None: ...
+
+    def on_offline(self, partition: "Partition", reason: str) -> None: ...
+
+
+class Partition(ReadablePartition):
+    __slots__ = (
+        "_commits", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner", "_rules", "_syncs",
+        "_unsynced_records",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        env: Env,
+        broker_id: BrokerId,
+        topic_id: UUID,
+        log: Log,
+        config: TopicConfig,
+        *,
+        high_watermark: int,
+        flusher: Flusher,
+        counters: Counters,
+        owner: Owner,
+    ) -> None:
+        end = log.log_end_offset
+        machine = PartitionMachine(
+            broker_id,
+            log_end=end,
+            durable_end=log.recovery_point,
+            high_watermark=max(min(high_watermark, end), log.log_start_offset),
+        )
+        super().__init__(env, topic_id, log, config, machine, counters)
+        self._flusher = flusher
+        self._owner = owner
+        self._commits: OffsetWaits | None = None
+        self._syncs: OffsetWaits | None = None
+        self._unsynced_records = 0
+        self.set_config(config)
+
+    def set_config(self, config: TopicConfig) -> None:
+        self.config = config
+        self.log.config = config
+        self._rules = appends.Rules.of(config)
+        self._flush_messages = config.flush_messages
+        self._flush_delay_ms = flush_delay_ms(config)
+        if self.machine.on_settings(
+            min_insync_replicas=config.min_insync_replicas,
+            sync_counts=self._flush_delay_ms == AT_ONCE,
+            now_ms=self._env.clock.now_ms(),
+        ):
+            self._high_watermark_moved()
+
+    # -- leadership ------------------------------------------------------------------------------------
+
+    def on_image(self, state: PartitionState) -> None:
+        if self.closed is not None:
+            return
+        was_leader = self.is_leader
+        is_new_epoch, moved = self.machine.on_image(state, self._env.clock.now_ms())
+        if was_leader and not self.is_leader:
+            self._tell_waiting(ErrorCode.not_leader_or_follower)
+        if is_new_epoch:
+            self._tell_readers(at_once=True)  # the epoch that they know is fenced
+        if is_new_epoch or moved:
+            self._high_watermark_moved()
+
+    def close(self, error: ErrorCode) -> None:
+        """Nothing more is taken or told but `error`: deleted, taken away, offline, or the node stops."""
+        if self.closed is None:
+            self.closed = error
+            self.machine.resign()
+            self._flusher.forget(self)
+            self._tell_waiting(error)
+            self._tell_readers(at_once=True)
+
+    def _tell_waiting(self, error: ErrorCode) -> None:
+        for waits in (self._commits, self._syncs):
+            if waits is not None:
+                waits.release_all(error)
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        *,
+        required_acks: int,
+        now_ms: int,
+        origin_client: bool = True,
+        produce_version: int = 13,
+        guard: int = 0,
+        transaction_version: int = 0,
+    ) -> Appended | Refusal:
+        """Write a client's batch, or a coordinator's. The buffer is ours from here on: it is stamped in place."""
+        error = self.closed or self.machine.check_append(required_acks)
+        if error is not ErrorCode.none:
+            return self._refuse_retriable(error, records, origin_client=origin_client)
+        try:
+            if origin_client:
+                buffer, headers = appends.check(records, self._rules, produce_version, now_ms)
+            else:
+                buffer, headers = appends.take(records)
+        except BatchRefused as refused:
+            self._counters.refuse(refused.code)
+            return Refusal(refused.code, refused.message, refused.record_errors)
+        # from here ...
+        log = self.log
+        verdict = appends.judge(
+            log.producers, buffer, headers,
+            origin_client=origin_client, guard=guard, transaction_version=transaction_version,
+        )  # fmt: skip
+        if isinstance(verdict, Duplicate):
+            self._counters.duplicates += 1
+            return Appended(
+                verdict.first_offset, verdict.last_offset, verdict.timestamp, log.log_start_offset,
+                duplicate=True,
+            )  # fmt: skip
+        if verdict is not None:
+            self._counters.refuse(verdict.error)
+            return Refusal(verdict.error, verdict.message)
+        append_time_ms = now_ms if self._rules.timestamp_type == LOG_APPEND_TIME else None
+        first_offset = log.log_end_offset
+        appends.stamp(buffer, headers, first_offset, self.machine.leader_epoch, append_time_ms)
+        try:
+            log.append(buffer, headers, now_ms)
+        except OSError as failed:
+            return self._write_failed(failed, headers, origin_client=origin_client)
+        # ... to here no await: who is judged by a history is written right behind it
+        self._owner.on_write(self, None)
+        self._written(headers, len(buffer), now_ms)
+        return Appended(
+            first_offset,
+            log.log_end_offset - 1,
+            -1 if append_time_ms is None else append_time_ms,
+            log.log_start_offset,
+        )
+
+    def _written(self, headers: appends.Headers, size: int, now_ms: int) -> None:
+        counters = self._counters
+        records = 0
+        for _, header in headers:
+            records += header.record_count
+        counters.appended_batches += len(headers)
+        counters.appended_records += records
+        counters.appended_bytes += size
+        self._unsynced_records += records
+        if self._flush_delay_ms == AT_ONCE or self._unsynced_records >= self._flush_messages:
+            self._flusher.soon(self)
+        else:
+            self._flusher.later(self, self._flush_delay_ms)
+        if self.machine.on_append(self.log.log_end_offset, now_ms):
+            self._high_watermark_moved()
+
+    def _write_failed(
+        self, failed: OSError, headers: appends.Headers, *, origin_client: bool
+    ) -> Refusal:
+        if origin_client:
+            for _, header in headers:
+                self.log.producers.note_refused(header)
+        self._owner.on_write(self, failed)
+        self._counters.refuse(ErrorCode.kafka_storage_error)
+        why = "the disk is full" if failed.errno in NO_SPACE else str(failed)
+        return Refusal(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
+
+    def _refuse_retriable(
+        self, error: ErrorCode, records: Buffer, *, origin_client: bool
+    ) -> Refusal:
+        self._counters.refuse(error)
+        if self.closed is None and origin_client and self.is_leader:
+            try:
+                self.log.producers.note_refused(parse_header(records))
+            except BatchRefused:
+                pass  # it is no batch at all: there is nothing to remember, and the error stands
+        return Refusal(error, f"{self.topic_partition}: {error.name}")
+
+    # -- waiting for it to count -----------------------------------------------------------------------
+
+    async def committed(self, offset: Offset | int) -> ErrorCode:
+        """`none` once everything up to and with `offset` is committed; else why it will not be by us."""
+        if self.closed is not None:
+            return self.closed
+        outcome = self.machine.outcome_of(offset)
+        if outcome is not None:
+            return outcome
+        if self._commits is None:
+            self._commits = OffsetWaits()
+        return await self._commits.wait(offset)
+
+    def is_acknowledged(self, offset: int, required_acks: int) -> bool:
+        """Whether a write may be answered at once; else await `acknowledged`."""
+        if required_acks == ALL_REPLICAS:
+            return self.machine.outcome_of(offset) is ErrorCode.none
+        machine = self.machine
+        return required_acks == 0 or not machine.sync_counts or machine.durable_end > offset
+
+    async def acknowledged(self, offset: int, required_acks: int) -> ErrorCode:
+        """acks=all waits for the high watermark; acks=1 for our own disk, if flush.policy=ack says that it counts."""
+        if required_acks == ALL_REPLICAS:
+            return await self.committed(offset)
+        if self.is_acknowledged(offset, required_acks):
+            return ErrorCode.none
+        if self.closed is not None:
+            return self.closed
+        if self._syncs is None:
+            self._syncs = OffsetWaits()
+        return await self._syncs.wait(offset)
+
+    def on_synced(self) -> None:
+        """The flusher's word: the log's recovery point has moved."""
+        if self.closed is not None:
+            return
+        if self.log.failed is not None:
+            # A write failed: what is committed can be read, what was on its way there stays unknown.
+            self._tell_waiting(ErrorCode.kafka_storage_error)
+            return
+        self._unsynced_records = 0
+        durable_end = self.log.recovery_point
+        moved = self.machine.on_durable(durable_end, self._env.clock.now_ms())
+        if self._syncs is not None:
+            self._syncs.release(durable_end, ErrorCode.none)
+        if moved:
+            self._high_watermark_moved()
+
+    def on_sync_failed(self, error: OSError) -> None:
+        """What the disk has of the log can't be told any more: nothing is served from it until a restart."""
+        if self.log.failed is None:
+            self.on_synced()  # it had nothing in the group that failed
+            return
+        if self.closed is None:
+            self.close(ErrorCode.kafka_storage_error)
+            self._owner.on_offline(self, f"a sync failed: {error}")
+
+    def _high_watermark_moved(self) -> None:
+        high_watermark = self.machine.high_watermark
+        log = self.log
+        if log.first_unstable_offset is not None:
+            log.producers.on_high_watermark(high_watermark)
+        if self._commits is not None:
+            outcome = self.machine.outcome_of(high_watermark - 1)
+            self._commits.release(high_watermark, outcome or ErrorCode.none)
+        self._owner.on_high_watermark(self)
+        self._tell_readers()
+
+
+def flush_delay_ms(config: TopicConfig) -> int:
+    """How long a write may stay unsynced. flush.ms holds under every policy that leaves something unsynced."""
+    if config.flush_policy == "ack":
+        return AT_ONCE
+    if config.flush_policy == "interval":
+        return INTERVAL_MS if config.flush_ms == LONG_MAX else config.flush_ms
+    return min(config.flush_ms, LATER_MS_MAX)

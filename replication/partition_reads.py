@@ -1,0 +1,283 @@
+"""One partition on this broker, as those who read it see it.
+
+INVARIANT  nothing at or above the high watermark is shown, nor to read_committed at or above the last stable offset.
+PREVENTS   a consumer acting on a record that a new leader never had, or on one of an aborted transaction.
+PROVED BY  tests/replication/test_partition.py::test_nothing_is_read_before_it_is_committed
+"""
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged
+from fencepost.cluster.base.ids import Offset, TopicPartition
+from fencepost.cluster.base.ports import Chunk, Env
+from fencepost.cluster.metadata.topic_config import TopicConfig
+
+from .appends import Refusal
+from .log.log import Log
+from .log.producer_snapshot import ProducerState
+from .log.producers_machine import ProducersMachine
+from .log.walk import Cold
+from .metrics import Counters
+from .partition_machine import NO_EPOCH, PartitionMachine, Role
+from .waits import FetchWait
+
+READ_COMMITTED: Final = 1
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4  # ListOffsets' special timestamps
+COLD_READS_MAX: Final = 16  # pieces brought into memory for one read before it just blocks
+
+
+class Read(NamedTuple):
+    """Whole batches, the first of which holds the offset, and how far the partition is."""
+
+    records: list[Chunk]
+    size: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]] | None  # (producer id, first offset), for read_committed only
+    diverging: tuple[int, int] | None = (
+        None  # (epoch, end offset) where the reader's history left ours
+    )
+
+
+class ReadablePartition:
+    """`Partition` (partition.py) is the only one; it adds all that changes something."""
+
+    __slots__ = (
+        "_counters", "_env", "_readers", "closed", "config", "log", "machine", "topic_id", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        env: Env,
+        topic_id: UUID,
+        log: Log,
+        config: TopicConfig,
+        machine: PartitionMachine,
+        counters: Counters,
+    ) -> None:
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.config = config
+        self.machine = machine
+        self.closed: ErrorCode | None = None  # what everyone is told from now on
+        self._env = env
+        self._counters = counters
+        self._readers: dict[FetchWait, None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic_partition} {self.machine.role.value}>"
+
+    # -- what it is ------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self.machine.role is Role.LEADER
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.machine.leader_epoch
+
+    @property
+    def high_watermark(self) -> int:
+        return self.machine.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self.log.first_unstable_offset
+        if unstable is not None:
+            unstable = max(unstable, self.log.log_start_offset)
+        return self.machine.last_stable_offset(unstable)
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def producers(self) -> ProducersMachine:
+        return self.log.producers
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def check_leader_epoch(self, leader_epoch: int) -> ErrorCode:
+        return self.closed or self.machine.check_leader_epoch(leader_epoch)
+
+    def _why_not_read(self, current_leader_epoch: int) -> ErrorCode:
+        error = self.check_leader_epoch(current_leader_epoch)
+        if error is ErrorCode.none and not self.is_leader:
+            return ErrorCode.not_leader_or_follower
+        return error
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: int,
+        min_one: bool,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        block: bool = True,
+    ) -> Read | Refusal:
+        """What is committed from `offset` on. With `block` false it raises Cold where the disk must be waited for."""
+        error = self._why_not_read(current_leader_epoch)
+        if error is not ErrorCode.none:
+            return Refusal(error)
+        log = self.log
+        high_watermark, stable = self.machine.high_watermark, self.last_stable_offset
+        aborted: list[tuple[int, int]] | None = [] if isolation == READ_COMMITTED else None
+        if last_fetched_epoch != NO_EPOCH:
+            epoch, end = self.end_offset_for(last_fetched_epoch)
+            if end < 0 or epoch < 0 or offset < log.log_start_offset:
+                return Refusal(ErrorCode.offset_out_of_range)
+            if epoch < last_fetched_epoch or end < offset:
+                return Read(
+                    [], 0, high_watermark, stable, log.log_start_offset, aborted, (epoch, end)
+                )
+        limit = stable if isolation == READ_COMMITTED else high_watermark
+        try:
+            found = log.read(offset, max_bytes, limit=limit, min_one=min_one, block=block)
+            if found is None:
+                return Refusal(ErrorCode.offset_out_of_range)
+            if aborted is not None and found.size:
+                aborted = [
+                    (txn.producer_id, txn.first_offset)
+                    for txn in log.aborted_between(offset, found.next_offset)
+                ]
+        except (OSError, LogDamaged) as failed:
+            return self._read_failed(failed, offset)
+        self._counters.reads += 1
+        self._counters.read_bytes += found.size
+        return Read(found.slices, found.size, high_watermark, stable, log.log_start_offset, aborted)
+
+    def _read_failed(self, failed: OSError | LogDamaged, offset: int) -> Refusal:
+        self._env.log.error(
+            "read_failed", partition=str(self.topic_partition), offset=offset, error=str(failed)
+        )
+        return Refusal(ErrorCode.kafka_storage_error, str(failed))
+
+    async def read_waiting(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: int,
+        min_one: bool,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+    ) -> Read | Refusal:
+        """`read`, with the disk waited for off the loop."""
+        for attempt in range(COLD_READS_MAX):
+            try:
+                return self.read(
+                    offset,
+                    max_bytes,
+                    isolation=isolation,
+                    min_one=min_one,
+                    current_leader_epoch=current_leader_epoch,
+                    last_fetched_epoch=last_fetched_epoch,
+                    block=attempt == COLD_READS_MAX - 1,
+                )
+            except Cold as cold:
+                try:
+                    await self._env.disk.run(cold.work)
+                except (OSError, LogDamaged) as failed:
+                    return self._read_failed(failed, offset)
+        raise AssertionError("a read that may block was cold")
+
+    # -- parked fetches --------------------------------------------------------------------------------
+
+    def when_readable(self, wait: FetchWait) -> None:
+        if self._readers is None:
+            self._readers = {}
+        self._readers[wait] = None
+
+    def forget(self, wait: FetchWait) -> None:
+        if self._readers is not None:
+            self._readers.pop(wait, None)
+
+    def readable_bytes(self, offset: int, max_bytes: int, isolation: int) -> int | None:
+        if self._why_not_read(NO_EPOCH) is not ErrorCode.none:
+            return None
+        end = self.last_stable_offset if isolation == READ_COMMITTED else self.high_watermark
+        log = self.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return None
+        if offset >= end:
+            return 0
+        try:
+            found = log.read(offset, max_bytes, limit=end, min_one=True, block=False)
+        except (OSError, LogDamaged, Cold):
+            return None  # the fetch itself finds out, and says what it is
+        return None if found is None else min(found.size, max_bytes)
+
+    def _tell_readers(self, *, at_once: bool = False) -> None:
+        """More can be read; or (`at_once`) their answer is another one now."""
+        if self._readers:
+            for wait in list(self._readers):
+                if at_once:
+                    wait.end()
+                else:
+                    wait.on_change(self)
+
+    # -- other questions -------------------------------------------------------------------------------
+
+    def end_offset_for(self, leader_epoch: int) -> tuple[int, int]:
+        """OffsetForLeaderEpoch: the largest epoch up to this one, and where it ended; (-1, -1) if unknown."""
+        machine = self.machine
+        leading = (machine.leader_epoch, machine.epoch_start_offset) if self.is_leader else None
+        return self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset, leading)
+
+    def list_offset(self, timestamp: int, isolation: int) -> tuple[int, int, int] | ErrorCode:
+        """ListOffsets: (offset, timestamp, leader epoch), each -1 where there is none."""
+        error = self._why_not_read(NO_EPOCH)
+        if error is not ErrorCode.none:
+            return error
+        log, machine = self.log, self.machine
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            start = log.log_start_offset
+            known = log.epochs.starts and log.epochs.starts[0] <= start
+            return start, -1, log.epochs.epochs[0] if known else -1
+        end = self.last_stable_offset if isolation == READ_COMMITTED else machine.high_watermark
+        # Elected, but what the last leader had committed is not known to be here yet.
+        lags = machine.epoch_start_offset > machine.high_watermark
+        if timestamp == LATEST:
+            return ErrorCode.offset_not_available if lags else (end, -1, machine.leader_epoch)
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                found = log.max_timestamp()
+            else:
+                found = log.offset_for_timestamp(timestamp, end)
+        except (OSError, LogDamaged) as failed:
+            return self._read_failed(failed, -1).error
+        if found is not None and found.offset < end:
+            return found.offset, found.timestamp, found.leader_epoch
+        return ErrorCode.offset_not_available if lags else (-1, -1, -1)
+
+    def delete_records(self, before: Offset | int) -> Offset | ErrorCode:
+        """DeleteRecords: the log starts at `before` at the earliest (-1: at the high watermark)."""
+        error = self._why_not_read(NO_EPOCH)
+        if error is not ErrorCode.none:
+            return error
+        if not self.config.delete:
+            return ErrorCode.policy_violation
+        high_watermark = self.machine.high_watermark
+        offset = high_watermark if before == -1 else before
+        if not 0 <= offset <= high_watermark:
+            return ErrorCode.offset_out_of_range
+        self.log.delete_records_before(offset)
+        self.on_log_start_moved()
+        return Offset(self.log.log_start_offset)
+
+    def on_log_start_moved(self) -> None:
+        """Some who wait may wait for what is gone."""
+        self._tell_readers()
+
+    def active_producers(self) -> list[ProducerState]:
+        return self.log.producers.states()

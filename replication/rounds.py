@@ -1,0 +1,160 @@
+"""Work beside requests: checkpoints, retention, compaction. Each a task of its own, none with a timer for a partition.
+
+INVARIANT  what a round works on may be deleted or fail meanwhile without the round, or any other partition, noticing.
+PREVENTS   one damaged log ending retention for all of them.
+PROVED BY  tests/replication/test_manager.py::test_a_log_that_fails_its_round_does_not_end_it
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.metadata.broker_config import BrokerValues
+
+from .log.checkpoint import Kind
+
+if TYPE_CHECKING:
+    from .manager import ReplicaManager
+    from .partition import Partition
+
+# At most four checkpoints a second, none when nothing happened: what lies behind a checkpoint's recovery point
+# and does not check is damage, what lies before it may be a torn end.
+CHECKPOINT_S: Final = 0.25
+PARTITIONS_A_TURN: Final = 100
+
+
+class Rounds:
+    def __init__(self, env: Env, manager: "ReplicaManager") -> None:
+        self._env = env
+        self._manager = manager
+        self._tasks: list[asyncio.Task[None]] = []
+        self._moved: dict[Partition, None] = {}  # high watermarks to write down
+        self._due = asyncio.Event()
+        self._compacting = asyncio.Event()
+        self._retention_s = 300.0
+        self._compaction_s = 15.0
+        self._compacts = True
+        self._compacted: dict[
+            Partition, int
+        ] = {}  # up to where the log was when it was last looked at
+
+    def read_settings(self, values: BrokerValues) -> None:
+        self._retention_s = values.integer("log.retention.check.interval.ms") / 1000
+        self._compaction_s = values.integer("log.cleaner.backoff.ms") / 1000
+        self._compacts = values.of("log.cleaner.enable") is True
+
+    def start(self) -> None:
+        work: tuple[tuple[Coroutine[Any, Any, None], str], ...] = (
+            (self._checkpoint(), "checkpoints"),
+            (self._retain(), "retention"),
+            (self._compact(), "compaction"),
+        )
+        self._tasks = [self._env.tasks.spawn(each, name=name) for each, name in work]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            try:
+                await task
+            except asyncio.CancelledError:
+                continue  # that is what was asked of it
+        self._tasks = []
+
+    # -- what happens meanwhile ------------------------------------------------------------------------
+
+    def moved(self, partition: "Partition") -> None:
+        self._moved[partition] = None
+        self._due.set()
+
+    def moved_some(self) -> None:
+        """Something was synced."""
+        self._due.set()
+
+    def look_again(self) -> None:
+        """Settings changed: there may be something to compact."""
+        self._compacted.clear()
+        self._compacting.set()
+
+    def forget(self, partition: "Partition") -> None:
+        self._moved.pop(partition, None)
+        self._compacted.pop(partition, None)
+
+    # -- checkpoints -----------------------------------------------------------------------------------
+
+    async def _checkpoint(self) -> None:
+        while True:
+            await self._due.wait()
+            await self._env.clock.sleep(CHECKPOINT_S)
+            self._due.clear()
+            await self.checkpoint()
+
+    async def checkpoint(self) -> None:
+        """Write down where logs are durable, begin and are committed. What fails is tried again with the next."""
+        store = self._manager.store
+        moved, self._moved = self._moved, {}
+        for partition in moved:
+            store.offsets.put(
+                Kind.HIGH_WATERMARK, partition.topic_partition, partition.high_watermark
+            )
+        try:
+            await store.checkpoint()
+        except OSError as error:
+            self._env.log.warn("checkpoint_failed", error=str(error))
+
+    # -- retention -------------------------------------------------------------------------------------
+
+    async def _retain(self) -> None:
+        while True:
+            await self._env.clock.sleep(self._retention_s)
+            await self.retain()
+
+    async def retain(self) -> None:
+        """One round over all partitions: old segments go, and idle producers are forgotten."""
+        self._compacted.clear()  # time alone makes tombstones old enough to go
+        now_ms = self._env.clock.now_ms()
+        for number, partition in enumerate(list(self._manager.partitions.values())):
+            if partition.closed is None and partition.log.failed is None:
+                self._retain_one(partition, now_ms)
+            if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
+                await self._env.clock.sleep(0)
+        self._due.set()
+
+    def _retain_one(self, partition: "Partition", now_ms: int) -> None:
+        try:
+            gone = partition.log.apply_retention(now_ms, partition.high_watermark)
+        except (OSError, LogDamaged) as error:
+            name = str(partition.topic_partition)
+            self._env.log.error("retention_failed", partition=name, error=str(error))
+            return
+        if gone:
+            self._manager.counters.retention_deletes += gone
+            partition.on_log_start_moved()
+
+    # -- compaction ------------------------------------------------------------------------------------
+
+    async def _compact(self) -> None:
+        while True:
+            await self._env.clock.sleep(self._compaction_s)
+            if self._compacts:
+                await self.compact()
+
+    async def compact(self) -> None:
+        """One round over the compacted partitions that were written since the last."""
+        for partition in list(self._manager.partitions.values()):
+            end = partition.log_end_offset
+            if not partition.config.compact or self._compacted.get(partition) == end:
+                continue
+            if partition.closed is not None or partition.log.failed is not None:
+                continue
+            self._compacted[partition] = end
+            try:
+                await partition.log.compact(self._env.clock.now_ms(), partition.last_stable_offset)
+            except (OSError, LogDamaged) as error:
+                name = str(partition.topic_partition)
+                self._env.log.error("compaction_failed", partition=name, error=str(error))
+            else:
+                self._manager.counters.compaction_rounds += 1
+                self._due.set()

@@ -1,0 +1,141 @@
+"""Those who wait: for an offset to be committed, or for enough to read.
+
+INVARIANT  nobody is woken but by what it waits for, or by an end of the waiting; there is no polling.
+PREVENTS   idle consumers costing CPU; and one that sleeps on while there is data for it.
+PROVED BY  tests/replication/test_waits.py::test_a_parked_fetch_sleeps_through_everything_but_its_bytes
+"""
+
+import asyncio
+import heapq
+from typing import Protocol, Self
+
+from fencepost.cluster.base.errors import ErrorCode
+
+CLEAN_AT = 64  # forgotten waits that are kept before they are swept out
+
+
+class OffsetWaits:
+    """Futures by the offset that they wait for, the lowest first."""
+
+    __slots__ = ("_given_up", "_heap", "_number")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, asyncio.Future[ErrorCode]]] = []
+        self._number = 0
+        self._given_up = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    async def wait(self, offset: int) -> ErrorCode:
+        """Until `release` passes `offset`. Whoever has no time for ever puts an `asyncio.timeout` around it."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._number += 1
+        heapq.heappush(self._heap, (offset, self._number, future))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._note_given_up()
+            raise
+
+    def release(self, end: int, outcome: ErrorCode) -> None:
+        """Everything below `end` is decided."""
+        heap = self._heap
+        while heap and heap[0][0] < end:
+            future = heapq.heappop(heap)[2]
+            if not future.done():
+                future.set_result(outcome)
+
+    def release_all(self, outcome: ErrorCode) -> None:
+        waiting, self._heap = self._heap, []
+        for _, _, future in sorted(waiting, key=lambda entry: entry[:2]):
+            if not future.done():
+                future.set_result(outcome)
+
+    def _note_given_up(self) -> None:
+        """While nothing is committed, clients time out and come again: their old waits must not pile up."""
+        self._given_up += 1
+        if self._given_up >= CLEAN_AT and self._given_up * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if not entry[2].done()]
+            heapq.heapify(self._heap)
+            self._given_up = 0
+
+
+class Readable(Protocol):
+    """A partition, as a parked fetch sees it."""
+
+    def readable_bytes(self, offset: int, max_bytes: int, isolation: int) -> int | None:
+        """How much a fetch from `offset` would get now, up to `max_bytes`; None: an answer that can't wait."""
+
+    def when_readable(self, wait: "FetchWait") -> None:
+        """Call `wait.on_change` when more can be read, or when something else must be answered."""
+
+    def forget(self, wait: "FetchWait") -> None: ...
+
+
+class _Watched:
+    __slots__ = ("isolation", "max_bytes", "offset", "size")
+
+    def __init__(self, offset: int, max_bytes: int, isolation: int, size: int) -> None:
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+        self.size = size
+
+
+class FetchWait:
+    """One parked fetch (Kafka's DelayedFetch): it is over when its partitions have `min_bytes` for it.
+
+    with FetchWait(min_bytes) as wait:
+        for …: wait.watch(partition, …)     # no await since they were read
+        await wait.until(seconds)
+    """
+
+    __slots__ = ("_done", "_min_bytes", "_size", "_watched")
+
+    def __init__(self, min_bytes: int) -> None:
+        self._min_bytes = max(min_bytes, 1)
+        self._size = 0
+        self._watched: dict[Readable, _Watched] = {}
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for partition in self._watched:
+            partition.forget(self)
+        self._watched.clear()
+
+    def watch(
+        self, partition: Readable, offset: int, max_bytes: int, isolation: int, size: int
+    ) -> None:
+        """`size` is what the partition had for this fetch when it was read just now."""
+        self._watched[partition] = _Watched(offset, max_bytes, isolation, size)
+        self._size += size
+        partition.when_readable(self)
+
+    def on_change(self, partition: Readable) -> None:
+        watched = self._watched.get(partition)
+        if watched is None or self._done.done():
+            return
+        size = partition.readable_bytes(watched.offset, watched.max_bytes, watched.isolation)
+        if size is not None:
+            self._size += size - watched.size
+            watched.size = size
+        if size is None or self._size >= self._min_bytes:
+            self.end()
+
+    def end(self) -> None:
+        """There is something to answer, whatever there is to read."""
+        if not self._done.done():
+            self._done.set_result(None)
+
+    async def until(self, seconds: float) -> bool:
+        """Whether it is over before the time is."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._done
+        except TimeoutError:
+            return False
+        return True
