@@ -320,6 +320,10 @@ class Log:
     def apply_retention(self, now_ms: int, high_watermark: int) -> int:
         return retention.apply(self, now_ms, high_watermark)
 
+    def dirt(self, now_ms: int, last_stable_offset: int) -> "compaction.Dirt | None":
+        """What compaction would find to do, and whether it is due; None for nothing."""
+        return compaction.dirt(self, now_ms, last_stable_offset)
+
     async def compact(self, now_ms: int, last_stable_offset: int) -> "compaction.CompactionStats":
         return await compaction.compact(self, now_ms, last_stable_offset)
 

@@ -27,7 +27,12 @@ def must_roll(
         return True
     first = active.timestamp_of_first()
     waited = newest - first if first >= 0 else now_ms - active.created_ms
-    if waited > config.segment_ms - active.jitter_ms:
+    segment_ms = config.segment_ms
+    if (
+        config.compact and config.max_compaction_lag_ms > 0
+    ):  # the cleaner leaves the active one alone
+        segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+    if waited > segment_ms - active.jitter_ms:
         return True
     return active.is_index_full(config.segment_index_bytes)
 

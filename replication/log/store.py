@@ -74,7 +74,7 @@ class LogStore:
     def start(self) -> None:
         """Read what the last stop left. Nothing is changed but what was being deleted."""
         disk = self.env.disk
-        disk.make_folders(self.data_dir)
+        _make_durable_folder(disk, self.data_dir)
         names = disk.list(self.data_dir)
         for name in names:
             if name.endswith(DELETE_SUFFIX):
@@ -207,6 +207,18 @@ class LogStore:
             self.env.log.error("stop_not_clean", error=str(error))
         self.offsets.close()
         self.shared.pool.close_all()
+
+
+def _make_durable_folder(disk: Disk, folder: str) -> None:
+    """With every folder above it that was not there: else a power cut may take all that is put into it."""
+    made = []
+    while folder and not disk.exists(folder):
+        made.append(folder)
+        folder = folder.rpartition("/")[0]
+    if made:
+        disk.make_folders(made[0])
+    for path in made:
+        disk.sync_folder(path.rpartition("/")[0] or "/")
 
 
 def _run_all(disk: Disk, settlements: list[Settlement]) -> None:

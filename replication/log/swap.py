@@ -12,7 +12,7 @@ undo any rename that was not.
 2. The indexes become `.swap`, then the folder.                        crash: the same
 3. The log becomes `.swap`, then the folder.                           crash: from here on the swap is finished
 4. The old files become `.deleted`, then the folder.
-5. The `.swap` files take their names, then the folder.
+5. The `.swap` files take their names (durable with the next group commit; until then a start does it again).
 """
 
 from collections.abc import Sequence
@@ -26,22 +26,18 @@ from .walk import LONG_CHUNK, walk
 
 
 def to_swap(disk: Disk, folder: str, base_offset: int) -> None:
-    """Steps 1 (its end) to 3, off the loop."""
+    """Step 1's end and step 2, off the loop: a cleaning can still be given up."""
     path = f"{folder}/{name_of(base_offset, '')}"
     disk.sync_folder(folder)
     for suffix in (INDEX, TIMEINDEX, TXNINDEX):
         rename_if_there(disk, path + suffix + CLEANED, path + suffix + SWAP)
     disk.sync_folder(folder)
-    disk.rename(path + LOG + CLEANED, path + LOG + SWAP)
-    disk.sync_folder(folder)
 
 
-def finish(disk: Disk, folder: str, base_offset: int, old: Sequence[int]) -> None:
-    """Steps 4 and 5, off the loop."""
-    for base in old:
-        rename_all(disk, folder, base, "", DELETED)
-    disk.sync_folder(folder)
-    rename_all(disk, folder, base_offset, SWAP, "")
+def commit_swap(disk: Disk, folder: str, base_offset: int) -> None:
+    """Step 3, on the loop, with 4 and 5 right behind it: a truncation must not come in between."""
+    path = f"{folder}/{name_of(base_offset, LOG)}"
+    disk.rename(path + CLEANED, path + SWAP)
     disk.sync_folder(folder)
 
 
@@ -55,21 +51,20 @@ def remove_cleaned(disk: Disk, folder: str, base_offset: int) -> None:
 def tidy_folder(disk: Disk, folder: str) -> list[str]:
     """After a crash: finish or undo what was going on. The names that are left."""
     names = disk.list(folder)
-    given_up = [base for name in names if (base := _base_if(name, CLEANED)) is not None]
+    swaps = [name for name in names if _base_if(name, SWAP) is not None]
+    given_up = {_base_if(name, CLEANED) for name in names}
+    done = [base for name in swaps if (base := _base_if(name, LOG + SWAP)) is not None]
+    done = [base for base in done if base not in given_up]
     for name in names:
-        base = _base_if(name, SWAP)
-        is_void = base is not None and bool(given_up) and base >= min(given_up)
+        is_void = name in swaps and _base_if(name, SWAP) not in done
         if is_void or name.endswith((CLEANED, DELETED, ".tmp")):
             disk.remove(f"{folder}/{name}")
-    left = [name for name in disk.list(folder) if _base_if(name, SWAP) is not None]
-    for name in left:
-        if name.endswith(LOG + SWAP):
-            _finish_swap(disk, folder, name, names)
-    for name in left:
-        rename_if_there(disk, f"{folder}/{name}", f"{folder}/{name[: -len(SWAP)]}")
-    if left:
+    for base in done:
+        _remove_covered(disk, folder, base, names)
         disk.sync_folder(folder)
-    return disk.list(folder)
+        rename_all(disk, folder, base, SWAP, "")
+        disk.sync_folder(folder)
+    return disk.list(folder) if names else names
 
 
 def _base_if(name: str, extra: str) -> int | None:
@@ -77,12 +72,10 @@ def _base_if(name: str, extra: str) -> int | None:
     return None if parts is None else parts[0]
 
 
-def _finish_swap(disk: Disk, folder: str, name: str, names: Sequence[str]) -> None:
-    """Remove the files that this one was made from, its own old ones too."""
-    file = disk.open(f"{folder}/{name}")
-    parts = split(name)
-    assert parts is not None
-    base = end = parts[0]
+def _remove_covered(disk: Disk, folder: str, base: int, names: Sequence[str]) -> None:
+    """The files that a finished swap was made from, that of its own name too."""
+    file = disk.open(f"{folder}/{name_of(base, LOG)}{SWAP}")
+    end = base
     try:
         for step in walk(file, 0, file.size(), base, block=True, chunk=LONG_CHUNK):
             end = step.next_offset
@@ -92,4 +85,3 @@ def _finish_swap(disk: Disk, folder: str, name: str, names: Sequence[str]) -> No
         found = split(other)
         if found and found[1] in SEGMENT_FILES and (base <= found[0] < end or base == found[0]):
             remove_if_there(disk, f"{folder}/{other}")
-    disk.sync_folder(folder)

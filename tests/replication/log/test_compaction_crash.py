@@ -1,0 +1,79 @@
+"""The power goes, or the process, at every single step that compaction takes on the disk."""
+
+import pytest
+from log_helpers import START_MS, Node, append, batch_at, end_txn, offsets_in, read_all, run
+
+from fencepost.chaos.sim.world import NodeLost, World
+from fencepost.cluster.wire.batch import headers_of
+from fencepost.cluster.wire.records import Record, read_records
+
+STEPS = 120  # more than a round has
+
+
+def _fill(node: Node) -> None:
+    log = node.log
+    for number in range(14):
+        end = log.log_end_offset
+        records = [
+            Record(end + at, START_MS, b"k%d" % ((number + at) % 4), b"%d-%d" % (number, at) * 30)
+            for at in range(3)
+        ]
+        is_txn = number % 4 == 1
+        fields = {"producer_id": 5, "producer_epoch": 0, "base_sequence": number * 3}
+        append(log, batch_at(end, records=records, transactional=is_txn, **fields))
+        if is_txn:
+            end_txn(log, 5, commit=number % 8 == 1)
+    log.roll(START_MS)
+
+
+def _state(node: Node) -> tuple[list[int], dict[bytes, bytes | None], int]:
+    """Offsets of the batches, last committed value of each key, end: after hiding what was aborted."""
+    log = node.log
+    data = read_all(log)
+    aborted = log.aborted_between(log.log_start_offset, log.log_end_offset)
+    latest: dict[bytes, bytes | None] = {}
+    for position, header in headers_of(data):
+        hidden = header.is_control or any(
+            txn.producer_id == header.producer_id
+            and txn.first_offset <= header.base_offset < txn.last_offset
+            and header.is_transactional
+            for txn in aborted
+        )
+        if not hidden:
+            for record in read_records(data, position):
+                latest[record.key or b""] = record.value
+    return offsets_in(data), latest, log.log_end_offset
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["crash", "kill"])
+def test_a_crash_at_any_step_leaves_the_old_or_the_new(how: str) -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, compact=True, delete=False, segment_bytes=1500)
+        await node.start()
+        _fill(node)
+        await node.settle()
+        offsets, latest, end = _state(node)
+        last_sequence = node.log.producers.states()[0].last_sequence
+        shrunk = 0
+        for step in range(1, STEPS):
+            if node.log.cleaned_to > 0:
+                break  # a whole round went by
+            world.crash_at_disk_op("n1", step, kill=how == "kill")
+            try:
+                await world.on(node.env, node.log.compact(START_MS, end))
+            except NodeLost:
+                node.env = world.restart("n1")
+                await node.start()
+            found, values, found_end = _state(node)
+            assert (values, found_end) == (latest, end), f"step {step}"
+            assert found == sorted(set(found)) and set(found) <= set(offsets), f"step {step}"
+            assert node.log.producers.states()[0].last_sequence == last_sequence
+            assert not [name for name in node.files() if name.endswith((".cleaned", ".swap"))]
+            shrunk += len(found) < len(offsets)
+            offsets = found
+        else:
+            pytest.fail("the round never got to its end")
+        assert shrunk
+
+    run(scenario, seed=how)
