@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final
 
 from ..base.errors import ErrorCode
+from ..base.ids import NO_TIMESTAMP
 from ..base.ports import Buffer
 from .batch import HEADER_SIZE, BatchHeader, BatchRefused, compute_crc
 from .compression import decompress
@@ -19,7 +20,6 @@ _CRC: Final = Struct(">I")
 _INT64: Final = Struct(">q")
 _CRC_AT: Final = 17
 _MAX_TIMESTAMP_AT: Final = 35
-_NO_TIMESTAMP: Final = -1
 _ERRORS_MAX: Final = 1000  # a reply has to carry them
 
 
@@ -39,12 +39,12 @@ def check_each_record(
         body = decompress(header.compression, packed, unpacked_max)
     errors: list[tuple[int, str]] = []
     code = ErrorCode.invalid_record
-    max_timestamp = _NO_TIMESTAMP
+    max_timestamp = NO_TIMESTAMP
     for index, (timestamp, has_key) in enumerate(_walk(body, header)):
         max_timestamp = max(max_timestamp, timestamp)
         if compacted and not has_key:
             reason = "a compacted topic takes no record without a key"
-        elif timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest:
+        elif timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
             code = ErrorCode.invalid_timestamp
             reason = f"timestamp {timestamp} is not between {earliest} and {latest}"
         else:

@@ -10,9 +10,12 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ..base.errors import ErrorCode
+from ..base.ids import NO_TIMESTAMP
 from ..base.ports import Buffer
 from .batch import (
+    COMPRESSION_MASK,
     CONTROL_FLAG,
+    CRC_FROM,
     HEADER_SIZE,
     LENGTH_PREFIX,
     LOG_APPEND_TIME_FLAG,
@@ -26,6 +29,10 @@ from .compression import SIZE_MAX, compress, decompress
 
 _BATCH: Final = Struct(">qiibIhiqqqhii")
 _CRC: Final = Struct(">I")
+_CRC_AT: Final = 17
+_LENGTH: Final = Struct(">i")
+_LENGTH_AT: Final = 8
+_INT16: Final = Struct(">h")
 _CONTROL_KEY: Final = Struct(">hh")
 _CONTROL_VALUE: Final = Struct(">hi")
 
@@ -130,34 +137,26 @@ def build_batch(
     """
     all_records = list(records)
     assert all_records or last_offset_delta is not None, "an empty batch must say its offsets"
-    first = all_records[0].offset if all_records else 0
-    if last_offset_delta is not None:
-        first = base_offset
-    if base_timestamp is None:
-        base_timestamp = all_records[0].timestamp if all_records else -1
-    body = bytearray()
-    for record in all_records:
-        delta = wrap_int64(record.timestamp - base_timestamp)
-        encoded = _encode_record(record, record.offset - first, delta)
-        write_varint(body, len(encoded))
-        body += encoded
+    first = base_offset
     if last_offset_delta is None:
+        first = all_records[0].offset
         last_offset_delta = all_records[-1].offset - first
+    if base_timestamp is None:
+        base_timestamp = all_records[0].timestamp if all_records else NO_TIMESTAMP
+    max_timestamp = max((record.timestamp for record in all_records), default=NO_TIMESTAMP)
     attributes |= compression
     attributes |= TRANSACTIONAL_FLAG if transactional else 0
     attributes |= CONTROL_FLAG if control else 0
-    max_timestamp = max((record.timestamp for record in all_records), default=-1)
     if log_append_time is not None:
         attributes |= LOG_APPEND_TIME_FLAG
         max_timestamp = log_append_time
-    packed = compress(compression, body)
+    packed = compress(compression, _encode_records(all_records, first, base_timestamp))
     batch = bytearray(HEADER_SIZE)
-    size = HEADER_SIZE + len(packed)
     _BATCH.pack_into(
         batch,
         0,
         base_offset,
-        size - LENGTH_PREFIX,
+        HEADER_SIZE + len(packed) - LENGTH_PREFIX,
         leader_epoch,
         MAGIC,
         0,
@@ -171,8 +170,18 @@ def build_batch(
         len(all_records),
     )
     batch += packed
-    _CRC.pack_into(batch, 17, compute_crc(batch, 0, size))
+    _CRC.pack_into(batch, _CRC_AT, compute_crc(batch, 0, len(batch)))
     return batch
+
+
+def _encode_records(records: Sequence[Record], first: int, base_timestamp: int) -> bytearray:
+    body = bytearray()
+    for record in records:
+        delta = wrap_int64(record.timestamp - base_timestamp)
+        encoded = _encode_record(record, record.offset - first, delta)
+        write_varint(body, len(encoded))
+        body += encoded
+    return body
 
 
 def _slice(body: bytes, position: int, length: int, end: int) -> bytes:
@@ -261,9 +270,9 @@ def recompress(buffer: Buffer, codec: int, *, size_max: int = SIZE_MAX) -> bytea
         packed = compress(codec, body)
         batch = bytearray(whole[:HEADER_SIZE])
     batch += packed
-    Struct(">i").pack_into(batch, 8, len(batch) - LENGTH_PREFIX)
-    Struct(">h").pack_into(batch, 21, header.attributes & ~0x07 | codec)
-    _CRC.pack_into(batch, 17, compute_crc(batch, 0, len(batch)))
+    _LENGTH.pack_into(batch, _LENGTH_AT, len(batch) - LENGTH_PREFIX)
+    _INT16.pack_into(batch, CRC_FROM, header.attributes & ~COMPRESSION_MASK | codec)
+    _CRC.pack_into(batch, _CRC_AT, compute_crc(batch, 0, len(batch)))
     return batch
 
 
