@@ -10,12 +10,8 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
 from fencepost.cluster.base.framing import SCRATCH_SIZE, Framer
 from fencepost.cluster.base.ports import Chunk, FileSlice, Log
-from fencepost.cluster.base.real_connection import (
-    LINGER_S,
-    READ_AHEAD_MAX,
-    WRITE_HIGH,
-    WRITE_LOW,
-)
+from fencepost.cluster.base.real_connection import LINGER_S, READ_AHEAD_MAX
+from fencepost.cluster.base.sending import WRITE_HIGH, WRITE_LOW
 
 from .loop import Incarnation
 from .network import DATA, FIN, RST, SEGMENT_MAX, Network, Pipe

@@ -1,29 +1,22 @@
-"""One TCP connection: frames in, chunks out.
+"""One TCP connection: frames in, and its beginning and end. What goes out is in `sending.py`.
 
-INVARIANT  what `write` was given leaves in that order, each byte once, or the connection is gone.
-PREVENTS   a reply overtaking another whose record bytes were still on the disk.
-PROVED BY  tests/cluster/base/test_net_contract.py::test_a_slow_file_does_not_let_later_bytes_overtake_it
+INVARIANT  a peer that sends faster than it is served is held back by its own kernel, at READ_AHEAD_MAX.
+PREVENTS   one busy producer filling the node's memory while its requests wait for the disk.
+PROVED BY  tests/cluster/base/test_net_contract.py::test_a_peer_that_does_not_read_holds_its_sender_back
 """
 
 import asyncio
-import collections
+import socket
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from .errors import ConnectionLost, FrameRefused
 from .framing import Framer
-from .ports import Chunk, Disk, FileSlice, Log, Tasks
-from .real_file import RealFile
+from .ports import Chunk, Disk, Log, Tasks
+from .sending import Sender
 
 # Read-ahead: receiving stops while this much waits for its reader, and goes on below half of it.
 READ_AHEAD_MAX: Final = 1024 * 1024
-# How much may wait for the peer before `drain` waits too.
-WRITE_HIGH: Final = 512 * 1024
-WRITE_LOW: Final = 128 * 1024
-# Chunks up to this size are joined: copying is cheaper than another entry in a writev.
-JOIN_MAX: Final = 4 * 1024
-# File ranges are brought into memory in pieces, as the peer takes them.
-PIECE: Final = 256 * 1024
 # How long `close` goes on sending to a peer that takes nothing.
 LINGER_S: Final = 10.0
 
@@ -38,12 +31,12 @@ class RealConnection(asyncio.BufferedProtocol):
         tasks: Tasks,
         log: Log,
         registry: "dict[RealConnection, None]",
+        plain: socket.socket | None = None,
     ) -> None:
         self._registry = registry
+        self._plain = plain
         self._framer = Framer(scratch)
-        self._disk = disk
-        self._tasks = tasks
-        self._log = log
+        self._sender = Sender(disk, tasks, log, failed=self.abort, emptied=self._emptied)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._remote: tuple[str, int] = ("", 0)
@@ -54,11 +47,6 @@ class RealConnection(asyncio.BufferedProtocol):
         self._closing = False  # we will write nothing more
         self._left = False  # `close` or `abort` was called here
         self._lost: ConnectionLost | None = None
-        self._outbound: collections.deque[Chunk] = collections.deque()
-        self._outbound_bytes = 0
-        self._fetching = False  # a piece of the first chunk is being read from the disk
-        self._full = False  # the transport asked us to wait
-        self._drainers: list[asyncio.Future[None]] = []
         self._linger: asyncio.TimerHandle | None = None
 
     @property
@@ -75,7 +63,7 @@ class RealConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+        self._sender.attach(self._transport, self._plain)
         self._registry[self] = None
         name = transport.get_extra_info("peername")
         self._remote = (str(name[0]), int(name[1])) if name else ("", 0)
@@ -105,20 +93,16 @@ class RealConnection(asyncio.BufferedProtocol):
         self._ended = True
         if self._linger is not None:
             self._linger.cancel()
-        self._forget_outbound()
+        self._sender.end()
         self._wake_reader()
-        self._wake_drainers()
         if not self._closed.done():
             self._closed.set_result(None)
 
     def pause_writing(self) -> None:
-        self._full = True
+        self._sender.pause()
 
     def resume_writing(self) -> None:
-        self._full = False
-        self._pump()
-        if not self._is_behind():
-            self._wake_drainers()
+        self._sender.resume()
 
     # Reading.
 
@@ -172,144 +156,20 @@ class RealConnection(asyncio.BufferedProtocol):
     # Writing.
 
     def write(self, chunks: Sequence[Chunk]) -> None:
-        if self._closing:
-            return
-        for chunk in chunks:
-            if isinstance(chunk, FileSlice) and isinstance(chunk.file, RealFile):
-                try:
-                    chunk.file.hold()
-                except OSError as error:
-                    self._fail_read(chunk, error)
-                    return
-            self._outbound.append(chunk)
-            self._outbound_bytes += len(chunk)
-        self._pump()
+        if not self._closing:
+            self._sender.write(chunks)
 
     async def drain(self) -> None:
-        while self._is_behind():
-            waiter = self._loop.create_future()
-            self._drainers.append(waiter)
-            await waiter
+        if self._sender.is_behind():
+            await self._sender.drained()
         if self._lost is not None:
             raise self._lost
         if self._closing:
             raise ConnectionLost(f"the connection with {self._name()} is closed")
 
-    def _is_behind(self) -> bool:
-        return not self._closed.done() and (self._full or self._outbound_bytes > WRITE_HIGH)
-
-    def _wake_drainers(self) -> None:
-        drainers, self._drainers = self._drainers, []
-        for waiter in drainers:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def _pump(self) -> None:
-        """Hand the transport what it can take, in order; stops at a file range that has to wait."""
-        transport, outbound = self._transport, self._outbound
-        assert transport is not None
-        ready: list[bytes | bytearray | memoryview] = []
-        small: list[bytes | bytearray | memoryview] = []
-        while outbound and not self._fetching:
-            chunk = outbound[0]
-            if isinstance(chunk, FileSlice):
-                if ready or small:
-                    self._send(transport, ready, small)
-                if self._full or not self._pump_piece(transport, chunk):
-                    break
-                continue
-            outbound.popleft()
-            size = len(chunk)
-            self._outbound_bytes -= size
-            if size <= JOIN_MAX:
-                small.append(chunk)
-                continue
-            if small:
-                ready.append(small[0] if len(small) == 1 else b"".join(small))
-                small = []
-            ready.append(chunk)
-        if ready or small:
-            self._send(transport, ready, small)
-        if self._closing and not outbound and not self._closed.done():
-            transport.close()
-
-    def _send(
-        self,
-        transport: asyncio.Transport,
-        ready: list[bytes | bytearray | memoryview],
-        small: list[bytes | bytearray | memoryview],
-    ) -> None:
-        if small:
-            ready.append(small[0] if len(small) == 1 else b"".join(small))
-            small.clear()
-        if len(ready) == 1:
-            transport.write(ready[0])
-        else:
-            transport.writelines(ready)
-        ready.clear()
-
-    def _pump_piece(self, transport: asyncio.Transport, chunk: FileSlice) -> bool:
-        """Send the first piece of a file range; False when that has to wait for the disk."""
-        length = min(len(chunk), PIECE)
-        try:
-            data = chunk.file.read_cached(chunk.position, length)
-        except OSError as error:
-            self._fail_read(chunk, error)
-            return False
-        if data is None:
-            self._fetching = True
-            self._tasks.spawn(self._fetch(chunk, length), name=f"read {chunk.file.path}")
-            return False
-        return self._take_piece(transport, chunk, length, data)
-
-    def _take_piece(
-        self, transport: asyncio.Transport, chunk: FileSlice, length: int, data: bytes
-    ) -> bool:
-        if len(data) < length:
-            self._fail_read(chunk, EOFError("the file is shorter than what was promised"))
-            return False
-        transport.write(data)
-        self._outbound_bytes -= length
-        self._outbound.popleft()
-        if length < len(chunk):
-            rest = FileSlice(chunk.file, chunk.position + length, len(chunk) - length)
-            self._outbound.appendleft(rest)
-        else:
-            _release(chunk)
-        return True
-
-    async def _fetch(self, chunk: FileSlice, length: int) -> None:
-        try:
-            data = await self._disk.run(chunk.file.read, chunk.position, length)
-        except OSError as error:
-            self._fail_read(chunk, error)
-            return
-        finally:
-            self._fetching = False
-            if self._closed.done():
-                self._forget_outbound()
-        if self._transport is None or self._closed.done():
-            return
-        if self._take_piece(self._transport, chunk, length, data):
-            self._pump()
-            if not self._is_behind():
-                self._wake_drainers()
-
-    def _fail_read(self, chunk: FileSlice, error: Exception) -> None:
-        """The peer was promised these bytes: without them the stream makes no sense any more."""
-        self._log.error(
-            "file_range_unreadable", path=chunk.file.path, position=chunk.position, error=str(error)
-        )
-        self.abort()
-
-    def _forget_outbound(self) -> None:
-        if self._fetching:
-            return  # that read still needs its file; it comes back here
-        for chunk in self._outbound:
-            if isinstance(chunk, FileSlice):
-                _release(chunk)
-        self._outbound.clear()
-        self._outbound_bytes = 0
+    def _emptied(self) -> None:
+        if self._closing and self._transport is not None and not self._closed.done():
+            self._transport.close()
 
     # The end.
 
@@ -322,7 +182,7 @@ class RealConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self._linger = self._loop.call_later(LINGER_S, self._give_up)
-        self._pump()
+        self._sender.pump()
 
     def _give_up(self) -> None:
         if self._transport is not None:
@@ -342,8 +202,3 @@ class RealConnection(asyncio.BufferedProtocol):
 
     def _name(self) -> str:
         return f"{self._remote[0]}:{self._remote[1]}"
-
-
-def _release(chunk: FileSlice) -> None:
-    if isinstance(chunk.file, RealFile):
-        chunk.file.release()

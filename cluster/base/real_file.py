@@ -17,6 +17,8 @@ from .ports import Buffer
 
 IOV_MAX: Final = 1024  # Linux's UIO_MAXIOV
 READ_MAX: Final = 1 << 30  # Linux moves at most 2 GiB in a call
+PROBE_STEP: Final = 64 * 1024
+_PROBE: Final = (bytearray(1),)  # what it reads into; nobody looks at it
 # Answers of a kernel or file system that has no RWF_NOWAIT for reads.
 NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
@@ -148,12 +150,15 @@ class RealFile:
             self.release()
 
     def read_cached(self, position: int, length: int) -> bytes | None:
-        length = min(length, self._size - position)
+        length = min(length, self._size - position, READ_MAX)
         if length <= 0:
             return b""
         fd = self.fileno()
         if not RealFile.nowait_works:
             return os.pread(fd, length, position)
+        if length > PROBE_STEP:
+            # One copy instead of two; see `_is_cached` for what that risks.
+            return os.pread(fd, length, position) if self._is_cached(position, length) else None
         buffer = bytearray(length)
         try:
             count = os.preadv(fd, (buffer,), position, os.RWF_NOWAIT)
@@ -165,6 +170,33 @@ class RealFile:
             RealFile.nowait_works = False
             return os.pread(fd, length, position)
         return bytes(buffer) if count == length else None
+
+    def send_cached(self, target: int, position: int, length: int) -> int | None:
+        """`sendfile` to a non-blocking socket: how much it took, None when the disk would be waited for."""
+        fd = self.fileno()
+        if RealFile.nowait_works and not self._is_cached(position, length):
+            return None
+        return os.sendfile(target, fd, position, length)
+
+    def _is_cached(self, position: int, length: int) -> bool:
+        """Whether a range is in the page cache, going by one byte in each step.
+
+        The kernel reads ahead and evicts in larger units, so a hole between two steps is rare, and costs
+        the loop one read of the disk.
+        """
+        fd, buffer = self._fd, _PROBE
+        last = position + length - 1
+        try:
+            for at in range(position, last, PROBE_STEP):
+                os.preadv(fd, buffer, at, os.RWF_NOWAIT)
+            os.preadv(fd, buffer, last, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in NOT_SUPPORTED:
+                raise
+            RealFile.nowait_works = False
+        return True
 
     # Durability.
 

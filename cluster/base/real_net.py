@@ -107,8 +107,8 @@ class RealNet:
             ) from error
         return connection
 
-    def new_connection(self) -> RealConnection:
-        return RealConnection(self._scratch, self._disk, self._tasks, self._log, self._open)
+    def new_connection(self, plain: socket.socket | None = None) -> RealConnection:
+        return RealConnection(self._scratch, self._disk, self._tasks, self._log, self._open, plain)
 
     async def serve(
         self, accepted: socket.socket, on_connect: OnConnect, tls: ssl.SSLContext | None
@@ -116,7 +116,7 @@ class RealNet:
         """The task of one accepted connection."""
         loop = asyncio.get_running_loop()
         # Not what the call returns: under TLS that is uvloop's own protocol.
-        connection = self.new_connection()
+        connection = self.new_connection(None if tls else accepted)
         try:
             await loop.connect_accepted_socket(
                 lambda: connection,
