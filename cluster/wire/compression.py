@@ -62,7 +62,8 @@ def compress(codec: int, data: Buffer) -> bytes:
 
 
 def decompress(codec: int, packed: Buffer, size_max: int = SIZE_MAX) -> bytes:
-    """BatchRefused (CORRUPT_MESSAGE) for what is not this codec's; MESSAGE_TOO_LARGE above `size_max`."""
+    """BatchRefused: INVALID_RECORD for what is not this codec's (sending it again can't help, which CORRUPT_MESSAGE
+    would ask a client to do), MESSAGE_TOO_LARGE above `size_max`."""
     if codec == NONE:
         return bytes(packed)
     if codec > ZSTD:
@@ -75,7 +76,7 @@ def decompress(codec: int, packed: Buffer, size_max: int = SIZE_MAX) -> bytes:
         return _decompress_stream(codec, packed, size_max)
     except cramjam.DecompressionError as error:
         raise BatchRefused(
-            ErrorCode.corrupt_message, f"records are not {NAMES[codec]}: {error}"
+            ErrorCode.invalid_record, f"records are not {NAMES[codec]}: {error}"
         ) from None
 
 
