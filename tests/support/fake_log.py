@@ -42,7 +42,7 @@ class FakeLog:
         self._waiting.append((horizon, future))
         return await future
 
-    def read(self, offset: Offset, max_bytes: int) -> bytes | ErrorCode:
+    async def read(self, offset: Offset, max_bytes: int) -> bytes | ErrorCode:
         if not self.is_leader:
             return E.not_leader_or_follower
         found = b""

@@ -190,6 +190,16 @@ def plan_fetch(image: ClusterImage, ctx: Caller, body: Any) -> list[FetchPlan]:
     return [FetchPlan(image, ctx, group, require_stable=require_stable) for group in groups]
 
 
+def single(group: Fields) -> Fields:
+    """The answer about one group as it was before several could be asked about."""
+    return {"topics": by_name(group["topics"]), "error_code": group["error_code"]}
+
+
+def by_name(topics: list[Fields]) -> list[Fields]:
+    """For the messages that no version of which knows topic ids."""
+    return [{"name": row["name"], "partitions": row["partitions"]} for row in topics]
+
+
 class DeletePlan:
     def __init__(self, image: ClusterImage, body: Any) -> None:
         self._topics: list[tuple[str, list[tuple[int, bool]]]] = []

@@ -231,7 +231,7 @@ class GroupService:
         reply: Any = E.invalid_group_id
         if body.group_id:
             reply = await self._execute(body.group_id, command) if command.commits else []
-        return {"topics": plan.answer(reply)}
+        return {"topics": offset_requests.by_name(plan.answer(reply))}
 
     async def end_transaction(
         self, partition: int, producer: Producer, *, coordinator_epoch: int, commit: bool
@@ -252,7 +252,7 @@ class GroupService:
         answers = [plan.answer(reply) for plan, reply in zip(plans, replies, strict=True)]
         if ctx.api_version >= offset_requests.BATCHED_FETCH_SINCE:
             return {"groups": answers}
-        return {"topics": answers[0]["topics"], "error_code": answers[0]["error_code"]}
+        return offset_requests.single(answers[0])
 
     async def offset_delete(self, ctx: Caller, body: Any) -> Fields:
         if not body.group_id:

@@ -35,7 +35,7 @@ async def load(
     replay = Replay(machine, decode)
     offset = log.log_start_offset
     while offset < end:
-        buffer = log.read(offset, READ_BYTES)
+        buffer = await log.read(offset, READ_BYTES)
         if isinstance(buffer, ErrorCode):
             return buffer
         next_offset = replay.take(buffer)

@@ -27,7 +27,7 @@ class RecordLog(Protocol):
     async def committed(self, horizon: Offset) -> ErrorCode:
         """`none` once everything below `horizon` is committed; otherwise why it will not be by us."""
 
-    def read(self, offset: Offset, max_bytes: int) -> Buffer | ErrorCode:
+    async def read(self, offset: Offset, max_bytes: int) -> Buffer | ErrorCode:
         """Whole committed batches, the first of which holds `offset`; empty at the high watermark."""
 
 

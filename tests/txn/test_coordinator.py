@@ -1,0 +1,134 @@
+"""Seats, loads and losses: when a partition of ours takes commands."""
+
+import asyncio
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.txn.groups.commands import ListGroups
+from fencepost.txn.runtime.shard import Shard
+from support.fake_log import FakeLog
+from support.group_node import GroupNode, on_node
+
+E = ErrorCode
+
+
+def shard_of(node: GroupNode, partition: int = 0) -> Shard | ErrorCode:
+    return node.service._coordinator.shard_at(partition)
+
+
+async def created(node: GroupNode) -> None:
+    await node.service.coordinator_of("g")
+    await asyncio.sleep(0.1)
+
+
+def test_a_command_is_refused_until_the_log_has_been_replayed() -> None:
+    async def scenario(node: GroupNode) -> None:
+        node.commits_at_once = False
+        await node.service.coordinator_of("g")
+        node.logs[0].log_end_offset += 1  # something that is not committed yet
+        assert shard_of(node) is E.coordinator_load_in_progress
+        await asyncio.sleep(1)
+        assert shard_of(node) is E.coordinator_load_in_progress
+        node.logs[0].commit()
+        await asyncio.sleep(0.1)
+        assert isinstance(shard_of(node), Shard)
+
+    on_node(scenario, partitions=1)
+
+
+def test_a_partition_whose_replica_is_not_ready_is_loaded_as_soon_as_it_is() -> None:
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        log = node.logs.pop(0)
+        node.lead(0, 2)
+        node.lead(0, 1)
+        await asyncio.sleep(5)
+        assert shard_of(node) is E.coordinator_load_in_progress
+        node.logs[0] = log
+        await asyncio.sleep(5)
+        assert isinstance(shard_of(node), Shard)
+
+    on_node(scenario, partitions=1)
+
+
+def test_a_record_that_can_not_be_read_keeps_the_partition_closed_and_says_why() -> None:
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        from fencepost.cluster.wire.records import Record, build_batch
+
+        node.lead(0, 2)
+        node.logs[0].append(build_batch([Record(0, 0, b"\x00\x02\x00\x01g", b"\x00\x63")]), 0)
+        node.lead(0, 1)
+        await asyncio.sleep(1)
+        assert shard_of(node) is E.coordinator_load_in_progress
+        events = [line for line in node.env.machine.events if "unreadable" in str(line)]
+        assert events
+
+    on_node(scenario, partitions=1)
+
+
+def test_a_lost_shard_is_built_anew_after_a_pause_that_grows() -> None:
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        node.logs[0].refuse = E.kafka_storage_error
+        reads = 0
+        read = node.logs[0].committed
+
+        async def counting(horizon: int) -> ErrorCode:
+            nonlocal reads
+            reads += 1
+            return await read(horizon)
+
+        node.logs[0].committed = counting  # type: ignore[method-assign]
+        for _ in range(100):
+            await node.commit(1)
+            await asyncio.sleep(0.1)
+        assert reads < 10, "a full disk must not mean to replay the log all day"
+
+    on_node(scenario, partitions=1)
+
+
+def test_when_the_node_stops_nobody_is_left_waiting() -> None:
+    async def scenario(node: GroupNode) -> None:
+        node.commits_at_once = False
+        await created(node)
+        waits = asyncio.get_running_loop().create_task(node.commit(1))
+        await asyncio.sleep(0.01)
+        assert not waits.done()
+        await node.service.stop()
+        code = (await waits).topics[0].partitions[0].error_code
+        assert code is E.not_coordinator
+        assert shard_of(node) is E.not_coordinator
+
+    on_node(scenario, partitions=1)
+
+
+def test_a_second_election_of_the_same_leader_keeps_the_shard() -> None:
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        before = shard_of(node)
+        node.lead(0, 1, epoch=5)
+        assert shard_of(node) is before
+
+    on_node(scenario, partitions=1)
+
+
+def test_a_new_leader_sees_what_the_old_one_committed_and_nothing_else() -> None:
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        await node.commit(5)
+        log: FakeLog = node.logs[0]
+        log.commits_at_once = False
+        waits = asyncio.get_running_loop().create_task(node.commit(6))
+        await asyncio.sleep(0.01)
+        log.resign()
+        node.lead(0, 2)
+        assert (await waits).topics[0].partitions[0].error_code is E.not_coordinator
+        log.is_leader = log.commits_at_once = True
+        node.lead(0, 1, epoch=3)
+        await asyncio.sleep(1)
+        assert await node.fetch() == 5
+        shard = shard_of(node)
+        assert isinstance(shard, Shard)
+        assert len(await shard.execute(ListGroups())) == 1
+
+    on_node(scenario, partitions=1)
