@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
-from fencepost.cluster.base.framing import SCRATCH_SIZE, Framer
+from fencepost.cluster.base.framing import Framer
 from fencepost.cluster.base.ports import Chunk, FileSlice, Log
 from fencepost.cluster.base.real_connection import LINGER_S, READ_AHEAD_MAX
 from fencepost.cluster.base.sending import WRITE_HIGH, WRITE_LOW
@@ -34,7 +34,7 @@ class SimConnection:
         self.number = network.next_number()
         network.connections[self.number] = self
         self._log = log
-        self._framer = Framer(bytearray(SCRATCH_SIZE))
+        self._framer = Framer(network.scratch)
         self._out: Pipe
         self._in: Pipe
         self._peer: SimConnection

@@ -14,6 +14,8 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from fencepost.cluster.base.framing import SCRATCH_SIZE
+
 from .loop import SimLoop
 from .trace import Trace
 
@@ -60,6 +62,7 @@ class Network:
         self.machines: dict[str, bool] = {}  # name -> is it on
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.connections: dict[int, SimConnection] = {}
+        self.scratch = bytearray(SCRATCH_SIZE)  # what all framers share, as in reality
         self._links: dict[tuple[str, str], Link] = {}
         self._cuts: dict[tuple[str, str], None] = {}
         self._stalled: dict[Pipe, None] = {}

@@ -125,6 +125,9 @@ class Sender:
         self._forget()
         self._wake()
 
+    def _is_over(self) -> bool:
+        return self._over
+
     def is_behind(self) -> bool:
         return not self._over and (self._full or self._queued_bytes > WRITE_HIGH)
 
@@ -147,9 +150,9 @@ class Sender:
 
     def pump(self) -> None:
         """Hand on what can be taken, in order; stops at a file range that has to wait."""
-        transport, queue = self._transport, self._queue
-        if self._over:
+        if self._is_over():
             return
+        transport, queue = self._transport, self._queue
         assert transport is not None
         ready: list[Buffer] = []
         small: list[Buffer] = []
@@ -174,7 +177,7 @@ class Sender:
             turn += sent
             if turn >= TURN_MAX and queue:
                 self._yield()
-        if self._over:
+        if self._is_over():
             return
         _joined(ready, small)
         _hand_on(transport, ready)

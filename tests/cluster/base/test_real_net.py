@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import resource
 import shutil
 import socket
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 from fencepost.cluster.base.errors import ConnectionLost
+from fencepost.cluster.base.ports import FileSlice
 from fencepost.cluster.base.real_env import RealEnv, open_env
+from fencepost.cluster.base.real_file import RealFile
 
 
 class Notes:
@@ -149,6 +152,63 @@ def test_a_peer_that_takes_nothing_is_given_up_after_a_while(
             async with asyncio.timeout(5):
                 await done.wait()
             peer.close()
+
+    run(main())
+
+
+@pytest.mark.slow
+def test_ranges_and_bytes_keep_their_order_whatever_way_they_take(
+    run: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past the transport, through memory, through a thread: chosen anew for each piece by chance here."""
+    rng = random.Random(5)
+    content = rng.randbytes(3_000_000)
+    is_cached, ways = RealFile._is_cached, {True: 0, False: 0}
+
+    def sometimes(file: RealFile, position: int, length: int) -> bool:
+        cached = rng.random() < 0.8 and is_cached(file, position, length)
+        ways[cached] += 1
+        return cached
+
+    monkeypatch.setattr(RealFile, "_is_cached", sometimes)
+
+    async def main() -> None:
+        async with open_env(log=Notes()) as env:
+            file = env.disk.open(str(tmp_path / "log"), create=True)
+            file.append([content])
+            parts: list[Any] = []
+            for _ in range(150):
+                position = rng.randrange(2_000_000)
+                length = rng.choice((10, 20_000, 200_000, 1_000_000))
+                parts.append(FileSlice(file, position, min(length, len(content) - position)))
+                parts += [rng.randbytes(rng.choice((3, 300, 30_000))) for _ in range(2)]
+
+            async def serve(connection: Any) -> None:
+                at = 0
+                while at < len(parts):
+                    count = rng.randint(1, 5)
+                    connection.write(parts[at : at + count])
+                    at += count
+                    if rng.random() < 0.3:
+                        await connection.drain()
+                    if rng.random() < 0.1:
+                        await asyncio.sleep(0.001)
+                connection.close()
+                await connection.wait_closed()
+
+            listener = await env.net.listen("127.0.0.1", 0, serve)
+            reader, writer = await asyncio.open_connection(*listener.address)
+            for part in parts:
+                if isinstance(part, FileSlice):
+                    part = content[part.position : part.position + part.length]
+                assert await reader.readexactly(len(part)) == part
+                if rng.random() < 0.05:
+                    await asyncio.sleep(0.005)
+            assert await reader.read(1) == b""
+            writer.close()
+            await writer.wait_closed()
+            assert file.close() is None and file._users == 0, "every hold was released"
+            assert ways[True] > 20 and ways[False] > 20
 
     run(main())
 
