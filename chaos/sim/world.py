@@ -248,6 +248,8 @@ class World:
         for key in [key for key in self.net.listeners if key[0] == name]:
             del self.net.listeners[key]
         self.loop.bury(incarnation)
+        # The task that runs right now unwinds first, and may get caught in a handler that awaits.
+        self.loop.call_soon(self.loop.bury, incarnation, context=Context())
         for answer in list(self._waiting.pop(incarnation, {})):
             if not answer.done():
                 answer.set_exception(NodeLost(f"{name} went down"))
@@ -288,7 +290,8 @@ class World:
         for name in self._machines:
             if self.is_up(name):
                 self._down(name, silent=True, machine_stays=False)
-        self.loop.bury(None)
+        for _, incarnation in self.loop.tasks():
+            self.loop.bury(incarnation)
         self.loop.close()
 
 

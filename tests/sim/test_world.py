@@ -45,6 +45,32 @@ def test_code_of_a_dead_node_never_runs_again() -> None:
     assert steps[:2] == ["tick", "tick"] and steps.count("tick") == 2
 
 
+def test_a_node_that_dies_inside_a_task_group_is_taken_apart_too() -> None:
+    """The group's exit awaits its children: the dying task is left waiting when it has unwound so far."""
+    ended: list[str] = []
+
+    async def program(env: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(env.clock.sleep(100))
+            try:
+                env.disk.replace("/data/x", b"x")
+            finally:
+                ended.append("unwound")
+        ended.append("went on")
+
+    async def main(world: World) -> None:
+        env = world.node("n1")
+        world.start(env, program)
+        world.crash_at_disk_op("n1", 3)
+        await world.wait_down("n1")
+        await asyncio.sleep(1)
+        assert [incarnation for _, incarnation in world.loop.tasks()] == [None]
+
+    with World(1) as world:
+        world.run(main(world))
+    assert ended == ["unwound"]
+
+
 def test_whoever_waits_on_a_node_that_goes_down_is_told() -> None:
     async def main(world: World) -> None:
         env = world.node("n1")
