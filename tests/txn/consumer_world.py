@@ -1,0 +1,289 @@
+"""A coordinator of consumer groups without a broker: its log, its timers, its topics, and clients that misbehave."""
+
+import datetime as dt
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.txn.groups.codec import Reader
+from fencepost.txn.groups.commands import ConsumerGroupHeartbeat
+from fencepost.txn.groups.consumer_config import ConsumerConfig
+from fencepost.txn.groups.consumer_decode import decode_consumer
+from fencepost.txn.groups.consumer_group import ConsumerGroup
+from fencepost.txn.groups.consumer_machine import ConsumerMachine
+from fencepost.txn.groups.consumer_topics import TopicsChanged
+from fencepost.txn.runtime.decision import CancelTimer, Decision, SetTimer
+from kio.schema.consumer_group_heartbeat.v1.request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+
+GROUP = "pay"
+Fields = dict[str, Any]
+
+
+@dataclass(slots=True)
+class FakeTopic:
+    topic_id: UUID
+    name: str
+    partition_count: int
+    rack: str | None = None
+
+    def racks(self, partition: int) -> Sequence[str]:
+        return [] if self.rack is None else [self.rack]
+
+
+@dataclass(slots=True)
+class FakeTopics:
+    version: int = 1
+    found: dict[str, FakeTopic] = field(default_factory=dict)
+    serial: int = 0
+
+    def by_name(self, name: str) -> FakeTopic | None:
+        return self.found.get(name)
+
+    def by_id(self, topic_id: UUID) -> FakeTopic | None:
+        return next((t for t in self.found.values() if t.topic_id == topic_id), None)
+
+    def names(self) -> Sequence[str]:
+        return sorted(self.found)
+
+    def create(self, name: str, partition_count: int) -> TopicsChanged:
+        self.serial += 1
+        self.version += 1
+        self.found[name] = FakeTopic(UUID(int=self.serial), name, partition_count)
+        return TopicsChanged(names=frozenset({name}), any_created=True)
+
+    def grow(self, name: str, by: int) -> TopicsChanged:
+        self.version += 1
+        self.found[name].partition_count += by
+        return TopicsChanged(names=frozenset({name}), any_created=False)
+
+    def delete(self, name: str) -> TopicsChanged:
+        self.version += 1
+        del self.found[name]
+        return TopicsChanged(names=frozenset({name}), any_created=False)
+
+    def all_of(self, names: Iterable[str]) -> set[tuple[UUID, int]]:
+        topics = [self.found[name] for name in names if name in self.found]
+        return {(topic.topic_id, p) for topic in topics for p in range(topic.partition_count)}
+
+
+def request(member_id: str = "m", member_epoch: int = 0, **fields: Any) -> Any:
+    """A ConsumerGroupHeartbeat of version 1; whatever is not given was not said."""
+    holding = fields.pop("holding", [] if member_epoch == 0 else None)
+    names = fields.pop("names", None)
+    timeout_ms = fields.pop("rebalance_timeout_ms", 60_000 if member_epoch == 0 else -1)
+    if isinstance(holding, dict):
+        holding = [
+            TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+            for topic_id, partitions in sorted(holding.items())
+        ]
+    return ConsumerGroupHeartbeatRequest(
+        group_id=fields.pop("group_id", GROUP),
+        member_id=member_id,
+        member_epoch=member_epoch,
+        rebalance_timeout=dt.timedelta(milliseconds=timeout_ms),
+        subscribed_topic_names=None if names is None else tuple(names),
+        topic_partitions=None if holding is None else tuple(holding),
+        **fields,
+    )
+
+
+def command(body: Any, *, api_version: int = 1, fresh_id: str = "fresh") -> ConsumerGroupHeartbeat:
+    return ConsumerGroupHeartbeat(
+        group_id=body.group_id,
+        body=body,
+        api_version=api_version,
+        client_id="client",
+        client_host="/127.0.0.1",
+        fresh_id=fresh_id,
+    )
+
+
+class Coordinator:
+    """What `shard.py` is on a node: decides, applies, writes, keeps time. Its log is bytes, as on a disk."""
+
+    def __init__(self, config: ConsumerConfig | None = None) -> None:
+        self.config = config or ConsumerConfig(group_consumer_assignment_interval_ms=0)
+        self.topics = FakeTopics()
+        self.overrides: dict[str, dict[str, str]] = {}
+        self.now_ms = 1_000_000
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.timers: dict[tuple[str | int, ...], int] = {}
+        self.machine = self._machine()
+
+    def _machine(self) -> ConsumerMachine:
+        return ConsumerMachine(self.config, self.topics, lambda id_: self.overrides.get(id_, {}))
+
+    @property
+    def group(self) -> ConsumerGroup:
+        return self.machine.groups[GROUP]
+
+    def hear(self, body: Any, **how: Any) -> Fields:
+        decision = self.machine.decide(command(body, **how), self.now_ms)
+        self.run(decision)
+        self.tick()
+        reply = decision.reply
+        assert isinstance(reply, dict)
+        return reply
+
+    def run(self, decision: Decision) -> None:
+        for record in decision.records:
+            key, value = record.encode()
+            self.log.append((key, value))
+            read = decode(key, value)
+            assert read == record, "what is written is what is read"
+            self.machine.apply(read)
+        for step in decision.steps:
+            self.machine.apply(step)
+        for effect in decision.effects:
+            if isinstance(effect, SetTimer):
+                self.timers[effect.key] = self.now_ms + effect.delay_ms
+            elif isinstance(effect, CancelTimer):
+                self.timers.pop(effect.key, None)
+
+    def tick(self) -> None:
+        for _ in range(10_000):
+            due = [(at, key) for key, at in self.timers.items() if at <= self.now_ms]
+            if not due:
+                return
+            _, key = min(due)
+            del self.timers[key]
+            self.run(self.machine.tick(key, self.now_ms))
+        raise AssertionError("timers that never end")
+
+    def sleep(self, ms: int) -> None:
+        until = self.now_ms + ms
+        while True:
+            self.tick()
+            soonest = min((at for at in self.timers.values() if at <= until), default=None)
+            if soonest is None:
+                break
+            self.now_ms = max(self.now_ms, soonest)
+        self.now_ms = until
+
+    def topics_are(self, **counts: int) -> None:
+        for name, count in counts.items():
+            self.change(self.topics.create(name, count))
+
+    def change(self, change: TopicsChanged) -> None:
+        self.machine.apply(change)
+
+    def replayed(self, *, compacted: bool = False) -> ConsumerMachine:
+        """A machine that knows nothing but the log, or what compaction leaves of it."""
+        machine = self._machine()
+        log = self.log
+        if compacted:
+            last = {key: index for index, (key, _) in enumerate(log)}
+            log = [entry for index, entry in enumerate(log) if last[entry[0]] == index]
+        for key, value in log:
+            machine.apply(decode(key, value))
+        return machine
+
+    def fail_over(self) -> None:
+        self.machine = self.replayed()
+        self.timers.clear()
+        self.run(self.machine.loaded(self.now_ms))
+
+
+def decode(key: bytes, value: bytes | None) -> Any:
+    reader = Reader(key)
+    return decode_consumer(reader.int16(), reader, value)
+
+
+class Client:
+    """A member as KIP-848 wants it, but slow, forgetful and mortal as the dice will have it."""
+
+    def __init__(self, rng: random.Random, member_id: str, instance_id: str | None = None) -> None:
+        self.rng = rng
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.names: tuple[str, ...] | None = ()
+        self.regex: str | None = None
+        self.assignor: str | None = None
+        self.epoch = 0
+        self.held: set[tuple[UUID, int]] = set()
+        self.wanted: set[tuple[UUID, int]] = set()
+        self.revokes_in = 0  # heartbeats until its revocation callback is done
+        self.news = True  # it has something to say about its subscription
+        self.acknowledges = False  # it has something to say about what it holds
+        self.says_all = False  # it does not know what its coordinator has heard
+        self.is_alive = True
+        self.errors: list[ErrorCode] = []
+
+    @property
+    def is_locked_out(self) -> bool:
+        """Another live member has its instance id: it can do nothing but try again."""
+        locked = self.errors and self.errors[-1] is ErrorCode.unreleased_instance_id
+        return self.epoch == 0 and bool(locked)
+
+    def body(self) -> Any:
+        fields: Fields = {"instance_id": self.instance_id}
+        if self.epoch == 0 or self.news:
+            fields |= {
+                "names": self.names,
+                "subscribed_topic_regex": self.regex,
+                "server_assignor": self.assignor,
+            }
+        if self.epoch != 0 and (self.acknowledges or self.says_all or self.rng.random() < 0.1):
+            held: dict[UUID, set[int]] = {}
+            for topic_id, partition in self.held:
+                held.setdefault(topic_id, set()).add(partition)
+            fields["holding"] = held
+        if self.epoch != 0 and self.says_all:
+            names = () if self.names is None else self.names
+            fields |= {"rebalance_timeout_ms": 60_000, "names": names}
+        return request(self.member_id, self.epoch, **fields)
+
+    def beat(self, coordinator: Coordinator, *, lose_answer: bool = False) -> Fields:
+        if self.revokes_in > 0:
+            self.revokes_in -= 1
+            if self.revokes_in == 0:
+                self.settle()
+        reply = coordinator.hear(self.body())
+        if lose_answer:
+            self.news = self.says_all = True  # as after a timeout
+        else:
+            self.take(reply)
+        return reply
+
+    def take(self, reply: Fields) -> None:
+        code = reply["error_code"]
+        if code is not ErrorCode.none:
+            self.errors.append(code)
+            if code in (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch):
+                self.forget()
+            elif code is ErrorCode.fenced_instance_id:
+                self.is_alive = False
+            elif code is ErrorCode.group_id_not_found:
+                self.forget()
+            else:
+                assert code is ErrorCode.unreleased_instance_id, reply
+            return
+        self.epoch = reply["member_epoch"]
+        self.news = self.acknowledges = self.says_all = False
+        if reply["assignment"] is None:
+            return
+        rows = reply["assignment"]["topic_partitions"]
+        self.wanted = {(row["topic_id"], p) for row in rows for p in row["partitions"]}
+        if self.held - self.wanted and self.revokes_in == 0:
+            self.revokes_in = self.rng.choice((0, 0, 1, 2, 4))
+        if self.revokes_in == 0:
+            self.settle()
+
+    def settle(self) -> None:
+        """Its callbacks are done: it reads what it was given, and nothing else."""
+        if self.held != self.wanted:
+            self.held = set(self.wanted)
+            self.acknowledges = True
+
+    def forget(self) -> None:
+        self.epoch = 0
+        self.held.clear()
+        self.wanted.clear()
+        self.revokes_in = 0
+        self.news, self.acknowledges = True, False

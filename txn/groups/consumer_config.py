@@ -1,0 +1,163 @@
+"""What can be set about consumer groups (KIP-848): Kafka 4.3's names, defaults and bounds.
+
+A broker's own settings stand in `ConsumerConfig`. A group may override some of them (the group resource of
+IncrementalAlterConfigs, ConfigType.GROUP): `GROUP_CONFIGS` is their table, `refusal_of_group_configs` what the
+controller answers to an impossible one, `for_group` what is in force. What was set and is no longer within
+the broker's bounds is not forgotten, it is held to the nearest bound (Kafka's GroupConfig.evaluate).
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.metadata.config_def import ConfigDef, ValueType, at_least
+
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+
+
+class MigrationPolicy(enum.Enum):
+    """Which way a group with members may change its protocol."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"  # from classic to consumer
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """Names are Kafka's with dots as underscores (GroupCoordinatorConfig)."""
+
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_max_assignment_interval_ms: int = 15_000
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
+    group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+
+    def check(self) -> None:
+        """ConfigRefused with Kafka's sentence for settings that contradict each other."""
+        for name in ("session_timeout", "heartbeat_interval", "assignment_interval"):
+            least, most = self._of(f"min_{name}"), self._of(f"max_{name}")
+            value, dotted = self._of(name), f"{name.replace('_', '.')}.ms"
+            if most < least:
+                raise _not(
+                    f"group.consumer.max.{dotted}", "greater", f"group.consumer.min.{dotted}"
+                )
+            if value < least:
+                raise _not(f"group.consumer.{dotted}", "greater", f"group.consumer.min.{dotted}")
+            if value > most:
+                raise _not(f"group.consumer.{dotted}", "less", f"group.consumer.max.{dotted}")
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ConfigRefused(
+                "group.consumer.heartbeat.interval.ms must be less than "
+                "group.consumer.session.timeout.ms"
+            )
+
+    def _of(self, name: str) -> int:
+        value = getattr(self, f"group_consumer_{name}_ms")
+        assert isinstance(value, int)
+        return value
+
+    def for_group(self, overrides: Mapping[str, str]) -> "GroupTimes":
+        """What is in force for a group with these configs of its own."""
+
+        def value(name: str, key: str) -> int:
+            text = overrides.get(name)
+            if text is None:
+                return self._of(key)
+            parsed = GROUP_CONFIGS[name].parse(text)
+            assert isinstance(parsed, int), "the table has numbers only"
+            return min(max(parsed, self._of(f"min_{key}")), self._of(f"max_{key}"))
+
+        return GroupTimes(
+            session_timeout_ms=value(SESSION_TIMEOUT, "session_timeout"),
+            heartbeat_interval_ms=value(HEARTBEAT_INTERVAL, "heartbeat_interval"),
+            assignment_interval_ms=value(ASSIGNMENT_INTERVAL, "assignment_interval"),
+        )
+
+    def refusal_of_group_configs(self, overrides: Mapping[str, str]) -> str | None:
+        """Why these can't be a group's own configs, in Kafka's words; None when they can."""
+        for name in sorted(overrides):
+            if name not in GROUP_CONFIGS:
+                return f"Unknown group config name: {name}"
+        try:
+            values = {name: definition.default for name, definition in GROUP_CONFIGS.items()}
+            values.update((name, GROUP_CONFIGS[name].parse(overrides[name])) for name in overrides)
+        except ConfigRefused as refused:
+            return str(refused)
+        for name, key in _BOUNDED.items():
+            value = values[name]
+            assert isinstance(value, int)
+            # An assignment interval that nobody set follows the broker, so its default is not held against it.
+            if name == ASSIGNMENT_INTERVAL and name not in overrides:
+                continue
+            dotted = f"{key.replace('_', '.')}.ms"
+            if value < self._of(f"min_{key}"):
+                return f"{name} must be greater than or equal to group.consumer.min.{dotted}"
+            if value > self._of(f"max_{key}"):
+                return f"{name} must be less than or equal to group.consumer.max.{dotted}"
+        session, heartbeat = values[SESSION_TIMEOUT], values[HEARTBEAT_INTERVAL]
+        assert isinstance(session, int) and isinstance(heartbeat, int)
+        if session <= heartbeat:
+            return f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTimes:
+    """The times in force for one group."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+
+
+def _not(name: str, what: str, other: str) -> ConfigRefused:
+    return ConfigRefused(f"{name} must be {what} than or equal to {other}")
+
+
+_BOUNDED: Final = {
+    HEARTBEAT_INTERVAL: "heartbeat_interval",
+    SESSION_TIMEOUT: "session_timeout",
+    ASSIGNMENT_INTERVAL: "assignment_interval",
+}
+
+
+def _milliseconds(name: str, default: int, least: int) -> ConfigDef:
+    return ConfigDef(
+        name=name,
+        type=ValueType.INT,
+        default=default,
+        validator=at_least(least),
+        synonyms=((f"group.{name}", 1),),
+    )
+
+
+GROUP_CONFIGS: Final[Mapping[str, ConfigDef]] = {
+    # How long a member may be silent before it is taken for dead.
+    SESSION_TIMEOUT: _milliseconds(SESSION_TIMEOUT, 45_000, 1),
+    # How often members are told to send a heartbeat.
+    HEARTBEAT_INTERVAL: _milliseconds(HEARTBEAT_INTERVAL, 5_000, 1),
+    # The least time between two assignments of a group (KIP-1263).
+    ASSIGNMENT_INTERVAL: _milliseconds(ASSIGNMENT_INTERVAL, 1_000, 0),
+}
