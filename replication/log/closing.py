@@ -48,6 +48,7 @@ def _write_hint(log: "Log") -> LogHint:
         segments if log.created else [],
         list(zip(log.epochs.epochs, log.epochs.starts, strict=True)),
         -1 if unstable is None else unstable,
+        log.snapshots,
         producers_at,
         producers,
     )

@@ -42,6 +42,7 @@ class LogHint(NamedTuple):
     segments: list[SegmentHint]
     epochs: list[tuple[int, int]]
     unstable: int
+    snapshots: list[int]  # offsets of the snapshot files that are there
     producers_at: int
     producers: bytes
 
@@ -81,6 +82,7 @@ def _hint(
     segments: list[tuple[int, int, int, int, int, bool]],
     epochs: list[list[int]],
     unstable: int,
+    snapshots: list[int],
     producers_at: int,
     producers: bytes,
 ) -> LogHint:
@@ -91,6 +93,7 @@ def _hint(
         [SegmentHint(*segment) for segment in segments],
         [(epoch, start) for epoch, start in epochs],
         unstable,
+        snapshots,
         producers_at,
         producers,
     )

@@ -206,7 +206,7 @@ class Log:
         self.log_end_offset = active.next_offset
         producers = self.producers
         for position, header in headers:
-            if header.leader_epoch != self.latest_epoch:
+            if header.leader_epoch > self.latest_epoch:
                 self.assign_epoch(header.leader_epoch, header.base_offset)
             completed = producers.apply(
                 header,

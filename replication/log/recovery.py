@@ -25,7 +25,7 @@ from .epochs_machine import CheckpointDamaged
 from .finding import headers_of
 from .hints import LogHint
 from .log import Log
-from .names import EPOCHS, LOG, PRODUCERS, SEGMENT_FILES, file_name, split
+from .names import EPOCHS, LOG, PRODUCERS, SEGMENT_FILES, TXNINDEX, file_name, split
 from .rolling import write_index_files
 from .scan import Bad, Checked, scan
 from .segment import Segment
@@ -33,7 +33,7 @@ from .segment_files import read_if_there, remove_all, remove_if_there
 from .shared import Shared
 from .swap import tidy_folder
 from .torn import cut_off
-from .txn_index import truncated
+from .txn_index import IndexDamaged, parse, truncated
 from .walk import damaged
 
 
@@ -80,7 +80,7 @@ def from_hint(
     log.epochs.epochs = [epoch for epoch, _ in hint.epochs]
     log.epochs.starts = [start for _, start in hint.epochs]
     log.latest_epoch = log.epochs.latest
-    log.snapshots = [hint.producers_at] if hint.producers_at >= 0 else []
+    log.snapshots = list(hint.snapshots)
     return log
 
 
@@ -171,11 +171,14 @@ class _Recovery:
         self.machine = snapshots.new_machine(log)
         self.replay_from = 0
         self.was_cut = False
+        self.without_aborted: list[Segment] = []  # their index of aborted transactions was damaged
 
     def run(self) -> None:
         log, trusted = self.log, self.trusted
-        first = log.index_of(min(trusted, log.bases[-1]))
+        # With the last trusted offset: its segment may have been sealed since, its indexes not synced.
+        first = log.index_of(trusted - 1)
         self._load_snapshots()
+        self._load_aborted(first)
         if not self._load_epochs():
             self._derive_epochs(first)
         self._replay_below(first)
@@ -209,6 +212,24 @@ class _Recovery:
                 remove_if_there(log.env.disk, snapshots.path_of(log, offset))
         snapshots.load_newest(log, self.machine)
         self.replay_from = self.machine.end_offset
+
+    def _load_aborted(self, first: int) -> None:
+        """Entries above the recovery point may be missing or too many: the check derives them again."""
+        log = self.log
+        for segment in log.segments[first:]:
+            data = read_if_there(log.env.disk, segment.path_of(TXNINDEX)) or b""
+            try:
+                segment.aborted = parse(data, base_offset=segment.base_offset)
+            except IndexDamaged as error:
+                path = segment.path_of(TXNINDEX)
+                log.env.log.warn("transaction_index_damaged", path=path, error=str(error))
+                segment.aborted = []
+                self.without_aborted.append(segment)
+                self.replay_from = max(log.log_start_offset, log.bases[0])
+                self.machine.reset(self.replay_from)
+                aborted.mark(log, segment)
+            segment.aborted_written = len(segment.aborted)
+            del segment.aborted[truncated(segment.aborted, self.trusted) :]
 
     def _load_epochs(self) -> bool:
         log = self.log
@@ -257,8 +278,6 @@ class _Recovery:
             position = segment.resume_indexes(min(self.trusted, self.replay_from))
         else:
             segment.start_indexes()
-        entries = aborted.load(log, segment)
-        del entries[truncated(entries, self.trusted) :]
         offset = segment.base_offset
         for checked in scan(file, position, segment.size, offset):
             self._take(segment, checked)
@@ -290,7 +309,9 @@ class _Recovery:
         completed = self.machine.apply(
             header, header.base_offset, header.last_offset, now_ms=self.now_ms, marker=marker
         )
-        if completed is not None and completed.aborted and completed.last_offset >= self.trusted:
+        if completed is None or not completed.aborted:
+            return
+        if completed.last_offset >= self.trusted or segment in self.without_aborted:
             aborted.add(log, segment, completed)
 
     @property
@@ -301,7 +322,7 @@ class _Recovery:
         return self.known.same_boot and self.log.config.flush_policy != "os"
 
     def _sync(self, first: int) -> None:
-        """What the last process wrote may be in the page cache only; it counts as durable from now on."""
+        """What the last process wrote, or cut off, may be in the page cache only; it counts from now on."""
         log = self.log
         for segment in log.segments[first:]:
             segment.file().sync()
@@ -323,7 +344,7 @@ class _Recovery:
                 write_index_files(log, segment)
                 log.rolled.append(segment)
         log.active.reset_tail()
-        if end > self.trusted or self.was_cut:
+        if end > self.trusted or self.was_cut or self.known.same_boot:
             self._sync(first)
         changed = log.epochs.truncate_from_end(end)
         if log.epochs.truncate_from_start(log.log_start_offset) or changed:

@@ -216,21 +216,26 @@ class Segment:
             if not block:
                 raise Cold(self._read_indexes)
             self._read_indexes()
+        if not self._parse_indexes():
+            return self.rebuild_indexes()
+        assert self._index is not None and self._times is not None
+        if self.sealed:
+            self.pool.index_loaded(self)
+        return self._index, self._times
+
+    def _parse_indexes(self) -> bool:
+        """Take over what was read; False when that is not usable."""
         assert self._raw_indexes is not None
         raw_index, raw_times = self._raw_indexes
         self._raw_indexes = None
         index = None if raw_index is None else OffsetIndex.parse(raw_index, self.size)
         times = None if raw_times is None else TimeIndex.parse(raw_times)
         if index is None or times is None:
-            return self.rebuild_indexes()
+            return False
         self._index, self._times = index, times
         self.index_written, self.times_written = len(index), len(times)
         self.bytes_since_index = self.size - (index.positions[-1] if index.positions else 0)
-        if self.max_timestamp == UNKNOWN:
-            self._take_max_from(times)
-        if self.sealed:
-            self.pool.index_loaded(self)
-        return index, times
+        return True
 
     def _take_max_from(self, times: TimeIndex) -> None:
         self.max_timestamp = times.timestamps[-1] if times.timestamps else -1
@@ -268,9 +273,13 @@ class Segment:
 
     def resume_indexes(self, offset: int) -> int:
         """Keep what the files say of batches below `offset`; the position from which to `note` the rest."""
-        index, times = self.load_indexes()
-        index.cut(offset - self.base_offset)
-        if not index.positions:
+        if self._index is None:
+            self._read_indexes()
+            self._parse_indexes()
+        index, times = self._index, self._times
+        if index is not None:
+            index.cut(offset - self.base_offset)
+        if index is None or times is None or not index.positions:
             self.start_indexes()
             return 0
         position, last = index.positions[-1], index.offsets[-1] + self.base_offset
@@ -299,16 +308,17 @@ class Segment:
         if self.index_written == len(self._index) and self.times_written == len(self._times):
             return
         disk = self.pool.disk
-        data = self._index.to_bytes(self.index_written)
-        at = self.index_written * OFFSET_ENTRY_SIZE
-        if not segment_files.extend(disk, self.path_of(INDEX), at, data):
-            segment_files.extend(disk, self.path_of(INDEX), 0, self._index.to_bytes())
-        self.index_written = len(self._index)
+        # Times first: whoever resumes at an offset entry needs what the times said up to there.
         data = self._times.to_bytes(self.times_written)
         at = self.times_written * TIME_ENTRY_SIZE
         if not segment_files.extend(disk, self.path_of(TIMEINDEX), at, data):
             segment_files.extend(disk, self.path_of(TIMEINDEX), 0, self._times.to_bytes())
         self.times_written = len(self._times)
+        data = self._index.to_bytes(self.index_written)
+        at = self.index_written * OFFSET_ENTRY_SIZE
+        if not segment_files.extend(disk, self.path_of(INDEX), at, data):
+            segment_files.extend(disk, self.path_of(INDEX), 0, self._index.to_bytes())
+        self.index_written = len(self._index)
 
     def is_index_full(self, segment_index_bytes: int) -> bool:
         index, times = self.load_indexes()
@@ -320,7 +330,8 @@ class Segment:
     def largest_timestamp(self) -> int:
         """By which retention goes, so the index is not believed without a look at the batch it names."""
         if self.max_timestamp == UNKNOWN:
-            self.load_indexes()
+            _, times = self.load_indexes()
+            self._take_max_from(times)
             if not self._is_max_there():
                 self.rebuild_indexes()
         return self.max_timestamp

@@ -72,6 +72,8 @@ def for_hint(log: "Log") -> tuple[int, bytes]:
     if len(data) <= INLINE_MAX:
         return -1, data
     log.env.disk.replace(path_of(log, log.log_end_offset), data)
+    if log.log_end_offset not in log.snapshots:
+        log.snapshots.append(log.log_end_offset)
     return log.log_end_offset, b""
 
 

@@ -26,13 +26,13 @@ def cut_off(log: "Log", at: int, bad: Bad, known: "Known") -> None:
     if known.recovery_point is not None and bad.offset < known.recovery_point:
         why = f"{bad.why} (synced up to offset {known.recovery_point}: it was whole once)"
         raise damaged(segment.path, bad.position, bad.offset, why)
-    is_last = not any(other.size for other in later)
-    if known.same_boot and not (bad.short and is_last):
-        why = f"{bad.why} (the machine has not been down since: a crash did not do this)"
-        raise damaged(segment.path, bad.position, bad.offset, why)
     good_at = good_batch_behind(segment.file(), bad.position, segment.size, bad.offset)
     good_later = [other for other in later if _starts_good(other)]
     has_good = good_at is not None or bool(good_later)
+    is_last = not any(other.size for other in later)
+    if known.same_boot and not (bad.short and is_last and not has_good):
+        why = f"{bad.why} (the machine has not been down since: a crash did not do this)"
+        raise damaged(segment.path, bad.position, bad.offset, why)
     if known.recovery_point is None and has_good:
         where = good_at if good_at is not None else good_later[0].path
         why = f"{bad.why}; whole batches follow at {where}, and how far it was synced is not known"

@@ -106,10 +106,12 @@ def produce(log: Log, batches: int = 1, **fields: Any) -> None:
         append(log, batch_at(log.log_end_offset, **fields))
 
 
-def end_txn(log: Log, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
+def end_txn(
+    log: Log, producer_id: int, *, commit: bool, epoch: int = 0, leader_epoch: int = 0
+) -> None:
     marker = control_batch(
         commit=commit, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=3,
-        timestamp=START_MS, base_offset=log.log_end_offset, leader_epoch=0,
+        timestamp=START_MS, base_offset=log.log_end_offset, leader_epoch=leader_epoch,
     )  # fmt: skip
     append(log, bytes(marker))
 
