@@ -156,7 +156,14 @@ class AlterConfigs(ControllerCommand[list[ResourceResult]]):
     replace_all: bool = False
 
 
-# --- brokers --------------------------------------------------------------------------------------
+# --- the cluster and its brokers ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormCluster(ControllerCommand[str]):
+    """Answers the cluster's id. A quorum without one gets the given id, or one that is made up."""
+
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,18 +3,63 @@
 INVARIANT  what is answered as done is in the metadata log, committed, and applied on this node.
 PREVENTS   a client that is told of a topic which the next controller has never heard of.
 PROVED BY  tests/cluster/controller/test_controller.py::test_an_answer_comes_after_the_record_is_applied
+
+Decisions are made on what is applied, without waiting for each other, so that many share one sync of the journal.
+Should two of them be about the same thing, the second one's record is refused by the log, and it is
+decided again on the new image.
 """
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
 from ..base.errors import Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Env
-from ..quorum.raft_shell import Quorum
-from .commands import ControllerCommand
+from ..metadata.codec import BATCH_BYTES_MAX, encode
+from ..metadata.image import ClusterImage
+from ..metadata.machine import Result
+from ..metadata.refusal import Reason, Refused
+from ..metadata.topic_config import TopicConfigs
+from . import (
+    brokers_policy,
+    configs_policy,
+    isr_policy,
+    partitions_policy,
+    topics_policy,
+)
+from .commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    AutoCreateTopics,
+    BrokerHeartbeat,
+    ControllerCommand,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    FormCluster,
+    RegisterBroker,
+)
+from .decision import Decision, Scene
 
 R = TypeVar("R")
+
+ATTEMPTS_MAX: Final = 20  # decisions of one command; more means that something else is wrong
+
+DECIDE: Final[Mapping[type[ControllerCommand[Any]], Callable[[Scene, Any], Decision[Any]]]] = {
+    AllocateProducerIds: brokers_policy.decide_allocate_producer_ids,
+    AlterConfigs: configs_policy.decide_alter_configs,
+    AlterPartition: isr_policy.decide_alter_partition,
+    AutoCreateTopics: topics_policy.decide_auto_create_topics,
+    BrokerHeartbeat: brokers_policy.decide_heartbeat,
+    CreatePartitions: partitions_policy.decide_create_partitions,
+    CreateTopics: topics_policy.decide_create_topics,
+    DeleteTopics: topics_policy.decide_delete_topics,
+    ElectLeaders: isr_policy.decide_elect_leaders,
+    FormCluster: brokers_policy.decide_form_cluster,
+    RegisterBroker: brokers_policy.decide_register_broker,
+}
 
 
 class NotController(Trouble):
@@ -25,14 +70,62 @@ class NotController(Trouble):
         self.leader_id = leader_id
 
 
+class Agreement(Protocol):
+    """What the controller needs of the quorum (`quorum/raft_shell.py`)."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def node_id(self) -> BrokerId: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    @property
+    def leader_id(self) -> BrokerId | None: ...
+
+    async def propose(self, record: bytes) -> Result: ...
+
+
 class Controller:
     """`node_config` holds the node's own settings, broker-level names to text, as in its file."""
 
-    def __init__(self, env: Env, quorum: Quorum, node_config: Mapping[str, str]) -> None:
+    def __init__(self, env: Env, quorum: Agreement, node_config: Mapping[str, str]) -> None:
         self._env = env
         self._quorum = quorum
         self._node_config = node_config
+        self._topic_configs = TopicConfigs(node_config, quorum.node_id)
 
     async def execute(self, command: ControllerCommand[R]) -> R:
         """Answers when it is done. NotController, or Trouble with outcome UNKNOWN when the lead was lost midway."""
-        raise NotImplementedError
+        decide: Callable[[Scene, Any], Decision[R]] = DECIDE[type(command)]
+        refused: Refused | None = None
+        for _ in range(ATTEMPTS_MAX):
+            if not self._quorum.is_leader:
+                raise NotController(self._quorum.leader_id)
+            decision = decide(self._scene(), command)
+            if not decision.records:
+                return decision.reply(self._quorum.image.version)
+            entry = encode(decision.records)
+            assert len(entry) <= BATCH_BYTES_MAX, f"{type(command).__name__}: {len(entry)} bytes"
+            result = await self._quorum.propose(entry)
+            if not isinstance(result, Refused):
+                return decision.reply(result.version)
+            assert result.reason not in (Reason.IMPOSSIBLE, Reason.TWICE_IN_BATCH), result.message
+            refused = result
+            self._env.log.info(
+                "controller_decides_again", command=type(command).__name__, reason=refused.message
+            )
+        assert refused is not None
+        raise Trouble(f"Others were always faster: {refused.message}", Outcome.REFUSED)
+
+    def _scene(self) -> Scene:
+        return Scene(
+            image=self._quorum.image,
+            node_id=self._quorum.node_id,
+            node_config=self._node_config,
+            topic_configs=self._topic_configs,
+            rng=self._env.rng,
+            now_ms=self._env.clock.now_ms(),
+        )

@@ -16,7 +16,7 @@ from fencepost.cluster.metadata.records import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metadata_commands import ALONE, LEDGER, ORDERS, change, commands, created, registered
+from support.metadata_commands import ALONE, LEDGER, ORDERS, change, commands, created, registered
 
 
 @given(st.lists(commands, min_size=1, max_size=4))

@@ -15,7 +15,7 @@ from fencepost.cluster.metadata.records import (
 from fencepost.cluster.metadata.refusal import Reason, Refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metadata_commands import ALONE, LEDGER, ORDERS, change, commands, created, registered
+from support.metadata_commands import ALONE, LEDGER, ORDERS, change, commands, created, registered
 
 
 class Cluster:

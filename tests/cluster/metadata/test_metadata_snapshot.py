@@ -7,7 +7,7 @@ from fencepost.cluster.metadata.records import PartitionsChanged, TopicDeleted
 from fencepost.cluster.metadata.snapshot import SnapshotUnreadable, read_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
-from metadata_commands import LEDGER, ORDERS, change, created, registered
+from support.metadata_commands import LEDGER, ORDERS, change, created, registered
 
 
 @given(st.binary(max_size=64))

@@ -1,0 +1,197 @@
+"""What becomes of brokers that come, live, and go, and of what they ask for."""
+
+from collections.abc import Callable
+from typing import Final
+
+from ..base.errors import ErrorCode
+from ..base.ids import BrokerEpoch, BrokerId
+from ..metadata.brokers import PRODUCER_ID_MAX
+from ..metadata.codec import Command
+from ..metadata.image import NO_BROKER_EPOCH, BrokerState, PartitionState, TopicState
+from ..metadata.records import (
+    BrokerChanged,
+    BrokerRegistered,
+    ClusterFormed,
+    PartitionChange,
+    PartitionsChanged,
+    ProducerIdsAllocated,
+)
+from .commands import (
+    AllocateProducerIds,
+    BrokerHeartbeat,
+    FormCluster,
+    HeartbeatResult,
+    ProducerIdBlock,
+    RegisterBroker,
+    Registered,
+)
+from .decision import CommandRefused, Decision, Scene, printed
+from .election_policy import Wish, changed
+from .placement_policy import active_brokers
+
+PRODUCER_ID_BLOCK: Final = 1000  # Kafka's ProducerIdsBlock
+# The feature levels that a new cluster starts with: eligible leader replicas, KIP-848 groups.
+FEATURES: Final = {"eligible.leader.replicas.version": 1, "group.version": 1}
+
+
+def decide_form_cluster(scene: Scene, command: FormCluster) -> Decision[str]:
+    known = scene.image.cluster_id
+    if known:
+        return Decision(reply=lambda _version: known)
+    cluster_id = command.cluster_id or printed(scene.new_id())
+    formed = ClusterFormed(cluster_id=cluster_id, features=FEATURES)
+    return Decision(records=[formed], reply=lambda _version: cluster_id)
+
+
+# --- registration ---------------------------------------------------------------------------------
+
+
+def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Registered]:
+    image, mine = scene.image, command.broker_id
+    if command.cluster_id != image.cluster_id:
+        why = f"Expected cluster ID {image.cluster_id}, but got cluster ID {command.cluster_id}"
+        refused = Registered(error_code=ErrorCode.inconsistent_cluster_id, error_message=why)
+        return Decision(reply=lambda _version: refused)
+    before = image.brokers.get(mine)
+    record = BrokerRegistered(
+        broker_id=mine,
+        incarnation_id=command.incarnation_id,
+        endpoints=command.endpoints,
+        rack=command.rack,
+        fenced=command.fenced,
+        features=command.features,
+        expects_broker_epoch=NO_BROKER_EPOCH if before is None else before.broker_epoch,
+    )
+    lost = None if command.clean_start else mine
+    others = active_brokers(image) - {mine}
+
+    def starts_fenced(now: PartitionState) -> Wish:
+        return Wish(isr=_without(now, mine), lost=lost)
+
+    def leads_again(now: PartitionState) -> Wish:
+        return Wish(lost=lost, new_epoch=now.leader == mine)
+
+    if command.fenced:
+        changes = _changes(scene, mine, starts_fenced, others)
+    else:
+        changes = _changes(scene, mine, leads_again, others | {mine})
+    return Decision(
+        records=[record, *changes],
+        reply=lambda version: Registered(broker_epoch=BrokerEpoch(version)),
+    )
+
+
+def _without(now: PartitionState, broker_id: BrokerId) -> tuple[BrokerId, ...] | None:
+    """The ISR without this broker; None, which leaves it as it is, when nobody else is in it."""
+    return tuple(each for each in now.isr if each != broker_id) or None
+
+
+def _changes(
+    scene: Scene,
+    broker_id: BrokerId,
+    wish: Callable[[PartitionState], Wish],
+    alive: set[BrokerId],
+) -> list[PartitionsChanged]:
+    """One record a topic, for the partitions that have a replica on this broker and don't stay as they are."""
+    by_topic: dict[str, tuple[TopicState, list[PartitionChange]]] = {}
+    for topic, partition in scene.image.partitions_of(broker_id):
+        min_isr = scene.min_insync_replicas(topic.name, partition.replicas)
+        change = changed(partition, wish(partition), alive=alive, min_isr=min_isr)
+        if change is not None:
+            by_topic.setdefault(topic.name, (topic, []))[1].append(change)
+    return [
+        PartitionsChanged(topic_id=topic.topic_id, changes=tuple(changes))
+        for topic, changes in by_topic.values()
+    ]
+
+
+# --- life -----------------------------------------------------------------------------------------
+
+
+def check_broker_epoch(scene: Scene, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerState:
+    """CommandRefused for a broker that is not, or no longer, registered under this epoch."""
+    broker = scene.image.brokers.get(broker_id)
+    if broker is None:
+        why = f"No broker registration found for broker id {broker_id}"
+        raise CommandRefused(ErrorCode.stale_broker_epoch, why)
+    if broker.broker_epoch != broker_epoch:
+        why = f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {broker_epoch}"
+        raise CommandRefused(ErrorCode.stale_broker_epoch, why)
+    return broker
+
+
+def decide_heartbeat(scene: Scene, command: BrokerHeartbeat) -> Decision[HeartbeatResult]:
+    """A fenced broker is let in once it has seen its own registration; one that wants to go is let go."""
+    try:
+        broker = check_broker_epoch(scene, command.broker_id, command.broker_epoch)
+    except CommandRefused as refused:
+        failed = HeartbeatResult(error_code=refused.error_code, error_message=refused.message)
+        return Decision(reply=lambda _version: failed)
+    caught_up = command.image_version >= broker.broker_epoch
+    if command.want_shut_down:
+        fenced, leaving = broker.fenced, True
+    else:
+        fenced, leaving = command.want_fence or (broker.fenced and not caught_up), False
+    result = HeartbeatResult(
+        is_caught_up=caught_up, is_fenced=fenced, should_shut_down=command.want_shut_down
+    )
+    if (fenced, leaving) == (broker.fenced, broker.in_controlled_shutdown):
+        return Decision(reply=lambda _version: result)
+    records = _broker_changed(scene, broker, fenced=fenced, leaving=leaving)
+    return Decision(records=records, reply=lambda _version: result)
+
+
+def decide_fence(scene: Scene, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[None]:
+    """A broker that was silent for too long. One that has registered anew meanwhile is left alone."""
+    broker = scene.image.brokers.get(broker_id)
+    if broker is None or broker.broker_epoch != broker_epoch or broker.fenced:
+        return Decision(reply=lambda _version: None)
+    records = _broker_changed(scene, broker, fenced=True, leaving=False)
+    return Decision(records=records, reply=lambda _version: None)
+
+
+def _broker_changed(
+    scene: Scene, broker: BrokerState, *, fenced: bool, leaving: bool
+) -> list[Command]:
+    """The broker's new state, and what it means for its partitions: a leader less, or one more to choose from."""
+    record = BrokerChanged(
+        broker_id=broker.broker_id,
+        expects_broker_epoch=broker.broker_epoch,
+        fenced=fenced,
+        in_controlled_shutdown=leaving,
+    )
+    alive = active_brokers(scene.image) - {broker.broker_id}
+    if fenced or leaving:
+        changes = _changes(
+            scene, broker.broker_id, lambda now: Wish(isr=_without(now, broker.broker_id)), alive
+        )
+    else:
+        changes = _changes(scene, broker.broker_id, lambda _now: Wish(), alive | {broker.broker_id})
+    return [record, *changes]
+
+
+# --- producer ids ---------------------------------------------------------------------------------
+
+
+def decide_allocate_producer_ids(
+    scene: Scene, command: AllocateProducerIds
+) -> Decision[ProducerIdBlock]:
+    first = scene.image.next_producer_id
+    try:
+        check_broker_epoch(scene, command.broker_id, command.broker_epoch)
+        if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
+            why = (
+                f"Exhausted all producerIds as the next block's end producerId has exceeded {first}"
+            )
+            raise CommandRefused(ErrorCode.unknown_server_error, why)
+    except CommandRefused as refused:
+        failed = ProducerIdBlock(error_code=refused.error_code, error_message=refused.message)
+        return Decision(reply=lambda _version: failed)
+    record = ProducerIdsAllocated(
+        broker_id=command.broker_id,
+        expects_broker_epoch=command.broker_epoch,
+        first_producer_id=first,
+        count=PRODUCER_ID_BLOCK,
+    )
+    block = ProducerIdBlock(first_producer_id=first, count=PRODUCER_ID_BLOCK)
+    return Decision(records=[record], reply=lambda _version: block)

@@ -1,0 +1,72 @@
+"""What a policy reads and what it returns: policies are pure, so everything that they need is handed in."""
+
+import base64
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+from uuid import UUID
+
+from ..base.errors import ErrorCode
+from ..base.ids import BrokerId
+from ..metadata.broker_config import BrokerValues
+from ..metadata.codec import Command
+from ..metadata.image import ClusterImage, ConfigType
+from ..metadata.topic_config import TopicConfigs
+
+R = TypeVar("R")
+
+# Kafka's bound on the partitions that one request may create: its records fit into one batch.
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+TOO_MANY_PARTITIONS: Final = "Excessively large number of partitions per request."
+
+
+class CommandRefused(Exception):
+    """An item can't be done; Kafka's code and sentence. Raised and caught within the policies."""
+
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Generic[R]):
+    """Records to agree on, all or none, and the answer for when they are applied at a version."""
+
+    records: list[Command] = field(default_factory=list)
+    reply: Callable[[int], R]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the active controller knows: the image, its node's settings, and its dice."""
+
+    image: ClusterImage
+    node_id: BrokerId
+    node_config: Mapping[str, str]
+    topic_configs: TopicConfigs
+    rng: random.Random
+    now_ms: int
+
+    @property
+    def settings(self) -> BrokerValues:
+        return BrokerValues(self.image, self.node_config, self.node_id)
+
+    def new_id(self) -> UUID:
+        """A random id whose printed form does not begin with a dash: command lines would take it for an option."""
+        while True:
+            made = UUID(int=self.rng.getrandbits(128), version=4)
+            if not printed(made).startswith("-"):
+                return made
+
+    def min_insync_replicas(self, topic: str, replicas: tuple[BrokerId, ...]) -> int:
+        """The least ISR in force; a topic of two replicas can't have three of them in sync."""
+        overrides = self.image.config(ConfigType.TOPIC, topic)
+        config = self.topic_configs.with_overrides(self.image, overrides)
+        return min(config.min_insync_replicas, len(replicas))
+
+
+def printed(identifier: UUID) -> str:
+    """An id as Kafka prints it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(identifier.bytes).rstrip(b"=").decode()

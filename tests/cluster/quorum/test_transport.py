@@ -1,0 +1,107 @@
+from typing import Any
+
+import msgpack
+import pytest
+from fencepost.cluster.base.errors import FrameRefused
+from fencepost.cluster.quorum.raft import Voter
+from fencepost.cluster.quorum.segment_format import Entry
+from fencepost.cluster.quorum.transport import (
+    MESSAGES,
+    QuorumTransport,
+    read_message,
+    write_message,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+numbers = st.integers(0, 2**63)
+entry_lists = st.lists(
+    st.builds(Entry, st.binary(min_size=1, max_size=8), numbers, numbers), max_size=3
+)
+OF_TYPE = {int: numbers, bool: st.booleans(), list: entry_lists, type(None): st.none()}
+
+
+def messages_of(kind: str) -> st.SearchStrategy:
+    fields = {
+        name: st.one_of([OF_TYPE[each] for each in types]) for name, types in MESSAGES[kind].items()
+    }
+    return st.fixed_dictionaries({"type": st.just(kind), **fields})
+
+
+messages = st.sampled_from(sorted(MESSAGES)).flatmap(messages_of)
+VOTE = {"type": "request_vote", "term": 3, "last_log_index": 7, "last_log_term": 2}
+
+
+@given(messages, numbers)
+def test_a_message_is_read_as_it_was_written(message: dict[str, Any], term: int) -> None:
+    assert read_message(write_message(message, term)) == (term, message)
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_refused_and_never_anything_else(garbage: bytes) -> None:
+    with pytest.raises(FrameRefused):
+        read_message(garbage)
+
+
+shapes = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3) | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+
+
+@given(messages, st.data())
+def test_a_field_of_another_type_is_refused(message: dict[str, Any], data: st.DataObject) -> None:
+    field = data.draw(st.sampled_from(sorted(message)))
+    value = data.draw(shapes)
+    changed = {**message, field: value}
+    try:
+        assert read_message(msgpack.packb([1, changed]))[1] == changed
+    except FrameRefused:
+        pass
+
+
+def test_only_what_raft_needs_is_let_in() -> None:
+    """pysyncobj would also apply a stranger's command, load its snapshot, and change the voters."""
+    for kind in ("apply_command", "apply_command_response", "status", "add", "remove", 7, None):
+        with pytest.raises(FrameRefused, match="unknown type"):
+            read_message(msgpack.packb([1, {"type": kind, "term": 1}]))
+    with pytest.raises(FrameRefused, match="has the fields"):
+        read_message(msgpack.packb([1, {**VOTE, "serialized": b"x"}]))
+    with pytest.raises(FrameRefused, match="has term True"):
+        read_message(msgpack.packb([1, {**VOTE, "term": True}]))
+
+
+class Sent:
+    def __init__(self) -> None:
+        self.frames: list[tuple[int, bytes]] = []
+
+    def send(self, node_id: int, frame: bytes) -> None:
+        self.frames.append((node_id, frame))
+
+
+def test_nothing_leaves_before_what_it_acknowledges_is_durable() -> None:
+    """SyncObj says «I have it» as soon as it has added it; the shell flushes when it has synced it."""
+    links = Sent()
+    transport = QuorumTransport(links)
+    transport.term = lambda: 3
+    acknowledged = {"type": "next_node_idx", "next_node_idx": 9, "reset": False, "success": True}
+    transport.send(Voter(2), acknowledged)
+    assert links.frames == []
+    transport.flush()
+    assert links.frames == [(2, write_message(acknowledged, 3))]
+    transport.flush()
+    assert len(links.frames) == 1
+
+
+def test_what_was_said_in_an_earlier_term_is_dropped() -> None:
+    """`next_node_idx` has no term of its own: a late one would count as a match in this one."""
+    heard: list[Any] = []
+    transport = QuorumTransport(Sent())
+    transport.setOnMessageReceivedCallback(lambda node, message: heard.append((node.id, message)))
+    transport.term = lambda: 3
+    late = {"type": "next_node_idx", "next_node_idx": 9, "reset": False, "success": True}
+    transport.deliver(Voter(2), write_message(late, 2))
+    assert heard == []
+    transport.deliver(Voter(2), write_message(late, 3))
+    assert heard == [(2, late)]
