@@ -11,7 +11,7 @@ deleting and expiring take along.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
@@ -307,7 +307,7 @@ class GroupsMachine:
             return (GroupForgotten(group_id=group_id),)
         return self.consumer.tombstones(group_id)
 
-    _ON_COMMAND: Final[Mapping[type, Callable[..., Decision]]] = {
+    _ON_COMMAND: ClassVar[Mapping[type, Callable[..., Decision]]] = {
         JoinGroup: _join,
         SyncGroup: _classic_command,
         Heartbeat: _classic_command,
