@@ -19,6 +19,7 @@ from .metrics import Counters
 
 # flush.policy=os: how long a log stays unsynced. It bounds what a start after a power cut must check.
 LATER_MS_MAX: Final = 60_000
+LATER_MAX: Final = 1_000  # partitions; what is not synced keeps its file open
 
 
 class Flushable(Protocol):
@@ -47,6 +48,7 @@ class Flusher:
 
     def soon(self, partition: Flushable) -> None:
         """It was written, and somebody waits for it to be durable."""
+        self._later.pop(partition, None)
         self._now[partition] = None
         self._wake.set()
 
@@ -54,6 +56,8 @@ class Flusher:
         """It was written; sync it within `delay_ms` of the first write since the last sync."""
         if partition in self._later or partition in self._now:
             return
+        if len(self._later) >= LATER_MAX:
+            self.soon(next(iter(self._later)))  # the one that waits the longest
         due = self._clock.steady() + delay_ms / 1000
         self._later[partition] = due
         self._arm(due)
@@ -75,7 +79,6 @@ class Flusher:
         self._timer = None
         now = self._clock.steady()
         for partition in [each for each, due in self._later.items() if due <= now]:
-            del self._later[partition]
             self.soon(partition)
         if self._later:
             self._arm(min(self._later.values()))
@@ -92,8 +95,6 @@ class Flusher:
 
     async def _sync_group(self) -> None:
         group, self._now = self._now, {}
-        for partition in group:
-            self._later.pop(partition, None)
         counters = self._counters
         counters.syncs += 1
         counters.synced_partitions += len(group)

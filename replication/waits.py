@@ -133,9 +133,5 @@ class FetchWait:
 
     async def until(self, seconds: float) -> bool:
         """Whether it is over before the time is."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._done
-        except TimeoutError:
-            return False
-        return True
+        done, _ = await asyncio.wait((self._done,), timeout=seconds)
+        return bool(done)

@@ -8,7 +8,7 @@ PROVED BY  tests/replication/log/test_producers_machine.py::test_no_damage_to_a_
 Kafka's own `.snapshot` keeps only the last batch of a producer, so this is another format under another name
 (`SNAPSHOT_SUFFIX`), which Kafka's tools pass over. Big endian, no padding:
 
-    file    magic "FPPS" | version u16 | crc32c u32 of all that follows | end_offset i64 |
+    file    magic "FPPS" | version u16 | crc32 u32 of all that follows | end_offset i64 |
             producers u32 | completed u32 | producers * (producer_id i64, batches u8, entry) |
             completed * (first_offset i64, last_offset i64)
     entry   producer_epoch i16 | coordinator_epoch i32 | last_timestamp i64 | seen_ms i64 |
@@ -19,9 +19,8 @@ An entry is kept in memory in just this form, one `bytes` a producer: a fifth of
 """
 
 import struct
+import zlib
 from typing import Final, NamedTuple
-
-from crc32c import crc32c
 
 SNAPSHOT_SUFFIX: Final = ".producers"
 MAGIC: Final = b"FPPS"
@@ -133,7 +132,7 @@ def write_snapshot(
         parts.append(entry)
     parts += [COMPLETED.pack(first, last) for first, last in completed]
     body = b"".join(parts)
-    return PREFIX.pack(MAGIC, VERSION, crc32c(body)) + body
+    return PREFIX.pack(MAGIC, VERSION, zlib.crc32(body)) + body
 
 
 def read_snapshot(data: bytes) -> Snapshot:
@@ -145,7 +144,7 @@ def read_snapshot(data: bytes) -> Snapshot:
         raise SnapshotDamaged(f"starts with {magic!r}, not {MAGIC!r}")
     if version != VERSION:
         raise SnapshotDamaged(f"version {version}; this code reads version {VERSION}")
-    if crc32c(memoryview(data)[PREFIX.size :]) != checksum:
+    if zlib.crc32(memoryview(data)[PREFIX.size :]) != checksum:
         raise SnapshotDamaged("the checksum does not match")
     end_offset, producers, transactions = COUNTS.unpack_from(data, PREFIX.size)
     position = PREFIX.size + COUNTS.size

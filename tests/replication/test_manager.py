@@ -1,0 +1,407 @@
+"""A broker's partitions as the image makes them, through starts, stops, damage and rounds."""
+
+import asyncio
+import errno
+
+import pytest
+from fencepost.chaos.sim.node import SimEnv
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.replication.metrics import COUNTERS, GAUGES, Counters
+from fencepost.replication.partition import Appended, Partition
+from replica_helpers import (
+    FOLDER,
+    NONE,
+    ORDERS,
+    Metadata,
+    Node,
+    batch,
+    id_of,
+    play,
+    topic_of,
+)
+
+E = ErrorCode
+PAYMENTS = TopicPartition("payments", 0)
+
+
+class Restarts:
+    """Scenes on one machine, a start of the node each."""
+
+    def __init__(self, world: World, metadata: Metadata) -> None:
+        self.world = world
+        self.metadata = metadata
+
+    def __call__(self, scene, *, stop: bool = True) -> None:
+        env = self.world.node("a")
+
+        async def main(env: SimEnv) -> None:
+            node = await Node(env, self.metadata).start()
+            await scene(node)
+            if stop:
+                await node.manager.stop()
+
+        self.world.run(self.world.on(env, main(env)))
+        if not stop:
+            self.world.kill("a")
+        self.world.restart("a")
+
+
+def said(node: Node, event: str) -> list[dict[str, object]]:
+    """The fields of each such line of the node's log."""
+    return [fields for _, each, fields in node.env.log.events if each == event]
+
+
+# -- the image ---------------------------------------------------------------------------------------
+
+
+def test_partitions_come_and_go_with_the_image() -> None:
+    async def scene(node: Node) -> None:
+        manager = node.manager
+        assert manager.partition(PAYMENTS) is E.unknown_topic_or_partition
+        node.metadata.create(manager, topic_of("payments", 2))
+        assert await node.write(batch("a"), TopicPartition("payments", 1)) == 0
+        found = manager.partition_by_id(id_of("payments"), 1)
+        assert isinstance(found, Partition) and found.high_watermark == 1
+        node.metadata.delete(manager, "payments")
+        assert manager.partition(PAYMENTS) is E.unknown_topic_or_partition
+        assert manager.partition_by_id(id_of("payments"), 1) is E.unknown_topic_id
+        assert found.closed is E.unknown_topic_or_partition
+
+    play(scene)
+
+
+def test_a_topic_made_again_under_its_name_is_another() -> None:
+    async def scene(node: Node) -> None:
+        await node.write(batch("old", pid=7))
+        node.metadata.delete(node.manager, "orders")
+        node.metadata.create(node.manager, topic_of("orders", incarnation="again"))
+        assert await node.read_values() == []
+        assert await node.write(batch("new", pid=7)) == 0
+        assert await node.read_values() == [b"new"]
+
+    play(scene)
+
+
+def test_a_topic_made_again_while_the_node_was_down_is_another_too() -> None:
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"))
+        start = Restarts(world, metadata)
+
+        async def before(node: Node) -> None:
+            await node.write(batch("old"))
+
+        async def after(node: Node) -> None:
+            assert await node.read_values() == []
+
+        start(before)
+        again = topic_of("orders", incarnation="again")
+        metadata.image.topics["orders"] = again
+        metadata.image.topics_by_id[again.topic_id] = again
+        start(after)
+        assert any(name.endswith("-stray") for name in world.node("a").disk.list(FOLDER))
+
+
+def test_a_partition_moved_away_is_dropped() -> None:
+    async def scene(node: Node) -> None:
+        await node.write(batch("a"))
+        two = (BrokerId(2),)
+        node.metadata.change(node.manager, "orders", leader=BrokerId(2), replicas=two, isr=two)
+        assert node.manager.partition(ORDERS) is E.not_leader_or_follower
+        assert not node.env.disk.exists(f"{FOLDER}/orders-0")
+
+    play(scene)
+
+
+def test_settings_take_effect_without_a_restart() -> None:
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        node.metadata.configure(node.manager, "orders", flush_policy="os", max_message_bytes="100")
+        node.produce(batch("a"))
+        assert partition.high_watermark == 1
+        refused = node.produce(batch("x" * 200))
+        assert refused.error is E.message_too_large
+        node.metadata.configure(node.manager, "orders")
+        assert isinstance(node.produce(batch("x" * 200)), Appended)
+        assert partition.high_watermark == 1
+
+    play(scene)
+
+
+def test_a_thousand_idle_partitions_take_no_files_and_no_timers() -> None:
+    async def scene(node: Node) -> None:
+        loop = asyncio.get_running_loop()
+        before = len(asyncio.all_tasks(loop))
+        node.metadata.create(node.manager, topic_of("many", 1_000))
+        assert len(asyncio.all_tasks(loop)) == before
+        assert len(node.manager.store.shared.pool) == 0
+        await node.env.clock.sleep(3600)
+        assert node.manager.counters.syncs == 0
+        assert node.env.disk.list(FOLDER) == ["partition-offsets"]
+
+    play(scene)
+
+
+# -- starts and stops --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_knows_every_record_producer_and_watermark(clean: bool) -> None:
+    with World(1) as world:
+        start = Restarts(world, Metadata(topic_of("orders"), topic_of("payments")))
+        sent = [bytes(batch(str(n), pid=7, sequence=n)) for n in range(8)]
+
+        async def before(node: Node) -> None:
+            for each in sent:
+                await node.write(bytearray(each))
+            node.partition().delete_records(1)
+            await node.env.clock.sleep(1)
+
+        async def after(node: Node) -> None:
+            partition = node.partition()
+            assert node.manager.store.was_clean is clean
+            assert (partition.log_start_offset, partition.high_watermark) == (1, 8)
+            # Every batch of the window is known, not just the last (which is all that Kafka keeps).
+            for number in range(3, 8):
+                again = node.produce(bytearray(sent[number]))
+                assert isinstance(again, Appended) and again.duplicate
+                assert again.first_offset == number
+            assert await node.read_values() == [str(n).encode() for n in range(1, 8)]
+            await node.write(batch("8", pid=7, sequence=8))
+
+        start(before, stop=clean)
+        start(after)
+
+
+def test_a_start_tells_whether_all_that_was_written_is_here() -> None:
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"))
+
+        async def first(node: Node) -> bool:
+            has_all = await node.manager.start()
+            await node.write(batch("a"))
+            return has_all
+
+        def started() -> bool:
+            env = world.node("a")
+            return world.run(world.on(env, first(Node(env, metadata))))
+
+        started()
+        world.kill("a")
+        assert started()  # the same boot: the page cache is still there
+        world.crash("a")
+        assert not started()
+
+
+def test_a_damaged_log_is_offline_and_the_others_serve() -> None:
+    with World(1) as world:
+        start = Restarts(world, Metadata(topic_of("orders"), topic_of("payments")))
+
+        async def before(node: Node) -> None:
+            for value in "abcdef":
+                await node.write(batch(value * 100))
+                await node.write(batch(value), PAYMENTS)
+            await node.env.clock.sleep(1)
+
+        async def after(node: Node) -> None:
+            assert node.manager.partition(ORDERS) is E.kafka_storage_error
+            assert "orders-0" in node.manager.offline[ORDERS]
+            assert await node.read_values(PAYMENTS) == [value.encode() for value in "abcdef"]
+            assert node.manager.gauges()["fencepost_partitions"] == 2
+
+        start(before, stop=False)
+        path = f"{FOLDER}/orders-0/{0:020d}.log"
+        world.disk("a").flip_bits(path, 20)
+        start(after, stop=False)
+
+
+def test_folders_that_nobody_knows_are_named_and_left() -> None:
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"))
+        start = Restarts(world, metadata)
+
+        async def before(node: Node) -> None:
+            await node.write(batch("a"))
+
+        async def after(node: Node) -> None:
+            assert node.manager.partitions == {}
+            assert node.env.disk.exists(f"{FOLDER}/orders-0")
+            [fields] = said(node, "stray_folders")
+            assert fields["partitions"] == ["orders-0"]
+
+        start(before)
+        metadata.image.topics.clear()
+        start(after)
+
+
+def test_a_stop_syncs_what_was_written_and_takes_no_more() -> None:
+    with World(1) as world:
+        start = Restarts(world, Metadata(topic_of("orders")))
+
+        async def before(node: Node) -> None:
+            node.produce(batch("a"))
+            partition = node.partition()
+            await node.manager.stop()
+            assert partition.log.recovery_point == 1
+            refused = partition.append_as_leader(batch("b"), required_acks=1, now_ms=0)
+            assert refused.error is E.not_leader_or_follower
+
+        async def after(node: Node) -> None:
+            assert await node.read_values() == [b"a"]
+
+        start(before, stop=False)
+        start(after)
+
+
+def test_a_crash_between_the_image_and_the_folder_leaves_nothing_of_a_deleted_topic_readable() -> (
+    None
+):
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"))
+        start = Restarts(world, metadata)
+
+        async def before(node: Node) -> None:
+            await node.write(batch("a"))
+            node.env.machine.disk.faults.fail("rename", path="*orders-0*", number=errno.EIO)
+            metadata.delete(node.manager, "orders")
+
+        async def after(node: Node) -> None:
+            assert node.manager.partition(ORDERS) is E.unknown_topic_or_partition
+
+        start(before, stop=False)
+        start(after)
+
+
+# -- rounds ------------------------------------------------------------------------------------------
+
+
+def test_old_segments_go_in_their_round() -> None:
+    async def scene(node: Node) -> None:
+        now = node.env.clock.now_ms()
+        await node.write(batch("old", timestamp=now))
+        await node.env.clock.sleep(20)
+        node.partition().log.roll(node.env.clock.now_ms())
+        await node.write(batch("new", timestamp=node.env.clock.now_ms()))
+        await node.env.clock.sleep(45)
+        assert await node.read_values() == [b"new"]
+        assert node.partition().log_start_offset == 1
+        assert node.manager.counters.retention_deletes == 1
+
+    play(
+        scene,
+        configs={"orders": {"retention.ms": "60000"}},
+        node_config={"log.retention.check.interval.ms": "1000"},
+    )
+
+
+def test_idle_producers_are_forgotten_in_a_round() -> None:
+    async def scene(node: Node) -> None:
+        await node.write(batch("a", pid=7))
+        assert node.manager.gauges()["fencepost_producer_ids"] == 1
+        await node.env.clock.sleep(90)
+        assert node.manager.gauges()["fencepost_producer_ids"] == 0
+        await node.write(batch("b", pid=7, sequence=9))  # and comes back without an error
+
+    play(
+        scene,
+        node_config={
+            "producer.id.expiration.ms": "60000",
+            "log.retention.check.interval.ms": "10000",
+        },
+    )
+
+
+def test_a_log_that_fails_its_round_does_not_end_it() -> None:
+    async def scene(node: Node) -> None:
+        for name in (ORDERS, PAYMENTS):
+            await node.write(batch("old", timestamp=1), name)
+
+        def broken(*_: object) -> int:
+            raise OSError(errno.EIO, "broken")
+
+        log = node.partition(ORDERS).log
+        node.partition(ORDERS).log = _Failing(log, broken)
+        await node.env.clock.sleep(2)
+        assert node.partition(PAYMENTS).log_start_offset == 1
+        assert said(node, "retention_failed")
+        node.partition(ORDERS).log = log
+
+    play(
+        scene,
+        topic_of("orders"),
+        topic_of("payments"),
+        configs={name: {"retention.ms": "1000"} for name in ("orders", "payments")},
+        node_config={"log.retention.check.interval.ms": "1000"},
+    )
+
+
+class _Failing:
+    """A log whose retention fails."""
+
+    def __init__(self, log: object, broken: object) -> None:
+        self._log = log
+        self.apply_retention = broken
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+def test_checkpoints_are_written_when_something_moved_and_only_then() -> None:
+    async def scene(node: Node) -> None:
+        await node.env.clock.sleep(1)
+        before = node.env.machine.disk.operations
+        await node.env.clock.sleep(600)
+        assert node.env.machine.disk.operations == before
+        await node.write(batch("a"))
+        await node.env.clock.sleep(1)
+        assert node.partition().log.settled_point == 1
+
+    play(scene, node_config={"log.retention.check.interval.ms": "100000000"})
+
+
+def test_a_compacted_topic_is_compacted_in_its_round() -> None:
+    async def scene(node: Node) -> None:
+        for number in range(6):
+            await node.write(batch(str(number), key=b"k", timestamp=node.env.clock.now_ms()))
+            if number == 4:
+                node.partition().log.roll(node.env.clock.now_ms())
+        await node.env.clock.sleep(60)
+        assert await node.read_values() == [b"4", b"5"]
+        assert node.manager.counters.compaction_rounds > 0
+
+    play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
+
+
+# -- what is shown -----------------------------------------------------------------------------------
+
+
+def test_sizes_and_space_are_told() -> None:
+    async def scene(node: Node) -> None:
+        sent = batch("a")
+        await node.write(sent)
+        assert dict(node.manager.sizes()) == {ORDERS: len(sent)}
+        total, free = node.manager.disk_bytes()
+        assert total == -1 and free > 0
+
+    play(scene)
+
+
+def test_every_metric_has_its_number() -> None:
+    async def scene(node: Node) -> None:
+        assert node.manager.gauges().keys() == GAUGES.keys()
+        counted = Counters()
+        shown = {attribute for attribute, _ in COUNTERS.values()} | {"refused"}
+        assert shown == set(counted.__slots__)
+
+    play(scene)
+
+
+def test_a_write_while_the_watermark_waits_is_seen_by_producers_only() -> None:
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        node.produce(batch("a", pid=3))
+        assert [each.producer_id for each in partition.active_producers()] == [3]
+        assert await partition.committed(0) is NONE
+
+    play(scene)
