@@ -194,12 +194,14 @@ def test_a_file_made_by_a_write_that_failed_is_as_durable_as_any() -> None:
         metadata = Metadata(topic_of("orders"))
 
         async def before(node: Node) -> None:
-            world.disk("a").faults.fail("append", path="*.log", number=errno.ENOSPC)
-            assert isinstance(node.produce(batch("a")), Refusal)
             await node.write(batch("a"))
+            node.partition().log.roll(node.env.clock.now_ms())
+            world.disk("a").faults.fail("append", path="*.log", number=errno.ENOSPC)
+            assert isinstance(node.produce(batch("b")), Refusal)
+            await node.write(batch("b"))
 
         async def after(node: Node) -> None:
-            assert await node.read_values() == [b"a"]
+            assert await node.read_values() == [b"a", b"b"]
 
         for scene in (before, after):
             env = world.node("a")
