@@ -223,6 +223,28 @@ def test_a_silent_member_is_thrown_out_by_the_clock() -> None:
     on_node(scenario)
 
 
+def test_a_name_that_no_record_can_hold_is_refused_and_harms_nobody() -> None:
+    """Flexible versions carry strings of any length; a key in the log has 32,767 bytes for one."""
+
+    async def scenario(node: GroupNode) -> None:
+        await ready(node)
+        long = "x" * 40_000
+        for fields in (
+            {"group_id": long},
+            {"group_instance_id": long},
+            {"protocol_type": long},
+            {"protocols": [{"name": long, "metadata": b""}]},
+        ):
+            assert (await node.join(**fields)).error_code is E.invalid_request
+        code = (await node.commit(1, group_id=long)).topics[0].partitions[0].error_code
+        assert code is E.unknown_server_error
+        forever = await node.commit(1, version=3, retention_time_ms=2**63 - 1)
+        assert forever.topics[0].partitions[0].error_code is E.none
+        assert await node.fetch() == 1
+
+    on_node(scenario)
+
+
 # -- offsets -----------------------------------------------------------------------------------------
 
 

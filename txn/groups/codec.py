@@ -10,6 +10,8 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
+STRING_BYTES_MAX: Final = 2**15 - 1  # outside of the compact form
+
 _INT8: Final = Struct(">b")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -149,6 +151,8 @@ class Writer:
         encoded = value.encode()
         if compact:
             self.uvarint(len(encoded) + 1)
+        elif len(encoded) > STRING_BYTES_MAX:
+            raise RecordRefused(f"{len(encoded)} bytes are too many for a string")
         else:
             self.int16(len(encoded))
         self.data += encoded

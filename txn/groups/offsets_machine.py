@@ -22,6 +22,7 @@ from .records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommitted, OffsetForgotten
 
 NO_PRODUCER: Final = -1
 NO_OFFSET: Final = -1
+TIMESTAMP_MAX: Final = 2**63 - 1
 
 
 class Position(NamedTuple):
@@ -55,7 +56,7 @@ class OffsetsMachine:
         """The reply is one error code for each position, in their order."""
         expire_timestamp = NO_TIMESTAMP
         if command.retention_time_ms != -1:
-            expire_timestamp = now_ms + command.retention_time_ms
+            expire_timestamp = min(now_ms + command.retention_time_ms, TIMESTAMP_MAX)
         return self._commit(command.group_id, command.commits, now_ms, expire_timestamp)
 
     def commit_in_transaction(self, command: TxnOffsetCommit, now_ms: int) -> Decision:

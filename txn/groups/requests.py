@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from .codec import STRING_BYTES_MAX
 from .commands import (
     Commit,
     ConsumerGroupHeartbeat,
@@ -23,6 +24,9 @@ _MS: Final = timedelta(milliseconds=1)
 KNOWN_MEMBER_ID_SINCE: Final = 4  # KIP-394
 SKIP_ASSIGNMENT_SINCE: Final = 9  # KIP-814
 BATCHED_LEAVE_SINCE: Final = 3  # KIP-345
+TEXT_BYTES_MAX: Final = (
+    STRING_BYTES_MAX - 64
+)  # a member id is a name of the client's and a number of ours
 
 
 class Caller(Protocol):
@@ -61,6 +65,19 @@ def join_group(ctx: Caller, body: Any, *, ticket: int, fresh_id: str) -> JoinGro
         ticket=ticket,
         fresh_id=fresh_id,
     )
+
+
+def fits_a_record(command: JoinGroup) -> bool:
+    """Newer versions of JoinGroup can carry longer strings than the group's record has room for."""
+    texts = (
+        command.group_id,
+        command.member_id,
+        command.group_instance_id or "",
+        command.client_id,
+        command.protocol_type,
+        *(name for name, _ in command.protocols),
+    )
+    return all(len(text.encode()) <= TEXT_BYTES_MAX for text in texts)
 
 
 def sync_group(body: Any, *, ticket: int) -> SyncGroup:

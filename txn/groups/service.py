@@ -152,6 +152,8 @@ class GroupService:
         config = self.config
         if not command.group_id:
             reply: Any = join_fields(E.invalid_group_id, command.member_id)
+        elif not requests.fits_a_record(command):
+            reply = join_fields(E.invalid_request)
         elif not (
             config.group_min_session_timeout_ms
             <= command.session_timeout_ms

@@ -35,9 +35,10 @@ class Partitions(Protocol):
 class _Seat:
     """A partition that is ours. `machine` is there while it is loaded, `shard` from then on."""
 
-    __slots__ = ("failures", "machine", "opened_s", "shard")
+    __slots__ = ("answer", "failures", "machine", "opened_s", "shard")
 
     def __init__(self) -> None:
+        self.answer = ErrorCode.coordinator_load_in_progress  # as long as there is no shard
         self.machine: Machine | None = None
         self.shard: Shard | None = None
         self.failures = 0
@@ -88,7 +89,7 @@ class Coordinator:
         seat = self._seats.get(partition)
         if seat is None:
             return ErrorCode.not_coordinator
-        return ErrorCode.coordinator_load_in_progress if seat.shard is None else seat.shard
+        return seat.answer if seat.shard is None else seat.shard
 
     def shards(self) -> list[Shard | ErrorCode]:
         """Every partition of ours, in order; ErrorCode for one that is still being loaded."""
@@ -148,8 +149,10 @@ class Coordinator:
                 is_wanted=lambda: self._seats.get(partition) is seat,
             )
         except (LogDamaged, BatchRefused, ValueError) as trouble:
-            # A record that can't be read is there to stay. Others' groups must not be served without it.
+            # A record that can't be read is there to stay, and no group is served without it. As Kafka does,
+            # nobody is asked to wait for that; the other partitions' groups are listed without this one's.
             self._env.log.error("coordinator.unreadable", shard=name, reason=str(trouble))
+            seat.answer = ErrorCode.not_coordinator
             return ErrorCode.unknown_server_error
         if code is not ErrorCode.none or self._seats.get(partition) is not seat:
             return code
@@ -163,6 +166,7 @@ class Coordinator:
             on_lost=lambda shard, _: self._lost(partition, seat, shard),
         )
         seat.opened_s = self._env.clock.steady()
+        seat.answer = ErrorCode.coordinator_load_in_progress
         seat.shard.open()
         return ErrorCode.none
 

@@ -52,11 +52,13 @@ async def load(
             return ErrorCode.not_coordinator
     if log.log_end_offset != end:
         return ErrorCode.coordinator_load_in_progress  # somebody wrote meanwhile: once more
-    env.log.info(
-        "coordinator.loaded",
-        shard=name,
-        records=replay.records,
-        skipped=replay.skipped,
-        took_ms=int((env.clock.steady() - began) * 1000),
-    )
+    if replay.records:
+        took_ms = int((env.clock.steady() - began) * 1000)
+        env.log.info(
+            "coordinator.loaded",
+            shard=name,
+            records=replay.records,
+            skipped=replay.skipped,
+            took_ms=took_ms,
+        )
     return ErrorCode.none

@@ -12,6 +12,7 @@ another, the shard is lost with its machine, and whoever coordinates here next b
 """
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -257,7 +258,10 @@ def encode(
     rows: list[Record] = []
     size = 0
     for record in records:
-        key, value = record.encode()
+        try:
+            key, value = record.encode()
+        except (ValueError, struct.error):
+            return E.unknown_server_error  # a client said what no record can hold
         length = len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD
         if length > BATCH_BYTES_MAX:
             return E.message_too_large
