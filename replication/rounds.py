@@ -32,7 +32,7 @@ class Rounds:
         self._tasks: list[asyncio.Task[None]] = []
         self._moved: dict[Partition, None] = {}  # high watermarks to write down
         self._due = asyncio.Event()
-        self._compacting = asyncio.Event()
+        self._checkpointing = asyncio.Lock()
         self._retention_s = 300.0
         self._compaction_s = 15.0
         self._compacts = True
@@ -54,8 +54,10 @@ class Rounds:
         self._tasks = [self._env.tasks.spawn(each, name=name) for each, name in work]
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        """A checkpoint that has begun is finished: logs have handed it what they have to settle."""
+        async with self._checkpointing:
+            for task in self._tasks:
+                task.cancel()
         for task in self._tasks:
             try:
                 await task
@@ -76,7 +78,6 @@ class Rounds:
     def look_again(self) -> None:
         """Settings changed: there may be something to compact."""
         self._compacted.clear()
-        self._compacting.set()
 
     def forget(self, partition: "Partition") -> None:
         self._moved.pop(partition, None)
@@ -100,7 +101,8 @@ class Rounds:
                 Kind.HIGH_WATERMARK, partition.topic_partition, partition.high_watermark
             )
         try:
-            await store.checkpoint()
+            async with self._checkpointing:
+                await store.checkpoint()
         except OSError as error:
             self._env.log.warn("checkpoint_failed", error=str(error))
 

@@ -273,6 +273,20 @@ def test_a_crash_between_the_image_and_the_folder_leaves_nothing_of_a_deleted_to
         start(after)
 
 
+def test_a_stop_in_the_middle_of_a_checkpoint_lets_it_end() -> None:
+    """The log has handed its work to the checkpoint: cut off there, nobody would do it."""
+
+    async def scene(node: Node) -> None:
+        await node.write(batch("a"))
+        node.env.machine.disk.faults.run_s = (5, 5)
+        await node.env.clock.sleep(0.3)
+        path = f"{FOLDER}/orders-0/leader-epoch-checkpoint"
+        await node.manager.stop()
+        assert node.env.disk.exists(path)
+
+    play(scene)
+
+
 # -- rounds ------------------------------------------------------------------------------------------
 
 
@@ -321,7 +335,7 @@ def test_a_log_that_fails_its_round_does_not_end_it() -> None:
             raise OSError(errno.EIO, "broken")
 
         log = node.partition(ORDERS).log
-        node.partition(ORDERS).log = _Failing(log, broken)
+        node.partition(ORDERS).log = _Failing(log, apply_retention=broken)
         await node.env.clock.sleep(2)
         assert node.partition(PAYMENTS).log_start_offset == 1
         assert said(node, "retention_failed")
@@ -337,11 +351,11 @@ def test_a_log_that_fails_its_round_does_not_end_it() -> None:
 
 
 class _Failing:
-    """A log whose retention fails."""
+    """A log of which one method fails."""
 
-    def __init__(self, log: object, broken: object) -> None:
+    def __init__(self, log: object, **broken: object) -> None:
         self._log = log
-        self.apply_retention = broken
+        self.__dict__.update(broken)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._log, name)
@@ -383,6 +397,25 @@ def test_sizes_and_space_are_told() -> None:
         assert dict(node.manager.sizes()) == {ORDERS: len(sent)}
         total, free = node.manager.disk_bytes()
         assert total == -1 and free > 0
+
+    play(scene)
+
+
+def test_a_read_that_fails_is_an_answer_and_a_line_in_the_log() -> None:
+    async def scene(node: Node) -> None:
+        await node.write(batch("a"))
+        log = node.partition().log
+
+        def broken(*_: object, **__: object) -> object:
+            raise OSError(errno.EIO, "broken")
+
+        node.partition().log = _Failing(log, read=broken)
+        refused = node.partition().read(0, 100, isolation=0, min_one=True)
+        assert refused.error is E.kafka_storage_error
+        assert said(node, "read_failed")
+        assert node.partition().readable_bytes(0, 100, 0) is None
+        node.partition().log = log
+        assert await node.read_values() == [b"a"]
 
     play(scene)
 
