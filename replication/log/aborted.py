@@ -6,8 +6,10 @@ the recovery point are derived again from the log at a start after a crash, so n
 
 from typing import TYPE_CHECKING
 
+from fencepost.cluster.wire.batch import HEADER_SIZE, parse_header
+
 from . import snapshots
-from .finding import headers_of
+from .finding import headers_of, locate
 from .names import TXNINDEX
 from .producer_verdicts import CompletedTxn
 from .producers_machine import ProducersMachine
@@ -23,8 +25,10 @@ def load(log: "Log", segment: Segment) -> list[AbortedTxn]:
     if segment.aborted is None:
         data = read_if_there(log.env.disk, segment.path_of(TXNINDEX))
         try:
-            segment.aborted = parse(data or b"", base_offset=segment.base_offset)
-            segment.aborted_written = len(segment.aborted)
+            found = parse(data or b"", base_offset=segment.base_offset)
+            for entry in found:
+                _check_marker(segment, entry)
+            segment.aborted, segment.aborted_written = found, len(found)
         except IndexDamaged as error:
             path = segment.path_of(TXNINDEX)
             log.env.log.warn("transaction_index_damaged", path=path, error=str(error))
@@ -32,6 +36,19 @@ def load(log: "Log", segment: Segment) -> list[AbortedTxn]:
             segment.aborted_written = 0
             mark(log, segment)
     return segment.aborted
+
+
+def _check_marker(segment: Segment, entry: AbortedTxn) -> None:
+    """The file has no checksum: each entry must at least name a marker that is there."""
+    step = locate(segment, entry.last_offset, block=True)
+    if step is not None:
+        header = parse_header(segment.file().read(step.position, HEADER_SIZE))
+        if header.is_control and (header.producer_id, header.last_offset) == (
+            entry.producer_id,
+            entry.last_offset,
+        ):
+            return
+    raise IndexDamaged(f"there is no marker for {entry}")
 
 
 def mark(log: "Log", segment: Segment) -> None:

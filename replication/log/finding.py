@@ -5,12 +5,12 @@ PREVENTS   a reader seeing past the high watermark, or a batch cut in half.
 PROVED BY  tests/replication/log/test_log_model.py::test_the_log_answers_as_a_plain_list_does
 
 Three ways, the cheapest first: the remembered tail of the segment that is written; the sparse index and a walk over
-the headers behind the entry; and, when an entry is found not to fit the log, the same with the index made anew.
+the headers behind the entry; and, when an entry is found not to fit the log, a walk from the segment's start.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ports import Chunk, FileSlice
@@ -44,12 +44,21 @@ def steps_from(segment: Segment, slot: int, *, block: bool) -> Iterator[Step]:
     steps = walk(file, index.positions[slot], segment.size, segment.base_offset, block=block)
     try:
         first = next(steps)
-    except LogDamaged as error:  # the entry or the log: rebuilding tells
-        raise IndexWrong from error
+    except LogDamaged as error:
+        _mend(segment, error)
     if first.next_offset - 1 != last:
-        raise IndexWrong
+        _mend(segment, None)
     yield first
     yield from steps
+
+
+def _mend(segment: Segment, error: LogDamaged | None) -> NoReturn:
+    """Make the index anew, for the next who comes. This one goes on without."""
+    try:
+        segment.rebuild_indexes()
+    except LogDamaged as damage:  # it is the log: whoever walks there meets it
+        raise IndexWrong from damage
+    raise IndexWrong from error
 
 
 def locate(segment: Segment, offset: int, *, block: bool) -> Step | None:
@@ -62,15 +71,14 @@ def locate(segment: Segment, offset: int, *, block: bool) -> Step | None:
         start = ends[known]
         return Step(start, nexts[known], nexts[known + 1], ends[known + 1] - start)
     try:
-        return _locate(segment, offset, block=block)
+        index, _ = segment.load_indexes(block=block)
+        slot = index.slot_at_or_before(offset - segment.base_offset)
+        return _locate(segment, offset, slot, block=block)
     except IndexWrong:
-        segment.rebuild_indexes()
-        return _locate(segment, offset, block=block)
+        return _locate(segment, offset, -1, block=block)
 
 
-def _locate(segment: Segment, offset: int, *, block: bool) -> Step | None:
-    index, _ = segment.load_indexes(block=block)
-    slot = index.slot_at_or_before(offset - segment.base_offset)
+def _locate(segment: Segment, offset: int, slot: int, *, block: bool) -> Step | None:
     for step in steps_from(segment, slot, block=block):
         if step.next_offset > offset:
             return step
@@ -95,31 +103,32 @@ def boundary(
     if known >= 0:
         found = Edge(ends[known], nexts[known])
         return found if found.position > start.position else None
-    try:
-        return _boundary(segment, start, limit, position_max, block=block)
-    except IndexWrong:
-        segment.rebuild_indexes()
-        return _boundary(segment, start, limit, position_max, block=block)
-
-
-def _boundary(
-    segment: Segment, start: Step, limit: int, position_max: int, *, block: bool
-) -> Edge | None:
     if start.next_offset > limit or start.position + start.size > position_max:
         return None
     index, _ = segment.load_indexes(block=block)
     slot = min(index.slot_before(limit - segment.base_offset), index.slot_by_position(position_max))
-    end, next_offset = start.position + start.size, start.next_offset
+    first = Edge(start.position + start.size, start.next_offset)
     if slot >= 0 and index.positions[slot] > start.position:
-        steps = steps_from(segment, slot, block=block)
-    else:
-        steps = walk(segment.file(), end, segment.size, next_offset, block=block)
-    for step in steps:
-        if step.next_offset > limit or step.position + step.size > position_max:
-            # All before it fits; so it may be the entry's own batch that does not.
-            return Edge(step.position, step.base_offset)
-        end, next_offset = step.position + step.size, step.next_offset
-    return Edge(end, next_offset)
+        try:
+            steps = steps_from(segment, slot, block=block)
+            return _edge(steps, first, limit, position_max)
+        except IndexWrong:
+            pass
+    steps = walk(segment.file(), first.position, segment.size, first.next_offset, block=block)
+    return _edge(steps, first, limit, position_max)
+
+
+def _edge(steps: Iterator[Step], edge: Edge, limit: int, position_max: int) -> Edge:
+    """How far the steps go within the bounds. Damage ends them too: who reads on from there meets it."""
+    try:
+        for step in steps:
+            if step.next_offset > limit or step.position + step.size > position_max:
+                # All before it fits; so it may be the index entry's own batch that does not.
+                return Edge(step.position, step.base_offset)
+            edge = Edge(step.position + step.size, step.next_offset)
+    except LogDamaged:
+        return edge
+    return edge
 
 
 def read(
@@ -142,17 +151,15 @@ def read(
 
 def end_before(segment: Segment, offset: int) -> Edge:
     """Where the last batch that ends at or before `offset` ends, in the file and in offsets; blocks."""
-    try:
-        return _end_before(segment, offset)
-    except IndexWrong:
-        segment.rebuild_indexes()
-        return _end_before(segment, offset)
-
-
-def _end_before(segment: Segment, offset: int) -> Edge:
     index, _ = segment.load_indexes()
+    try:
+        return _end_before(segment, offset, index.slot_before(offset - segment.base_offset))
+    except IndexWrong:
+        return _end_before(segment, offset, -1)
+
+
+def _end_before(segment: Segment, offset: int, slot: int) -> Edge:
     position, end = 0, segment.base_offset
-    slot = index.slot_before(offset - segment.base_offset)
     for step in steps_from(segment, slot, block=True):
         if step.next_offset > offset:
             break

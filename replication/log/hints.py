@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk
 

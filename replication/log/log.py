@@ -23,7 +23,7 @@ from fencepost.cluster.wire.batch import BatchHeader
 from . import aborted, closing, compaction, retention, rolling, search, snapshots, truncation
 from .burial import Burial
 from .checkpoint import Kind
-from .config import LogConfig
+from .config import INT_MAX, LogConfig
 from .epochs_machine import EpochsMachine
 from .finding import ReadResult, headers_of, read
 from .hints import LogHint
@@ -189,7 +189,8 @@ class Log:
         last_offset = last.base_offset + last.last_offset_delta
         if rolling.must_roll(self, active, size, last_offset, newest, now_ms):
             active = rolling.roll(self, now_ms, first.base_offset, last_offset)
-        is_new = active.fresh
+        if active.fresh:  # its file will be there whether or not the write succeeds
+            self.folder_version += 1
         was_dirty = active.dirty
         try:
             active.append(buffer, headers)
@@ -197,8 +198,6 @@ class Log:
             if error.errno not in PASSING:
                 self.fail(error)
             raise
-        if is_new:
-            self.folder_version += 1
         if not was_dirty:
             self.dirty.append(active)
         self.size_bytes += size
@@ -279,7 +278,11 @@ class Log:
     def _check_gap(self, segment: Segment, offset: int) -> None:
         """Every segment begins where the one before it ends; only Kafka's own cleaner leaves gaps."""
         at = bisect_right(self.bases, segment.base_offset)
-        if at < len(self.bases) and offset < self.bases[at] and not self.config.compact:
+        if at == len(self.bases) or offset >= self.bases[at] or self.config.compact:
+            return
+        if (
+            self.bases[at] - segment.base_offset <= INT_MAX
+        ):  # or it is a gap that `roll` has to leave
             why = f"the next file starts at offset {self.bases[at]}"
             raise damaged(segment.path, segment.size, offset, why)
 

@@ -58,22 +58,23 @@ class FilePool:
         if file is None:
             self._close_retired()
             if len(self._open) >= self.open_max:
-                self._close_one()
+                self._make_room()
             file = self.disk.open(segment.path, create=create)
             segment.open_file = file
             self._open[segment] = None
         segment.used = True
         return file
 
-    def _close_one(self) -> None:
-        for _ in range(min(LOOK_AT_MAX, len(self._open))):
+    def _make_room(self) -> None:
+        for _ in range(min(LOOK_AT_MAX, 2 * len(self._open))):
+            if len(self._open) < self.open_max:
+                return
             segment = next(iter(self._open))
             if segment.used or segment.dirty or not _is_idle(segment):
                 segment.used = False
                 self._open.move_to_end(segment)
-                continue
-            self.close(segment)
-            return
+            else:
+                self.close(segment)
         # All are in use: one more than wished for beats a write refused.
 
     def close(self, segment: Pooled) -> None:

@@ -219,9 +219,10 @@ class Segment:
         if not self._parse_indexes():
             return self.rebuild_indexes()
         assert self._index is not None and self._times is not None
+        loaded = self._index, self._times
         if self.sealed:
-            self.pool.index_loaded(self)
-        return self._index, self._times
+            self.pool.index_loaded(self)  # which may make it forget them again
+        return loaded
 
     def _parse_indexes(self) -> bool:
         """Take over what was read; False when that is not usable."""
@@ -259,11 +260,12 @@ class Segment:
             self._index, self._times, self.max_timestamp, self.offset_of_max = before
             raise
         assert self._index is not None and self._times is not None
+        rebuilt = self._index, self._times
         if self.sealed:
             relative = self.offset_of_max - self.base_offset
             self._times.maybe_append(self.max_timestamp, relative)
             self.pool.index_loaded(self)
-        return self._index, self._times
+        return rebuilt
 
     def start_indexes(self) -> None:
         """Empty ones, for a pass over all batches that calls `note`."""

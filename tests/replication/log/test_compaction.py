@@ -71,6 +71,7 @@ STEPS = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS, max_size=30), st.sampled_from([0, 16 * 24, 1 << 20]))
 @settings(max_examples=100)
 def test_compaction_keeps_the_last_value_of_every_key(

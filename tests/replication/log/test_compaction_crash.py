@@ -1,11 +1,10 @@
 """The power goes, or the process, at every single step that compaction takes on the disk."""
 
 import pytest
-from log_helpers import START_MS, Node, append, batch_at, end_txn, offsets_in, read_all, run
-
 from fencepost.chaos.sim.world import NodeLost, World
 from fencepost.cluster.wire.batch import headers_of
 from fencepost.cluster.wire.records import Record, read_records
+from log_helpers import START_MS, Node, append, batch_at, end_txn, offsets_in, read_all, run
 
 STEPS = 120  # more than a round has
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.wire.batch import headers_of
 from hypothesis import given, settings
@@ -116,6 +117,7 @@ def _compare(node: Node, model: Model, probe: int) -> None:
                     assert bool(got) == bool(want), (offset, max_bytes, limit, min_one)
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS, max_size=40), st.integers(0, 10_000))
 @settings(max_examples=150)
 def test_the_log_answers_as_a_plain_list_does(steps: list[tuple[Any, ...]], probe: int) -> None:

@@ -232,6 +232,7 @@ TXN_STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(TXN_STEPS, max_size=30), st.integers(0, 3))
 @settings(max_examples=150)
 def test_everything_beside_the_log_is_as_it_was(steps: list[tuple[object, ...]], seed: int) -> None:

@@ -1,0 +1,186 @@
+"""Group commit, a full disk, a disk that fails: what is promised and what is not."""
+
+import errno
+
+import pytest
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.replication.log.metadata_file import read_topic_id
+from log_helpers import (
+    FOLDER,
+    START_MS,
+    TOPIC_ID,
+    Node,
+    append,
+    batch_at,
+    end_txn,
+    produce,
+    read_all,
+    run,
+)
+
+
+def test_the_recovery_point_moves_with_the_sync_and_not_before() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        assert log.recovery_point == 0
+        sync = world.loop.create_task(node.sync())
+        await node.env.clock.sleep(0)
+        produce(log, 2)  # after the sync began: the next one's business
+        await sync
+        assert log.recovery_point == 3
+        await node.sync()
+        assert log.recovery_point == 5
+
+    run(scenario)
+
+
+def test_dirty_files_and_mark_synced_do_the_same_by_hand() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 60)  # two segments
+        files = log.dirty_files()
+        assert len(files) == 3  # and partition.metadata
+        await node.env.disk.sync(files)
+        log.mark_synced(60)
+        assert log.recovery_point == 60
+
+    run(scenario)
+
+
+def test_one_sync_serves_many_logs_and_new_files_outlive_a_power_cut() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        await node.start()
+        partitions = [TopicPartition("many", number) for number in range(20)]
+        logs = [node.store.open(at, TOPIC_ID, node.config) for at in partitions]
+        for log in logs:
+            produce(log, 2)
+        await node.store.sync(logs)
+        await node.restart("crash")
+        for partition in partitions:
+            log = node.store.open(partition, TOPIC_ID, node.config)
+            assert log.log_end_offset == 2
+            path = f"{FOLDER}/{partition}/partition.metadata"
+            assert read_topic_id(node.env.disk, path) == TOPIC_ID
+
+    run(scenario)
+
+
+def test_a_truncation_during_a_sync_voids_it() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 10)
+        sync = world.loop.create_task(node.sync())
+        await node.env.clock.sleep(0)
+        log.truncate_to(4)
+        produce(log, 3)
+        await sync
+        assert log.recovery_point <= 4
+        await node.sync()
+        assert log.recovery_point == 7
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("what", ["sync", "sync_folder"])
+def test_no_append_is_believed_after_a_failed_sync(what: str) -> None:
+    """The kernel may have thrown away what it could not write: a second sync that succeeds proves nothing."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        world.disk("n1").faults.fail(what)
+        with pytest.raises(OSError, match="Input/output"):
+            await node.sync()
+        assert log.failed is not None and log.recovery_point == 0
+        with pytest.raises(OSError, match="had a write or a sync fail"):
+            produce(log)
+        await node.sync()
+        assert log.recovery_point == 0
+        assert len(read_all(log)) == 270  # reads go on
+        log = await node.restart("kill")
+        produce(log)
+        await node.sync()
+        before = read_all(log)
+        log = await node.restart("crash")
+        assert read_all(log) == before
+        assert log.log_end_offset == 4
+
+    run(scenario)
+
+
+def test_an_append_that_finds_the_disk_full_leaves_nothing_behind() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 3, producer_id=1, producer_epoch=0, base_sequence=-1)
+        await node.settle()
+        data, state = read_all(log), log.producers.states()
+        files = world.disk("n1").files
+        files.capacity = files.used + 50
+        for size in (20, 3000):  # the second needs a new segment
+            with pytest.raises(OSError, match="No space") as caught:
+                produce(log, size=size, producer_id=2, producer_epoch=0, base_sequence=0)
+            assert caught.value.errno == errno.ENOSPC
+            assert (read_all(log), log.log_end_offset) == (data, 3)
+            assert log.producers.states() == state
+        files.capacity = None
+        produce(log, 2, size=300)  # writing resumes by itself
+        await node.sync()
+        log = await node.restart("crash")
+        assert log.log_end_offset == 5
+        assert read_all(log).startswith(data)
+
+    run(scenario)
+
+
+def test_many_batches_at_once_are_written_all_or_none() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=400)
+        log = await node.start()
+        produce(log, 1)
+        files = world.disk("n1").files
+        files.capacity = files.used + 800
+        many = b"".join(batch_at(offset) for offset in range(1, 16))
+        with pytest.raises(OSError, match="No space"):
+            append(log, many)
+        assert log.log_end_offset == 1 and log.failed is None
+        files.capacity = None
+        append(log, many)
+        assert log.log_end_offset == 16
+        assert read_all(log) == batch_at(0) + many
+        assert max(segment.size for segment in log.segments) <= 400
+
+    run(scenario)
+
+
+def test_a_disk_too_full_for_what_stands_beside_the_log_costs_time_only() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 8, transactional=True, producer_id=1, producer_epoch=0)
+        end_txn(log, 1, commit=False)
+        faults = world.disk("n1").faults
+        for kind in ("index", "timeindex", "txnindex", "producers", "leader-epoch*"):
+            faults.fail("append", path=f"*.{kind}", number=errno.ENOSPC, times=3)
+            faults.fail("append", path=f"*{kind}.tmp", number=errno.ENOSPC, times=3)
+        produce(log, 8)
+        log.roll(START_MS)
+        produce(log, 2)
+        before = read_all(log)
+        await node.settle()
+        assert log.recovery_point == 19 and log.settled_point == 0
+        for _ in range(8):
+            await node.settle()
+        assert log.settled_point == 19
+        log = await node.restart("crash")
+        assert read_all(log) == before
+        assert [txn.first_offset for txn in log.aborted_between(0, 19)] == [0]
+
+    run(scenario)

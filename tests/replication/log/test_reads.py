@@ -1,0 +1,204 @@
+"""What a fetch is given, and what it is told when the log is not what it was."""
+
+import pytest
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.wire.batch import headers_of
+from fencepost.replication.log.walk import Cold
+from hypothesis import given
+from hypothesis import strategies as st
+from log_helpers import (
+    START_MS,
+    Node,
+    append,
+    batch_at,
+    offsets_in,
+    produce,
+    read_all,
+    read_bytes,
+    run,
+)
+
+
+def test_a_read_starts_with_the_batch_that_holds_the_offset() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3, count=10)
+        for offset in (10, 14, 19):
+            found = log.read(offset, 1 << 20, limit=30, min_one=True)
+            assert found is not None and (found.first_offset, found.next_offset) == (10, 30)
+
+    run(scenario)
+
+
+def test_nothing_is_read_outside_the_log_and_nothing_past_the_limit() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 4)
+        log.delete_records_before(1)
+        assert log.read(0, 100, limit=4, min_one=True) is None
+        assert log.read(5, 100, limit=4, min_one=True) is None
+        found = log.read(4, 100, limit=4, min_one=True)
+        assert found is not None and found.size == 0
+        assert offsets_in(read_bytes(log, 1, limit=3)) == [1, 2]
+        found = log.read(3, 100, limit=3, min_one=True)
+        assert found is not None and found.size == 0
+
+    run(scenario)
+
+
+def test_one_batch_is_given_though_it_is_too_large_if_the_reader_must_get_on() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 2, size=500)
+        assert offsets_in(read_bytes(log, 0, 10, min_one=True)) == [0]
+        assert read_bytes(log, 0, 10, min_one=False) == b""
+
+    run(scenario)
+
+
+def test_the_end_of_the_log_is_read_without_touching_the_disk() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1 << 20)
+        log = await node.start()
+        produce(log, 50)
+        world.disk("n1").faults.fail("read", times=1000)
+        found = log.read(49, 1000, limit=50, min_one=True)
+        assert found is not None and found.next_offset == 50
+        found = log.read(30, 10_000, limit=49, min_one=True)
+        assert found is not None and found.next_offset == 49
+
+    run(scenario)
+
+
+def test_a_reader_that_must_not_wait_is_told_what_to_fetch_first() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        await node.start()
+        produce(node.log, 90)
+        await node.settle()
+        log = await node.restart("crash")
+        assert len(log.segments) > 1
+        read_all(log)
+        for segment in log.segments:
+            segment.forget_index()
+            node.store.shared.pool.close(segment)
+        world.disk("n1").files.file(node.path("00000000000000000000.log")).cold = True
+        colds = 0
+        while True:
+            try:
+                found = log.read(3, 200, limit=90, min_one=True, block=False)
+            except Cold as cold:
+                colds += 1
+                await node.env.disk.run(cold.work)
+            else:
+                break
+        assert found is not None and found.first_offset == 3
+        assert colds == 2  # the index, then the headers
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("field", [0, 8, 11, 16, 23])
+def test_a_damaged_header_is_named_not_skipped(field: int) -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, index_interval_bytes=1000)
+        log = await node.start()
+        produce(log, 12)
+        log.roll(START_MS)
+        data = read_all(log)
+        position = headers_of(data)[5][0]
+        segment = log.segments[0]
+        segment.file().write_at(position + field, bytes([data[position + field] ^ 0x80]))
+        # A length that is wrong and yet fits shows at the next batch only.
+        named = position + 0x80 + 90 if field == 11 else position
+        with pytest.raises(LogDamaged, match=rf"0\.log is damaged at position {named}, "):
+            log.read(6, 1, limit=12, min_one=True)
+        assert offsets_in(read_bytes(log, 0, limit=5)) == [0, 1, 2, 3, 4]
+        # Other reads go on, and so do writes.
+        produce(log)
+        assert offsets_in(read_bytes(log, 12)) == [12]
+
+    run(scenario)
+
+
+def test_a_file_that_is_gone_or_has_another_size_is_named() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        await node.start()
+        produce(node.log, 90)
+        await node.stop()
+        node.env = world.restart("n1")
+        name = node.path("00000000000000000000.log")
+        file = node.env.disk.open(name)
+        file.append((b"x",))
+        file.close()
+        log = await node.start()
+        with pytest.raises(LogDamaged, match=r"it holds \d+ bytes where \d+ were written"):
+            log.read(0, 100, limit=90, min_one=True)
+        node.env.disk.remove(name)
+        with pytest.raises(LogDamaged, match=r"0\.log is missing, and with it offsets 0 to \d+"):
+            log.read(0, 100, limit=90, min_one=True)
+        produce(log)
+
+    run(scenario)
+
+
+def test_a_segment_that_vanished_is_seen_when_its_offsets_are_asked_for() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        for _ in range(3):
+            produce(log, 2)
+            log.roll(START_MS)
+        del log.segments[1], log.bases[1]
+        with pytest.raises(LogDamaged, match="the next file starts at offset 4"):
+            log.read(3, 100, limit=6, min_one=True)
+
+    run(scenario)
+
+
+@pytest.mark.slow
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=20))
+def test_time_and_offset_go_together(times: list[int]) -> None:
+    """ListOffsets by timestamp against the plain answer: the first record that is not older."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=400, index_interval_bytes=1)
+        log = await node.start()
+        for at, time in enumerate(times):
+            append(log, batch_at(at, timestamp=START_MS + time))
+        for restart in (False, True):
+            if restart:
+                await node.settle()
+                log = await node.restart("crash")
+            for wanted in range(-1, 92, 9):
+                plain = next((at for at, time in enumerate(times) if time >= wanted), None)
+                found = log.offset_for_timestamp(START_MS + wanted, len(times))
+                assert (found and found.offset) == plain
+                half = len(times) // 2
+                found = log.offset_for_timestamp(START_MS + wanted, half)
+                assert (found and found.offset) == (
+                    plain if plain is not None and plain < half else None
+                )
+            newest = log.max_timestamp()
+            assert newest is not None
+            assert newest.offset == times.index(max(times))
+            assert newest.timestamp == START_MS + max(times)
+
+    run(scenario)
+
+
+def test_records_without_a_time_are_found_at_no_time() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        assert log.max_timestamp() is None
+        produce(log, 3, timestamp=-1)
+        assert log.max_timestamp() is None
+        assert log.offset_for_timestamp(0, 3) is None
+
+    run(scenario)
