@@ -1,7 +1,7 @@
 """What becomes of requests to change settings: Kafka's rules in Kafka's words.
 
 A resource's settings are checked as a whole, changed ones together with those that stay, and the record
-expects all of them as they were: two requests that are fine each but not together can't both pass.
+expects them to be what they were: two requests that are fine each but not together can't both pass.
 """
 
 from collections import Counter
@@ -71,7 +71,7 @@ def _altered(scene: Scene, resource: ResourceChange, *, replace_all: bool) -> Co
         resource_type=kind,
         name=resource.name,
         changes=changes,
-        expects={**dict.fromkeys(changes), **now},
+        expects=now,
         topic_id=None if topic is None else topic.topic_id,
     )
 

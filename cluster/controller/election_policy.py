@@ -34,14 +34,19 @@ def changed(
         isr = tuple(each for each in isr if each != wish.lost)
     elr = _eligible(now, isr, min_isr, wish.lost)
     if not isr and not elr:
-        # The last that has everything stays what it is, alive or not: there is nobody else to ask.
-        isr, elr = now.isr, now.elr
+        isr = (
+            now.isr
+        )  # the last that has everything, whatever it went through: there is nobody else
     leader = _leader(now, isr, may_lead, preferred=wish.preferred)
     if leader == NO_LEADER:
         heir = next((each for each in now.replicas if each in elr and each in may_lead), None)
         if heir is not None:
             leader, isr = heir, (heir,)
             elr = tuple(each for each in elr if each != heir)
+        elif not isr:
+            # Nobody can lead. The ISR says who may when one of them is back: it is never empty.
+            isr = tuple(each for each in now.isr if each != wish.lost) or elr
+            elr = tuple(each for each in elr if each not in isr)
     again = wish.new_epoch or leader != now.leader
     change = PartitionChange(
         partition=now.partition,

@@ -188,7 +188,7 @@ def _elected(
         alive=active_brokers(scene.image),
         min_isr=scene.min_insync_replicas(topic.name, now.replicas),
     )
-    if change is not None and change.leader != now.leader and change.leader != NO_LEADER:
+    if change is not None and change.leader not in (now.leader, NO_LEADER):
         return topic, change
     if election is ElectionType.PREFERRED:
         raise CommandRefused(ErrorCode.preferred_leader_not_available)

@@ -17,11 +17,9 @@ def why_not_configs_changed(image: ClusterImage, command: ConfigsChanged) -> Ref
         if topic is None or command.topic_id not in (None, topic.topic_id):
             return Refused(Reason.TOPIC_UNKNOWN, f"The topic '{command.name}' does not exist.")
     now = image.config(command.resource_type, command.name)
-    for name, value in command.expects.items():
-        if now.get(name) != value:
-            return Refused(
-                Reason.STALE_CONFIG, f"{name} of '{command.name}' was changed by others."
-            )
+    if command.expects is not None and command.expects != now:
+        why = f"The settings of '{command.name}' are others now."
+        return Refused(Reason.STALE_CONFIG, why)
     return None
 
 

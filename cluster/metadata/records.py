@@ -292,8 +292,8 @@ class PartitionsChanged:
 class ConfigsChanged:
     """Settings of one resource: name -> new value, None takes it away.
 
-    `expects` holds the value before (None: not set) of every name that was read to decide, so that two
-    appends to one list can't lose each other.
+    `expects` is all that was set before, if the decision rests on it: two appends to one list can't lose each
+    other, and two settings that go not together can't both be set.
     """
 
     TYPE: ClassVar[int] = 9
@@ -301,14 +301,14 @@ class ConfigsChanged:
     resource_type: ConfigType
     name: str
     changes: Mapping[str, str | None]
-    expects: Mapping[str, str | None] = field(default_factory=dict)
+    expects: Mapping[str, str] | None = None
     # Of a topic's configs: a new topic of the old one's name must not get what was meant for that.
     topic_id: UUID | None = None
 
     def pack(self) -> list[Any]:
         topic_id = None if self.topic_id is None else self.topic_id.bytes
-        changes, expects = dict(self.changes), dict(self.expects)
-        return [int(self.resource_type), self.name, changes, expects, topic_id]
+        expects = None if self.expects is None else dict(self.expects)
+        return [int(self.resource_type), self.name, dict(self.changes), expects, topic_id]
 
     @classmethod
     def unpack(cls, _version: int, fields: list[Any]) -> Self:

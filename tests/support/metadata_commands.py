@@ -113,7 +113,7 @@ commands = st.one_of(
         resource_type=st.sampled_from(ConfigType),
         name=names,
         changes=st.dictionaries(texts, st.none() | texts, max_size=2),
-        expects=st.dictionaries(texts, st.none() | texts, max_size=1),
+        expects=st.none() | st.dictionaries(texts, texts, max_size=1),
         topic_id=st.none() | topic_ids,
     ),
     st.builds(

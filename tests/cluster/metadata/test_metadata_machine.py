@@ -145,17 +145,17 @@ def test_a_setting_that_others_changed_meanwhile_is_not_overwritten() -> None:
     """Two appends to one list, decided on the same list: the second must be decided again."""
     cluster = Cluster([created()])
 
-    def append(expects: str | None, becomes: str) -> ConfigsChanged:
+    def append(expects: dict[str, str], becomes: str) -> ConfigsChanged:
         return ConfigsChanged(
             resource_type=ConfigType.TOPIC,
             name="orders",
             changes={"list": becomes},
-            expects={"list": expects},
+            expects=expects,
         )
 
-    assert isinstance(cluster.when(append(None, "a")), Applied)
-    cluster.then_refused(Reason.STALE_CONFIG, append(None, "b"))
-    assert isinstance(cluster.when(append("a", "a,b")), Applied)
+    assert isinstance(cluster.when(append({}, "a")), Applied)
+    cluster.then_refused(Reason.STALE_CONFIG, append({}, "b"))
+    assert isinstance(cluster.when(append({"list": "a"}, "a,b")), Applied)
 
 
 def test_settings_meant_for_a_topic_do_not_reach_its_namesake() -> None:

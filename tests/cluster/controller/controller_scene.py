@@ -1,0 +1,84 @@
+"""A controller on a machine without a quorum: proposals are applied at once."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from fencepost.cluster.controller.commands import FormCluster, RegisterBroker
+from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.metadata.image import Endpoint
+from fencepost.cluster.metadata.machine import MetadataMachine
+
+
+class EventLog(list[tuple[str, dict[str, object]]]):
+    """Stands for Env.log."""
+
+    def info(self, event: str, **fields: object) -> None:
+        self.append((event, fields))
+
+    warn = error = info
+
+
+class Alone:
+    """Stands for the quorum: this node leads, and agrees with itself."""
+
+    def __init__(self, node_id: int = 1) -> None:
+        self.machine = MetadataMachine()
+        self.node_id = node_id
+        self.is_leader = True
+        self.leader_id = node_id
+        self.proposed: list[bytes] = []
+        self.before_apply: Any = None  # called once, before the next proposal is applied
+
+    @property
+    def image(self) -> Any:
+        return self.machine.image
+
+    async def propose(self, record: bytes) -> Any:
+        self.proposed.append(record)
+        hook, self.before_apply = self.before_apply, None
+        if hook is not None:
+            hook()
+        return self.machine.apply(record)
+
+
+class Scene:
+    """`when(command)` is its answer; a cluster is formed and broker 1 registered."""
+
+    def __init__(self, node_config: Mapping[str, str] | None = None, brokers: int = 1) -> None:
+        self.quorum = Alone()
+        env: Any = SimpleNamespace(
+            rng=random.Random(7), clock=SimpleNamespace(now_ms=lambda: 0), log=EventLog()
+        )
+        self.log = env.log
+        self.controller = Controller(env, self.quorum, node_config or {})
+        self.cluster_id = self.when(FormCluster())
+        for broker_id in range(1, brokers + 1):
+            self.register(broker_id)
+
+    def when(self, command: Any) -> Any:
+        return asyncio.run(self.controller.execute(command))
+
+    def register(self, broker_id: int, **other: Any) -> Any:
+        return self.when(
+            RegisterBroker(
+                broker_id=broker_id,
+                cluster_id=self.cluster_id,
+                incarnation_id=UUID(int=broker_id),
+                endpoints=(Endpoint("PLAINTEXT", f"node{broker_id}", 9092, "PLAINTEXT"),),
+                **other,
+            )
+        )
+
+    @property
+    def image(self) -> Any:
+        return self.quorum.image
+
+    def epoch(self, broker_id: int = 1) -> int:
+        return self.image.brokers[broker_id].broker_epoch
+
+    def partition(self, topic: str = "t", index: int = 0) -> Any:
+        return self.image.partition(topic, index)
