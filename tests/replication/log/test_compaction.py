@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import DELETE_HORIZON_FLAG, headers_of
@@ -315,7 +316,6 @@ def test_a_truncation_in_the_middle_of_a_round_ends_the_round() -> None:
 
 
 def test_a_rotten_batch_is_not_given_a_new_checksum() -> None:
-    import pytest
 
     async def scenario(world: World) -> None:
         node = compacted(world)
