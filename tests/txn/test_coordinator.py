@@ -3,6 +3,7 @@
 import asyncio
 
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC
 from fencepost.txn.groups.commands import ListGroups
 from fencepost.txn.runtime.shard import Shard
 from support.fake_log import FakeLog
@@ -23,7 +24,7 @@ async def created(node: GroupNode) -> None:
 def test_a_command_is_refused_until_the_log_has_been_replayed() -> None:
     async def scenario(node: GroupNode) -> None:
         node.commits_at_once = False
-        await node.service.coordinator_of("g")
+        await node.create_offsets_topic(GROUP_OFFSETS_TOPIC)
         node.logs[0].log_end_offset += 1  # something that is not committed yet
         assert shard_of(node) is E.coordinator_load_in_progress
         await asyncio.sleep(1)

@@ -35,6 +35,14 @@ def test_the_first_who_asks_for_a_coordinator_has_the_topic_made_once() -> None:
     on_node(scenario)
 
 
+def test_who_had_the_topic_made_can_join_at_once() -> None:
+    async def scenario(node: GroupNode) -> None:
+        assert await node.service.coordinator_of("g") == 1
+        assert (await node.join()).error_code is E.member_id_required
+
+    on_node(scenario)
+
+
 def test_while_the_topic_can_not_be_made_there_is_no_coordinator() -> None:
     async def scenario(node: GroupNode) -> None:
         node.create_fails = True
@@ -172,7 +180,7 @@ def test_a_join_is_refused_before_any_group_is_asked(fields, error) -> None:
 @pytest.mark.parametrize(
     ("api", "version", "fields"),
     [
-        ("sync_group", 5, {"generation_id": 1, "member_id": "m", "assignments": []}),
+        ("sync_group", 4, {"generation_id": 1, "member_id": "m", "assignments": []}),
         ("heartbeat", 4, {"generation_id": 1, "member_id": "m"}),
         ("leave_group", 5, {"members": []}),
         ("offset_delete", 0, {"topics": []}),

@@ -124,14 +124,17 @@ class GroupService:
     async def coordinator_of(self, group_id: str) -> BrokerId | ErrorCode:
         """Which broker coordinates this group. The first who asks has the topic made."""
         if GROUP_OFFSETS_TOPIC not in self._image.topics:
-            await self._make_topic()
+            await self._make_topic(group_id)
         return self._coordinator.coordinator_of(group_id)
 
-    async def _make_topic(self) -> None:
+    async def _make_topic(self, group_id: str) -> None:
+        """What comes next is a JoinGroup: loading an empty log takes less than a client's back-off."""
         try:
-            async with asyncio.timeout(TOPIC_WAIT_MS_MAX / 1000), self._creating:
-                if GROUP_OFFSETS_TOPIC not in self._image.topics:
-                    await self._create_topic(GROUP_OFFSETS_TOPIC)
+            async with asyncio.timeout(TOPIC_WAIT_MS_MAX / 1000):
+                async with self._creating:
+                    if GROUP_OFFSETS_TOPIC not in self._image.topics:
+                        await self._create_topic(GROUP_OFFSETS_TOPIC)
+                await self._coordinator.wait_open(group_id)
         except TimeoutError:
             self._env.log.warn("groups.topic_slow", topic=GROUP_OFFSETS_TOPIC)
         except Trouble as trouble:
@@ -171,11 +174,11 @@ class GroupService:
 
     async def sync_group(self, ctx: Caller, body: Any) -> Fields:
         command = requests.sync_group(body, ticket=next(self._tickets))
-        if not command.group_id:
-            return sync_fields(E.invalid_group_id)
         unnamed = command.protocol_type is None or command.protocol_name is None
         if unnamed and ctx.api_version >= _PROTOCOL_NAMED_SINCE:
             return sync_fields(E.inconsistent_group_protocol)
+        if not command.group_id:
+            return sync_fields(E.invalid_group_id)
         reply = await self._execute(command.group_id, command)
         return sync_fields(reply) if isinstance(reply, ErrorCode) else reply
 

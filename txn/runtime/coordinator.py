@@ -5,6 +5,7 @@ PREVENTS   an empty coordinator telling a group's members that they don't exist.
 PROVED BY  tests/txn/test_coordinator.py::test_a_command_is_refused_until_the_log_has_been_replayed
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -35,9 +36,10 @@ class Partitions(Protocol):
 class _Seat:
     """A partition that is ours. `machine` is there while it is loaded, `shard` from then on."""
 
-    __slots__ = ("answer", "failures", "machine", "opened_s", "shard")
+    __slots__ = ("answer", "failures", "machine", "opened", "opened_s", "shard")
 
     def __init__(self) -> None:
+        self.opened = asyncio.Event()  # for the first time
         self.answer = ErrorCode.coordinator_load_in_progress  # as long as there is no shard
         self.machine: Machine | None = None
         self.shard: Shard | None = None
@@ -90,6 +92,13 @@ class Coordinator:
         if seat is None:
             return ErrorCode.not_coordinator
         return seat.answer if seat.shard is None else seat.shard
+
+    async def wait_open(self, key: str) -> None:
+        """Until the key's partition has been loaded, if it is ours; nothing else ends it."""
+        partition = self.partition_of(key)
+        seat = None if partition is None else self._seats.get(partition)
+        if seat is not None:
+            await seat.opened.wait()
 
     def shards(self) -> list[Shard | ErrorCode]:
         """Every partition of ours, in order; ErrorCode for one that is still being loaded."""
@@ -168,6 +177,7 @@ class Coordinator:
         seat.opened_s = self._env.clock.steady()
         seat.answer = ErrorCode.coordinator_load_in_progress
         seat.shard.open()
+        seat.opened.set()
         return ErrorCode.none
 
     def _lost(self, partition: int, seat: _Seat, shard: Shard) -> None:
