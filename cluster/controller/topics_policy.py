@@ -1,5 +1,6 @@
 """What becomes of requests to create and delete topics: Kafka's rules in Kafka's words."""
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -142,9 +143,11 @@ class _Creation:
         self.scene = scene
         self.records: list[TopicCreated] = []
         self.active = active_brokers(scene.image)
-        # Against the topics that there are; two of one request may collide, as in Kafka.
-        self.colliding = colliding_names(scene.image.topics)
         self.described: dict[tuple[tuple[str, str], ...], tuple[DescribedConfig, ...]] = {}
+
+    @functools.cached_property
+    def colliding(self) -> dict[str, str]:
+        return colliding_names(self.scene.image.topics)
 
     def result_of(self, topic: NewTopic) -> TopicResult:
         try:
@@ -178,6 +181,7 @@ class _Creation:
         invalid = why_topic_name_invalid(name)
         if invalid is not None:
             raise CommandRefused(ErrorCode.invalid_topic_exception, invalid)
+        # Against the topics that there are; two of one request may collide, as in Kafka.
         other = self.colliding.get(unified(name)) if may_collide(name) else None
         if other is not None:
             why = f"Topic '{name}' collides with existing topic: {other}"

@@ -203,13 +203,9 @@ class Quorum:
         return log_is_long or self._bytes_since_snapshot > SNAPSHOT_BYTES
 
     def _apply(self, entry: bytes) -> object:
-        """Refusals are values; whatever is raised ends the process, as SyncObj would apply this again for ever."""
+        """Refusals are values. What is raised leaves the tick and ends this task, and with it the process."""
         self._bytes_since_snapshot += len(entry)
-        try:
-            return self._machine.apply(entry)
-        except BaseException as reason:
-            self._env.die(reason)
-            raise
+        return self._machine.apply(entry)
 
     async def _make_durable(self) -> None:
         """Until it is. A full disk is waited for, with proposals refused; one that fails ends the process."""
