@@ -8,14 +8,24 @@ from typing import Any
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.txn.groups.codec import Reader
-from fencepost.txn.groups.commands import ConsumerGroupHeartbeat
+from fencepost.txn.groups import registry
+from fencepost.txn.groups.classic_group import ClassicGroup
+from fencepost.txn.groups.codec import Writer
+from fencepost.txn.groups.commands import (
+    ConsumerGroupHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    SyncGroup,
+)
+from fencepost.txn.groups.config import GroupConfig
 from fencepost.txn.groups.consumer_config import ConsumerConfig
-from fencepost.txn.groups.consumer_decode import decode_consumer
 from fencepost.txn.groups.consumer_group import ConsumerGroup
 from fencepost.txn.groups.consumer_machine import ConsumerMachine
+from fencepost.txn.groups.consumer_migration import MigratingGroups
 from fencepost.txn.groups.consumer_topics import TopicsChanged
-from fencepost.txn.runtime.decision import CancelTimer, Decision, SetTimer
+from fencepost.txn.runtime.decision import CancelTimer, Decision, Parked, SetTimer
 from kio.schema.consumer_group_heartbeat.v1.request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -114,14 +124,19 @@ class Coordinator:
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[tuple[str | int, ...], int] = {}
+        self.answers: dict[int, Fields] = {}  # to parked requests, by ticket
         self.machine = self._machine()
 
     def _machine(self) -> ConsumerMachine:
         return ConsumerMachine(self.config, self.topics, lambda id_: self.overrides.get(id_, {}))
 
     @property
+    def groups(self) -> dict[str, ConsumerGroup]:
+        return self.machine.groups
+
+    @property
     def group(self) -> ConsumerGroup:
-        return self.machine.groups[GROUP]
+        return self.groups[GROUP]
 
     def hear(self, body: Any, **how: Any) -> Fields:
         decision = self.machine.decide(command(body, **how), self.now_ms)
@@ -145,6 +160,8 @@ class Coordinator:
                 self.timers[effect.key] = self.now_ms + effect.delay_ms
             elif isinstance(effect, CancelTimer):
                 self.timers.pop(effect.key, None)
+            else:
+                self.answers[effect.ticket] = effect.fields
 
     def tick(self) -> None:
         for _ in range(10_000):
@@ -191,8 +208,129 @@ class Coordinator:
 
 
 def decode(key: bytes, value: bytes | None) -> Any:
-    reader = Reader(key)
-    return decode_consumer(reader.int16(), reader, value)
+    return registry.decode(key, value)
+
+
+class MixedCoordinator(Coordinator):
+    """One that has groups of both kinds, as on a node."""
+
+    ticket = 0
+
+    def __init__(
+        self, config: ConsumerConfig | None = None, classic: GroupConfig | None = None
+    ) -> None:
+        self.classic_config = classic or GroupConfig(group_initial_rebalance_delay_ms=0)
+        super().__init__(config)
+
+    def _machine(self) -> Any:
+        return MigratingGroups(self.classic_config, super()._machine())
+
+    @property
+    def groups(self) -> dict[str, ConsumerGroup]:
+        return self.machine.consumer.groups
+
+    @property
+    def classic(self) -> dict[str, ClassicGroup]:
+        return self.machine.classic.groups
+
+    def ask(self, command: Any) -> Fields | int:
+        """The reply, or the ticket of one that is parked."""
+        decision = self.machine.decide(command, self.now_ms)
+        self.run(decision)
+        self.tick()
+        if isinstance(decision.reply, Parked):
+            answered = self.answers.pop(decision.reply.ticket, None)
+            return decision.reply.ticket if answered is None else answered
+        reply = decision.reply
+        assert isinstance(reply, dict)
+        return reply
+
+    def join(
+        self,
+        member_id: str,
+        topics: Sequence[str],
+        owned: dict[str, Sequence[int]] | None = None,
+        *,
+        instance_id: str | None = None,
+        protocols: Sequence[str] = ("range",),
+        **fields: Any,
+    ) -> Fields | int:
+        self.ticket += 1
+        metadata = subscription_bytes(topics, owned or {})
+        return self.ask(
+            JoinGroup(
+                group_id=GROUP,
+                member_id=member_id,
+                group_instance_id=instance_id,
+                session_timeout_ms=fields.pop("session_timeout_ms", 45_000),
+                rebalance_timeout_ms=60_000,
+                protocol_type=fields.pop("protocol_type", "consumer"),
+                protocols=tuple((name, fields.get("metadata", metadata)) for name in protocols),
+                client_id="client",
+                client_host="/127.0.0.1",
+                ticket=self.ticket,
+                fresh_id=f"fresh-{self.ticket}",
+            )
+        )
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        **fields: Any,
+    ) -> Fields | int:
+        self.ticket += 1
+        return self.ask(
+            SyncGroup(
+                group_id=GROUP,
+                generation_id=generation,
+                member_id=member_id,
+                protocol_type=fields.pop("protocol_type", "consumer"),
+                protocol_name=fields.pop("protocol_name", "range"),
+                assignments=tuple((assignments or {}).items()),
+                ticket=self.ticket,
+                **fields,
+            )
+        )
+
+    def beat(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
+        reply = self.ask(
+            Heartbeat(
+                group_id=GROUP,
+                generation_id=generation,
+                member_id=member_id,
+                group_instance_id=instance_id,
+            )
+        )
+        assert isinstance(reply, dict)
+        return reply["error_code"]
+
+    def leave(self, *members: Leaving | str) -> Fields:
+        rows = tuple(Leaving(who) if isinstance(who, str) else who for who in members)
+        reply = self.ask(LeaveGroup(group_id=GROUP, members=rows))
+        assert isinstance(reply, dict)
+        return reply
+
+
+def subscription_bytes(
+    topics: Sequence[str], owned: dict[str, Sequence[int]], version: int = 3
+) -> bytes:
+    out = Writer()
+    out.int16(version)
+    out.int32(len(topics))
+    for topic in topics:
+        out.string(topic)
+    out.int32(-1)
+    out.int32(len(owned))
+    for topic, partitions in owned.items():
+        out.string(topic)
+        out.int32(len(partitions))
+        for partition in partitions:
+            out.int32(partition)
+    out.int32(-1)
+    out.string(None)
+    return bytes(out.data)
 
 
 class Client:

@@ -263,5 +263,4 @@ def leave(turn: Turn, said: Said) -> Decision:
         if said.member_epoch == LEAVE_STATIC_EPOCH:
             turn.records.append(member.gone_for_now().current_record(group.group_id))
             return turn.decision(left(member.member_id, LEAVE_STATIC_EPOCH))
-    turn.fence([member])
-    return turn.decision(left(said.member_id, said.member_epoch))
+    return turn.fence([member], left(said.member_id, said.member_epoch))

@@ -29,6 +29,8 @@ from .consumer_requests import Refusal, refuse, refused, said
 from .consumer_scan import Scan, go_on
 from .consumer_topics import TopicHashes, Topics, TopicsChanged
 from .consumer_turn import (
+    Downgrade,
+    JoinAwaited,
     MetadataChecked,
     ScanMoved,
     Soft,
@@ -40,7 +42,7 @@ from .consumer_turn import (
 )
 from .consumer_view import describe_group, refuse_commit, refuse_fetch
 
-Step = MetadataChecked | ScanMoved | TopicsChanged
+Step = JoinAwaited | MetadataChecked | ScanMoved | TopicsChanged
 
 
 class ConsumerMachine:
@@ -59,6 +61,7 @@ class ConsumerMachine:
         self._hashes = TopicHashes(topics)
         self._soft: dict[str, Soft] = {}
         self._new_topics_version = topics.version
+        self.downgrade: Downgrade | None = None  # set by who also has the classic groups
 
     # ---- decide -------------------------------------------------------------------------------
 
@@ -86,6 +89,7 @@ class ConsumerMachine:
             hashes=self._hashes,
             new_topics_version=self._new_topics_version,
             now_ms=now_ms,
+            downgrade=self.downgrade,
         )
         return Turn(group, self._soft.get(group.group_id) or Soft(), world)
 
@@ -97,6 +101,9 @@ class ConsumerMachine:
                 self._soft.setdefault(change.group_id, Soft()).metadata_checked = True
             case ScanMoved():
                 self._soft.setdefault(change.group_id, Soft()).scan = change.scan
+            case JoinAwaited():
+                joining = self._soft.setdefault(change.group_id, Soft()).joining
+                (joining.add if change.awaited else joining.discard)(change.member_id)
             case TopicsChanged():
                 self._topics_changed(change)
             case Forgotten():
@@ -114,8 +121,10 @@ class ConsumerMachine:
         if tombstone.kind is Kind.GROUP_METADATA:
             del self.groups[tombstone.group_id]
             self._soft.pop(tombstone.group_id, None)
-        else:
-            group.apply(tombstone)
+            return
+        if tombstone.kind is Kind.MEMBER_METADATA and tombstone.group_id in self._soft:
+            self._soft[tombstone.group_id].joining.discard(tombstone.item)
+        group.apply(tombstone)
 
     def _topics_changed(self, change: TopicsChanged) -> None:
         self._hashes.forget(change.names)
@@ -144,8 +153,9 @@ class ConsumerMachine:
             is_late = member.state is MemberState.UNREVOKED_PARTITIONS
             if not is_late or member.member_epoch == LEAVE_STATIC_EPOCH:
                 return NOTHING
-        turn.fence([member])
-        return turn.decision()
+        if kind in ("consumer-join", "consumer-sync") and member.classic is None:
+            return NOTHING  # it changed its protocol instead
+        return turn.fence([member])
 
     def loaded(self, now_ms: int) -> Decision:
         """Everybody gets a whole session: who was silent for how long, only the last coordinator knew."""

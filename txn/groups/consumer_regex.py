@@ -19,6 +19,8 @@ __all__ = ["Regex", "RegexRefused", "refusal_of"]
 PLACES_MAX: Final = 2_000
 # A topic's name has at most 249 characters, so more copies than this of anything match no more and no less.
 COPIES_MAX: Final = 250
+# The expression is the key of a record, whose strings end at 32,767 bytes; this is plenty.
+TEXT_MAX: Final = 4_000
 STATES_KEPT_MAX: Final = 2_000
 TOO_LARGE: Final = "expression is too large"
 
@@ -45,6 +47,8 @@ class Regex:
     """One expression, compiled. `work` counts what its matching has cost, so that a caller can stop."""
 
     def __init__(self, text: str) -> None:
+        if len(text) > TEXT_MAX:
+            raise RegexRefused(TOO_LARGE)
         self.text = text
         self.work = 0
         self._steps: list[_Step] = [(_MATCH, 0, 0)]

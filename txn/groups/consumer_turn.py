@@ -12,9 +12,9 @@ A heartbeat, step by step (KIP-848; Kafka's GroupMetadataManager.consumerGroupHe
     4. the member takes a step towards the target and is told what it owns
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from ..runtime.decision import CancelTimer, Decision, Effect, LogRecord, SetTimer, TimerKey
@@ -67,6 +67,15 @@ class ScanMoved:
     scan: Scan | None
 
 
+@dataclass(frozen=True, slots=True)
+class JoinAwaited:
+    """A step: a classic member was told to join again, or it has."""
+
+    group_id: str
+    member_id: str
+    awaited: bool
+
+
 @dataclass(slots=True)
 class Soft:
     """What is remembered of a group without being written down."""
@@ -74,6 +83,28 @@ class Soft:
     metadata_checked: bool = False
     scan: Scan | None = None
     joining: set[str] = field(default_factory=set)  # classic members that were told to join again
+
+
+class Downgrade(Protocol):
+    """What makes a classic group of one whose last members of the new protocol go (`consumer_migration.py`)."""
+
+    def by_leaving(
+        self, group: ConsumerGroup, leaving: Sequence[Member], now_ms: int
+    ) -> Decision | None:
+        """The group without `leaving`, as a classic one; None when it may not or need not become one."""
+
+    def may_replace(self, group: ConsumerGroup, replaced: Member) -> bool:
+        """Whether the group becomes classic when this static member comes back as a classic one."""
+
+    def by_replacement(
+        self,
+        group: ConsumerGroup,
+        replaced: Member,
+        joining: Member,
+        now_ms: int,
+        *,
+        rebalance: bool,
+    ) -> Decision: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +117,7 @@ class World:
     hashes: TopicHashes
     new_topics_version: int  # of the metadata that last had a new topic
     now_ms: int
+    downgrade: Downgrade | None = None
 
 
 class Turn:
@@ -216,25 +248,56 @@ class Turn:
         self.records.append(new.current_record(group_id))
         return new
 
-    def fence(self, members: Sequence[Member]) -> None:
+    def fence(self, members: Sequence[Member], reply: object = None) -> Decision:
         """Take members out of the group; what they owned is free at once."""
-        group = self.group
+        group, world = self.group, self.world
+        if world.downgrade is not None:
+            downgraded = world.downgrade.by_leaving(group, members, world.now_ms)
+            if downgraded is not None:
+                return replace(downgraded, reply=reply)
         for member in members:
             self.records += self._removal(member.member_id)
         gone = [member.regex for member in members if member.regex is not None]
         for regex in sorted(set(gone)):
             if group.regexes[regex] == gone.count(regex):
-                self.records.append(self._regex_tombstone(regex))
+                self.forget_regex(regex)
         names = group.subscribed_names(without=members)
         self.records.append(
             GroupEpochBumped(
                 group_id=group.group_id,
                 epoch=group.epoch + 1,
-                metadata_hash=self.world.hashes.of(names),
+                metadata_hash=world.hashes.of(names),
             )
         )
         for member in members:
             self.cancel_timers(member.member_id)
+        return self.decision(reply)
+
+    def downgrade_by_replacement(
+        self, replaced: Member, joining: Member, epoch: int, holding: Holding, *, changed: bool
+    ) -> tuple[Member, Decision] | None:
+        """The last member of the new protocol is back as a classic one: the group becomes classic."""
+        group, downgrade = self.group, self.world.downgrade
+        if downgrade is None or not downgrade.may_replace(group, replaced):
+            return None
+        # Kafka looks at the epochs alone. A member that has not given up what its target takes away would go on
+        # reading it while the new classic generation gives it to another: then everybody has to join again.
+        others = [member for member in group.members.values() if member is not replaced]
+        settled = all(member.is_reconciled_to(group.assignment_epoch) for member in others)
+        rebalance = group.assignment_epoch < epoch or not settled
+        if not rebalance:
+            target = group.target_of(joining.member_id, joining.instance_id)
+            joining = self.step(
+                joining, group.assignment_epoch, target, holding, subscription_changed=changed
+            )
+        rest = downgrade.by_replacement(
+            group, replaced, joining, self.world.now_ms, rebalance=rebalance
+        )
+        return joining, Decision(
+            records=(*self.records, *rest.records),
+            steps=(*self.steps, *rest.steps),
+            effects=(*self.effects, *rest.effects),
+        )
 
     def _removal(self, member_id: str) -> list[ConsumerRecord]:
         kinds = (
@@ -245,11 +308,18 @@ class Turn:
         group_id = self.group.group_id
         return [Forgotten(kind=kind, group_id=group_id, item=member_id) for kind in kinds]
 
-    def _regex_tombstone(self, regex: str) -> ConsumerRecord:
-        return Forgotten(kind=Kind.REGULAR_EXPRESSION, group_id=self.group.group_id, item=regex)
-
     def forget_regex(self, regex: str) -> None:
-        self.records.append(self._regex_tombstone(regex))
+        kind = Kind.REGULAR_EXPRESSION
+        self.records.append(Forgotten(kind=kind, group_id=self.group.group_id, item=regex))
+
+    def named(self, partitions: Mapping[UUID, Iterable[int]]) -> dict[str, tuple[int, ...]]:
+        """Partitions by the names of their topics, as the classic protocol has them."""
+        found: dict[str, tuple[int, ...]] = {}
+        for topic_id in sorted(partitions):
+            topic = self.world.topics.by_id(topic_id)
+            if topic is not None:
+                found[topic.name] = tuple(sorted(partitions[topic_id]))
+        return found
 
 
 def _known(group: ConsumerGroup, member: Member) -> tuple[Member, ...]:
