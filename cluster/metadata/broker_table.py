@@ -122,6 +122,7 @@ _ROWS: Final = (
     integer("log.flush.start.offset.checkpoint.interval.ms", 60_000, at_least(0)),
     integer("log.index.interval.bytes", 4096, at_least(0), CLUSTER_WIDE),
     integer("log.index.size.max.bytes", 10_485_760, at_least(4), CLUSTER_WIDE),
+    integer("log.internal.segment.bytes", None, at_least(1), internal=True),  # ours, for tests
     long("log.message.timestamp.after.max.ms", 3_600_000, at_least(0), CLUSTER_WIDE),
     long("log.message.timestamp.before.max.ms", LONG_MAX, at_least(0), CLUSTER_WIDE),
     string(

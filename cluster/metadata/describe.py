@@ -13,6 +13,8 @@ from .group_config import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from .image import BROKER_DEFAULT, ClusterImage, ConfigType
 from .topic_config import TOPIC_CONFIGS, why_topic_name_invalid
 
+_SHOWN: Final = frozenset(name for name, row in BROKER_CONFIGS.items() if not row.internal)
+
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
@@ -160,8 +162,7 @@ def _describe_broker(
     if refusal is not None:
         return refusal
     return [
-        _one_of_broker(brokers, each, for_all=False)
-        for each in sorted({*BROKER_CONFIGS, *brokers.names()})
+        _one_of_broker(brokers, each, for_all=False) for each in sorted({*_SHOWN, *brokers.names()})
     ]
 
 

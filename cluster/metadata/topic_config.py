@@ -49,7 +49,10 @@ def _of(name: str) -> tuple[tuple[str, int], ...]:
 # In the order in which Kafka checks them.
 _ROWS: Final = (
     integer("segment.bytes", 2**30, at_least(1_048_576), synonyms=_of("log.segment.bytes")),
-    integer("internal.segment.bytes", None, internal=True),  # below Kafka's limit, for tests
+    # Below Kafka's limit, for tests.
+    integer(
+        "internal.segment.bytes", None, internal=True, synonyms=_of("log.internal.segment.bytes")
+    ),
     long(
         "segment.ms",
         604_800_000,

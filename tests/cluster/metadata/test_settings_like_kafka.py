@@ -26,7 +26,12 @@ from fencepost.cluster.metadata.group_config import (
     check_group_configs,
 )
 from fencepost.cluster.metadata.image import ClusterImage, ConfigType, TopicState
-from fencepost.cluster.metadata.topic_config import TOPIC_CONFIGS, check_topic_configs
+from fencepost.cluster.metadata.topic_config import (
+    TOPIC_CONFIGS,
+    TopicConfig,
+    TopicConfigs,
+    check_topic_configs,
+)
 
 KAFKA = pathlib.Path(__file__).parent / "kafka_4_3"
 SETTINGS = json.loads((KAFKA / "settings.json").read_text())
@@ -54,7 +59,8 @@ def test_all_of_kafkas_topic_settings_are_here_with_its_types_and_defaults() -> 
 
 
 def test_all_of_kafkas_broker_settings_are_here_with_its_types_defaults_and_update_modes() -> None:
-    assert set(BROKER_CONFIGS) - {"log.flush.policy"} == set(SETTINGS["broker"])
+    ours = {row.name for row in BROKER_CONFIGS.values() if not row.internal}
+    assert ours - {"log.flush.policy"} == set(SETTINGS["broker"])
     for name, kafka in SETTINGS["broker"].items():
         row = BROKER_CONFIGS[name]
         assert row.type == kafka["type"], name
@@ -158,6 +164,27 @@ def refused(check: object) -> str | None:
     except ConfigRefused as why:
         return str(why)
     return None
+
+
+def test_segments_are_smaller_than_kafka_allows_only_where_a_test_says_so() -> None:
+    image = ClusterImage()
+    small = TopicConfig.resolve(image, "t", {"log.internal.segment.bytes": "4096"})
+    assert small.segment_bytes == 4096
+    image.configs[ConfigType.TOPIC, "t"] = {"internal.segment.bytes": "100"}
+    assert TopicConfig.resolve(image, "t", {}).segment_bytes == 100
+
+
+def test_a_topics_settings_are_resolved_once_for_all_that_have_the_same() -> None:
+    image, configs = ClusterImage(), TopicConfigs({"log.retention.hours": "-1"}, NODE)
+    assert configs.of(image, "a") is configs.of(image, "b")
+    assert configs.of(image, "a").retention_ms == -1
+    image.configs[ConfigType.TOPIC, "b"] = {"retention.ms": "5", "cleanup.policy": "compact"}
+    assert configs.of(image, "b").retention_ms == 5
+    assert (configs.of(image, "b").compact, configs.of(image, "b").delete) == (True, False)
+    before = configs.of(image, "a")
+    image.configs[ConfigType.BROKER, "1"] = {"log.retention.ms": "7"}
+    assert (configs.of(image, "a").retention_ms, before.retention_ms) == (7, -1)
+    assert configs.of(image, "b").retention_ms == 5
 
 
 # --- what is shown --------------------------------------------------------------------------------
