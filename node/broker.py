@@ -6,18 +6,15 @@ PREVENTS   a client that writes to a partition whose producer state is not loade
 PROVED BY  tests/node/test_broker.py::test_a_client_that_comes_early_is_served_after_recovery
 """
 
-import base64
-from collections.abc import Mapping
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ports import Env
-from fencepost.cluster.controller.commands import AutoCreateTopics, RegisterBroker
+from fencepost.cluster.controller.commands import AutoCreateTopics, FormCluster, RegisterBroker
 from fencepost.cluster.controller.service import Controller
 from fencepost.cluster.metadata.image import (
     BrokerState,
     ClusterImage,
-    ConfigType,
     Endpoint,
     ImageDelta,
 )
@@ -25,9 +22,8 @@ from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.quorum.raft_shell import Quorum
 from fencepost.replication.fetch_sessions import FetchSessions
 from fencepost.replication.manager import ReplicaManager
-from fencepost.txn.groups.consumer_machine import ConsumerMachine
-from fencepost.txn.groups.consumer_topics import ImageTopics
 from fencepost.txn.groups.service import GroupService
+from fencepost.txn.runtime.partition_log import LocalPartitions
 
 from .config import NodeConfig
 from .group_settings import consumer_config, group_config
@@ -54,17 +50,20 @@ class Broker:
         me = config.node_id
         self.quorum = Quorum(env, self.folder.metadata_path, self.machine, me, {me: ("", 0)})
         self.controller = Controller(env, self.quorum, config.text)
-        self.replicas = ReplicaManager(env, config.log_dir, me, self.image, config.text)
-        consumer = consumer_config(config)
+        self.replicas = ReplicaManager(
+            env,
+            node_id=me,
+            data_dir=config.log_dir,
+            node_config=config.text,
+            image=self.image,
+        )
         self.groups = GroupService(
             env=env,
             node_id=me,
             image=self.image,
-            partitions=self.replicas,
+            partitions=LocalPartitions(self.replicas),
             config=group_config(config),
-            new_consumer_groups=lambda: ConsumerMachine(
-                consumer, ImageTopics(self.image), self._group_overrides
-            ),
+            consumer_config=consumer_config(config),
             create_topic=self._create_internal_topic,
         )
         self.services = Services(
@@ -111,14 +110,14 @@ class Broker:
         await self.quorum.start()
         await self.quorum.wait_ready()
         await self._form_cluster()
-        clean = await self.replicas.start()
+        await self.replicas.start()
         self.machine.listeners.append(self)
         # The doors are opened first, because port 0 gets its number there; whoever knocks waits.
         addresses = [
             await door.open(wanted.host, wanted.port)
             for door, wanted in zip(self.listeners, self.config.listeners, strict=True)
         ]
-        await self._register(addresses, clean_start=clean)
+        await self._register(addresses, clean_start=self.replicas.store.was_clean)
         await self.groups.start()
         for door in self.listeners:
             door.let_in()
@@ -143,12 +142,7 @@ class Broker:
 
     async def _form_cluster(self) -> None:
         """The first node of a cluster gives it its name."""
-        if not self.image.cluster_id:
-            random_id = UUID(int=self.env.rng.getrandbits(128), version=4)
-            # As Kafka spells cluster ids: 16 random bytes, base64 for URLs, without padding.
-            name = base64.urlsafe_b64encode(random_id.bytes).rstrip(b"=").decode()
-            await self.controller.form_cluster(name, dict(FINALIZED_FEATURES))
-        self.folder.join(self.image.cluster_id)
+        self.folder.join(await self.controller.execute(FormCluster()))
 
     async def _register(self, addresses: list[tuple[str, int]], *, clean_start: bool) -> None:
         endpoints = []
@@ -171,9 +165,6 @@ class Broker:
                 f"{registered.error_message}",
                 Outcome.REFUSED,
             )
-
-    def _group_overrides(self, group_id: str) -> Mapping[str, str]:
-        return self.image.config(ConfigType.GROUP, group_id)
 
     def _me(self) -> BrokerState:
         return self.image.brokers[self.config.node_id]

@@ -17,6 +17,18 @@ from fencepost.cluster.metadata.broker_config import BROKER_CONFIGS
 from fencepost.cluster.metadata.config_def import ConfigValue
 
 ENVIRONMENT_PREFIX: Final = "FENCEPOST_"
+# Variables of the commands and the tests, which a node that they start inherits.
+NOT_SETTINGS: Final = ("FENCEPOST_BOOTSTRAP", "FENCEPOST_TEST_")
+# Where Kafka has no default, or one for a cluster: a node that is told nothing is the first of its kind.
+OUR_DEFAULTS: Final[Mapping[str, str]] = {
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dirs": "data",
+    # One node can hold one replica; with more nodes this is set where they are configured.
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
 _PROTOCOLS: Final = ("PLAINTEXT",)
 
 
@@ -33,7 +45,7 @@ class NodeConfig:
     """The settings as text (what DescribeConfigs shows as static) and as typed values."""
 
     def __init__(self, text: Mapping[str, str]) -> None:
-        self.text: dict[str, str] = dict(text)
+        self.text: dict[str, str] = {**OUR_DEFAULTS, **text}
         self._values: dict[str, ConfigValue] = {}
         for name, value in self.text.items():
             definition = BROKER_CONFIGS.get(name)
@@ -153,7 +165,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     known = {name.upper().replace(".", "_"): name for name in BROKER_CONFIGS}
     found = {}
     for variable in sorted(environment):
-        if variable.startswith(ENVIRONMENT_PREFIX):
+        if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(NOT_SETTINGS):
             name = known.get(variable.removeprefix(ENVIRONMENT_PREFIX))
             if name is None:
                 guess = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")

@@ -22,7 +22,7 @@ def consumer_config(config: NodeConfig) -> ConsumerConfig:
 
 
 def _values(config: NodeConfig, kind: type[Any]) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for field in fields(kind):
         name = field.name.replace("_", ".")
         if name in BROKER_CONFIGS:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from fencepost.cluster.base.errors import ConfigRefused
+
 from .cli import COMMANDS
 
 EXIT_USAGE = 2
@@ -40,7 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             loaded.configure(command)
             command.set_defaults(run=loaded.run)
     arguments = parser.parse_args(words)
-    code: int = arguments.run(arguments)
+    try:
+        code: int = arguments.run(arguments)
+    except ConfigRefused as refused:
+        print(f"fencepost: {refused}", file=sys.stderr)
+        return EXIT_USAGE
     return code
 
 

@@ -5,6 +5,7 @@ PREVENTS   two processes appending to the same segments; a disk mounted at the w
 PROVED BY  tests/node/test_node_folder.py::test_a_folder_of_another_node_is_refused
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from fencepost.cluster.base.errors import LogDamaged, Outcome, Trouble
@@ -24,7 +25,7 @@ class NodeFolder:
         self.path = path
         self.node_id = node_id
         self.cluster_id: str | None = None
-        self._release = lambda: None
+        self._release: Callable[[], None] = _nothing_held
 
     @property
     def metadata_path(self) -> str:
@@ -71,7 +72,11 @@ class NodeFolder:
 
     def close(self) -> None:
         self._release()
-        self._release = lambda: None
+        self._release = _nothing_held
+
+
+def _nothing_held() -> None:
+    return
 
 
 def _parse(path: str, data: bytes) -> dict[str, str]:

@@ -5,7 +5,7 @@ import signal
 import sys
 
 import uvloop
-from fencepost.cluster.base.errors import ConfigRefused, Trouble
+from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.real_env import RealEnv
 
 from .broker import Broker
@@ -18,7 +18,7 @@ def run_node(config: NodeConfig) -> int:
     """Run until SIGTERM or SIGINT, then stop cleanly. Returns the exit code."""
     try:
         uvloop.run(_run(config))
-    except (ConfigRefused, Trouble, OSError) as refused:
+    except (Trouble, OSError) as refused:
         print(f"fencepost: {refused}", file=sys.stderr)
         return EXIT_REFUSED
     return EXIT_OK

@@ -72,7 +72,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _describe(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
-    described = []
+    described: list[dict[str, Any]] = []
     for name, future in admin.describe_topics(TopicCollection(arguments.topic)).items():
         topic = outcome(f"can't describe {name}", future)
         described.append(
@@ -83,7 +83,8 @@ def _describe(arguments: argparse.Namespace) -> int:
         return EXIT_OK
     for each in described:
         print(f"{each['topic']}  id {each['id']}")
-        rows = [tuple(partition.values()) for partition in each["partitions"]]
+        partitions: list[dict[str, Any]] = each["partitions"]
+        rows = [tuple(partition.values()) for partition in partitions]
         show(("partition", "leader", "replicas", "isr", "first", "end"), rows, as_json=False)
     return EXIT_OK
 

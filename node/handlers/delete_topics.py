@@ -20,7 +20,10 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     else:
         topics = tuple(TopicRef(name=name) for name in request.topic_names)
     if not ctx.services.config.flag("delete.topic.enable"):
-        error = {"error_code": ErrorCode.topic_deletion_disabled, "error_message": None}
+        error: dict[str, Any] = {
+            "error_code": ErrorCode.topic_deletion_disabled,
+            "error_message": None,
+        }
         return {"responses": [_named(topic, error) for topic in topics]}
     command = DeleteTopics(topics=topics)
     results, trouble = await ask_controller(ctx.services, command, request.timeout)

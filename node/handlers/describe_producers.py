@@ -42,7 +42,7 @@ def _describe(services: Services, topic: str, index: int) -> dict[str, Any]:
                 "last_sequence": each.last_sequence,
                 "last_timestamp": each.last_timestamp,
                 "coordinator_epoch": each.coordinator_epoch,
-                "current_txn_start_offset": each.current_txn_start_offset,
+                "current_txn_start_offset": each.txn_first_offset,
             }
             for each in partition.active_producers()
         ],

@@ -45,7 +45,12 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
                 "topic_id": topic.topic_id,
                 "is_internal": name in INTERNAL_TOPICS,
                 "partitions": [
-                    describe_partition(services, each, ctx.origin.listener) for each in page
+                    {
+                        **describe_partition(services, each, ctx.origin.listener),
+                        "eligible_leader_replicas": each.elr,
+                        "last_known_elr": (),
+                    }
+                    for each in page
                 ],
             }
         )

@@ -6,6 +6,7 @@ Refuses   OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, FETCH_SESSION_ID_NOT_FOUND, INV
           and what the partition says. Replicas do not fetch at this door.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -71,7 +72,7 @@ def _replica_of(request: Any) -> int:
     return -1 if state is None else state.replica_id
 
 
-def _wanted(request: Any, version: int) -> dict[Key, Wanted]:
+def _wanted(request: Any, version: int) -> dict[Hashable, Wanted]:
     by_id = version >= TOPIC_IDS_SINCE
     return {
         (topic.topic_id if by_id else topic.topic, each.partition): Wanted(

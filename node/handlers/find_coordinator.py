@@ -20,23 +20,25 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     several = ctx.api_version >= 4
     keys = request.coordinator_keys if several else (request.key,)
     found = [await _find(ctx, key_type, key) for key in keys]
-    return {"coordinators": found} if several else found[0]
+    if several:
+        named = zip(keys, found, strict=True)
+        return {"coordinators": [{"key": key, **each} for key, each in named]}
+    return found[0]
 
 
 async def _find(ctx: HandlerContext, key_type: int, key: str) -> dict[str, Any]:
     services = ctx.services
     if key_type == _TRANSACTION:
-        return _refusal(key, ErrorCode.invalid_request, "Transactions are not served by this node.")
+        return _refusal(ErrorCode.invalid_request, "Transactions are not served by this node.")
     if key_type != _GROUP:
-        return _refusal(key, ErrorCode.invalid_request, f"Unknown coordinator type {key_type}.")
+        return _refusal(ErrorCode.invalid_request, f"Unknown coordinator type {key_type}.")
     coordinator = await services.groups.coordinator_of(key)
     if isinstance(coordinator, ErrorCode):
-        return _refusal(key, coordinator, None)
+        return _refusal(coordinator, None)
     endpoint = services.endpoint_of(coordinator, ctx.origin.listener)
     if not isinstance(endpoint, Endpoint):
-        return _refusal(key, ErrorCode.coordinator_not_available, None)
+        return _refusal(ErrorCode.coordinator_not_available, None)
     return {
-        "key": key,
         "node_id": coordinator,
         "host": endpoint.host,
         "port": endpoint.port,
@@ -45,9 +47,8 @@ async def _find(ctx: HandlerContext, key_type: int, key: str) -> dict[str, Any]:
     }
 
 
-def _refusal(key: str, error: ErrorCode, message: str | None) -> dict[str, Any]:
+def _refusal(error: ErrorCode, message: str | None) -> dict[str, Any]:
     return {
-        "key": key,
         "node_id": -1,
         "host": "",
         "port": -1,

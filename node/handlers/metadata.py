@@ -109,6 +109,4 @@ def describe_partition(
         "replica_nodes": partition.replicas,
         "isr_nodes": partition.isr,
         "offline_replicas": fenced,
-        "eligible_leader_replicas": partition.elr,
-        "last_known_elr": (),
     }

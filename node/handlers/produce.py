@@ -42,7 +42,8 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any] | None:
     if acks != 0 and waiting:
         await _wait_acknowledged(waiting, acks, request.timeout.total_seconds())
     if acks == 0:
-        return _answer_nothing(responses)
+        _refuse_unanswered(responses)
+        return None
     reply: dict[str, Any] = {"responses": responses}
     if ctx.api_version >= 10:
         by_topic = [(topic, topic["partition_responses"]) for topic in responses]
@@ -125,7 +126,7 @@ async def _wait_acknowledged(waiting: list[_Waiting], acks: int, timeout_s: floa
             answer.update(error_code=error, base_offset=-1, log_append_time=-1)
 
 
-def _answer_nothing(responses: list[dict[str, Any]]) -> None:
+def _refuse_unanswered(responses: list[dict[str, Any]]) -> None:
     """acks=0 has no reply. A client that can't be told of an error is told by a closed connection, as by Kafka."""
     for topic in responses:
         for answer in topic["partition_responses"]:

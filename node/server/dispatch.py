@@ -108,7 +108,7 @@ class Dispatcher:
     """Turns frames into calls. One for all connections of a listener."""
 
     def __init__(
-        self, clock: Clock, apis: Mapping[int, Api], services: Any, *, request_bytes_max: int
+        self, clock: Clock, apis: Mapping[ApiKey, Api], services: Any, *, request_bytes_max: int
     ) -> None:
         self.clock = clock
         self.apis = apis
