@@ -46,7 +46,7 @@ def node_config() -> NodeConfig:
         "log.dirs=/data",
         f"num.partitions={PARTITIONS}",
         # Small, so that rolls, snapshots and retention checks happen in every run.
-        "log.segment.bytes=4096",
+        "log.internal.segment.bytes=4096",
         "log.index.interval.bytes=256",
     ]
     return NodeConfig.load(flags=flags, environment={}, file=None)
