@@ -21,8 +21,6 @@ def close(log: "Log", *, clean: bool) -> LogHint | None:
     for segment in log.segments:
         log.shared.pool.close(segment)
         log.shared.pool.index_gone(segment)
-    for file in log.extra_files:
-        file.close()
     if log._producers is not None:
         log._producers.reset(log.log_end_offset)  # gives back its share of the budget
     log.shared.unsettled.pop(log, None)

@@ -46,7 +46,7 @@ class Log:
 
     __slots__ = (
         "_producers", "aborted_unsynced", "bases", "burials", "bytes_since_snapshot", "cleaned_to", "cleaning",
-        "config", "created", "cuts", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_files",
+        "config", "created", "cut_unsynced", "cuts", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
         "failed", "folder", "folder_synced", "folder_version", "hint", "latest_epoch", "log_end_offset", "log_start_offset",
         "recovery_point", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshots",
         "snapshots_unsynced", "ticket", "topic_id", "topic_partition",
@@ -79,8 +79,9 @@ class Log:
         self.failed: OSError | None = None
         self.created = not all(segment.fresh for segment in segments)  # the folder is there
         self.cuts = 0  # truncations: what was planned before one is void
+        self.cut_unsynced = False  # the last truncation may come undone when the power goes
         self.dirty: list[Segment] = []
-        self.extra_files: list[File] = []  # written once, to be synced and closed
+        self.extra_paths: list[str] = []  # files that were written once and not synced
         # Names made, renamed or removed in the folder, and how far that is durable.
         self.folder_version = self.folder_synced = 0
         self.ticket: SyncTicket | None = None
@@ -170,6 +171,7 @@ class Log:
             raise OSError(errno.EIO, f"{self.topic_partition} had a write or a sync fail") from None
         first, last = headers[0][1], headers[-1][1]
         assert first.base_offset >= self.log_end_offset, "an offset would be given twice"
+        producers = self.producers  # as they are before this: they may have to be loaded
         markers = {
             position: read_marker(memoryview(buffer)[position:], header)
             for position, header in headers
@@ -203,7 +205,6 @@ class Log:
         self.size_bytes += size
         self.bytes_since_snapshot += size
         self.log_end_offset = active.next_offset
-        producers = self.producers
         for position, header in headers:
             if header.leader_epoch > self.latest_epoch:
                 self.assign_epoch(header.leader_epoch, header.base_offset)

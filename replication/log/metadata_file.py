@@ -4,16 +4,18 @@ import base64
 import binascii
 from uuid import UUID
 
-from fencepost.cluster.base.ports import Disk, File
+from fencepost.cluster.base.ports import Disk
 
 
-def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> File:
-    """Not synced: the open file is the caller's, to be synced with the first batch and closed."""
+def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
+    """Not synced: that is done with the first batch."""
     text = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
     file = disk.open(path, create=True)
-    file.truncate(0)
-    file.append((f"version: 0\ntopic_id: {text}\n".encode(),))
-    return file
+    try:
+        file.truncate(0)
+        file.append((f"version: 0\ntopic_id: {text}\n".encode(),))
+    finally:
+        file.close()
 
 
 def read_topic_id(disk: Disk, path: str) -> UUID | None:

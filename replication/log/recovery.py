@@ -155,7 +155,7 @@ def _empty(
     for name in names:
         if name.endswith(PRODUCERS) or name == EPOCHS:
             shared.env.disk.remove(f"{folder}/{name}")
-    log.producers.reset(start)
+    log.hint = LogHint(b"", start, start, [], [], -1, [], -1, b"")  # nobody has written yet
     return log
 
 
@@ -326,8 +326,9 @@ class _Recovery:
         log = self.log
         for segment in log.segments[first:]:
             segment.file().sync()
-        for folder in (log.folder, log.folder.rpartition("/")[0]):
-            log.env.disk.sync_folder(folder)
+        log.env.disk.sync_folder(log.folder)
+        if not self.trusted:  # the folder itself may be new
+            log.env.disk.sync_folder(log.folder.rpartition("/")[0])
         log.folder_synced = log.folder_version
 
     def _finish(self, first: int, end: int) -> None:
@@ -344,7 +345,7 @@ class _Recovery:
                 write_index_files(log, segment)
                 log.rolled.append(segment)
         log.active.reset_tail()
-        if end > self.trusted or self.was_cut or self.known.same_boot:
+        if end > self.trusted or self.was_cut or not self.trusted:
             self._sync(first)
         changed = log.epochs.truncate_from_end(end)
         if log.epochs.truncate_from_start(log.log_start_offset) or changed:

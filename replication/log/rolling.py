@@ -34,7 +34,8 @@ def must_roll(
         segment_ms = min(segment_ms, config.max_compaction_lag_ms)
     if waited > segment_ms - active.jitter_ms:
         return True
-    return active.is_index_full(config.segment_index_bytes)
+    wants_entry = active.bytes_since_index > active.interval
+    return wants_entry and active.is_index_full(config.segment_index_bytes)
 
 
 def roll(log: "Log", now_ms: int, first_offset: int = -1, last_offset: int = -1) -> Segment:
@@ -94,7 +95,8 @@ def create_folder(log: "Log") -> None:
     log.env.disk.make_folders(log.folder)
     if log.topic_id is not None:
         path = f"{log.folder}/{METADATA}"
-        log.extra_files.append(write_topic_id(log.env.disk, path, log.topic_id))
+        write_topic_id(log.env.disk, path, log.topic_id)
+        log.extra_paths.append(path)
     log.created = True
     log.folder_version += 1
 

@@ -68,8 +68,8 @@ class Segment:
         self.offset_of_max = base_offset
         self.bytes_since_index = 0
         self.index_written = self.times_written = 0
-        self._index = OffsetIndex() if size == 0 else None
-        self._times = TimeIndex() if size == 0 else None
+        self._index: OffsetIndex | None = None  # loaded when first needed
+        self._times: TimeIndex | None = None
         self._raw_indexes: tuple[bytes | None, bytes | None] | None = None
         self.nexts = array("q", (self.next_offset,))
         self.ends = array("q", (size,))
@@ -212,6 +212,8 @@ class Segment:
     def load_indexes(self, *, block: bool = True) -> tuple[OffsetIndex, TimeIndex]:
         if self._index is not None and self._times is not None:
             return self._index, self._times
+        if self.size == 0:
+            return self.start_indexes()
         if self._raw_indexes is None:
             if not block:
                 raise Cold(self._read_indexes)
@@ -267,11 +269,12 @@ class Segment:
             self.pool.index_loaded(self)
         return rebuilt
 
-    def start_indexes(self) -> None:
+    def start_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Empty ones, for a pass over all batches that calls `note`."""
-        self._index, self._times = OffsetIndex(), TimeIndex()
+        self._index, self._times = index, times = OffsetIndex(), TimeIndex()
         self.max_timestamp, self.offset_of_max = -1, self.base_offset
         self.bytes_since_index = self.index_written = self.times_written = 0
+        return index, times
 
     def resume_indexes(self, offset: int) -> int:
         """Keep what the files say of batches below `offset`; the position from which to `note` the rest."""

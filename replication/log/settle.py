@@ -42,7 +42,7 @@ class Settlement:
         if log.active.index_waits():
             write_index_files(log, log.active)
         self.cuts = log.cuts
-        self.point = log.recovery_point
+        self.point = log.settled_point if log.cut_unsynced else log.recovery_point
         self.error: OSError | None = None
         self.folder = log.folder
         self.rolled = log.rolled

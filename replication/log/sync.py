@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from fencepost.cluster.base.ports import Disk, Env, File
 
+from .segment_files import sync_if_there
+
 if TYPE_CHECKING:
     from .log import Log
 
@@ -20,24 +22,16 @@ class SyncTicket:
     """What one log needs synced now, and how far that takes it."""
 
     __slots__ = (
-        "cuts",
-        "end_offset",
-        "extra",
-        "files",
-        "folder_version",
-        "folders",
-        "log",
-        "sizes",
-    )
+        "cuts", "end_offset", "files", "folder_version", "folders", "log", "paths", "sizes",
+    )  # fmt: skip
 
     def __init__(self, log: "Log") -> None:
         self.log = log
         self.cuts = log.cuts
         self.end_offset = log.log_end_offset
         self.sizes = [(segment, segment.size) for segment in log.dirty]
-        self.extra = log.extra_files[:]
+        self.paths = log.extra_paths[:]
         self.files: list[File] = [segment.file() for segment in log.dirty]
-        self.files += self.extra
         self.folder_version = log.folder_version
         self.folders: list[str] = []
         if log.folder_synced < log.folder_version:
@@ -48,12 +42,12 @@ class SyncTicket:
     def done(self) -> None:
         """All of it is durable."""
         log = self.log
-        for file in self.extra:
-            file.close()
-        log.extra_files = [file for file in log.extra_files if file not in self.extra]
+        if self.paths:
+            log.extra_paths = [path for path in log.extra_paths if path not in self.paths]
         log.folder_synced = max(log.folder_synced, self.folder_version)
         if self.cuts != log.cuts:
             return  # truncated meanwhile: the offsets below the old end may not be the same batches
+        log.cut_unsynced = False
         for segment, size in self.sizes:
             segment.synced_size = size
             segment.dirty = segment.size > size
@@ -65,7 +59,7 @@ class SyncTicket:
 
 def needs_sync(log: "Log") -> bool:
     return log.failed is None and bool(
-        log.dirty or log.extra_files or log.folder_synced < log.folder_version
+        log.dirty or log.extra_paths or log.folder_synced < log.folder_version
     )
 
 
@@ -76,10 +70,11 @@ async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
     """
     tickets = [SyncTicket(log) for log in logs if needs_sync(log)]
     files = [file for ticket in tickets for file in ticket.files]
+    paths = [path for ticket in tickets for path in ticket.paths]
     folders = sorted({folder for ticket in tickets for folder in ticket.folders})
     try:
-        if folders:
-            await env.disk.run(_sync_folders, env.disk, folders)
+        if folders or paths:
+            await env.disk.run(_sync_names, env.disk, paths, folders)
         if files:
             await env.disk.sync(files)
     except OSError as error:
@@ -90,7 +85,9 @@ async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
         ticket.done()
 
 
-def _sync_folders(disk: Disk, folders: list[str]) -> None:
+def _sync_names(disk: Disk, paths: list[str], folders: list[str]) -> None:
+    for path in paths:
+        sync_if_there(disk, path)
     for folder in folders:
         try:
             disk.sync_folder(folder)

@@ -30,7 +30,7 @@ def truncate_to(log: "Log", offset: int) -> None:
     at = log.index_of(offset)
     segment = log.segments[at]
     edge = end_before(segment, offset)
-    log.lower(Kind.RECOVERY_POINT, edge.next_offset)
+    _lower_below(log, edge.next_offset)
     try:
         _drop_from(log, at + 1)
         if segment.sealed:
@@ -54,7 +54,7 @@ def truncate_to(log: "Log", offset: int) -> None:
 
 def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     """Drop everything; the next batch is at `offset`."""
-    log.lower(Kind.RECOVERY_POINT, 0)
+    _lower_below(log, 0)
     try:
         _drop_from(log, 0)
         segment = new_segment(log, offset, log.env.clock.now_ms())
@@ -65,13 +65,20 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
         log.fail(error)
         raise
     _end_at(log, offset)
-    log.recovery_point = log.settled_point = offset
+    log.recovery_point = offset
     log.log_start_offset = offset
     log.put(Kind.LOG_START, offset)
     log.epochs.clear()
     log.latest_epoch = -1
     snapshots.drop_above(log, -1)
     log.producers.reset(offset)
+
+
+def _lower_below(log: "Log", end: int) -> None:
+    """Below, not to the new end: a start after a kill must see that something of this log was not synced."""
+    log.lower(Kind.RECOVERY_POINT, max(end - 1, 0))
+    log.settled_point = min(log.settled_point, max(end - 1, 0))
+    log.cut_unsynced = True
 
 
 def _drop_from(log: "Log", at: int) -> None:
@@ -88,7 +95,6 @@ def _drop_from(log: "Log", at: int) -> None:
 def _end_at(log: "Log", end_offset: int) -> None:
     log.log_end_offset = end_offset
     log.recovery_point = min(log.recovery_point, end_offset)
-    log.settled_point = min(log.settled_point, end_offset)
     _cut_epochs(log, end_offset)
     snapshots.drop_above(log, end_offset)
     log.unsettled()

@@ -43,7 +43,7 @@ def test_dirty_files_and_mark_synced_do_the_same_by_hand() -> None:
         log = await node.start()
         produce(log, 60)  # two segments
         files = log.dirty_files()
-        assert len(files) == 3  # and partition.metadata
+        assert len(files) == 2
         await node.env.disk.sync(files)
         log.mark_synced(60)
         assert log.recovery_point == 60

@@ -266,3 +266,19 @@ def test_a_lost_checkpoint_is_made_again_and_nothing_is_lost() -> None:
             assert node.store.offsets.get(Kind.RECOVERY_POINT, PARTITION) == 20
 
     run(scenario)
+
+
+def test_producers_that_are_first_needed_by_an_append_are_loaded_as_they_were_before_it() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        await node.start()
+        for sequence in range(2):
+            produce(node.log, producer_id=1, producer_epoch=0, base_sequence=sequence)
+            (state,) = node.log.producers.states()
+            assert [batch.first_sequence for batch in state.batches] == list(range(sequence + 1))
+            node.log = await node.restart("clean")
+        produce(node.log, producer_id=1, producer_epoch=0, base_sequence=2)
+        (state,) = node.log.producers.states()
+        assert [batch.first_sequence for batch in state.batches] == [0, 1, 2]
+
+    run(scenario)
