@@ -29,7 +29,7 @@ from typing import Self
 
 from fencepost.chaos.harness.processes import Process, free_port
 
-VERSION = os.environ.get("FENCEPOST_KAFKA_VERSION", "4.3.0")
+VERSION = os.environ.get("FENCEPOST_TEST_KAFKA_VERSION", "4.3.0")
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 READY_TIMEOUT_S = 90.0
@@ -146,7 +146,7 @@ def _prepare(place: Place, voters: Sequence[Place], extra: Mapping[str, str]) ->
     file = place.folder / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     if not (place.folder / "data" / "meta.properties").exists():
-        options = ["--cluster-id", "ZmVuY2Vwb3N0LXBlZXI", "--config", str(file)]
+        options = ["--cluster-id", "ZmVuY2Vwb3N0LXBlZXItMQ", "--config", str(file)]
         command = java("kafka.tools.StorageTool", "format", *options)
         subprocess.run(command, check=True, capture_output=True, timeout=120)
     return file
