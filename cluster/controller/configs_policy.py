@@ -19,17 +19,20 @@ from ..metadata.image import BROKER_DEFAULT, ConfigType
 from ..metadata.records import ConfigsChanged
 from ..metadata.topic_config import TOPIC_CONFIGS, check_topic_configs, why_topic_name_invalid
 from .commands import AlterConfigs, ConfigChange, ConfigOperation, ResourceChange, ResourceResult
-from .decision import CommandRefused, Decision, Scene
+from .decision import TOO_LARGE, CommandRefused, Decision, Scene, is_too_long
 
 _BAD: Final = ErrorCode.invalid_request
 
 
 def decide_alter_configs(scene: Scene, command: AlterConfigs) -> Decision[list[ResourceResult]]:
+    if is_too_long(change.value for each in command.resources for change in each.changes):
+        return _all_refused(command, CommandRefused(ErrorCode.policy_violation, TOO_LARGE))
     times = Counter((each.resource_type, each.name) for each in command.resources)
     results: list[ResourceResult] = []
     records: list[ConfigsChanged] = []
     for resource in command.resources:
-        code, message = ErrorCode.none, None
+        code: ErrorCode = ErrorCode.none
+        message: str | None = None
         try:
             if times[resource.resource_type, resource.name] > 1:
                 raise CommandRefused(_BAD, "Each resource must appear at most once.")
@@ -38,16 +41,27 @@ def decide_alter_configs(scene: Scene, command: AlterConfigs) -> Decision[list[R
                 records.append(record)
         except CommandRefused as refused:
             code, message = refused.error_code, refused.message
-        results.append(
-            ResourceResult(
-                resource_type=resource.resource_type,
-                name=resource.name,
-                error_code=code,
-                error_message=message,
-            )
-        )
+        results.append(_result(resource, code, message))
     kept = [] if command.validate_only else records
-    return Decision(records=list(kept), reply=lambda _version: results)
+    return Decision(
+        records=list(kept),
+        reply=lambda _version: results,
+        too_large=lambda refused: _all_refused(command, refused).reply(0),
+    )
+
+
+def _all_refused(command: AlterConfigs, refused: CommandRefused) -> Decision[list[ResourceResult]]:
+    results = [_result(each, refused.error_code, refused.message) for each in command.resources]
+    return Decision(reply=lambda _version: results)
+
+
+def _result(resource: ResourceChange, code: ErrorCode, message: str | None) -> ResourceResult:
+    return ResourceResult(
+        resource_type=resource.resource_type,
+        name=resource.name,
+        error_code=code,
+        error_message=message,
+    )
 
 
 def _altered(scene: Scene, resource: ResourceChange, *, replace_all: bool) -> ConfigsChanged | None:

@@ -2,7 +2,7 @@
 
 import base64
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 from ..base.errors import ErrorCode
 from ..base.ids import BrokerId
 from ..metadata.broker_config import BrokerValues
-from ..metadata.codec import Command
+from ..metadata.codec import BATCH_BYTES_MAX, Command
 from ..metadata.image import ClusterImage, ConfigType
 from ..metadata.topic_config import TopicConfigs
 
@@ -18,6 +18,7 @@ R = TypeVar("R")
 
 # Kafka's bound on the partitions that one request may create: its records fit into one batch.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 TOO_MANY_PARTITIONS: Final = "Excessively large number of partitions per request."
 
 
@@ -36,6 +37,8 @@ class Decision(Generic[R]):
 
     records: list[Command] = field(default_factory=list)
     reply: Callable[[int], R]
+    # The answer when the records are more than a batch may hold; None where clients can't make them so.
+    too_large: Callable[[CommandRefused], R] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class Scene:
         overrides = self.image.config(ConfigType.TOPIC, topic)
         config = self.topic_configs.with_overrides(self.image, overrides)
         return min(config.min_insync_replicas, len(replicas))
+
+
+def is_too_long(values: Iterable[str | None]) -> bool:
+    """Whether these alone are more than a batch may hold: they are not even looked at."""
+    return sum(len(value or "") for value in values) > BATCH_BYTES_MAX
 
 
 def printed(identifier: UUID) -> str:

@@ -35,7 +35,11 @@ def decide_create_partitions(
         count = record.expects_count + len(record.partitions)
         results.append(TopicResult(name=topic.name, topic_id=record.topic_id, num_partitions=count))
     kept = [] if command.validate_only else records
-    return Decision(records=list(kept), reply=lambda _version: results)
+    return Decision(
+        records=list(kept),
+        reply=lambda _version: results,
+        too_large=lambda refused: [failed(topic.name, refused) for topic in command.topics],
+    )
 
 
 def _more(scene: Scene, topic: MorePartitions, room: int) -> PartitionsCreated:

@@ -12,7 +12,7 @@ decided again on the new image.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from ..base.errors import Outcome, Trouble
+from ..base.errors import ErrorCode, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.codec import BATCH_BYTES_MAX, encode
@@ -41,7 +41,7 @@ from .commands import (
     FormCluster,
     RegisterBroker,
 )
-from .decision import Decision, Scene
+from .decision import TOO_LARGE, CommandRefused, Decision, Scene
 
 R = TypeVar("R")
 
@@ -108,7 +108,9 @@ class Controller:
             if not decision.records:
                 return decision.reply(self._quorum.image.version)
             entry = encode(decision.records)
-            assert len(entry) <= BATCH_BYTES_MAX, f"{type(command).__name__}: {len(entry)} bytes"
+            if len(entry) > BATCH_BYTES_MAX:
+                assert decision.too_large is not None, f"{type(command).__name__}: {len(entry)}"
+                return decision.too_large(CommandRefused(ErrorCode.policy_violation, TOO_LARGE))
             result = await self._quorum.propose(entry)
             if not isinstance(result, Refused):
                 return decision.reply(result.version)

@@ -28,10 +28,12 @@ from .commands import (
 )
 from .decision import (
     PARTITIONS_PER_REQUEST_MAX,
+    TOO_LARGE,
     TOO_MANY_PARTITIONS,
     CommandRefused,
     Decision,
     Scene,
+    is_too_long,
 )
 from .placement_policy import active_brokers, assigned_partition, check_assignment, place
 
@@ -66,9 +68,8 @@ def decide_create_topics(scene: Scene, command: CreateTopics) -> Decision[list[T
         if topic.name not in twice and topic.name not in prohibited
     ]
     creation = _Creation(scene)
-    default = scene.settings.integer("num.partitions")
-    if sum(_count(topic, default) for topic in wanted) > PARTITIONS_PER_REQUEST_MAX:
-        refused = CommandRefused(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
+    refused = _too_much(scene, wanted)
+    if refused is not None:
         results = [failed(topic.name, refused) for topic in wanted]
     else:
         results = [creation.result_of(topic) for topic in wanted]
@@ -79,7 +80,11 @@ def decide_create_topics(scene: Scene, command: CreateTopics) -> Decision[list[T
         refused = CommandRefused(ErrorCode.invalid_request, why)
         results.append(failed(CLUSTER_METADATA_TOPIC, refused))
     records = [] if command.validate_only else creation.records
-    return Decision(records=list(records), reply=lambda _version: results)
+    return Decision(
+        records=list(records),
+        reply=lambda _version: results,
+        too_large=lambda refused: [failed(topic.name, refused) for topic in wanted],
+    )
 
 
 def decide_auto_create_topics(
@@ -128,6 +133,15 @@ def _automatic(scene: Scene, name: str) -> NewTopic:
             ),
         )
     return NewTopic(name=name)
+
+
+def _too_much(scene: Scene, wanted: Sequence[NewTopic]) -> CommandRefused | None:
+    default = scene.settings.integer("num.partitions")
+    if sum(_count(topic, default) for topic in wanted) > PARTITIONS_PER_REQUEST_MAX:
+        return CommandRefused(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
+    if is_too_long(value for topic in wanted for _, value in topic.configs):
+        return CommandRefused(ErrorCode.policy_violation, TOO_LARGE)
+    return None
 
 
 def _count(topic: NewTopic, default: int) -> int:

@@ -90,7 +90,9 @@ LONG_MAX: Final = 2**63 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _DOUBLE: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?\Z", re.ASCII)
 _BITS: Final = {ValueType.SHORT: 15, ValueType.INT: 31, ValueType.LONG: 63}
-_COMMA: Final = re.compile(r"\s*,\s*")
+_DIGITS_MAX: Final = (
+    400  # more than any number has: neither int() nor a regular expression is linear
+)
 
 
 def parse_value(name: str, type_: ValueType, text: str) -> ConfigValue:
@@ -102,20 +104,19 @@ def parse_value(name: str, type_: ValueType, text: str) -> ConfigValue:
                 return trimmed.lower() == "true"
             raise _unparsable(name, text, "Expected value to be either true or false")
         case ValueType.INT | ValueType.LONG | ValueType.SHORT:
-            # Digits beyond those of a long need no arithmetic: int() of a megabyte is quadratic.
-            if len(trimmed) < 40 and _INTEGER.match(trimmed):
+            if len(trimmed) < _DIGITS_MAX and _INTEGER.match(trimmed):
                 number = int(trimmed)
                 if -(1 << _BITS[type_]) <= number < (1 << _BITS[type_]):
                     return number
             raise _unparsable(name, text, f"Not a number of type {type_.name}")
         case ValueType.DOUBLE:
-            if _DOUBLE.match(trimmed):
+            if len(trimmed) < _DIGITS_MAX and _DOUBLE.match(trimmed):
                 return float(trimmed.rstrip("fFdD"))
             if trimmed.lstrip("+-") in ("NaN", "Infinity"):
                 return float(trimmed.replace("Infinity", "inf"))
             raise _unparsable(name, text, f"Not a number of type {type_.name}")
         case ValueType.LIST:
-            return list(_COMMA.split(trimmed)) if trimmed else []
+            return [item.strip() for item in trimmed.split(",")] if trimmed else []
         case _:
             return trimmed
 

@@ -123,6 +123,7 @@ CLIENT_METRICS_CONFIGS: Final[Mapping[str, ConfigDef]] = table(
 )
 _INTERVAL_MS_MIN: Final = 100
 _INTERVAL_MS_MAX: Final = 3_600_000
+_PATTERN_LENGTH_MAX: Final = 1000
 _MATCH_KEYS: Final = (
     "client_instance_id",
     "client_id",
@@ -159,8 +160,10 @@ def check_client_metrics_configs(overrides: Mapping[str, str]) -> None:
 
 
 def _compiles(expression: str) -> bool:
+    if len(expression) > _PATTERN_LENGTH_MAX:
+        return False
     try:
         re.compile(expression)
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return False
     return True

@@ -122,6 +122,30 @@ def test_a_topic_of_ten_thousand_partitions_is_one_small_record() -> None:
     assert scene.image.partition_count() == 10_000
 
 
+def test_more_than_a_batch_may_hold_is_refused_and_nothing_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client must not be able to end the controller with a long value."""
+    scene = Scene()
+    scene.when(ONE)
+    value = ",".join(["0:1"] * 3_000_000)
+    change = ConfigChange(name="leader.replication.throttled.replicas", value=value)
+    resource = ResourceChange(resource_type=2, name="t", changes=(change,))
+    (refused,) = scene.when(AlterConfigs(resources=(resource,)))
+    assert refused.error_code is ErrorCode.policy_violation
+    assert refused.error_message == "Unable to perform excessively large batch operation."
+    topic = NewTopic(name="u", configs=((change.name, value),))
+    (refused,) = scene.when(CreateTopics(topics=(topic,)))
+    assert refused.error_code is ErrorCode.policy_violation
+    assert "u" not in scene.image.topics
+    # Each of them short enough, all together not.
+    monkeypatch.setattr(service, "BATCH_BYTES_MAX", 1000)
+    many = tuple(NewTopic(name=f"t{number}") for number in range(100))
+    results = scene.when(CreateTopics(topics=many))
+    assert {each.error_code for each in results} == {ErrorCode.policy_violation}
+    assert list(scene.image.topics) == ["t"]
+
+
 def test_requests_of_many_clients_do_not_wait_for_each_other() -> None:
     """So that they share one sync of the journal."""
     scene, under_way, most = Scene(), [0], [0]

@@ -37,11 +37,11 @@ shapes = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
     ),
-    max_leaves=20,
+    max_leaves=8,
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.sampled_from(sorted(COMMANDS)), st.just(1), st.lists(shapes))))
 def test_fields_of_the_wrong_shape_are_refused_and_never_anything_else(items: list) -> None:
     try:

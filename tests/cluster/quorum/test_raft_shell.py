@@ -145,6 +145,7 @@ def test_an_idle_voter_alone_does_nothing_at_all(world: World) -> None:
 # --- crashes --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_kill_at_any_disk_operation_loses_nothing_acknowledged(
     kill: bool, monkeypatch: pytest.MonkeyPatch
