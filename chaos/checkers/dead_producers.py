@@ -1,0 +1,16 @@
+"""No fault of a broker may end an idempotent producer.
+
+INVARIANT  a producer that retries gets through, or is told to begin a new epoch; never that it must end.
+PREVENTS   OUT_OF_ORDER_SEQUENCE_NUMBER after a restart, which leaves an application without its producer.
+PROVED BY  tests/chaos/test_checkers.py::test_a_producer_that_was_told_to_end_is_an_anomaly
+"""
+
+from .history import Anomaly, History
+
+
+def check(history: History) -> list[Anomaly]:
+    return [
+        Anomaly("dead-producer", f"producer {op.process}", op.error or "no reason was given")
+        for op in history
+        if op.f == "die"
+    ]

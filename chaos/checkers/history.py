@@ -1,0 +1,75 @@
+"""What clients saw, as plain data: the only thing that a checker may look at.
+
+A history is one JSON object a line, in the order in which a client learned of it. Three words say what is
+known of an operation (Jepsen's): `ok` it happened, `fail` it did not and will not, `info` it may have.
+
+    {"f": "send", "type": "ok", "process": 2, "key": "t-0", "value": 17, "offset": 40}
+    {"f": "send", "type": "info", "process": 2, "key": "t-0", "value": 18, "error": "timed out"}
+    {"f": "read", "type": "ok", "process": "final", "key": "t-0", "offset": 40, "writer": 2, "value": 17}
+    {"f": "die", "type": "info", "process": 2, "error": "_FATAL: …"}
+
+`key` names a partition. A value is unique for its process and key, and a process sends ascending values:
+so (process, key, value) names a record. `offset` of a send is missing where the answer had none. Reads are
+one record each; `process` names one pass over the data, and `final` is the pass after all faults ended.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+FINAL: Final = "final"
+Kind = Literal["ok", "fail", "info"]
+
+
+@dataclass(slots=True)
+class Operation:
+    """One line of a history. `writer` is set on reads: who sent the record, as its content says."""
+
+    f: Literal["send", "read", "die"]
+    type: Kind
+    process: int | str
+    key: str = ""
+    value: int = -1
+    offset: int | None = None
+    writer: int | str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Anomaly:
+    """One thing that must not be: which rule, where, and a sentence for a person."""
+
+    rule: str
+    key: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.key}: {self.what}"
+
+
+History = list[Operation]
+
+
+def to_line(operation: Operation) -> str:
+    fields = {
+        name: value
+        for name in Operation.__slots__
+        if (value := getattr(operation, name)) is not None and not (name == "key" and not value)
+    }
+    if operation.f == "die":
+        del fields["value"]
+    return json.dumps(fields)
+
+
+def from_lines(lines: Iterable[str]) -> History:
+    return [Operation(**json.loads(line)) for line in lines if line.strip()]
+
+
+def sends(history: History, *kinds: Kind) -> Iterator[Operation]:
+    return (op for op in history if op.f == "send" and op.type in kinds)
+
+
+def reads(history: History, process: int | str | None = None) -> Iterator[Operation]:
+    """All reads, or those of one pass."""
+    return (op for op in history if op.f == "read" and process in (None, op.process))

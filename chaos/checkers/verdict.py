@@ -1,0 +1,71 @@
+"""All checkers over one history: valid or not, with counts and the first anomalies of each kind.
+
+By hand: `python -m fencepost.chaos.checkers.verdict < history.jsonl`.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from . import dead_producers, duplicates, lost_writes, order
+from .history import FINAL, Anomaly, History, from_lines, reads
+
+CHECKERS: Final[tuple[Callable[[History], list[Anomaly]], ...]] = (
+    lost_writes.check,
+    duplicates.check,
+    order.check,
+    dead_producers.check,
+)
+SHOWN_PER_RULE: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`valid` is true only of a history in which something was acknowledged and read at the end."""
+
+    anomalies: tuple[Anomaly, ...]
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def proves_something(self) -> bool:
+        return self.counts["acknowledged"] > 0 and self.counts["read at the end"] > 0
+
+    @property
+    def valid(self) -> bool:
+        return not self.anomalies and self.proves_something
+
+    def __str__(self) -> str:
+        lines = [f"{name:>18}  {count}" for name, count in self.counts.items()]
+        by_rule = Counter(anomaly.rule for anomaly in self.anomalies)
+        for rule, count in sorted(by_rule.items()):
+            lines.append(f"{rule:>18}  {count}")
+            shown = [anomaly for anomaly in self.anomalies if anomaly.rule == rule]
+            lines += [f"{'':>20}{anomaly}" for anomaly in shown[:SHOWN_PER_RULE]]
+        if not self.proves_something:
+            lines.append("nothing was acknowledged or nothing read: this proves nothing")
+        lines.append("VALID" if self.valid else "INVALID")
+        return "\n".join(lines)
+
+
+def judge(history: History) -> Verdict:
+    kinds = Counter(op.type for op in history if op.f == "send")
+    counts = {
+        "acknowledged": kinds["ok"],
+        "failed": kinds["fail"],
+        "unknown": kinds["info"],
+        "read at the end": sum(1 for _ in reads(history, FINAL)),
+    }
+    anomalies = [anomaly for check in CHECKERS for anomaly in check(history)]
+    return Verdict(tuple(anomalies), counts)
+
+
+def main() -> None:
+    verdict = judge(from_lines(sys.stdin))
+    sys.stdout.write(f"{verdict}\n")
+    sys.exit(0 if verdict.valid else 1)
+
+
+if __name__ == "__main__":
+    main()
