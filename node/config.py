@@ -29,6 +29,8 @@ OUR_DEFAULTS: Final[Mapping[str, str]] = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
+# A topic's name for a setting whose broker-level name people would have to guess.
+ALIASES: Final[Mapping[str, str]] = {"flush.policy": "log.flush.policy"}
 _PROTOCOLS: Final = ("PLAINTEXT",)
 
 
@@ -45,7 +47,8 @@ class NodeConfig:
     """The settings as text (what DescribeConfigs shows as static) and as typed values."""
 
     def __init__(self, text: Mapping[str, str]) -> None:
-        self.text: dict[str, str] = {**OUR_DEFAULTS, **text}
+        named = {ALIASES.get(name, name): value for name, value in text.items()}
+        self.text: dict[str, str] = {**OUR_DEFAULTS, **named}
         self._values: dict[str, ConfigValue] = {}
         for name, value in self.text.items():
             definition = BROKER_CONFIGS.get(name)

@@ -100,7 +100,7 @@ class OneNode:
     async def _break_things(self) -> None:
         rng, until = self.rng, self.world.loop.time() + self.seconds
         while self.world.loop.time() < until:
-            await asyncio.sleep(rng.uniform(0.05, 1.0))
+            await asyncio.sleep(rng.uniform(0.02, 0.5))
             fault = rng.choice(FAULTS)
             self.faults.append(fault)
             self.world.trace.event("chaos", fault)
@@ -124,7 +124,7 @@ class OneNode:
                 world.net.reset(CLIENT, NODE)
             case "cut":
                 world.net.cut(CLIENT, NODE, one_way=rng.random() < 0.5)
-                await asyncio.sleep(rng.uniform(0.1, 6.0))
+                await asyncio.sleep(rng.choice((0.1, 0.5, 5.0)) * rng.random())
                 world.net.heal(CLIENT, NODE)
             case "slow disk":
                 world.disk(NODE).faults.slow_sync_odds = rng.choice((0.0, 0.02, 0.2))
