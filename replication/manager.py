@@ -167,6 +167,9 @@ class ReplicaManager:
         try:
             log = self.store.open(name, topic.topic_id, config)
         except (LogDamaged, OSError) as why:
+            unsettled = self.store.shared.unsettled
+            for half_open in [each for each in unsettled if each.topic_partition == name]:
+                del unsettled[half_open]  # a checkpoint would claim what its failed sync did not do
             self._set_offline(name, str(why))
             return None
         partition = self.partitions[name] = Partition(

@@ -47,8 +47,9 @@ class Producer:
     def all_values(self) -> list[bytes]:
         return [value.encode() for n in range(BATCHES) for value in self.values(n)]
 
-    async def push(self, node: Node) -> list[ErrorCode]:
+    async def push(self, node: Node, delay_s: float) -> list[ErrorCode]:
         """Send what is not acknowledged; each batch's outcome, as its reply would have it."""
+        await node.env.clock.sleep(delay_s)
         partition = node.manager.partition(self.name)
         sent = self.batches[self.acked : self.acked + IN_FLIGHT]
         if not isinstance(partition, Partition):
@@ -158,8 +159,11 @@ class Run:
                 assert [v for v in values if v.startswith(prefix)] == each.all_values
 
     async def push(self, node: Node, producer: Producer) -> None:
+        delay_s = self.rng.choice(
+            (0.0, 0.000_5, 0.001)
+        )  # so that some write while others are synced
         try:
-            producer.learn(await self.on(node.env, producer.push(node)))
+            producer.learn(await self.on(node.env, producer.push(node, delay_s)))
         except NodeLost:
             return  # nothing is known of what was sent
 
@@ -204,6 +208,31 @@ def test_a_file_made_by_a_write_that_failed_is_as_durable_as_any() -> None:
             world.run(world.on(env, scene(node)))
             world.crash("a")
             world.restart("a")
+
+
+def test_a_sync_that_failed_while_a_log_was_opened_is_not_taken_for_done() -> None:
+    """A failed sync drops what it could not write; it stays readable until the power goes (seed 3141)."""
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"), topic_of("others"))
+
+        def start() -> Node:
+            node = Node(world.restart("a"), metadata)
+            world.run(world.on(node.env, node.start()))
+            return node
+
+        node = start()
+        world.run(world.on(node.env, node.write(batch("a"))))
+        node.produce(batch("b"))
+        world.disk("a").faults.fail("sync", path="*.log")
+        assert start().manager.offline  # the sync of what recovery found
+        node = start()
+        node.produce(batch("c"))
+        assert world.run(world.on(node.env, node.partition().committed(2))) is NONE
+        world.run(world.on(node.env, node.env.clock.sleep(1)))
+        world.crash("a")
+        node = start()
+        assert not node.manager.offline
+        assert world.run(world.on(node.env, node.read_values())) == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("seed", range(20))
