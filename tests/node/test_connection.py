@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-
 from fencepost.cluster.base.errors import FrameRefused
 from fencepost.cluster.base.real_env import RealEnv
 from fencepost.cluster.wire.api import ApiKey, encode_request
