@@ -100,12 +100,17 @@ def _end_of(log: "Log", segment: Segment) -> int:
 
 
 async def compact(
-    log: "Log", now_ms: int, last_stable_offset: int, map_bytes: int = MAP_BYTES
+    log: "Log",
+    now_ms: int,
+    last_stable_offset: int,
+    *,
+    force: bool = False,
+    map_bytes: int = MAP_BYTES,
 ) -> CompactionStats:
-    """One round, due or not. LogDamaged: a batch is not what was written, and stays as it is."""
+    """One round, if it is due. LogDamaged: a batch is not what was written, and stays as it is."""
     stats = CompactionStats()
     found = dirt(log, now_ms, last_stable_offset)
-    if found is None or log.cleaning or log.failed is not None:
+    if found is None or log.cleaning or log.failed is not None or not (force or found.is_due):
         return stats
     log.cleaning = True
     try:

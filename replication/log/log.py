@@ -328,8 +328,11 @@ class Log:
         """What compaction would find to do, and whether it is due; None for nothing."""
         return compaction.dirt(self, now_ms, last_stable_offset)
 
-    async def compact(self, now_ms: int, last_stable_offset: int) -> "compaction.CompactionStats":
-        return await compaction.compact(self, now_ms, last_stable_offset)
+    async def compact(
+        self, now_ms: int, last_stable_offset: int, *, force: bool = False
+    ) -> "compaction.CompactionStats":
+        """One round of compaction, when it is due (or `force`)."""
+        return await compaction.compact(self, now_ms, last_stable_offset, force=force)
 
     # -- durability ------------------------------------------------------------------------------------
 

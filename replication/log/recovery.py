@@ -116,11 +116,14 @@ def recover(
         parts = split(name)
         if parts and parts[1] in SEGMENT_FILES and parts[0] not in bases:
             remove_if_there(disk, f"{folder}/{name}")
+    recovery = _Recovery(log, known, names)
     try:
-        _Recovery(log, known, names).run()
+        recovery.run()
     except (LogDamaged, OSError):
-        for segment in log.segments:
-            shared.pool.close(segment)
+        recovery.machine.reset(0)  # gives back its share of the budget
+        # Nothing of this attempt may reach a checkpoint: it may not be durable.
+        shared.unsettled.pop(log, None)
+        log.close(clean=False)
         raise
     return log
 

@@ -70,6 +70,7 @@ class LogStore:
         self._hints: dict[TopicPartition, LogHint] = {}
         self._knows_offsets = True
         self._same_boot = False
+        self._all_opened = True
 
     # -- start -----------------------------------------------------------------------------------------
 
@@ -107,6 +108,7 @@ class LogStore:
         recovery_point = None
         if self._knows_offsets:
             recovery_point = self.offsets.get(Kind.RECOVERY_POINT, partition) or 0
+        opened_so_far, self._all_opened = self._all_opened, False
         log = Log.open(
             self.env,
             folder,
@@ -120,6 +122,7 @@ class LogStore:
             same_boot=self._same_boot,
             shared=self.shared,
         )
+        self._all_opened = opened_so_far
         log.cleaned_to = self.offsets.get(Kind.CLEANED, partition) or -1
         return log
 
@@ -144,7 +147,10 @@ class LogStore:
                 log.put(Kind.LOG_START, log.log_start_offset)
                 log.put(Kind.RECOVERY_POINT, log.settled_point)
         await self.checkpoint()
-        self.offsets.confirm_boot()
+        if (
+            self._all_opened
+        ):  # or what the last crash left in the others could not be told from damage
+            self.offsets.confirm_boot()
 
     # -- while it runs ---------------------------------------------------------------------------------
 

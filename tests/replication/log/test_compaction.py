@@ -53,7 +53,7 @@ def data_in(log: Log) -> list[tuple[int, str, str | None]]:
 
 async def compact(node: Node, now_ms: int = START_MS) -> Any:
     node.log.roll(now_ms)
-    return await node.log.compact(now_ms, node.log.log_end_offset)
+    return await node.log.compact(now_ms, node.log.log_end_offset, force=True)
 
 
 def compacted(world: World, **changes: Any) -> Node:
@@ -109,7 +109,7 @@ def test_compaction_keeps_the_last_value_of_every_key(
                 case ("compact", later):
                     now_ms += later
                     log.roll(now_ms)
-                    await log.compact(now_ms, log.log_end_offset)
+                    await log.compact(now_ms, log.log_end_offset, force=True)
                 case ("restart", how):
                     await node.settle()
                     log = await node.restart(how)
@@ -155,7 +155,7 @@ async def _check_everything_gone_that_should(
         log.cleaned_to = -1
         while log.cleaned_to < log.active.base_offset:
             before = log.cleaned_to
-            await one_round(log, now_ms, log.log_end_offset, map_bytes)
+            await one_round(log, now_ms, log.log_end_offset, force=True, map_bytes=map_bytes)
             assert log.cleaned_to > before
     found = data_in(log)
     values = {key: value for _, key, value in found}
@@ -240,12 +240,12 @@ def test_the_active_segment_and_what_is_undecided_are_not_cleaned() -> None:
         log = await node.start()
         put(log, ("a", "1"))
         put(log, ("a", "2"))
-        assert (await log.compact(START_MS, log.log_end_offset)).end_offset == -1
+        assert (await log.compact(START_MS, log.log_end_offset, force=True)).end_offset == -1
         log.roll(START_MS)
         put(log, ("a", "3"))
         log.roll(START_MS)
-        assert (await log.compact(START_MS, 1)).end_offset == -1
-        assert (await log.compact(START_MS, 2)).end_offset == 2
+        assert (await log.compact(START_MS, 1, force=True)).end_offset == -1
+        assert (await log.compact(START_MS, 2, force=True)).end_offset == 2
         assert data_in(log) == [(1, "a", "2"), (2, "a", "3")]
 
     run(scenario)
@@ -303,7 +303,7 @@ def test_a_truncation_in_the_middle_of_a_round_ends_the_round() -> None:
         for number in range(40):
             put(log, (f"k{number % 3}", "v" * 200))
         log.roll(START_MS)
-        round_ = world.loop.create_task(log.compact(START_MS, log.log_end_offset))
+        round_ = world.loop.create_task(log.compact(START_MS, log.log_end_offset, force=True))
         await node.env.clock.sleep(0.003)
         log.truncate_to(20)
         assert (await round_).end_offset == -1
@@ -327,7 +327,7 @@ def test_a_rotten_batch_is_not_given_a_new_checksum() -> None:
         before = read_all(log)
         log.segments[0].file().write_at(140, bytes([before[140] ^ 4]))
         with pytest.raises(LogDamaged, match=r"0\.log is damaged at position"):
-            await log.compact(START_MS, 4)
+            await log.compact(START_MS, 4, force=True)
         assert len(read_all(log)) == len(before)
         assert not [name for name in node.files() if name.endswith(".cleaned")]
 

@@ -60,7 +60,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(how: str) -> None:
                 break  # a whole round went by
             world.crash_at_disk_op("n1", step, kill=how == "kill")
             try:
-                await world.on(node.env, node.log.compact(START_MS, end))
+                await world.on(node.env, node.log.compact(START_MS, end, force=True))
             except NodeLost:
                 node.env = world.restart("n1")
                 await node.start()

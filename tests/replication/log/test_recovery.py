@@ -1,11 +1,14 @@
 """What a start makes of what a crash, or a bad disk, has left."""
 
+from uuid import UUID
+
 import pytest
 from fencepost.chaos.sim.world import NodeLost, World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import headers_of
 from fencepost.replication.log.checkpoint import Kind, PartitionOffsets
 from fencepost.replication.log.names import EPOCHS
+from fencepost.replication.log.store import LogStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_helpers import (
@@ -330,14 +333,10 @@ def test_leader_epochs_are_read_from_the_batches_when_their_file_is_not_usable(
 
 def test_a_folder_of_a_topic_that_was_made_again_is_set_aside() -> None:
     async def scenario(world: World) -> None:
-        from uuid import UUID
-
         node = Node(world)
         await fill(node)
         await node.stop()
         node.env = world.restart("n1")
-        from fencepost.replication.log.store import LogStore
-
         store = LogStore(node.env, FOLDER)
         store.start()
         log = store.open(PARTITION, UUID(int=77), node.config)
@@ -393,5 +392,36 @@ def test_the_recovery_point_in_the_checkpoint_is_not_above_what_is_settled() -> 
         offsets = PartitionOffsets(node.env, f"{FOLDER}/partition-offsets")
         offsets.load()
         assert node.log.settled_point == offsets.get(Kind.RECOVERY_POINT, PARTITION) == 3
+
+    run(scenario)
+
+
+def test_a_log_that_could_not_be_opened_claims_nothing() -> None:
+    """A checkpoint must not say that its tail is durable, nor that this boot has seen all logs whole."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        await node.start()
+        produce(node.log, 3, producer_id=1, producer_epoch=0, base_sequence=-1)
+        await node.settle()
+        produce(node.log, 3)
+        data = read_all(node.log)
+        world.crash("n1", lose_unsynced=False)
+        half = len(data) - 30
+        rewrite(node, LOG, data[:half])
+        world.kill("n1")
+        node.env = world.restart("n1")
+        store = LogStore(node.env, FOLDER)
+        store.start()
+        world.disk("n1").faults.fail("sync", path="*.log")
+        with pytest.raises(OSError, match="Input/output"):
+            store.open(PARTITION, TOPIC_ID, node.config)
+        assert store.shared.unsettled == {} and store.shared.budget.count == 0
+        await store.opened([])
+        await store.checkpoint()
+        assert store.offsets.get(Kind.RECOVERY_POINT, PARTITION) == 3
+        rewrite(node, LOG, data[:half])
+        await node.restart("kill")  # on the boot that did not see it whole
+        assert read_all(node.log) == data[: 5 * 90]
 
     run(scenario)
