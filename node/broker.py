@@ -45,6 +45,7 @@ class Broker:
     def __init__(self, env: Env, config: NodeConfig) -> None:
         self.env = env
         self.config = config
+        self.is_ready = False
         self.folder = NodeFolder(env.disk, config.log_dir, config.node_id)
         self.machine = MetadataMachine()
         me = config.node_id
@@ -121,6 +122,7 @@ class Broker:
         await self.groups.start()
         for door in self.listeners:
             door.let_in()
+        self.is_ready = True
         self.env.log.info("node_ready", node=self.config.node_id, listeners=addresses)
         return addresses[0]
 

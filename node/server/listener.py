@@ -50,6 +50,10 @@ class ClientListener:
         if self._door is not None:
             await self._door.close()
 
+    @property
+    def is_listening(self) -> bool:
+        return self._door is not None
+
     def let_in(self) -> None:
         """The node is ready: those who came early are served from here on."""
         self._is_open.set()

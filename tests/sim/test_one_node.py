@@ -1,0 +1,65 @@
+"""One node under faults, a few seeds of it; the campaign is `python -m fencepost.chaos.sim.one_node`."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from fencepost.chaos.sim.one_node import OneNode
+from fencepost.chaos.workloads.wire_stream import Stream, Violation, check
+
+SEEDS = range(60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_acknowledged_is_there_once_and_in_order(seed: int) -> None:
+    run = OneNode(seed, seconds=5)
+    run.run()
+    assert run.faults, "a run without faults proves nothing"
+    assert all(stream.acknowledged for stream in run.streams)
+
+
+@pytest.mark.slow
+def test_a_seed_replays_exactly_whatever_the_hash_seed() -> None:
+    program = (
+        "from fencepost.chaos.sim.one_node import OneNode; run = OneNode(3, seconds=3); run.run(); "
+        "print(run.world.trace.digest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1", "2")
+    }
+    assert len(digests) == 1
+
+
+def stream(*acknowledged: tuple[int | None, str]) -> Stream:
+    values = [value for _, value in acknowledged]
+    return Stream("p0", 0, list(acknowledged), values)
+
+
+@pytest.mark.parametrize(
+    ("log", "complaint"),
+    [
+        pytest.param([(0, "p0/0")], "acknowledged at 1 and lost: p0/1", id="lost"),
+        pytest.param([(0, "p0/0"), (1, "p0/1"), (2, "p0/1")], "written twice", id="twice"),
+        pytest.param([(0, "p0/0"), (2, "p0/1")], "acknowledged at 1, is at 2", id="elsewhere"),
+        pytest.param([(0, "p0/1"), (1, "p0/0")], "acknowledged at", id="swapped"),
+    ],
+)
+def test_the_check_sees_a_broken_promise(log: list[tuple[int, str]], complaint: str) -> None:
+    with pytest.raises(Violation, match=complaint):
+        check([stream((0, "p0/0"), (1, "p0/1"))], {0: log})
+
+
+def test_the_check_sees_a_changed_order_of_what_was_not_acknowledged() -> None:
+    sent = Stream("p0", 0, [], ["p0/0", "p0/1", "p0/2"])
+    with pytest.raises(Violation, match="out of order"):
+        check([sent], {0: [(0, "p0/1"), (1, "p0/0")]})
+    check([sent], {0: [(0, "p0/0"), (1, "p0/1")]})
