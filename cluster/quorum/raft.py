@@ -61,6 +61,18 @@ class _Dice:
         return _world.get().rng.random()
 
 
+class _Log:
+    """Stands for a logger: what pysyncobj has to say is an event of the node that it says it for."""
+
+    def warning(self, message: str, *values: object) -> None:
+        _world.get().log.warn("raft", message=message % values)
+
+    error = critical = exception = warning
+
+    def info(self, message: str, *values: object) -> None:
+        _world.get().log.info("raft", message=message % values)
+
+
 class _NoPickles:
     """Stands for the module `pickle`: what came from a disk or a peer is never unpickled."""
 
@@ -88,6 +100,7 @@ class _NoPoller:
 syncobj.monotonicTime = _steady
 syncobj.random = _Dice()
 syncobj.pickle = _NoPickles()
+syncobj.logger = _Log()
 syncobj.createJournal = _as_it_is
 
 

@@ -95,8 +95,6 @@ class Quorum:
                 self._snapshots,
                 self._apply,
             )
-            if not self._others:
-                raft.elect_at_once()
         self._transport.term = lambda: raft.raftCurrentTerm
         self._raft = raft
         self._work.set()
@@ -174,12 +172,25 @@ class Quorum:
             await self._work.wait()
             self._work.clear()
             await self._make_durable()
+            await self._elect(raft)
             self._tick(raft)
             while self._journal.dirty or self._snapshots.to_write is not None:
                 await self._make_durable()
                 await self._write_snapshot()
                 self._tick(raft)
             self._transport.flush()
+
+    async def _elect(self, raft: Raft) -> None:
+        """A voter alone leads from its first tick on, which begins with a vote for itself."""
+        while not self._others and not self.is_leader:
+            try:
+                with in_world(self._env):
+                    raft.elect_at_once()
+                    raft.doTick()
+            except OSError as trouble:
+                # Nobody has seen this vote. The next try is one for a higher term.
+                await self._wait_for_room(trouble)
+            await self._make_durable()
 
     def _tick(self, raft: Raft) -> None:
         assert not self._journal.undurable, "a tick counts what is in the log as held"
@@ -213,15 +224,18 @@ class Quorum:
             try:
                 await self._journal.make_durable()
             except OSError as trouble:
-                if trouble.errno not in _FULL:
-                    raise
-                if self._disk_full is None:
-                    self._env.log.error("metadata_disk_full", folder=self._folder, why=str(trouble))
-                self._disk_full = str(trouble)
-                await self._env.clock.sleep(FULL_DISK_RETRY_S)
+                await self._wait_for_room(trouble)
         if self._disk_full is not None:
             self._env.log.info("metadata_disk_has_room_again", folder=self._folder)
             self._disk_full = None
+
+    async def _wait_for_room(self, trouble: OSError) -> None:
+        if trouble.errno not in _FULL:
+            raise trouble
+        if self._disk_full is None:
+            self._env.log.error("metadata_disk_full", folder=self._folder, why=str(trouble))
+        self._disk_full = str(trouble)
+        await self._env.clock.sleep(FULL_DISK_RETRY_S)
 
     async def _write_snapshot(self) -> None:
         snapshot = self._snapshots.to_write

@@ -254,6 +254,8 @@ def test_a_snapshot_that_can_not_be_written_is_tried_again_later(
     node.run(many())
     assert node.env.disk.exists(f"{FOLDER}/snapshot")
     assert len(node.quorum._journal) < 30
+    said = [fields["message"] for _, event, fields in world.machine("a").events if event == "raft"]
+    assert said == ["Failed to store full dump"]
 
 
 def test_ten_thousand_partitions_are_back_in_well_under_a_second(world: World) -> None:
@@ -289,6 +291,29 @@ def test_a_full_disk_refuses_changes_clearly_and_goes_on_when_there_is_room(worl
 
     node.run(full())
     assert node.settings() == {"stuck": "1", "after": "1"}
+
+
+def test_a_node_that_starts_on_a_full_disk_waits_for_room(world: World) -> None:
+    """It can't store its vote, so it can't lead; what it knows is not touched."""
+    node = Node(world)
+    node.run(node.start())
+    node.run(node.quorum.propose(setting("before")))
+    files = world.disk("a").files
+    files.capacity = files.used
+    world.kill("a")
+    world.restart("a")
+
+    async def start_later() -> None:
+        starting = asyncio.ensure_future(node.start())
+        await node.env.clock.sleep(5)
+        assert not starting.done()
+        files.capacity = None
+        await starting
+
+    node.run(start_later())
+    assert node.quorum.is_leader
+    assert node.settings() == {"before": "1"}
+    assert isinstance(node.run(node.quorum.propose(setting("after"))), Applied)
 
 
 def test_a_sync_that_fails_ends_the_node() -> None:
