@@ -17,12 +17,16 @@ from fencepost.cluster.metadata.image import Endpoint, PartitionState, TopicStat
 from ..services import HandlerContext, Services
 
 NIL = UUID(int=0)
+IDS_SINCE = 12
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
     wanted = request.topics
-    if wanted is None or (ctx.api_version == 0 and not wanted):
+    if wanted is not None and ctx.api_version < IDS_SINCE and any(map(_names_no_topic, wanted)):
+        # Versions 10 and 11 have the field and not the meaning. Kafka refuses the whole request.
+        topics = [{"error_code": ErrorCode.invalid_request, "name": t.name or ""} for t in wanted]
+    elif wanted is None or (ctx.api_version == 0 and not wanted):
         topics = [
             describe_topic(services, services.image.topics[name], ctx.origin.listener)
             for name in sorted(services.image.topics)
@@ -66,6 +70,10 @@ async def _create_missing(services: Services, wanted: Iterable[Any], *, may_crea
     ]
     if missing:
         await services.topics.create_automatically(missing)
+
+
+def _names_no_topic(wanted: Any) -> bool:
+    return wanted.name is None or getattr(wanted, "topic_id", None) is not None
 
 
 def _describe_wanted(services: Services, wanted: Any, listener: str) -> dict[str, Any]:
