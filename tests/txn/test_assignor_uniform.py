@@ -99,6 +99,15 @@ def test_topics_with_few_takers_are_handed_out_before_those_with_many() -> None:
     assert loads(result) == {"a": 3, "b": 2, "c": 2}
 
 
+def test_a_target_that_was_written_by_halves_is_put_right() -> None:
+    """A crash between two batches of one decision: both have partition 1, and 7 is of another time."""
+    both = {"a": {T[0]: frozenset({0, 1})}, "b": {T[0]: frozenset({1, 7})}}
+    group = spec({0: 4}, {"a": [0], "b": [0]}, both)
+    result = assign(group)
+    check_assignment(group, result)
+    assert result["a"] == {T[0]: frozenset({0, 1})}
+
+
 def test_nobody_and_nothing_are_assigned_too() -> None:
     assert assign(spec({}, {})) == {}
     assert assign(spec({}, {"a": [0]})) == {"a": {}}

@@ -29,6 +29,13 @@ def test_the_defaults_agree_with_each_other() -> None:
             ),
         ),
         (
+            {"group_consumer_assignors": ("uniform", "com.example.Best")},
+            (
+                "Invalid value com.example.Best for configuration group.consumer.assignors: "
+                "there are uniform, range"
+            ),
+        ),
+        (
             {"group_consumer_max_assignment_interval_ms": -1},
             (
                 "group.consumer.max.assignment.interval.ms must be greater than or equal to "
@@ -51,57 +58,6 @@ def test_settings_that_contradict_each_other_stop_the_start(settings, message) -
     with pytest.raises(ConfigRefused) as refused:
         ConsumerConfig(**settings).check()
     assert str(refused.value) == message
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({}, None),
-        ({"consumer.session.timeout.ms": "60000"}, None),
-        ({"consumer.assignment.interval.ms": "0"}, None),
-        (
-            {"consumer.sesion.timeout.ms": "1"},
-            "Unknown group config name: consumer.sesion.timeout.ms",
-        ),
-        (
-            {"consumer.session.timeout.ms": "44999"},
-            (
-                "consumer.session.timeout.ms must be greater than or equal to "
-                "group.consumer.min.session.timeout.ms"
-            ),
-        ),
-        (
-            {"consumer.heartbeat.interval.ms": "15001"},
-            (
-                "consumer.heartbeat.interval.ms must be less than or equal to "
-                "group.consumer.max.heartbeat.interval.ms"
-            ),
-        ),
-        (
-            {"consumer.assignment.interval.ms": "15001"},
-            (
-                "consumer.assignment.interval.ms must be less than or equal to "
-                "group.consumer.max.assignment.interval.ms"
-            ),
-        ),
-        (
-            {"consumer.session.timeout.ms": "soon"},
-            (
-                "Invalid value soon for configuration consumer.session.timeout.ms: "
-                "Not a number of type INT"
-            ),
-        ),
-    ],
-)
-def test_a_group_s_own_settings_are_checked_against_the_broker_s(overrides, message) -> None:
-    assert KAFKA.refusal_of_group_configs(overrides) == message
-
-
-def test_a_session_must_outlast_a_heartbeat() -> None:
-    wide = ConsumerConfig(group_consumer_max_heartbeat_interval_ms=60_000)
-    overrides = {"consumer.heartbeat.interval.ms": "50000"}
-    message = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
-    assert wide.refusal_of_group_configs(overrides) == message
 
 
 def test_what_was_set_before_the_bounds_moved_is_held_to_them() -> None:

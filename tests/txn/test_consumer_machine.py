@@ -3,6 +3,7 @@
 `test_consumer_transcript.py` compares a whole conversation with Kafka's; here are the corners.
 """
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -403,3 +404,15 @@ def test_the_preferred_assignor_is_the_one_that_most_members_ask_for(world) -> N
     _joined(world, "m3", server_assignor="uniform")
     assert world.machine.describe(GROUP)["assignor_name"] == "range"
     assert [sorted(world.group.target[m][ORDERS]) for m in ("m1", "m2", "m3")] == [[0, 1], [2], [3]]
+
+
+def test_an_assignor_that_nobody_has_any_more_counts_for_nothing(world) -> None:
+    """A member from before the settings changed, or from a Kafka with assignors of its own."""
+    epoch = _joined(world, "m")
+    body = request("m", epoch, server_assignor="range")
+    world.hear(body)
+    record = world.group.members["m"].subscribed_record(GROUP)
+    world.machine.apply(replace(record, server_assignor="com.example.Best"))
+    world.change(world.topics.grow("orders", 1))
+    reply = world.hear(request("m", epoch))
+    assert reply["assignment"]["topic_partitions"][0]["partitions"] == [0, 1, 2, 3, 4]

@@ -1,9 +1,8 @@
 """What can be set about consumer groups (KIP-848): Kafka 4.3's names, defaults and bounds.
 
-A broker's own settings stand in `ConsumerConfig`. A group may override some of them (the group resource of
-IncrementalAlterConfigs, ConfigType.GROUP): `GROUP_CONFIGS` is their table, `refusal_of_group_configs` what the
-controller answers to an impossible one, `for_group` what is in force. What was set and is no longer within
-the broker's bounds is not forgotten, it is held to the nearest bound (Kafka's GroupConfig.evaluate).
+A broker's own settings stand in `ConsumerConfig`. A group may override some of them (ConfigType.GROUP; table and
+checks in `cluster/metadata/group_config.py`): `for_group` is what is in force. What was set and is no longer
+within the broker's bounds is not forgotten, it is held to the nearest bound (Kafka's GroupConfig.evaluate).
 """
 
 import enum
@@ -12,11 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.cluster.base.errors import ConfigRefused
-from fencepost.cluster.metadata.config_def import ConfigDef, ValueType, at_least
+from fencepost.cluster.metadata.group_config import GROUP_CONFIGS
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+KNOWN_ASSIGNORS: Final = ("uniform", "range")
 
 
 class MigrationPolicy(enum.Enum):
@@ -67,6 +67,15 @@ class ConsumerConfig:
                 raise _not(f"group.consumer.{dotted}", "greater", f"group.consumer.min.{dotted}")
             if value > most:
                 raise _not(f"group.consumer.{dotted}", "less", f"group.consumer.max.{dotted}")
+        if not self.group_consumer_assignors:
+            raise ConfigRefused("group.consumer.assignors must name at least one assignor")
+        for assignor in self.group_consumer_assignors:
+            if assignor not in KNOWN_ASSIGNORS:
+                allowed = ", ".join(KNOWN_ASSIGNORS)
+                raise ConfigRefused(
+                    f"Invalid value {assignor} for configuration group.consumer.assignors: "
+                    f"there are {allowed}"
+                )
         if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
             raise ConfigRefused(
                 "group.consumer.heartbeat.interval.ms must be less than "
@@ -95,33 +104,6 @@ class ConsumerConfig:
             assignment_interval_ms=value(ASSIGNMENT_INTERVAL, "assignment_interval"),
         )
 
-    def refusal_of_group_configs(self, overrides: Mapping[str, str]) -> str | None:
-        """Why these can't be a group's own configs, in Kafka's words; None when they can."""
-        for name in sorted(overrides):
-            if name not in GROUP_CONFIGS:
-                return f"Unknown group config name: {name}"
-        try:
-            values = {name: definition.default for name, definition in GROUP_CONFIGS.items()}
-            values.update((name, GROUP_CONFIGS[name].parse(overrides[name])) for name in overrides)
-        except ConfigRefused as refused:
-            return str(refused)
-        for name, key in _BOUNDED.items():
-            value = values[name]
-            assert isinstance(value, int)
-            # An assignment interval that nobody set follows the broker, so its default is not held against it.
-            if name == ASSIGNMENT_INTERVAL and name not in overrides:
-                continue
-            dotted = f"{key.replace('_', '.')}.ms"
-            if value < self._of(f"min_{key}"):
-                return f"{name} must be greater than or equal to group.consumer.min.{dotted}"
-            if value > self._of(f"max_{key}"):
-                return f"{name} must be less than or equal to group.consumer.max.{dotted}"
-        session, heartbeat = values[SESSION_TIMEOUT], values[HEARTBEAT_INTERVAL]
-        assert isinstance(session, int) and isinstance(heartbeat, int)
-        if session <= heartbeat:
-            return f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}"
-        return None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTimes:
@@ -134,30 +116,3 @@ class GroupTimes:
 
 def _not(name: str, what: str, other: str) -> ConfigRefused:
     return ConfigRefused(f"{name} must be {what} than or equal to {other}")
-
-
-_BOUNDED: Final = {
-    HEARTBEAT_INTERVAL: "heartbeat_interval",
-    SESSION_TIMEOUT: "session_timeout",
-    ASSIGNMENT_INTERVAL: "assignment_interval",
-}
-
-
-def _milliseconds(name: str, default: int, least: int) -> ConfigDef:
-    return ConfigDef(
-        name=name,
-        type=ValueType.INT,
-        default=default,
-        validator=at_least(least),
-        synonyms=((f"group.{name}", 1),),
-    )
-
-
-GROUP_CONFIGS: Final[Mapping[str, ConfigDef]] = {
-    # How long a member may be silent before it is taken for dead.
-    SESSION_TIMEOUT: _milliseconds(SESSION_TIMEOUT, 45_000, 1),
-    # How often members are told to send a heartbeat.
-    HEARTBEAT_INTERVAL: _milliseconds(HEARTBEAT_INTERVAL, 5_000, 1),
-    # The least time between two assignments of a group (KIP-1263).
-    ASSIGNMENT_INTERVAL: _milliseconds(ASSIGNMENT_INTERVAL, 1_000, 0),
-}

@@ -181,8 +181,8 @@ class Turn:
         group = self.group
         if group.assignment_epoch >= epoch or not self._may_assign():
             return group.assignment_epoch, group.target_of(after.member_id, after.instance_id)
-        default = self.world.config.group_consumer_assignors[0]
-        assignor = preferred_assignor(group, default, before, after)
+        allowed = self.world.config.group_consumer_assignors
+        assignor = preferred_assignor(group, allowed, before, after)
         assignment = next_target(group, after, assignor, self.world.topics)
         self.records += target_records(group, assignment, epoch, self.world.now_ms)
         return epoch, assignment[after.member_id]

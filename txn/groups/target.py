@@ -6,7 +6,7 @@ PROVED BY  tests/txn/test_consumer_simulation.py::test_a_group_left_alone_owns_e
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -32,18 +32,18 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 
 
 def preferred_assignor(
-    group: ConsumerGroup, default: str, before: Member | None = None, after: Member | None = None
+    group: ConsumerGroup, allowed: Sequence[str], before: Member, after: Member
 ) -> str:
-    """The one that most members ask for, once `before` has become `after`."""
+    """The one that most members ask for, once `before` has become `after`; by default the first allowed."""
     votes: Counter[str] = Counter()
     for member in group.members.values():
         votes[member.server_assignor or ""] += 1
-    if before is not None:
+    if before.member_id in group.members or group.static_member(before.instance_id) is not None:
         votes[before.server_assignor or ""] -= 1
-    if after is not None:
-        votes[after.server_assignor or ""] += 1
-    named = [(-count, name) for name, count in votes.items() if name and count > 0]
-    return min(named)[1] if named else default
+    votes[after.server_assignor or ""] += 1
+    # A vote of before the settings changed, or of a Kafka with more assignors, may name none of ours.
+    named = [(-count, name) for name, count in votes.items() if name in allowed and count > 0]
+    return min(named)[1] if named else allowed[0]
 
 
 def group_spec(group: ConsumerGroup, updated: Member, topics: Topics) -> GroupSpec:

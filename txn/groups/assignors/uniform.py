@@ -34,15 +34,19 @@ def assign(spec: GroupSpec) -> Assignment:
 
 
 def _still_wanted(spec: GroupSpec) -> _Owned:
-    """What each member had and still may have."""
+    """What each member had and still may have. A target that was written by halves may give a partition twice."""
     owned: _Owned = {}
+    taken: set[tuple[UUID, int]] = set()
     for member_id in sorted(spec.members):
         member = spec.members[member_id]
-        owned[member_id] = {
-            topic_id: set(partitions)
-            for topic_id, partitions in member.assigned.items()
-            if partitions and topic_id in member.subscribed
-        }
+        topics = owned[member_id] = {}
+        for topic_id in sorted(member.assigned.keys() & member.subscribed):
+            count = spec.partition_counts[topic_id]
+            mine = {
+                p for p in member.assigned[topic_id] if p < count and (topic_id, p) not in taken
+            }
+            taken.update((topic_id, p) for p in mine)
+            topics[topic_id] = mine
     return owned
 
 
