@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def close(log: "Log", *, clean: bool) -> LogHint | None:
-    """Let go of the files. When `clean`, all was synced before, and the answer is what to start from."""
+    """Let go of the files. When `clean`, and all was synced before, the answer is what to start from."""
     hint = None
-    if clean and log.failed is None:
+    if clean and log.failed is None and not log.dirty and log.recovery_point == log.log_end_offset:
         write_index_files(log, log.active)
         hint = _write_hint(log)
     for burial in list(log.burials.values()):
@@ -29,7 +29,6 @@ def close(log: "Log", *, clean: bool) -> LogHint | None:
 
 def _write_hint(log: "Log") -> LogHint:
     """Blocks for a few syncs, unless nothing was written since the log was opened."""
-    assert log.recovery_point == log.log_end_offset and not log.dirty, "closed before synced"
     unstable = log.first_unstable_offset
     producers_at, producers = snapshots.for_hint(log)
     segments = [

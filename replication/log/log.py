@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
+from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Buffer, Env, File
 from fencepost.cluster.wire.batch import BatchHeader
@@ -189,18 +190,21 @@ class Log:
             rolling.create_folder(self)
         active = self.segments[-1]
         last_offset = last.base_offset + last.last_offset_delta
-        if rolling.must_roll(self, active, size, last_offset, newest, now_ms):
-            active = rolling.roll(self, now_ms, first.base_offset, last_offset)
-        if active.fresh:  # its file will be there whether or not the write succeeds
-            self.folder_version += 1
-        was_dirty = active.dirty
         try:
+            if rolling.must_roll(self, active, size, last_offset, newest, now_ms):
+                active = rolling.roll(self, now_ms, first.base_offset, last_offset)
+            if active.fresh:  # its file will be there whether or not the write succeeds
+                self.folder_version += 1
             active.append(buffer, headers)
         except OSError as error:
             if error.errno not in PASSING:
                 self.fail(error)
             raise
-        if not was_dirty:
+        except LogDamaged as damage:
+            failure = OSError(errno.EIO, str(damage))
+            self.fail(failure)
+            raise failure from damage
+        if active not in self.dirty:
             self.dirty.append(active)
         self.size_bytes += size
         self.bytes_since_snapshot += size

@@ -9,6 +9,7 @@ PROVED BY  tests/replication/log/test_pool.py::test_a_file_that_someone_holds_is
 Who holds a file is read from its reference count: whatever keeps the object alive keeps it open.
 """
 
+import errno
 import sys
 from collections import OrderedDict
 from typing import Final, Protocol
@@ -16,6 +17,7 @@ from typing import Final, Protocol
 from fencepost.cluster.base.ports import Disk, File
 
 OPEN_MAX: Final = 1000
+TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE})
 INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
 # Counted while only the segment's attribute and the call itself refer to the file.
 REFERENCES_OF_AN_IDLE_FILE: Final = 2
@@ -59,7 +61,14 @@ class FilePool:
             self._close_retired()
             if len(self._open) >= self.open_max:
                 self._make_room()
-            file = self.disk.open(segment.path, create=create)
+            try:
+                file = self.disk.open(segment.path, create=create)
+            except OSError as error:
+                if error.errno not in TOO_MANY:
+                    raise
+                self.open_max = max(1, len(self._open) // 2)  # others need descriptors too
+                self._make_room()
+                file = self.disk.open(segment.path, create=create)
             segment.open_file = file
             self._open[segment] = None
         segment.used = True

@@ -75,7 +75,7 @@ def from_hint(
         segments.append(Segment(shared.pool, folder, base, interval=interval, fresh=True))
         segments[0].created_ms = now_ms
     log = Log(shared, folder, config, topic_partition, topic_id, segments, hint.log_start_offset)
-    log.hint = hint
+    log.hint = hint._replace(segments=[], epochs=[], snapshots=[])  # the rest is for the producers
     log.created = bool(hint.segments)
     log.epochs.epochs = [epoch for epoch, _ in hint.epochs]
     log.epochs.starts = [start for _, start in hint.epochs]

@@ -49,8 +49,9 @@ class SyncTicket:
             return  # truncated meanwhile: the offsets below the old end may not be the same batches
         log.cut_unsynced = False
         for segment, size in self.sizes:
-            segment.synced_size = size
-            segment.dirty = segment.size > size
+            # Another sync, begun later, may have come further.
+            segment.synced_size = max(segment.synced_size, size)
+            segment.dirty = segment.size > segment.synced_size
         log.dirty = [segment for segment in log.dirty if segment.dirty]
         if self.end_offset > log.recovery_point:
             log.recovery_point = self.end_offset

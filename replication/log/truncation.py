@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def truncate_to(log: "Log", offset: int) -> None:
     """End at `offset`, or before it where a batch holds it: that goes whole. OSError fails the log."""
+    assert offset >= 0, f"truncation to {offset}"
     if offset >= log.log_end_offset:
         _cut_epochs(log, log.log_end_offset)
         return

@@ -6,6 +6,7 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.replication.log.metadata_file import read_topic_id
+from fencepost.replication.log.sync import SyncTicket
 from log_helpers import (
     FOLDER,
     START_MS,
@@ -182,5 +183,61 @@ def test_a_disk_too_full_for_what_stands_beside_the_log_costs_time_only() -> Non
         log = await node.restart("crash")
         assert read_all(log) == before
         assert [txn.first_offset for txn in log.aborted_between(0, 19)] == [0]
+
+    run(scenario)
+
+
+def test_two_syncs_of_one_log_may_end_in_any_order() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 2)
+        first = SyncTicket(log)
+        produce(log, 2)
+        second = SyncTicket(log)
+        await node.env.disk.sync(second.files)
+        second.done()
+        first.done()
+        assert log.recovery_point == 4 and not log.dirty
+        produce(log)
+        await node.sync()
+        assert log.recovery_point == 5
+
+    run(scenario)
+
+
+def test_a_log_whose_end_is_damaged_is_not_written_any_more() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, index_interval_bytes=1)
+        await node.start()
+        produce(node.log, 5)
+        await node.stop()
+        node.env = world.restart("n1")
+        for name in ("00000000000000000000.index", "00000000000000000000.timeindex"):
+            node.env.disk.remove(node.path(name))
+        file = node.env.disk.open(node.path("00000000000000000000.log"))
+        file.write_at(180, b"\xff" * 61)
+        file.close()
+        log = await node.start()
+        with pytest.raises(OSError, match="is damaged at position 180"):
+            produce(log)
+        assert log.failed is not None
+
+    run(scenario)
+
+
+def test_when_descriptors_run_out_idle_files_are_closed() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=300)
+        log = await node.start()
+        for _ in range(20):
+            produce(log, 3)
+            await node.settle()
+        pool = node.store.shared.pool
+        before = len(pool)
+        world.disk("n1").faults.fail("open", path="*.log", number=errno.EMFILE)
+        produce(log, 3)
+        assert log.log_end_offset == 63
+        assert len(pool) <= before // 2 + 1
 
     run(scenario)
