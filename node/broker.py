@@ -111,14 +111,14 @@ class Broker:
         await self.quorum.start()
         await self.quorum.wait_ready()
         await self._form_cluster()
-        await self.replicas.start()
+        all_is_here = await self.replicas.start()
         self.machine.listeners.append(self)
         # The doors are opened first, because port 0 gets its number there; whoever knocks waits.
         addresses = [
             await door.open(wanted.host, wanted.port)
             for door, wanted in zip(self.listeners, self.config.listeners, strict=True)
         ]
-        await self._register(addresses, clean_start=self.replicas.store.was_clean)
+        await self._register(addresses, clean_start=all_is_here)
         await self.groups.start()
         for door in self.listeners:
             door.let_in()

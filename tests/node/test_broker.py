@@ -70,11 +70,24 @@ class Scene:
         reply = await self.ask(ApiKey.create_topics, topics=[wanted])
         assert reply.topics[0].error_code is ErrorCode.none
 
-    async def produce(self, topic: str, *values: bytes, sequence: int = -1, pid: int = -1) -> Any:
+    async def produce(
+        self,
+        topic: str,
+        *values: bytes,
+        sequence: int = -1,
+        pid: int = -1,
+        transactional: bool = False,
+    ) -> Any:
         described = await self.ask(ApiKey.metadata, topics=[{"name": topic}])
         records = [Record(i, 0, None, value, ()) for i, value in enumerate(values)]
         epoch = 0 if pid >= 0 else -1
-        data = build_batch(records, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
+        data = build_batch(
+            records,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
         reply = await self.ask(
             ApiKey.produce,
             acks=-1,
@@ -177,5 +190,20 @@ def test_an_idle_client_is_closed_and_a_parked_one_is_not() -> None:
         await asyncio.sleep(5)
         assert len(broker.listeners[0].connections) == 0
         silent.close()
+
+    scene.play(scenario())
+
+
+def test_a_transactional_batch_without_a_coordinator_never_pins_the_stable_offset() -> None:
+    """Whoever writes one was told by FindCoordinator that there is none: nothing would ever end it."""
+    scene = Scene()
+
+    async def scenario() -> None:
+        await scene.up()
+        await scene.create("orders")
+        refused = await scene.produce("orders", b"a", pid=7, sequence=0, transactional=True)
+        assert refused.error_code is ErrorCode.invalid_txn_state
+        fine = await scene.produce("orders", b"a", pid=7, sequence=0)
+        assert fine.base_offset == 0
 
     scene.play(scenario())
