@@ -154,6 +154,13 @@ async def _create_topic(env: SimEnv, address: tuple[str, int]) -> None:
     await wire.close()
 
 
+def _root(failure: BaseException) -> BaseException:
+    """What really happened, beneath the groups of tasks that ended with it."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m fencepost.chaos.sim.one_node", description=__doc__
@@ -171,7 +178,7 @@ def main() -> int:
             run.run()
         except Exception as failure:  # noqa: BLE001 - every failure of a seed is reported, and fails the run
             failed.append(seed)
-            print(f"seed {seed}: {type(failure).__name__}: {failure}", file=sys.stderr)
+            print(f"seed {seed}: {_root(failure)!r}", file=sys.stderr)
             print(
                 f"  again: python -m fencepost.chaos.sim.one_node --seeds {seed}..{seed + 1} "
                 f"--seconds {arguments.seconds}",
