@@ -115,6 +115,7 @@ class Segment:
         """Write whole batches at the end. OSError leaves the segment as it was."""
         if self._index is None:
             self.load_indexes()
+        assert self.synced_size <= self.size, "a sync of what is not there is believed"
         file = self.file()
         file.append((buffer,))
         self.dirty = True

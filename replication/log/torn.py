@@ -87,3 +87,4 @@ def _drop(log: "Log", at: int, bad: Bad) -> None:
     segment.sealed = False
     segment.file().truncate(bad.position)
     segment.size, segment.next_offset = bad.position, bad.offset
+    segment.synced_size = bad.position

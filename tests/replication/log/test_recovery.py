@@ -396,6 +396,26 @@ def test_the_recovery_point_in_the_checkpoint_is_not_above_what_is_settled() -> 
     run(scenario)
 
 
+def test_what_is_written_while_a_log_that_was_cut_is_synced_is_synced_next() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        data = await fill(node)
+        world.crash("n1", lose_unsynced=False)
+        rewrite(node, LOG, data[:-100])
+        log = await node.restart("kill")
+        assert log.log_end_offset == 4
+        produce(log)
+        sync = world.loop.create_task(node.sync())
+        await node.env.clock.sleep(0)
+        produce(log)
+        await sync
+        assert log.recovery_point == 5
+        await node.sync()
+        assert log.recovery_point == 6
+
+    run(scenario)
+
+
 def test_a_log_that_could_not_be_opened_claims_nothing() -> None:
     """A checkpoint must not say that its tail is durable, nor that this boot has seen all logs whole."""
 
