@@ -213,7 +213,7 @@ def test_members_keep_what_they_own_when_the_coordinator_moves() -> None:
 @pytest.mark.slow
 def test_every_step_of_the_table_is_taken_and_no_other() -> None:
     seen: Counter[tuple[MemberState, MemberState]] = Counter()
-    for seed in SEEDS:
+    for seed in SEEDS[::3]:
         seen += run(seed).steps_seen
     assert set(seen) == set(MAY_BECOME)
 
