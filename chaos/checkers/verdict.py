@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from . import dead_producers, duplicates, lost_writes, order
+from . import dead_clients, duplicates, lost_writes, order
 from .history import FINAL, Anomaly, History, from_lines, reads
 
 CHECKERS: Final[tuple[Callable[[History], list[Anomaly]], ...]] = (
     lost_writes.check,
     duplicates.check,
     order.check,
-    dead_producers.check,
+    dead_clients.check,
 )
 SHOWN_PER_RULE: Final = 5
 

@@ -5,7 +5,7 @@ import sys
 from itertools import pairwise
 
 import pytest
-from fencepost.chaos.checkers import dead_producers, duplicates, lost_writes, order, verdict
+from fencepost.chaos.checkers import dead_clients, duplicates, lost_writes, order, verdict
 from fencepost.chaos.checkers.history import Operation, from_lines, to_line
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,7 +94,7 @@ def test_a_reader_that_goes_back_is_an_anomaly() -> None:
 
 def test_a_producer_that_was_told_to_end_is_an_anomaly() -> None:
     history = [Operation("die", "info", 1, error="OUT_OF_ORDER_SEQUENCE_NUMBER")]
-    assert rules(dead_producers.check(history)) == ["dead-producer"]
+    assert rules(dead_clients.check(history)) == ["dead-client"]
 
 
 def test_a_verdict_on_nothing_is_not_a_good_one() -> None:

@@ -1,4 +1,4 @@
-"""No fault of a broker may end an idempotent producer.
+"""No fault of a broker may end an idempotent producer, or a reader.
 
 INVARIANT  a producer that retries gets through, or is told to begin a new epoch; never that it must end.
 PREVENTS   OUT_OF_ORDER_SEQUENCE_NUMBER after a restart, which leaves an application without its producer.
@@ -10,7 +10,7 @@ from .history import Anomaly, History
 
 def check(history: History) -> list[Anomaly]:
     return [
-        Anomaly("dead-producer", f"producer {op.process}", op.error or "no reason was given")
+        Anomaly("dead-client", f"client {op.process}", op.error or "no reason was given")
         for op in history
         if op.f == "die"
     ]
