@@ -27,7 +27,6 @@ SEQUENCE_MAX: Final = 2**31 - 1
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
-ATTRIBUTES_END: Final = 23  # the attributes' low byte is the one before
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 
@@ -171,11 +170,6 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         )
     header.size = length + LENGTH_PREFIX
     return header
-
-
-def is_transactional(buffer: Buffer) -> bool:
-    """Whether the first batch says so; False for what is too short to say anything."""
-    return len(buffer) > ATTRIBUTES_END and bool(buffer[ATTRIBUTES_END - 1] & TRANSACTIONAL_FLAG)
 
 
 def headers_of(buffer: Buffer) -> list[tuple[int, BatchHeader]]:

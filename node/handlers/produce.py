@@ -12,7 +12,7 @@ from typing import Any
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import INTERNAL_TOPICS, TopicPartition
 from fencepost.cluster.wire.api import RequestRefused
-from fencepost.cluster.wire.batch import is_transactional
+from fencepost.cluster.wire.batch import HEADER_SIZE, parse_header
 from fencepost.replication.partition import Appended, Partition
 
 from ..moved import name_new_leaders
@@ -73,7 +73,8 @@ def _append(
         }, None
     if wanted.records is None:
         return {**refusal, "error_code": ErrorCode.invalid_record}, None
-    if is_transactional(wanted.records):
+    records = wanted.records
+    if len(records) >= HEADER_SIZE and parse_header(records).is_transactional:
         # As Kafka's verification with the coordinator (KIP-890): there is none, so no transaction is open.
         return {**refusal, "error_code": ErrorCode.invalid_txn_state}, None
     appended = partition.append_as_leader(
