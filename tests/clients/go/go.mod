@@ -1,0 +1,3 @@
+module fencepost.test/franz-go
+
+go 1.22
