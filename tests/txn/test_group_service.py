@@ -500,7 +500,7 @@ def test_a_consumer_of_the_new_protocol_gets_its_partitions() -> None:
         listed = await node.ask("list_groups", 5, types_filter=["consumer"])
         assert [row.group_id for row in listed.groups] == ["new"]
         refused = await node.join(group_id="new")
-        assert refused.error_code is E.inconsistent_group_protocol
+        assert refused.error_code is E.member_id_required  # it may come: groups migrate
 
     on_node(scenario)
 

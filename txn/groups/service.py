@@ -35,8 +35,8 @@ from .commands import (
 from .config import GroupConfig
 from .consumer_config import ConsumerConfig
 from .consumer_machine import ConsumerMachine
+from .consumer_migration import MigratingGroups
 from .consumer_topics import ImageTopics, topics_changed
-from .groups_machine import GroupsMachine
 from .registry import decode
 from .requests import Caller
 
@@ -81,14 +81,14 @@ class GroupService:
             commit_timeout_ms=config.offsets_commit_timeout_ms,
         )
 
-    def _new_machine(self) -> GroupsMachine:
+    def _new_machine(self) -> MigratingGroups:
         image = self._image
         consumer = ConsumerMachine(
             self.consumer_config,
             ImageTopics(image),
             overrides=lambda group_id: image.config(ConfigType.GROUP, group_id),
         )
-        return GroupsMachine(self.config, consumer)
+        return MigratingGroups(self.config, consumer)
 
     async def start(self) -> None:
         """After the replicas have started, and before any image is handed on."""
