@@ -1,0 +1,113 @@
+"""Programs in other languages that run many scenarios in one process, and how a test asks for one of them.
+
+A program is compiled once a session, into `.cache`, under the hash of its sources. It is started once, with the
+names of the scenarios that were selected, and prints a JSON line for each; a test then looks up its own line.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.kafka_peer import CACHE, VERSION, NotFetched, alone, jars, java
+from support.needs import give_up
+
+HERE = Path(__file__).parent
+RUN_TIMEOUT_S = 300
+BUILD_TIMEOUT_S = 600
+LOG_TAIL = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    ok: bool
+    error: str | None
+
+
+def selected(request: pytest.FixtureRequest, fixture: str) -> list[str]:
+    """The scenarios whose tests run in this session, in order: those that use `fixture`."""
+    return [
+        item.callspec.params["scenario"]
+        for item in request.session.items
+        if fixture in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
+    ]
+
+
+def run(
+    command: Sequence[str], names: Sequence[str], environment: Mapping[str, str] | None = None
+) -> dict[str, Outcome]:
+    """What became of each scenario. One that the program said nothing of has failed with its stderr."""
+    done = subprocess.run(
+        [*command, *names],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+        env=os.environ | dict(environment or {}),
+    )
+    silence = (
+        f"no result; exit code {done.returncode}\n{done.stdout[-500:]}{done.stderr[-LOG_TAIL:]}"
+    )
+    outcomes = {name: Outcome(ok=False, error=silence) for name in names}
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            said = json.loads(line)
+            outcomes[said["name"]] = Outcome(said["ok"], said["error"])
+    return outcomes
+
+
+def verify(outcomes: Mapping[str, Outcome], scenario: str) -> None:
+    outcome = outcomes[scenario]
+    assert outcome.ok, outcome.error
+
+
+def _build(name: str, sources: Sequence[Path], salt: str, build: Callable[[Path], None]) -> Path:
+    """A folder with what `build` made of these sources; made once. A failed build leaves nothing."""
+    digest = hashlib.sha256(salt.encode())
+    for source in sources:
+        digest.update(source.name.encode() + source.read_bytes())
+    with alone(name):
+        made = CACHE / f"{name}-{digest.hexdigest()[:16]}"
+        if not made.exists():
+            unfinished = made.with_name(f"{made.name}.unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            build(unfinished)
+            unfinished.rename(made)
+    return made
+
+
+def _compile(command: Sequence[str], folder: Path) -> None:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+
+
+def java_program() -> list[str]:
+    try:
+        libraries = jars()
+    except NotFetched as error:
+        give_up(str(error))
+    sources = sorted((HERE / "java").glob("*.java"))
+    command = [
+        "javac",
+        "-Xlint:all,-serial,-try,-deprecation",
+        "-Werror",
+        "-cp",
+        f"{libraries}/*",
+        "-d",
+        ".",
+    ]
+    classes = _build(
+        "clients-java",
+        sources,
+        VERSION,
+        lambda folder: _compile([*command, *map(str, sources)], folder),
+    )
+    return java("Scenarios", classes=classes)

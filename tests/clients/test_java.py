@@ -1,0 +1,82 @@
+"""Java's kafka-clients: one JVM runs every selected scenario of tests/clients/java."""
+
+import pytest
+from client_programs import java_program, run, selected, verify
+
+PRODUCE = [
+    "every_level_of_acks_writes_every_record",
+    "records_pass_through_none",
+    "records_pass_through_gzip",
+    "records_pass_through_snappy",
+    "records_pass_through_lz4",
+    "records_pass_through_zstd",
+    "nulls_and_headers_are_kept",
+    "an_idempotent_producer_keeps_order",
+    "a_record_over_the_limit_is_refused",
+    "a_first_write_creates_the_topic",
+    "an_impossible_name_is_refused",
+    "a_compacted_topic_wants_keys",
+    "log_append_time_is_the_brokers",
+]
+CONSUME = [
+    "a_seek_goes_anywhere",
+    "offsets_are_found_by_time",
+    "an_offset_out_of_range_is_told",
+    "a_waiting_fetch_is_woken",
+    "a_fetch_session_misses_nothing",
+    "pause_and_resume_take_effect",
+    "isolation_levels_agree_without_transactions",
+    "an_impossible_topic_is_told_to_a_reader",
+]
+GROUPS = [
+    "members_share_RangeAssignor",
+    "members_share_RoundRobinAssignor",
+    "members_share_StickyAssignor",
+    "members_share_CooperativeStickyAssignor",
+    "members_share_kip848_uniform",
+    "members_share_kip848_range",
+    "a_group_goes_on_where_it_committed",
+    "a_group_goes_on_where_it_committed_kip848",
+    "a_static_member_returns_unnoticed",
+    "a_static_member_returns_kip848",
+    "a_pattern_follows_new_topics",
+    "a_pattern_follows_new_topics_kip848",
+    "a_classic_group_is_taken_over_by_kip848",
+    "a_member_can_be_removed_by_an_admin",
+    "a_commit_of_a_removed_member_fails",
+    "an_enforced_rebalance_happens",
+]
+ADMIN = [
+    "topics_are_created_described_deleted",
+    "impossible_topics_are_refused",
+    "a_topic_is_described_in_pages",
+    "partitions_are_added",
+    "topic_settings_are_altered",
+    "group_settings_are_altered",
+    "records_are_deleted",
+    "offsets_are_listed_by_spec",
+    "log_dirs_are_described",
+    "the_cluster_is_described",
+    "producers_are_described",
+    "groups_are_listed_and_described",
+    "group_offsets_are_altered_and_deleted",
+    "groups_are_deleted",
+]
+
+
+@pytest.fixture(scope="session")
+def outcomes(request, bootstrap):
+    return run([*java_program(), bootstrap], selected(request, "java_scenario"))
+
+
+@pytest.fixture
+def java_scenario(outcomes, scenario):
+    verify(outcomes, scenario)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("java")
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("scenario", [*PRODUCE, *CONSUME, *GROUPS, *ADMIN])
+def test_java(java_scenario, scenario) -> None:
+    """What was asserted stands in the scenario; its failure is this test's."""
