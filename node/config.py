@@ -32,6 +32,8 @@ OUR_DEFAULTS: Final[Mapping[str, str]] = {
 # A topic's name for a setting whose broker-level name people would have to guess.
 ALIASES: Final[Mapping[str, str]] = {"flush.policy": "log.flush.policy"}
 _PROTOCOLS: Final = ("PLAINTEXT",)
+# Addresses that mean "all of this machine's": something to listen on, nothing to connect to.
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,7 @@ class NodeConfig:
     """The settings as text (what DescribeConfigs shows as static) and as typed values."""
 
     def __init__(self, text: Mapping[str, str]) -> None:
-        named = {ALIASES.get(name, name): value for name, value in text.items()}
-        self.text: dict[str, str] = {**OUR_DEFAULTS, **named}
+        self.text: dict[str, str] = {**OUR_DEFAULTS, **_known_names(text)}
         self._values: dict[str, ConfigValue] = {}
         for name, value in self.text.items():
             definition = BROKER_CONFIGS.get(name)
@@ -60,6 +61,27 @@ class NodeConfig:
         self.advertised = (
             _parse_listeners("advertised.listeners", advertised) if advertised else self.listeners
         )
+        self._check()
+
+    def _check(self) -> None:
+        """What no single setting can tell."""
+        if "," in self.log_dir:
+            raise ConfigRefused(
+                f"Invalid value {self.log_dir} for configuration log.dirs: a node keeps everything in "
+                "one folder; name one, and put several disks beneath it as one volume"
+            )
+        if [each.name for each in self.advertised] != [each.name for each in self.listeners]:
+            raise ConfigRefused(
+                f"Invalid value {self.string('advertised.listeners')} for configuration "
+                "advertised.listeners: it must name each of listeners "
+                f"({self.string('listeners')}), in that order"
+            )
+        for each in self.advertised:
+            if each.host in _EVERYWHERE:
+                raise ConfigRefused(
+                    f"clients can't be told to connect to {each.host or 'an empty host'}: set "
+                    f"advertised.listeners={each.name}://HOST:{each.port} with a host that they reach"
+                )
 
     @classmethod
     def load(
@@ -67,9 +89,9 @@ class NodeConfig:
     ) -> Self:
         text: dict[str, str] = {}
         if file is not None:
-            text |= _from_file(file)
-        text |= _from_environment(environment)
-        text |= _from_flags(flags)
+            text |= _known_names(_from_file(file))
+        text |= _known_names(_from_environment(environment))
+        text |= _known_names(_from_flags(flags))
         return cls(text)
 
     def value(self, name: str) -> ConfigValue:
@@ -116,13 +138,18 @@ class NodeConfig:
         return self.integer("max.request.partition.size.limit")
 
 
+def _known_names(text: Mapping[str, str]) -> dict[str, str]:
+    """Without aliases; done for each source by itself, so that the name chosen doesn't change which one wins."""
+    return {ALIASES.get(name, name): value for name, value in text.items()}
+
+
 def _suggest(name: str) -> str:
-    close = difflib.get_close_matches(name, BROKER_CONFIGS, n=1)
+    close = difflib.get_close_matches(name, [*BROKER_CONFIGS, *ALIASES], n=1)
     return f"; did you mean {close[0]}?" if close else "; settings have Kafka's broker names"
 
 
 def _parse_listeners(setting: str, text: str) -> tuple[ListenerAddress, ...]:
-    found = []
+    found: list[ListenerAddress] = []
     for entry in text.split(","):
         name, separator, address = entry.strip().partition("://")
         host, colon, port = address.rpartition(":")
@@ -136,6 +163,10 @@ def _parse_listeners(setting: str, text: str) -> tuple[ListenerAddress, ...]:
                 f"Invalid value {entry!r} for configuration {setting}: "
                 f"the listener's name must be one of {', '.join(_PROTOCOLS)}"
             )
+        if name in {each.name for each in found}:
+            raise ConfigRefused(
+                f"Invalid value {text!r} for configuration {setting}: {name} stands there twice"
+            )
         found.append(ListenerAddress(name, host.strip("[]"), int(port)))
     return tuple(found)
 
@@ -145,7 +176,7 @@ def _from_file(path: str) -> dict[str, str]:
         parsed = tomllib.loads(pathlib.Path(path).read_text())
     except OSError as missing:
         raise ConfigRefused(f"can't read the configuration {path}: {missing.strerror}") from missing
-    except tomllib.TOMLDecodeError as damaged:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as damaged:
         raise ConfigRefused(f"{path} is not TOML: {damaged}") from damaged
     return dict(_flatten("", parsed))
 
@@ -165,16 +196,23 @@ def _flatten(prefix: str, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    known = {name.upper().replace(".", "_"): name for name in BROKER_CONFIGS}
+    known = {_variable(name): name for name in [*BROKER_CONFIGS, *ALIASES]}
     found = {}
     for variable in sorted(environment):
         if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(NOT_SETTINGS):
-            name = known.get(variable.removeprefix(ENVIRONMENT_PREFIX))
+            name = known.get(variable)
             if name is None:
-                guess = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
-                raise ConfigRefused(f"unknown variable {variable}{_suggest(guess)}")
+                close = difflib.get_close_matches(variable, known, n=1)
+                raise ConfigRefused(
+                    f"unknown variable {variable}={environment[variable]!r}; "
+                    + (f"did you mean {close[0]}?" if close else "unset it, or name a setting")
+                )
             found[name] = environment[variable]
     return found
+
+
+def _variable(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
 
 
 def _from_flags(flags: Sequence[str]) -> dict[str, str]:
@@ -182,6 +220,6 @@ def _from_flags(flags: Sequence[str]) -> dict[str, str]:
     for flag in flags:
         name, separator, value = flag.partition("=")
         if not separator:
-            raise ConfigRefused(f"{flag!r} is not NAME=VALUE")
+            raise ConfigRefused(f"{flag!r} is not NAME=VALUE: say for example node.id=1")
         found[name.strip()] = value.strip()
     return found

@@ -18,10 +18,24 @@ def run_node(config: NodeConfig) -> int:
     """Run until SIGTERM or SIGINT, then stop cleanly. Returns the exit code."""
     try:
         uvloop.run(_run(config))
-    except (Trouble, OSError) as refused:
+    except Trouble as refused:
         print(f"fencepost: {refused}", file=sys.stderr)
         return EXIT_REFUSED
+    except OSError as refused:
+        print(f"fencepost: {_sentence(refused, config)}", file=sys.stderr)
+        return EXIT_REFUSED
     return EXIT_OK
+
+
+def _sentence(refused: OSError, config: NodeConfig) -> str:
+    """What the disk said when the node was started, with the file and what can be done."""
+    what = refused.strerror or str(refused)
+    if refused.filename is not None:
+        what = f"{refused.filename}: {what}"
+    return (
+        f"{what}. The node keeps everything in {config.log_dir}: it must be a folder, or be made as one, "
+        "that this user may write to. Choose another with `fencepost dev --data FOLDER`, or log.dirs."
+    )
 
 
 async def _run(config: NodeConfig) -> None:

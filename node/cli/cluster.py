@@ -1,11 +1,15 @@
 """What the commands for people share: how they reach a cluster, and what a failure is called."""
 
 import argparse
+import difflib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
+
+from .output import show_json
 
 try:
     import confluent_kafka
@@ -19,10 +23,11 @@ except ModuleNotFoundError:
 
 BOOTSTRAP: Final = "127.0.0.1:9092"
 TIMEOUT_S: Final = 15.0
-# How long to look for a broker before saying that there is none.
+# How long to look for a broker before saying that there is none, and how often to look whether it is certain.
 CONNECT_S: Final = 5.0
+LOOK_S: Final = 0.2
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 # librdkafka's and Kafka's codes -> what a person can do next.
 _NEXT_STEP: Final[Mapping[int, str]] = {
@@ -32,7 +37,10 @@ _NEXT_STEP: Final[Mapping[int, str]] = {
     KafkaError.TOPIC_ALREADY_EXISTS: "`fencepost topic describe TOPIC` shows it as it is.",
     KafkaError.GROUP_ID_NOT_FOUND: "`fencepost group list` shows the groups there are.",
     KafkaError.NON_EMPTY_GROUP: "Stop its members first; `fencepost group describe GROUP` names them.",
+    KafkaError.UNKNOWN_MEMBER_ID: "While a group has members only they move its positions; stop them "
+    "first: `fencepost group describe GROUP` names them.",
     KafkaError.INVALID_REPLICATION_FACTOR: "It can't be larger than the number of brokers.",
+    KafkaError.INVALID_PARTITIONS: "Name a total of 1 or more, and more than there are now.",
     KafkaError.MSG_SIZE_TOO_LARGE: "Raise the topic's max.message.bytes: "
     "`fencepost config set --topic TOPIC max.message.bytes=…`.",
     KafkaError._MSG_TIMED_OUT: "The cluster did not acknowledge in time; the record may still be there.",
@@ -54,26 +62,56 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, *, with_json: bool = 
         parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def client_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+def client_settings(
+    arguments: argparse.Namespace, *, on_error: Callable[[Any], None] = lambda _: None
+) -> dict[str, Any]:
+    """`on_error` hears what librdkafka goes on trying; the call that fails is told apart from it."""
     return {
         "bootstrap.servers": arguments.bootstrap,
         "client.id": "fencepost-cli",
         "log_level": 0,
-        "error_cb": lambda _: None,  # said by the call that fails, with its context
+        "error_cb": on_error,
     }
 
 
 def connect(arguments: argparse.Namespace) -> AdminClient:
     """An admin client that has reached a broker."""
-    admin = AdminClient(client_settings(arguments))
-    try:
-        admin.list_topics(topic="", timeout=CONNECT_S)
-    except KafkaException as failure:
-        raise Failed(
-            f"no broker answers at {arguments.bootstrap} ({_text(failure.args[0])}). "
-            "Start one with `fencepost dev`, or name another with --bootstrap."
-        ) from failure
-    return admin
+    _check_bootstrap(arguments.bootstrap)
+    said: list[Any] = []
+    admin = AdminClient(client_settings(arguments, on_error=said.append))
+    deadline = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            admin.list_topics(topic="", timeout=LOOK_S)
+        except KafkaException as failure:
+            admin.poll(0)
+            all_down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in said)
+            if all_down or time.monotonic() > deadline:
+                why = next((each.str() for each in said if ":" in each.str()), None)
+                raise Failed(
+                    f"no broker answers at {arguments.bootstrap} ({why or _text(failure.args[0])}). "
+                    "Start one with `fencepost dev`, or name another with --bootstrap."
+                ) from failure
+        else:
+            return admin
+
+
+def _check_bootstrap(text: str) -> None:
+    for each in text.split(","):
+        host, colon, port = each.strip().rpartition(":")
+        right = bool(host) and port.isdigit() if colon else bool(each.strip())
+        if not right:
+            raise Failed(f"--bootstrap {text!r}: say HOST:PORT, for example {BOOTSTRAP}")
+
+
+def find_topic(admin: AdminClient, name: str) -> Any:
+    """The topic's metadata. All topics are asked for: asking for one by name would create it."""
+    topics = admin.list_topics(timeout=TIMEOUT_S).topics
+    if name in topics:
+        return topics[name]
+    close = difflib.get_close_matches(name, topics, n=1)
+    guess = f" Did you mean {close[0]}?" if close else ""
+    raise Failed(f"there is no topic {name}.{guess} `fencepost topic list` shows those there are.")
 
 
 def outcome(what: str, future: "Future[Any]") -> Any:
@@ -82,6 +120,39 @@ def outcome(what: str, future: "Future[Any]") -> Any:
         return future.result(TIMEOUT_S)
     except KafkaException as failure:
         raise Failed(explain(what, failure.args[0])) from failure
+    except TimeoutError as late:
+        raise Failed(
+            f"{what}: no answer in {TIMEOUT_S:.0f} s. It may happen yet; look before trying again."
+        ) from late
+
+
+def settle(
+    kind: str,
+    futures: "Mapping[str, Future[Any]]",
+    *,
+    failed: str,
+    done: str,
+    as_json: bool,
+    earlier: Iterable[str] = (),
+) -> int:
+    """Say what became of each; one that fails does not hide the others. `earlier` were done already."""
+    rows: list[dict[str, Any]] = [{kind: name, "error": None} for name in earlier]
+    for name, future in futures.items():
+        error = None
+        try:
+            outcome(f"{failed} {name}", future)
+        except Failed as failure:
+            error = str(failure)
+        rows.append({kind: name, "error": error})
+        if as_json:
+            continue
+        if error is None:
+            print(f"{name} {done}")
+        else:
+            print(f"fencepost: {error}", file=sys.stderr)
+    if as_json:
+        show_json(rows)
+    return EXIT_FAILED if any(row["error"] for row in rows) else EXIT_OK
 
 
 def explain(what: str, error: KafkaError) -> str:
@@ -90,7 +161,8 @@ def explain(what: str, error: KafkaError) -> str:
 
 
 def _text(error: KafkaError) -> str:
-    return f"{error.name()}: {error.str()}".rstrip(".") + "."
+    text = error.str().removeprefix("Broker: ").removeprefix("Local: ")
+    return f"{error.name().removeprefix('_')}: {text}".rstrip(".") + "."
 
 
 def pairs(words: Sequence[str]) -> dict[str, str]:
@@ -104,31 +176,68 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else "no setting has a name like it."
+
+
+def records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
 Command = Callable[[argparse.Namespace], int]
 
 
 def run_safely(command: Command, arguments: argparse.Namespace) -> int:
     """Run one command; a failure is one sentence on standard error and exit code 1."""
     try:
-        return command(arguments)
+        code = command(arguments)
+        sys.stdout.flush()
+        return code
     except Failed as failure:
         print(f"fencepost: {failure}", file=sys.stderr)
     except KafkaException as failure:
         print(f"fencepost: {explain('the cluster refused', failure.args[0])}", file=sys.stderr)
     except BrokenPipeError:
-        sys.stderr.close()  # `| head` went away: not a failure of ours
+        # `| head` went away: not a failure of ours. What Python would flush at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
     return EXIT_FAILED
+
+
+class Outage:
+    """Says once, on standard error, that no broker answers while a command goes on trying, and when one does."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._is_out = False
+
+    def heard(self, error: Any) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and not self._is_out:
+            self._is_out = True
+            print(
+                f"fencepost: no broker answers at {self._where} any more; still trying, Ctrl-C ends it",
+                file=sys.stderr,
+            )
+
+    def over(self) -> None:
+        if self._is_out:
+            self._is_out = False
+            print(f"fencepost: {self._where} answers again", file=sys.stderr)
 
 
 __all__ = [
     "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
     "EXIT_OK",
     "Failed",
+    "Outage",
     "add_cluster_arguments",
     "client_settings",
     "connect",
+    "did_you_mean",
+    "find_topic",
 ]
-__all__ += ["confluent_kafka", "explain", "outcome", "pairs", "run_safely"]
+__all__ += ["confluent_kafka", "explain", "outcome", "pairs", "records", "run_safely", "settle"]

@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _pattern(path: tuple[str, ...]) -> str:
     """Longer paths come first in the case, so that `topic create --x` is not taken for `topic`."""
+    if path and path[-1].startswith("-"):  # the value of an option, wherever the option stands
+        return f'"{" ".join(path[:-1])} "*"{path[-1]}"'
     return '""' if not path else f'"{" ".join(path)}"*'
 
 
@@ -67,6 +69,8 @@ def _walk(
                 _walk((*path, name), child, found)
         elif action.option_strings:
             words.append(action.option_strings[-1])
+            if action.choices:
+                found[*path, action.option_strings[-1]] = [str(each) for each in action.choices]
         elif action.choices:
             words += [str(choice) for choice in action.choices]
     found[path] = sorted(words)

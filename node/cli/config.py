@@ -1,6 +1,7 @@
 """`fencepost config`: the settings of topics, brokers and groups: get, set, unset."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka.admin import (
@@ -11,8 +12,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from .cluster import EXIT_OK, add_cluster_arguments, connect, outcome, pairs, run_safely
-from .output import show
+from .cluster import (
+    EXIT_OK,
+    Failed,
+    add_cluster_arguments,
+    connect,
+    did_you_mean,
+    find_topic,
+    outcome,
+    pairs,
+    run_safely,
+)
+from .output import show, show_json
 
 _SET_BY = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
@@ -59,13 +70,29 @@ def _resource(
     return ConfigResource(kind, name, incremental_configs=entries)
 
 
-def _get(arguments: argparse.Namespace) -> int:
-    admin = connect(arguments)
+def _entries(admin: Any, arguments: argparse.Namespace, named: Sequence[str]) -> dict[str, Any]:
+    """Every setting there is; Failed when the resource is not there, or has no setting of a name."""
+    if arguments.topic is not None:
+        find_topic(admin, arguments.topic)
+    elif arguments.broker is not None:
+        brokers = admin.list_topics(timeout=15).brokers
+        if arguments.broker not in {str(each) for each in brokers}:
+            # librdkafka asks the broker itself, and would wait for one that is not there.
+            there = ", ".join(str(each) for each in sorted(brokers))
+            raise Failed(f"there is no broker {arguments.broker!r}; there are: {there}")
     resource = _resource(arguments)
     futures = admin.describe_configs([resource])
-    entries: dict[str, Any] = outcome(
+    found: dict[str, Any] = outcome(
         f"can't read the settings of {resource.name}", futures[resource]
     )
+    for name in named:
+        if name not in found:
+            raise Failed(f"unknown setting {name}: {did_you_mean(name, found)}")
+    return found
+
+
+def _get(arguments: argparse.Namespace) -> int:
+    entries = _entries(connect(arguments), arguments, arguments.name)
     rows = [
         (
             name,
@@ -79,7 +106,7 @@ def _get(arguments: argparse.Namespace) -> int:
         ("setting", "value", "set by"),
         rows,
         as_json=arguments.json,
-        empty=f"Nothing is set on {resource.name}; `--all` shows the defaults in force.",
+        empty=f"Nothing is set on {_resource(arguments).name}; `--all` shows the defaults in force.",
     )
     return EXIT_OK
 
@@ -91,8 +118,11 @@ def _set(arguments: argparse.Namespace) -> int:
         for name, value in wanted.items()
     ]
     _alter(arguments, entries)
-    for name, value in wanted.items():
-        print(f"{name}={value}")
+    if arguments.json:
+        show_json([{"setting": name, "value": value} for name, value in wanted.items()])
+    else:
+        for name, value in wanted.items():
+            print(f"{name}={value}")
     return EXIT_OK
 
 
@@ -102,13 +132,17 @@ def _unset(arguments: argparse.Namespace) -> int:
         for name in arguments.name
     ]
     _alter(arguments, entries)
-    for name in arguments.name:
-        print(f"{name} is back at its default")
+    if arguments.json:
+        show_json([{"setting": name, "value": None} for name in arguments.name])
+    else:
+        for name in arguments.name:
+            print(f"{name} is back at its default")
     return EXIT_OK
 
 
 def _alter(arguments: argparse.Namespace, entries: list[ConfigEntry]) -> None:
     admin = connect(arguments)
+    _entries(admin, arguments, [each.name for each in entries])
     resource = _resource(arguments, entries)
     futures = admin.incremental_alter_configs([resource])
     outcome(f"can't change the settings of {resource.name}", futures[resource])

@@ -6,13 +6,17 @@ import sys
 from typing import Any
 
 from .cluster import (
+    EXIT_INTERRUPTED,
     EXIT_OK,
     Failed,
+    Outage,
     add_cluster_arguments,
     client_settings,
     confluent_kafka,
     connect,
     explain,
+    find_topic,
+    records,
     run_safely,
 )
 from .output import Progress
@@ -45,18 +49,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _consume(arguments: argparse.Namespace) -> int:
+    _check(arguments)
     admin = connect(arguments)
-    topic = admin.list_topics(arguments.topic, timeout=15).topics[arguments.topic]
-    if topic.error is not None:
-        raise Failed(explain(f"can't read {arguments.topic}", topic.error))
+    topic = find_topic(admin, arguments.topic)
+    outage = Outage(arguments.bootstrap)
     consumer = confluent_kafka.Consumer(
-        client_settings(arguments)
+        client_settings(arguments, on_error=outage.heard)
         | {
             "group.id": arguments.group or "fencepost-cli",
             "enable.auto.commit": arguments.group is not None,
             "auto.offset.reset": "earliest" if arguments.start == "start" else "latest",
             "isolation.level": f"read_{arguments.isolation}",
             "enable.partition.eof": True,
+            # Its default is a second, of which a full queue makes most of the time.
+            "fetch.queue.backoff.ms": 20,
             "allow.auto.create.topics": False,
         }
     )
@@ -65,9 +71,26 @@ def _consume(arguments: argparse.Namespace) -> int:
             consumer.assign(_assignment(arguments, sorted(topic.partitions)))
         else:
             consumer.subscribe([arguments.topic])
-        return _print_records(arguments, consumer)
+        return _print_records(arguments, consumer, outage)
     finally:
         consumer.close()
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.start not in _PLACES and not arguments.start.isdigit():
+        raise Failed(f"--from {arguments.start}: say start, end or an offset")
+    if arguments.count is not None and arguments.count < 1:
+        raise Failed(f"--count {arguments.count}: say how many records, 1 or more")
+    if arguments.group is None:
+        return
+    if arguments.partition is not None:
+        raise Failed("--partition does not go with --group: a group shares all partitions out")
+    if arguments.start not in _PLACES:
+        raise Failed(
+            "--from OFFSET does not go with --group; move the group first: "
+            f"`fencepost group seek {arguments.group} --topic {arguments.topic} "
+            f"--to {arguments.start}`"
+        )
 
 
 def _assignment(arguments: argparse.Namespace, partitions: list[int]) -> list[Any]:
@@ -80,39 +103,44 @@ def _assignment(arguments: argparse.Namespace, partitions: list[int]) -> list[An
         partitions = [arguments.partition]
     place = _PLACES.get(arguments.start)
     if place is None:
-        if not arguments.start.isdigit():
-            raise Failed(f"--from {arguments.start}: say start, end or an offset")
         place = int(arguments.start)
     return [confluent_kafka.TopicPartition(arguments.topic, each, place) for each in partitions]
 
 
-def _print_records(arguments: argparse.Namespace, consumer: Any) -> int:
-    progress = Progress(f"consuming {arguments.topic}", arguments.count)
+def _print_records(arguments: argparse.Namespace, consumer: Any, outage: Outage) -> int:
+    """Until the count, the end or Ctrl-C; then says how many there were."""
+    progress = Progress(f"consuming {arguments.topic}")
     at_end: set[int] = set()
     seen = 0
+    code = EXIT_OK
     out = sys.stdout.buffer
-    while arguments.count is None or seen < arguments.count:
-        message = consumer.poll(1.0)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
-            at_end.discard(message.partition())
-            out.write(_line(arguments, message))
-            seen += 1
-            if not sys.stdout.isatty():
-                progress.at(seen)
-            continue
-        if error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
-            raise Failed(explain(f"can't read {arguments.topic}", error))
-        at_end.add(message.partition())
-        out.flush()
-        if not arguments.follow and len(at_end) >= len(consumer.assignment()):
-            break
+    on_terminal = sys.stdout.isatty()
+    try:
+        while arguments.count is None or seen < arguments.count:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            outage.over()
+            error = message.error()
+            if error is None:
+                at_end.discard(message.partition())
+                out.write(_line(arguments, message))
+                seen += 1
+                if not on_terminal:
+                    progress.at(seen, seen / arguments.count if arguments.count else None)
+                continue
+            if error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
+                raise Failed(explain(f"can't read {arguments.topic}", error))
+            at_end.add(message.partition())
+            out.flush()
+            if not arguments.follow and len(at_end) >= len(consumer.assignment()):
+                break
+    except KeyboardInterrupt:
+        code = EXIT_OK if arguments.follow else EXIT_INTERRUPTED  # how following ends
     out.flush()
     progress.end()
-    print(f"{seen:,} records", file=sys.stderr)
-    return EXIT_OK
+    print(records(seen), file=sys.stderr)
+    return code
 
 
 def _line(arguments: argparse.Namespace, message: Any) -> bytes:

@@ -6,14 +6,15 @@ The process that is started is the node. The same command on the same folder goe
 import argparse
 import os
 
-from ..config import NodeConfig
-from ..process import run_node
+from .start import start
+
+PORT_MAX = 65_535
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port",
-        type=int,
+        type=_port,
         default=9092,
         help="the client door's port on 127.0.0.1 (9092); 0 takes any",
     )
@@ -27,15 +28,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: say 0 to {PORT_MAX}")
+    return int(text)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    data = os.path.abspath(arguments.data)
-    config = NodeConfig.load(
+    return start(
         flags=[
             f"listeners=PLAINTEXT://127.0.0.1:{arguments.port}",
-            f"log.dirs={data}",
+            f"log.dirs={os.path.abspath(arguments.data)}",
             *arguments.set,
         ],
-        environment=os.environ,
         file=None,
     )
-    return run_node(config)

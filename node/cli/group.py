@@ -4,10 +4,20 @@ import argparse
 import time
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from .cluster import EXIT_OK, Failed, add_cluster_arguments, connect, outcome, run_safely
+from .cluster import (
+    EXIT_OK,
+    Failed,
+    add_cluster_arguments,
+    connect,
+    find_topic,
+    outcome,
+    records,
+    run_safely,
+    settle,
+)
 from .output import show, show_json
 
 
@@ -29,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--to",
         required=True,
         metavar="start|end|OFFSET|TIME",
-        help="an offset, or a local time as 2026-01-31T12:00:00",
+        help="an offset (at most the end), or a local time as 2026-01-31T12:00:00",
     )
     seek.set_defaults(action=_seek)
     for action in (listing, describe, delete, seek):
@@ -67,6 +77,8 @@ def _describe(arguments: argparse.Namespace) -> int:
         for each in member.assignment.topic_partitions
     }
     rows = _positions(admin, name, owners)
+    if group.state is ConsumerGroupState.DEAD and not rows:
+        raise Failed(f"there is no group {name}. `fencepost group list` shows those there are.")
     if arguments.json:
         header = ("topic", "partition", "position", "end", "lag", "member")
         show_json(
@@ -85,7 +97,7 @@ def _describe(arguments: argparse.Namespace) -> int:
     behind = sum(row[4] or 0 for row in rows)
     print(
         f"{name}  {group.state.name.lower()}, {len(group.members)} members, "
-        f"coordinated by node {group.coordinator.id}, {behind:,} records behind"
+        f"coordinated by node {group.coordinator.id}, {records(behind)} behind"
     )
     show(
         ("topic", "partition", "position", "end", "lag", "member"),
@@ -126,21 +138,24 @@ def _positions(admin: Any, name: str, owners: dict[tuple[str, int], Any]) -> lis
 
 def _delete(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
-    for name, future in admin.delete_consumer_groups(arguments.group).items():
-        outcome(f"can't delete {name}", future)
-        print(f"{name} deleted")
-    return EXIT_OK
+    return settle(
+        "group",
+        admin.delete_consumer_groups(arguments.group),
+        failed="can't delete",
+        done="deleted",
+        as_json=arguments.json,
+    )
 
 
 def _seek(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
-    topic = admin.list_topics(arguments.topic, timeout=15).topics[arguments.topic]
-    partitions = sorted(topic.partitions)
-    if not partitions:
-        raise Failed(
-            f"there is no topic {arguments.topic}; `fencepost topic list` shows those there are"
-        )
+    partitions = sorted(find_topic(admin, arguments.topic).partitions)
     if arguments.partition is not None:
+        if arguments.partition not in partitions:
+            raise Failed(
+                f"{arguments.topic} has no partition {arguments.partition}; "
+                f"it has {partitions[0]} to {partitions[-1]}"
+            )
         partitions = [arguments.partition]
     targets = _targets(admin, arguments, partitions)
     request = ConsumerGroupTopicPartitions(arguments.group, targets)
@@ -152,8 +167,23 @@ def _seek(arguments: argparse.Namespace) -> int:
 
 
 def _targets(admin: Any, arguments: argparse.Namespace, partitions: list[int]) -> list[Any]:
+    """Where each partition is moved to, within what it holds: beyond it, members would start anywhere."""
     if arguments.to.isdigit():
-        return [TopicPartition(arguments.topic, each, int(arguments.to)) for each in partitions]
+        named = int(arguments.to)
+        places = [TopicPartition(arguments.topic, each) for each in partitions]
+        firsts = admin.list_offsets(dict.fromkeys(places, OffsetSpec.earliest()))
+        ends = admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()))
+        return [
+            TopicPartition(
+                place.topic,
+                place.partition,
+                min(
+                    max(named, outcome("can't read the start", firsts[place]).offset),
+                    outcome("can't read the end", ends[place]).offset,
+                ),
+            )
+            for place in places
+        ]
     if arguments.to == "start":
         spec = OffsetSpec.earliest()
     elif arguments.to == "end":

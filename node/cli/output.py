@@ -66,26 +66,26 @@ def _cell(value: object) -> str:
 class Progress:
     """A bar on standard error, only for a terminal and only when it takes long enough to be read."""
 
-    def __init__(self, what: str, total: int | None) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
-        self._total = total
         self._started = time.monotonic()
         self._drawn = 0.0
         self._is_drawn = False
         self._on = sys.stderr.isatty()
 
-    def at(self, done: int) -> None:
+    def at(self, done: int, part: float | None = None) -> None:
+        """So many are done, which is `part` of all (0 to 1) where that is known."""
         now = time.monotonic()
         if not self._on or now - self._started < BAR_AFTER_S or now - self._drawn < BAR_EVERY_S:
             return
         self._drawn = now
         self._is_drawn = True
         rate = done / (now - self._started)
-        if self._total:
-            filled = BAR_WIDTH * done // self._total
+        if part:
+            filled = min(BAR_WIDTH, int(BAR_WIDTH * part))
             bar = "█" * filled + "░" * (BAR_WIDTH - filled)
-            left = (self._total - done) / rate if rate else 0.0
-            text = f"{self._what} {bar} {done:,}/{self._total:,}  {rate:,.0f}/s  {left:.0f} s left"
+            left = (now - self._started) * (1 - part) / part
+            text = f"{self._what} {bar} {done:,}  {rate:,.0f}/s  {left:.0f} s left"
         else:
             text = f"{self._what} {done:,}  {rate:,.0f}/s"
         sys.stderr.write(f"\r\x1b[K{text}")

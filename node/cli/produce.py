@@ -1,27 +1,36 @@
 """`fencepost produce`: lines from standard input, or a file, become records; each is acknowledged or named."""
 
 import argparse
+import os
 import pathlib
+import stat
 import sys
-from collections.abc import Iterator
 from typing import Any, BinaryIO
+
+from confluent_kafka import KafkaException
 
 from .cluster import (
     EXIT_FAILED,
+    EXIT_INTERRUPTED,
     EXIT_OK,
     Failed,
+    Outage,
     add_cluster_arguments,
     client_settings,
     confluent_kafka,
     connect,
     explain,
     pairs,
+    records,
     run_safely,
 )
 from .output import Progress
 
 # Said in full for the first few; the rest are counted.
 FAILURES_SHOWN = 5
+# Lines of a file between two looks at what was acknowledged.
+POLL_EVERY = 1_000
+FLUSH_S = 1.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--file", metavar="FILE", help="read lines from here instead of standard input"
     )
     parser.add_argument(
-        "--key-separator", metavar="TEXT", help="what parts a line into key and value"
+        "--key-separator",
+        type=_separator,
+        metavar="TEXT",
+        help="what parts a line into key and value",
     )
     parser.add_argument("--partition", type=int, default=-1, help="default: by key, or spread")
     parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
@@ -41,52 +53,78 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_cluster_arguments(parser, with_json=False)
 
 
+def _separator(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("it can't be empty")
+    return text
+
+
 def run(arguments: argparse.Namespace) -> int:
     return run_safely(_produce, arguments)
 
 
 def _produce(arguments: argparse.Namespace) -> int:
     connect(arguments)
-    settings = client_settings(arguments) | {
+    outage = Outage(arguments.bootstrap)
+    settings = client_settings(arguments, on_error=outage.heard) | {
         "acks": arguments.acks,
         "enable.idempotence": arguments.acks == "all",
         "compression.type": arguments.compression,
         "linger.ms": 5,
     }
     producer = confluent_kafka.Producer(settings)
-    tally = _Tally(arguments.topic)
-    headers = list(pairs(arguments.header).items())
-    for key, value in _records(arguments):
-        record: dict[str, Any] = {"key": key, "value": value, "headers": headers}
-        if arguments.partition >= 0:
-            record["partition"] = arguments.partition
-        while True:
-            try:
-                producer.produce(arguments.topic, on_delivery=tally.delivered, **record)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        producer.poll(0)
-        tally.sent += 1
-        tally.progress.at(tally.sent)
-    producer.flush()
+    tally = _Tally(arguments.topic, outage)
+    try:
+        _send(arguments, producer, tally)
+        while producer.flush(FLUSH_S):
+            tally.progress.at(tally.acknowledged)
+    except KeyboardInterrupt:
+        # What is on its way gets a moment; what then has no answer is said to have none.
+        producer.flush(FLUSH_S)
+        tally.finish()
+        return EXIT_INTERRUPTED
     return tally.finish()
 
 
-def _records(arguments: argparse.Namespace) -> Iterator[tuple[bytes | None, bytes]]:
+def _send(arguments: argparse.Namespace, producer: Any, tally: "_Tally") -> None:
+    headers = list(pairs(arguments.header).items())
     separator = None if arguments.key_separator is None else arguments.key_separator.encode()
-    with _open(arguments.file) as lines:
-        for line in lines:
-            text = line.removesuffix(b"\n")
-            if separator is None:
-                yield None, text
-            else:
-                key, found, value = text.partition(separator)
-                yield (key, value) if found else (None, text)
+    extra: dict[str, Any] = {"headers": headers} if headers else {}
+    if arguments.partition >= 0:
+        extra["partition"] = arguments.partition
+    lines = _open(arguments.file)
+    status = os.fstat(lines.fileno())
+    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    done = 0
+    for line in lines:
+        done += len(line)
+        key, value = _key_and_value(line.removesuffix(b"\n"), separator)
+        while True:
+            try:
+                producer.produce(arguments.topic, value, key, on_delivery=tally.delivered, **extra)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as refused:
+                tally.delivered(refused.args[0], None)
+                break
+        tally.sent += 1
+        if tally.sent % POLL_EVERY == 0 or arguments.file is None:
+            producer.poll(0)
+            tally.progress.at(tally.acknowledged, done / size if size else None)
+
+
+def _key_and_value(text: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    if separator is None:
+        return None, text
+    key, found, value = text.partition(separator)
+    return (key, value) if found else (None, text)
 
 
 def _open(path: str | None) -> BinaryIO:
     if path is None:
+        if sys.stdin.isatty():
+            print("Each line becomes a record; Ctrl-D ends.", file=sys.stderr)
         return sys.stdin.buffer
     try:
         return pathlib.Path(path).open("rb")
@@ -97,24 +135,32 @@ def _open(path: str | None) -> BinaryIO:
 class _Tally:
     """What became of each record."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, outage: Outage) -> None:
         self.topic = topic
+        self.outage = outage
         self.sent = 0
         self.acknowledged = 0
         self.failed = 0
-        self.progress = Progress(f"producing to {topic}", None)
+        self.progress = Progress(f"producing to {topic}")
 
     def delivered(self, error: Any, message: Any) -> None:
         if error is None:
             self.acknowledged += 1
+            self.outage.over()
             return
         self.failed += 1
         if self.failed <= FAILURES_SHOWN:
             sys.stderr.write(explain(f"a record to {self.topic} failed", error) + "\n")
 
+    @property
+    def unknown(self) -> int:
+        return self.sent - self.acknowledged - self.failed
+
     def finish(self) -> int:
         self.progress.end()
-        text = f"{self.acknowledged:,} acknowledged"
+        text = f"{records(self.acknowledged)} acknowledged"
+        if self.unknown:
+            text += f", {self.unknown:,} without an answer (they may be there)"
         if self.failed:
             text += f", {self.failed:,} failed"
         print(text, file=sys.stderr)

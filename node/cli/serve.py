@@ -1,10 +1,8 @@
 """`fencepost serve`: a node from a TOML file, `FENCEPOST_…` variables and flags, in rising order."""
 
 import argparse
-import os
 
-from ..config import NodeConfig
-from ..process import run_node
+from .start import start
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,5 +17,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = NodeConfig.load(flags=arguments.set, environment=os.environ, file=arguments.config)
-    return run_node(config)
+    return start(flags=arguments.set, file=arguments.config)

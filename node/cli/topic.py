@@ -1,12 +1,24 @@
 """`fencepost topic`: list, describe, create, delete, and add partitions."""
 
 import argparse
+import sys
 from typing import Any
 
 from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
-from .cluster import EXIT_OK, Failed, add_cluster_arguments, connect, outcome, pairs, run_safely
+from .cluster import (
+    EXIT_FAILED,
+    EXIT_OK,
+    Failed,
+    add_cluster_arguments,
+    connect,
+    did_you_mean,
+    outcome,
+    pairs,
+    run_safely,
+    settle,
+)
 from .output import show, show_json
 
 
@@ -73,20 +85,28 @@ def _list(arguments: argparse.Namespace) -> int:
 def _describe(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
     described: list[dict[str, Any]] = []
+    failures: list[Failed] = []
     for name, future in admin.describe_topics(TopicCollection(arguments.topic)).items():
-        topic = outcome(f"can't describe {name}", future)
+        try:
+            topic = outcome(f"can't describe {name}", future)
+        except Failed as failure:
+            failures.append(failure)
+            continue
         described.append(
             {"topic": name, "id": str(topic.topic_id), "partitions": _partitions(admin, topic)}
         )
+    for each in failures:
+        print(f"fencepost: {each}", file=sys.stderr)
+    code = EXIT_FAILED if failures else EXIT_OK
     if arguments.json:
         show_json(described)
-        return EXIT_OK
-    for each in described:
-        print(f"{each['topic']}  id {each['id']}")
-        partitions: list[dict[str, Any]] = each["partitions"]
+        return code
+    for about in described:
+        print(f"{about['topic']}  id {about['id']}")
+        partitions: list[dict[str, Any]] = about["partitions"]
         rows = [tuple(partition.values()) for partition in partitions]
         show(("partition", "leader", "replicas", "isr", "first", "end"), rows, as_json=False)
-    return EXIT_OK
+    return code
 
 
 def _partitions(admin: Any, topic: Any) -> list[dict[str, Any]]:
@@ -114,30 +134,50 @@ def _partitions(admin: Any, topic: Any) -> list[dict[str, Any]]:
 def _create(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
     config = pairs(arguments.config)
+    _check_settings(config)
+    there = set(admin.list_topics(timeout=15).topics) if arguments.if_not_exists else set()
+    earlier = [name for name in dict.fromkeys(arguments.topic) if name in there]
+    if not arguments.json:
+        for name in earlier:
+            print(f"{name} is there already")
     wanted = [
         NewTopic(name, arguments.partitions, arguments.replication_factor, config=config)
-        for name in arguments.topic
+        for name in dict.fromkeys(arguments.topic)
+        if name not in there
     ]
-    there = set(admin.list_topics(timeout=15).topics) if arguments.if_not_exists else set()
-    for name in arguments.topic:
-        if name in there:
-            print(f"{name} is there already")
-    wanted = [each for each in wanted if each.topic not in there]
-    if not wanted:
-        return EXIT_OK
-    futures = admin.create_topics(wanted, validate_only=arguments.dry_run)
-    for name, future in futures.items():
-        outcome(f"can't create {name}", future)
-        print(f"{name} {'could be created' if arguments.dry_run else 'created'}")
-    return EXIT_OK
+    futures = admin.create_topics(wanted, validate_only=arguments.dry_run) if wanted else {}
+    return settle(
+        "topic",
+        futures,
+        failed="can't create",
+        done="could be created" if arguments.dry_run else "created",
+        as_json=arguments.json,
+        earlier=earlier,
+    )
+
+
+def _check_settings(config: dict[str, str]) -> None:
+    """The broker refuses an unknown one too, but can't say which was meant."""
+    if not config:
+        return
+    from fencepost.cluster.metadata.topic_config import (
+        TOPIC_CONFIGS,
+    )  # 0.2 s that few commands need
+
+    for name in config:
+        if name not in TOPIC_CONFIGS:
+            raise Failed(f"unknown topic setting {name}: {did_you_mean(name, TOPIC_CONFIGS)}")
 
 
 def _delete(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
-    for name, future in admin.delete_topics(arguments.topic).items():
-        outcome(f"can't delete {name}", future)
-        print(f"{name} deleted")
-    return EXIT_OK
+    return settle(
+        "topic",
+        admin.delete_topics(arguments.topic),
+        failed="can't delete",
+        done="deleted",
+        as_json=arguments.json,
+    )
 
 
 def _grow(arguments: argparse.Namespace) -> int:
@@ -145,7 +185,10 @@ def _grow(arguments: argparse.Namespace) -> int:
         raise Failed(f"{arguments.total} is no number of partitions; name the new total, 1 or more")
     admin = connect(arguments)
     futures = admin.create_partitions([NewPartitions(arguments.topic, arguments.total)])
-    for name, future in futures.items():
-        outcome(f"can't add partitions to {name}", future)
-        print(f"{name} has {arguments.total} partitions")
-    return EXIT_OK
+    return settle(
+        "topic",
+        futures,
+        failed="can't add partitions to",
+        done=f"has {arguments.total} partitions",
+        as_json=arguments.json,
+    )

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 
+from fencepost.cluster.base.errors import Outcome, Trouble
 from fencepost.cluster.base.ports import Connection, Env
 from fencepost.cluster.base.ports import Listener as Door
 
@@ -42,7 +43,15 @@ class ClientListener:
         self._gone = asyncio.Event()
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
-        self._door = await self.env.net.listen(host, port, self._serve)
+        try:
+            self._door = await self.env.net.listen(host, port, self._serve)
+        except OSError as refused:
+            raise Trouble(
+                f"can't listen on {host}:{port} ({self.name}): {refused.strerror or refused}. "
+                "Stop what holds that address, or choose another (`fencepost dev --port PORT`, or "
+                "listeners).",
+                Outcome.REFUSED,
+            ) from refused
         self.env.tasks.spawn(self._close_idle(), name=f"idle connections of {self.name}")
         return self._door.address
 
