@@ -145,8 +145,7 @@ async def _read(
         return _refusal(index, ErrorCode.unknown_topic_id)
     partition = services.replicas.partition(TopicPartition(name, index))
     if isinstance(partition, ErrorCode):
-        unknown = partition is ErrorCode.unknown_topic_or_partition and not isinstance(topic, str)
-        return _refusal(index, ErrorCode.unknown_topic_id if unknown else partition)
+        return _refusal(index, partition)
     read = await partition.read_waiting(
         wanted.fetch_offset,
         min(wanted.max_bytes, room),

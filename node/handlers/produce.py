@@ -12,7 +12,7 @@ from typing import Any
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import INTERNAL_TOPICS, TopicPartition
 from fencepost.cluster.wire.api import RequestRefused
-from fencepost.cluster.wire.batch import HEADER_SIZE, parse_header
+from fencepost.cluster.wire.batch import HEADER_SIZE, BatchRefused, parse_header
 from fencepost.replication.partition import Appended, Partition
 
 from ..moved import name_new_leaders
@@ -65,16 +65,10 @@ def _append(
         return {**refusal, "error_code": ErrorCode.invalid_topic_exception}, None
     partition = services.replicas.partition(TopicPartition(topic, index))
     if isinstance(partition, ErrorCode):
-        by_id = version >= 13
-        unknown = by_id and partition is ErrorCode.unknown_topic_or_partition
-        return {
-            **refusal,
-            "error_code": ErrorCode.unknown_topic_id if unknown else partition,
-        }, None
+        return {**refusal, "error_code": partition}, None
     if wanted.records is None:
         return {**refusal, "error_code": ErrorCode.invalid_record}, None
-    records = wanted.records
-    if len(records) >= HEADER_SIZE and parse_header(records).is_transactional:
+    if _is_transactional(wanted.records):
         # As Kafka's verification with the coordinator (KIP-890): there is none, so no transaction is open.
         return {**refusal, "error_code": ErrorCode.invalid_txn_state}, None
     appended = partition.append_as_leader(
@@ -102,6 +96,14 @@ def _append(
         "log_start_offset": appended.log_start_offset,
     }
     return answer, (partition, appended.last_offset)
+
+
+def _is_transactional(records: memoryview) -> bool:
+    """What the first header says. Where it is none, appending says what is wrong."""
+    try:
+        return len(records) >= HEADER_SIZE and parse_header(records).is_transactional
+    except BatchRefused:
+        return False
 
 
 async def _wait_acknowledged(waiting: list[_Waiting], acks: int, timeout_s: float) -> None:

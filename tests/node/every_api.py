@@ -1,0 +1,9 @@
+"""All the checks: each table adds its own when it is imported."""
+
+import every_admin_api
+import every_data_api
+import every_group_api
+from every_api_check import CHECKS
+
+TABLES = (every_admin_api, every_data_api, every_group_api)
+__all__ = ["CHECKS", "TABLES"]

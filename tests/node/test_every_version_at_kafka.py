@@ -1,0 +1,74 @@
+"""The checks of `test_every_version.py` put to a real Kafka: what we expect of ourselves is what it does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import pytest
+from every_api import CHECKS
+from every_api_check import EMPTY, TOPIC, E
+from every_group_api import find
+from fencepost.cluster.base.real_env import RealEnv
+from fencepost.cluster.wire.api import SUPPORTED, ApiKey
+from fencepost.node.handlers import APIS
+from sim_node import Asker, batch
+from support.kafka_peer import KafkaPeer
+
+T = TypeVar("T")
+
+
+class KafkaNode(Asker):
+    """A Kafka of one node, asked by the same client over a real connection."""
+
+    def __init__(self, runner: asyncio.Runner, port: int) -> None:
+        self._runner = runner
+
+        async def make_env() -> RealEnv:
+            return RealEnv()
+
+        super().__init__(runner.run(make_env()), "127.0.0.1", port)
+
+    def run(self, program: Callable[[], Awaitable[T]]) -> T:
+        async def here() -> T:
+            return await program()
+
+        return self._runner.run(here())
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaNode]:
+    peer = KafkaPeer(settings={"offsets.topic.num.partitions": "1"})
+    with asyncio.Runner() as runner, peer:
+        node = KafkaNode(runner, peer.places[0].port)
+        for name in (TOPIC, EMPTY):
+            node.create_topic(name, 2)
+        assert node.produce(TOPIC, batch(b"a", b"b", b"c")).error_code == 0
+        wait_for_coordinator(node)
+        yield node
+        node.run(node.wire.close)
+
+
+def wait_for_coordinator(node: KafkaNode) -> None:
+    """Kafka names a coordinator before that has loaded what it coordinates."""
+    find(node, "any")
+    fields = {"generation_id": 1, "member_id": "nobody", "group_instance_id": None}
+    for _ in range(200):
+        group = node.ask(ApiKey.heartbeat, group_id="any", **fields)
+        ids = node.ask(ApiKey.init_producer_id, transactional_id=None, transaction_timeout=1_000)
+        if group.error_code is E.unknown_member_id and ids.error_code is E.none:
+            return
+        node.sleep(0.05)
+    raise AssertionError("Kafka's coordinators did not load")
+
+
+@pytest.mark.slow
+@pytest.mark.needs("kafka")
+@pytest.mark.parametrize("key", APIS, ids=lambda key: key.name)
+def test_kafka_passes_the_check_in_every_version(kafka: KafkaNode, key: int) -> None:
+    low, high = SUPPORTED[key]
+    for version in range(low, high + 1):
+        try:
+            CHECKS[key](kafka, version)
+        except AssertionError as different:
+            different.add_note(f"version {version}")
+            raise
