@@ -1,0 +1,65 @@
+"""The benchmark's own parts; nothing here is timed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from bench_table import KAFKA, SYNCED, WRITTEN, report, table
+from support.fencepost_process import fencepost
+
+pytestmark = pytest.mark.needs("python:confluent_kafka")
+
+RESULT = {
+    "date": "2026-01-01T00:00:00+00:00",
+    "machine": {"cores": 2, "cpu": "a CPU", "memory_gb": 8.0, "kernel": "6.1", "python": "3.11"},
+    "versions": {"fencepost": "abc", "kafka": "4.3.0", "java": "openjdk 21", "librdkafka": "2.1"},
+    "options": {"rounds": 3, "warm_up": 120.0},
+    "load_average": {"before": (0.1, 0.1, 0.1), "after": (1.5, 1.0, 0.5)},
+    "measures": {
+        "produce_mb_s": {SYNCED: [90.0, 300.0, 80.0], WRITTEN: [200.0], KAFKA: [100.0]},
+        "latency_p99_ms": {SYNCED: [2.0], WRITTEN: [1.0], KAFKA: [1.5]},
+        "start_s": {SYNCED: [1.6], KAFKA: [4.0]},
+        "many_idle_cpu": {SYNCED: [0.0], KAFKA: [9.0]},
+    },
+}
+
+
+def test_the_table_shows_medians_ratios_and_whether_each_reach_was_reached() -> None:
+    lines = table(RESULT["measures"]).splitlines()
+    assert lines[2:] == [
+        "| Produce, MB/s | 90 | 200 | 100 | 0.90 | 2.00 | ≥ 1 × Kafka | os only |",
+        (
+            "| Acknowledgement at 1,000 records/s, p99, ms "
+            "| 2.00 | 1.00 | 1.50 | 1.33 | 0.67 | ≤ 0.5 × Kafka | no |"
+        ),
+        "| Start to first acknowledgement, s | 1.60 | – | 4.00 | 0.40 | – | < 1.5 | no |",
+        "| 10,000 partitions: idle CPU, % of a core | 0.00 | – | 9.00 | 0.00 | – | < 2 | yes |",
+    ]
+
+
+def test_the_report_names_the_machine_the_versions_and_how_busy_it_was() -> None:
+    text = report(RESULT)
+    for part in ("2 cores of a CPU", "Kafka 4.3.0 (openjdk 21)", "before: 0.10, after: 1.50"):
+        assert part in text
+    assert "Produce, MB/s: fencepost_ack 80 … 300" in text
+
+
+@pytest.mark.slow
+def test_a_second_of_load_reaches_a_node_and_comes_back_whole() -> None:
+    import bench_load  # finds librdkafka's shared library: not on every machine
+
+    def load(command: str, **options: float) -> dict[str, float]:
+        flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+        target = ["--bootstrap", node.bootstrap, "--topic", "load"]
+        run = [sys.executable, bench_load.__file__, command, *target, *flags]
+        return json.loads(subprocess.run(run, check=True, capture_output=True, timeout=50).stdout)
+
+    with fencepost() as node:
+        load("first_acknowledgement")
+        wrote = load("produce", seconds=1)
+        read = load("consume", partitions=1, records=wrote["records"] + 1)
+        slow = load("latency", seconds=0.5, rate=200)
+    assert wrote["records"] > 1 and wrote["mb_per_s"] > 0
+    assert read["records"] == wrote["records"] + 1
+    assert 0 < slow["p50_ms"] <= slow["p99_ms"] and slow["records"] == 100
