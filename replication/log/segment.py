@@ -343,16 +343,25 @@ class Segment:
         return self.max_timestamp
 
     def _is_max_there(self) -> bool:
+        """The batch that the last time entry names has that timestamp, and none behind it a larger one.
+
+        Where time goes forward that is a few batches, once for each segment after a crash.
+        """
         index, _ = self.load_indexes()
         slot = index.slot_at_or_before(self.offset_of_max - self.base_offset)
         start = index.positions[slot] if slot >= 0 else 0
+        found = self.max_timestamp == -1
         try:
             for _, header in walk_headers(self.file(), start, self.size, self.base_offset):
-                if header.last_offset >= self.offset_of_max:
-                    return header.max_timestamp == self.max_timestamp
+                if header.max_timestamp > self.max_timestamp:
+                    return False
+                found |= (header.last_offset, header.max_timestamp) == (
+                    self.offset_of_max,
+                    self.max_timestamp,
+                )
         except LogDamaged:
             return False
-        return False
+        return found
 
     def timestamp_of_first(self) -> int:
         """Of the first batch; -1 when it has none or there is no batch."""
