@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import TypeVar
 
-from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.errors import DiskFull, ErrorCode, Outcome, Trouble
 from fencepost.cluster.controller.commands import ControllerCommand
 
 from .services import Services
@@ -26,7 +26,12 @@ async def ask_controller(
 
 
 def trouble_code(trouble: Trouble | None) -> ErrorCode:
-    """REQUEST_TIMED_OUT leaves open whether it happened; NOT_CONTROLLER says that it did not."""
+    """REQUEST_TIMED_OUT leaves open whether it happened; NOT_CONTROLLER says that it did not.
+
+    Clients look for another controller then. Of a full disk they shall hear at once.
+    """
+    if isinstance(trouble, DiskFull):
+        return ErrorCode.kafka_storage_error
     if trouble is not None and trouble.outcome is Outcome.REFUSED:
         return ErrorCode.not_controller
     return ErrorCode.request_timed_out

@@ -8,8 +8,8 @@ import enum
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ConfigRefused", "ConnectionLost", "ErrorCode", "FrameRefused", "LogDamaged", "Outcome"]
-__all__ += ["Trouble"]
+__all__ = ["ConfigRefused", "ConnectionLost", "DiskFull", "ErrorCode", "FrameRefused"]
+__all__ += ["LogDamaged", "Outcome", "Trouble"]
 
 
 class Outcome(enum.Enum):
@@ -33,6 +33,13 @@ class ConnectionLost(Trouble):
 
 class FrameRefused(Trouble):
     """A peer sent a frame that is over the limit or not a frame; the connection is closed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Outcome.REFUSED)
+
+
+class DiskFull(Trouble):
+    """There was no room to write it. It goes on by itself when there is."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Outcome.REFUSED)

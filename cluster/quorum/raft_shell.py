@@ -14,7 +14,7 @@ import errno
 from collections.abc import Mapping
 from typing import Final
 
-from ..base.errors import ConfigRefused, LogDamaged, Outcome, Trouble
+from ..base.errors import ConfigRefused, DiskFull, LogDamaged, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.image import ClusterImage
@@ -141,7 +141,7 @@ class Quorum:
             raise Trouble("This node does not lead the metadata quorum.", Outcome.REFUSED)
         if self._disk_full is not None:
             why = f"The metadata journal can't be written: {self._disk_full}"
-            raise Trouble(why, Outcome.REFUSED)
+            raise DiskFull(why)
         if len(self._waiting) >= PROPOSALS_MAX:
             raise Trouble(f"{PROPOSALS_MAX} metadata changes wait already.", Outcome.REFUSED)
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -220,6 +220,8 @@ class Quorum:
 
     async def _make_durable(self) -> None:
         """Until it is. A full disk is waited for, with proposals refused; one that fails ends the process."""
+        if not self._journal.dirty:
+            return  # which says nothing about room
         while self._journal.dirty:
             try:
                 await self._journal.make_durable()

@@ -2,16 +2,21 @@
 
 Does      gives an idempotent producer its id, or the next epoch of the id it has (KIP-360).
 Versions  2 flexible; 3 the producer names what it has; 5 KIP-890.
-Refuses   INVALID_REQUEST for an impossible pair of id and epoch, or a transactional id: this node has no
+Refuses   COORDINATOR_LOAD_IN_PROGRESS while the controller gives no ids,
+          INVALID_REQUEST for an impossible pair of id and epoch, or a transactional id: this node has no
           transaction coordinator.
 """
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 from ..services import HandlerContext
+
+# The request has no timeout of its own. Clients give up after 30 s, and may as well ask again before.
+TAKE_S_MAX: Final = 5.0
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
@@ -22,7 +27,14 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         return _answer(ErrorCode.invalid_request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     # An idempotent producer that asks again always gets a new id, as from Kafka: only a transactional
     # one has a coordinator that remembers its epoch.
-    return _answer(ErrorCode.none, await ctx.services.producer_ids.take(), 0)
+    try:
+        async with asyncio.timeout(TAKE_S_MAX):
+            taken = await ctx.services.producer_ids.take()
+    except (TimeoutError, Trouble) as trouble:
+        # What Kafka says while it has no block of ids; clients ask again.
+        ctx.services.env.log.warn("no_producer_id", reason=str(trouble))
+        return _answer(ErrorCode.coordinator_load_in_progress, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    return _answer(ErrorCode.none, taken, 0)
 
 
 def _answer(error: ErrorCode, producer_id: int, producer_epoch: int) -> dict[str, Any]:
