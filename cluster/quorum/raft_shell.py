@@ -220,14 +220,13 @@ class Quorum:
 
     async def _make_durable(self) -> None:
         """Until it is. A full disk is waited for, with proposals refused; one that fails ends the process."""
-        if not self._journal.dirty:
-            return  # which says nothing about room
+        wrote = self._journal.dirty  # to write nothing says nothing about room
         while self._journal.dirty:
             try:
                 await self._journal.make_durable()
             except OSError as trouble:
                 await self._wait_for_room(trouble)
-        if self._disk_full is not None:
+        if wrote and self._disk_full is not None:
             self._env.log.info("metadata_disk_has_room_again", folder=self._folder)
             self._disk_full = None
 

@@ -52,12 +52,10 @@ def count(node: SimNode, partition: int = 0) -> int:
 
 
 def write_until_full(node: SimNode) -> tuple[int, ErrorCode]:
-    acknowledged = 0
-    for _ in range(100):
+    for acknowledged in range(100):
         error = node.produce(TOPIC, batch(VALUE)).error_code
         if error is not E.none:
             return acknowledged, error
-        acknowledged += 1
     raise AssertionError("the disk did not fill up")
 
 
