@@ -11,6 +11,7 @@ import os
 import platform
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -118,7 +119,7 @@ def start_and_rest(book: Book, make: Callable[[], System]) -> None:
     system = make()
     try:
         waiting = begin_load(system, "first_acknowledgement", "first")
-        time.sleep(0.5)  # the client is there and knocks
+        time.sleep(0.5)  # the client is there and waits for the port
         system.launch()
         book.note(system, start_s=end_load(waiting)["at"] - system.process.started_at)
     finally:
@@ -247,6 +248,8 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(arguments)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # Ended from outside, it still ends its nodes and removes their folders.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     book = Book()
     result: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -23,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fencepost.chaos.harness.processes import answers
+
 RECORD_SIZE = 1024
 BATCH = 2_000
 QUEUE_LIMIT = 100_000  # librdkafka's queue.buffering.max.messages
@@ -287,12 +289,18 @@ def latency(bootstrap: str, topic: str, seconds: float, rate: int) -> dict[str, 
 def first_acknowledgement(bootstrap: str, topic: str) -> dict[str, float]:
     """When the first record was acknowledged, on time.monotonic; the node may not have started yet.
 
-    Not idempotent: librdkafka asks for a producer id only every 500 ms, which is no node's doing.
+    What librdkafka waits for by itself is no node's doing: it looks for a broker that was away only every
+    500 ms, whatever its back-off, and as rarely for a producer id. So it begins when the port answers,
+    and is not idempotent.
     """
     failures = Failures()
-    eager = {"reconnect.backoff.ms": "10", "reconnect.backoff.max.ms": "20", "log_level": "0"}
-    eager |= {"enable.idempotence": "false", "linger.ms": "0"}
-    client = producer(bootstrap, topic, failures, eager)
+    port = int(bootstrap.rpartition(":")[2])
+    deadline = time.monotonic() + STALLED_S
+    while not answers(port):
+        if time.monotonic() > deadline:
+            raise LoadFailed(f"nothing answers on {bootstrap} for {STALLED_S:g} s")
+        time.sleep(0.002)
+    client = producer(bootstrap, topic, failures, {"enable.idempotence": "false", "linger.ms": "0"})
     client.send()
     client.drain()
     failures.check()
