@@ -252,7 +252,8 @@ class ReplicaManager:
     def disk_bytes(self) -> tuple[int, int]:
         """All and free bytes of the disk; -1 (Kafka's UNKNOWN_VOLUME_BYTES) where it can't be told."""
         try:
-            return -1, self.env.disk.free_bytes(self.store.data_dir)
+            disk, folder = self.env.disk, self.store.data_dir
+            return disk.total_bytes(folder), disk.free_bytes(folder)
         except OSError:
             return -1, -1
 

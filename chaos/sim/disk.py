@@ -169,8 +169,12 @@ class SimDisk:
 
     def free_bytes(self, path: str) -> int:
         self.incarnation.check()
+        return max(0, self.total_bytes(path) - self._files.used)
+
+    def total_bytes(self, path: str) -> int:
+        self.incarnation.check()
         capacity = self._files.capacity
-        return 1 << 40 if capacity is None else max(0, capacity - self._files.used)
+        return 1 << 40 if capacity is None else capacity
 
     def lock(self, path: str) -> Callable[[], None]:
         self.incarnation.check()

@@ -98,6 +98,9 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int:
+        """The size of the disk that holds `path`."""
+
     def lock(self, path: str) -> Callable[[], None]:
         """Hold `path` against any other process; returns the release. BlockingIOError when it is held."""
 

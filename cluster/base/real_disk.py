@@ -90,6 +90,10 @@ class RealDisk:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 
+    def total_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
+
     def lock(self, path: str) -> Callable[[], None]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -66,7 +66,9 @@ async def _create_missing(services: Services, wanted: Iterable[Any], *, may_crea
     missing = [
         each.name
         for each in wanted
-        if each.name is not None and each.name not in services.image.topics
+        if getattr(each, "topic_id", None) is None
+        and each.name is not None
+        and each.name not in services.image.topics
     ]
     if missing:
         await services.topics.create_automatically(missing)
@@ -79,14 +81,16 @@ def _names_no_topic(wanted: Any) -> bool:
 def _describe_wanted(services: Services, wanted: Any, listener: str) -> dict[str, Any]:
     topic_id = getattr(wanted, "topic_id", None) or NIL
     image = services.image
-    if wanted.name is None:
+    # Java's client leaves the name empty where it gives an id: the id counts, as in Kafka.
+    if topic_id != NIL or wanted.name is None:
         topic = image.topics_by_id.get(topic_id)
         missing = ErrorCode.unknown_topic_id
     else:
         topic = image.topics.get(wanted.name)
         missing = services.topics.why_missing(wanted.name)
     if topic is None:
-        return {"error_code": missing, "name": wanted.name, "topic_id": topic_id, "partitions": []}
+        name = None if topic_id != NIL else wanted.name
+        return {"error_code": missing, "name": name, "topic_id": topic_id, "partitions": []}
     return describe_topic(services, topic, listener)
 
 
