@@ -11,6 +11,7 @@ from every_group_api import find
 from fencepost.cluster.base.real_env import RealEnv
 from fencepost.cluster.wire.api import SUPPORTED, ApiKey
 from fencepost.node.handlers import APIS
+from lying_batches import LIES, UNKNOWN_TO_KAFKA
 from sim_node import Asker, batch
 from support.kafka_peer import KafkaPeer
 
@@ -72,3 +73,12 @@ def test_kafka_passes_the_check_in_every_version(kafka: KafkaNode, key: int) -> 
         except AssertionError as different:
             different.add_note(f"version {version}")
             raise
+
+
+@pytest.mark.slow
+@pytest.mark.needs("kafka")
+@pytest.mark.parametrize("lie", LIES)
+def test_kafka_refuses_a_lying_batch_with_this_error(kafka: KafkaNode, lie: str) -> None:
+    sent, error = LIES[lie]
+    expected = E.unknown_server_error if lie in UNKNOWN_TO_KAFKA else error
+    assert kafka.produce(EMPTY, sent).error_code is expected
