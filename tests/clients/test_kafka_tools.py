@@ -20,14 +20,39 @@ CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 TOOL_TIMEOUT_S = 40
 # What Kafka's tools name as usable between them and a broker that is not a controller's listener.
 NEEDED = frozenset(
-    (
-        "Produce Fetch ListOffsets Metadata OffsetCommit OffsetFetch FindCoordinator JoinGroup "
-        "Heartbeat LeaveGroup SyncGroup DescribeGroups ListGroups ApiVersions CreateTopics "
-        "DeleteTopics DeleteRecords InitProducerId OffsetForLeaderEpoch DescribeConfigs "
-        "AlterConfigs DescribeLogDirs CreatePartitions DeleteGroups IncrementalAlterConfigs "
-        "OffsetDelete DescribeCluster DescribeProducers ConsumerGroupHeartbeat "
-        "ConsumerGroupDescribe DescribeTopicPartitions"
-    ).split(" ")
+    [
+        "Produce",
+        "Fetch",
+        "ListOffsets",
+        "Metadata",
+        "OffsetCommit",
+        "OffsetFetch",
+        "FindCoordinator",
+        "JoinGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "SyncGroup",
+        "DescribeGroups",
+        "ListGroups",
+        "ApiVersions",
+        "CreateTopics",
+        "DeleteTopics",
+        "DeleteRecords",
+        "InitProducerId",
+        "OffsetForLeaderEpoch",
+        "DescribeConfigs",
+        "AlterConfigs",
+        "DescribeLogDirs",
+        "CreatePartitions",
+        "DeleteGroups",
+        "IncrementalAlterConfigs",
+        "OffsetDelete",
+        "DescribeCluster",
+        "DescribeProducers",
+        "ConsumerGroupHeartbeat",
+        "ConsumerGroupDescribe",
+        "DescribeTopicPartitions",
+    ]
 )
 
 Tool = Callable[..., str]
