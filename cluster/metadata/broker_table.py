@@ -150,7 +150,7 @@ _ROWS: Final = (
     integer("message.max.bytes", 1_048_588, at_least(0), CLUSTER_WIDE),
     integer("min.insync.replicas", 1, at_least(1), CLUSTER_WIDE),
     integer("node.id", None, at_least(0)),
-    integer("num.partitions", 1),
+    integer("num.partitions", 1, at_least(1)),
     integer("offset.metadata.max.bytes", 4096),
     integer("offsets.commit.timeout.ms", 5000, at_least(1)),
     long("offsets.retention.check.interval.ms", 600_000, at_least(1)),

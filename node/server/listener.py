@@ -12,6 +12,7 @@ from .dispatch import Dispatcher
 
 # How often idle connections are looked for. Kafka closes them in the same coarse way.
 IDLE_SWEEP_S = 5.0
+IDLE_SWEEP_S_MIN = 0.1
 # How long a stopping node waits for its connections to end.
 CLOSE_S_MAX = 5.0
 
@@ -111,9 +112,12 @@ class ClientListener:
         return False
 
     async def _close_idle(self) -> None:
-        """connections.max.idle.ms; a client that connects and says nothing falls under it as well."""
-        while True:
-            await self.env.clock.sleep(min(IDLE_SWEEP_S, self.idle_s_max))
+        """connections.max.idle.ms; a client that connects and says nothing falls under it as well.
+
+        Below zero is never, as in Kafka.
+        """
+        while self.idle_s_max >= 0:
+            await self.env.clock.sleep(max(IDLE_SWEEP_S_MIN, min(IDLE_SWEEP_S, self.idle_s_max)))
             oldest = self.env.clock.steady() - self.idle_s_max
             for client in [c for c in self.connections if c.last_active_s < oldest and c.idle]:
                 client.connection.close()
