@@ -1,7 +1,6 @@
 """connections.max.idle.ms at its edges."""
 
 from fencepost.cluster.wire.api import ApiKey
-
 from sim_node import SimNode
 
 
