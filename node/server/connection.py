@@ -39,14 +39,15 @@ class ClientConnection:
         # Replies in request order. A finished head is written at once; the rest wait for the head.
         self._pending: deque[asyncio.Future[Encoded | None]] = deque()
         self._room = asyncio.Event()
+        self._answering = False
         self._parked = False
         self._closed = False
         self._watcher: asyncio.Task[None] | None = None
 
     @property
     def idle(self) -> bool:
-        """Nothing is parked and nothing waits for a commit."""
-        return not self._parked and not self._pending
+        """Nothing is asked that is not answered."""
+        return not self._answering and not self._pending
 
     async def serve(self) -> None:
         """Read and answer until the end of the stream, or a frame that is not the protocol."""
@@ -92,8 +93,9 @@ class ClientConnection:
             if self._closed:
                 return
             self._parked = True
+        self._answering = True
         reply = await call.run()
-        self._parked = False
+        self._answering = self._parked = False
         if self._pending:
             done: asyncio.Future[Encoded | None] = asyncio.get_running_loop().create_future()
             done.set_result(reply)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
-from support.fencepost_process import fencepost
-
 from raw_door import Door
 from sim_node import batch
+from support.fencepost_process import fencepost
 
 E = ErrorCode
 MEGABYTE = 1 << 20

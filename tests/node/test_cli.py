@@ -1,0 +1,335 @@
+"""The commands for people, against one real node: what they print, and the sentence when something is wrong."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+from fencepost.chaos.harness.processes import Node, free_port
+from fencepost.node.cli import COMMANDS
+from fencepost.node.main import main
+from support.fencepost_process import fencepost
+
+FENCEPOST = Path(sys.executable).with_name("fencepost")
+_number = count(1)
+
+
+@dataclass
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> object:
+        return json.loads(self.out)
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with fencepost(environment={"FENCEPOST_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}) as running:
+        yield running
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process: importing the client anew would take most of the time."""
+    monkeypatch.setenv("FENCEPOST_BOOTSTRAP", node.bootstrap)
+
+    def run(*words: str) -> Said:
+        capsys.readouterr()
+        try:
+            code = main(words)
+        except SystemExit as ended:  # argparse
+            code = ended.code if isinstance(ended.code, int) else 1
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def topic(run: Run) -> str:
+    name = f"topic-{next(_number)}"
+    assert run("topic", "create", name, "--partitions", "2").out == f"{name} created\n"
+    return name
+
+
+def lines(folder: Path, *text: str) -> str:
+    path = folder / "lines"
+    path.write_text("".join(f"{line}\n" for line in text))
+    return str(path)
+
+
+def refused(said: Said, *parts: str, code: int = 1) -> None:
+    """One sentence on standard error that has all the parts, and nothing of Python's."""
+    assert said.code == code, said
+    assert "Traceback" not in said.err
+    for part in parts:
+        assert part in said.err, said.err
+
+
+# What is written is read
+
+
+def test_lines_that_are_produced_are_consumed_with_keys_and_headers(
+    run: Run, topic: str, tmp_path: Path
+) -> None:
+    file = lines(tmp_path, "k:one", "plain", "k:two")
+    words = ("--file", file, "--key-separator", ":", "--header", "from=test")
+    said = run("produce", topic, *words, "--partition", "1", "--compression", "zstd")
+    assert (said.code, said.err) == (0, "3 records acknowledged\n")
+    assert run("consume", topic).out == "one\nplain\ntwo\n"
+    assert run("consume", topic, "--keys").out == "k\tone\n\tplain\nk\ttwo\n"
+    assert run("consume", topic, "--partition", "1", "--from", "2").out == "two\n"
+    assert run("consume", topic, "--count", "1").err == "1 record\n"
+    assert run("consume", topic, "--from", "end").out == ""
+    first = json.loads(run("consume", topic, "--json").out.splitlines()[0])
+    assert first.pop("timestamp") > 0
+    assert first == {
+        "partition": 1,
+        "offset": 0,
+        "key": "k",
+        "value": "one",
+        "headers": [["from", "test"]],
+    }
+
+
+def test_a_group_goes_on_where_it_was_and_can_be_moved(
+    run: Run, topic: str, tmp_path: Path
+) -> None:
+    group = f"readers-of-{topic}"
+    run("produce", topic, "--file", lines(tmp_path, "a", "b", "c"), "--partition", "0")
+    assert run("consume", topic, "--group", group).out == "a\nb\nc\n"
+    assert run("consume", topic, "--group", group).out == ""
+    assert [group, "empty", "classic"] in [
+        line.split() for line in run("group", "list").out.splitlines()
+    ]
+    moved = run("group", "seek", group, "--topic", topic, "--to", "2", "--json").json
+    assert moved == [
+        {"topic": topic, "partition": 0, "position": 2},
+        {"topic": topic, "partition": 1, "position": 0},  # it is empty: never beyond its end
+    ]
+    assert run("consume", topic, "--group", group).out == "c\n"
+    run("group", "seek", group, "--topic", topic, "--to", "2001-01-01T00:00:00")
+    assert f"{group}  empty, 0 members, coordinated by node 1, 3 records behind" in (
+        run("group", "describe", group).out
+    )
+    described = run("group", "describe", group, "--json").json
+    assert isinstance(described, dict)
+    assert described["positions"][0] == {
+        "topic": topic,
+        "partition": 0,
+        "position": 0,
+        "end": 3,
+        "lag": 3,
+        "member": None,
+    }
+    assert run("group", "delete", group).out == f"{group} deleted\n"
+    refused(run("group", "describe", group), f"there is no group {group}", "`fencepost group list`")
+
+
+def test_topics_are_described_grown_and_deleted(run: Run, topic: str) -> None:
+    assert run("topic", "add-partitions", topic, "3").out == f"{topic} has 3 partitions\n"
+    described = run("topic", "describe", topic, "--json").json
+    assert isinstance(described, list)
+    assert described[0]["partitions"][2] == {
+        "partition": 2,
+        "leader": 1,
+        "replicas": [1],
+        "isr": [1],
+        "first": 0,
+        "end": 0,
+    }
+    assert f"{topic}  id " in run("topic", "describe", topic).out
+    assert [topic, "3", "1"] in [line.split() for line in run("topic", "list").out.splitlines()]
+    there = run("topic", "create", topic, "--if-not-exists")
+    assert (there.code, there.out) == (0, f"{topic} is there already\n")
+    assert run("topic", "delete", topic).out == f"{topic} deleted\n"
+    assert topic not in run("topic", "list").out
+
+
+def test_a_dry_run_creates_nothing(run: Run) -> None:
+    assert run("topic", "create", "never", "--dry-run").out == "never could be created\n"
+    assert "never" not in run("topic", "list").out
+
+
+def test_settings_are_set_shown_and_unset(run: Run, topic: str) -> None:
+    whose = ("--topic", topic)
+    assert "Nothing is set" in run("config", "get", *whose).out
+    assert run("config", "set", *whose, "retention.ms=9000").out == "retention.ms=9000\n"
+    assert run("config", "get", *whose, "--json").json == [
+        {"setting": "retention.ms", "value": "9000", "set by": "topic"}
+    ]
+    run("config", "unset", *whose, "retention.ms")
+    assert "604800000  default" in run("config", "get", *whose, "retention.ms").out
+    assert "node file" in run("config", "get", "--broker", "1", "node.id").out
+    group = ("--group", "some-group")
+    run("config", "set", *group, "consumer.session.timeout.ms=50000")
+    assert "50000  group" in run("config", "get", *group).out
+
+
+# What is wrong is said
+
+
+def test_a_topic_that_is_not_there_is_said_and_not_made(run: Run, topic: str) -> None:
+    near = f"{topic}x"
+    refused(run("consume", near), f"there is no topic {near}", f"Did you mean {topic}?")
+    refused(run("group", "seek", "g", "--topic", near, "--to", "end"), "there is no topic")
+    refused(run("config", "get", "--topic", near), "there is no topic")
+    refused(run("topic", "describe", near), near, "`fencepost topic list`")
+    assert near not in run("topic", "list").out
+
+
+def test_one_failure_does_not_hide_the_others(run: Run, topic: str) -> None:
+    said = run("topic", "delete", "not-there", topic)
+    refused(said, "can't delete not-there", "UNKNOWN_TOPIC_OR_PART")
+    assert said.out == f"{topic} deleted\n"
+    as_json = run("topic", "create", topic, "bad name", "--json")
+    assert as_json.code == 1
+    assert isinstance(as_json.json, list)
+    assert [row["error"] is None for row in as_json.json] == [True, False]
+
+
+def test_a_setting_written_wrongly_is_named_with_the_right_one(run: Run, topic: str) -> None:
+    whose = ("--topic", topic)
+    for words in (("set", *whose, "retention.mss=1"), ("unset", *whose, "retention.mss")):
+        refused(run("config", *words), "retention.mss", "did you mean retention.ms?")
+    said = run("topic", "create", "t", "--config", "retention.mss=1")
+    refused(said, "did you mean retention.ms?")
+    refused(run("config", "set", *whose, "retention.ms=soon"), "soon", "retention.ms", "LONG")
+    refused(run("config", "set", *whose, "retention.ms"), "'retention.ms' is not NAME=VALUE")
+    said = run("config", "set", *whose, "flush.policy=never")
+    refused(said, "never", "flush.policy", "ack, interval, os")
+    refused(run("config", "get", "--broker", "7"), "there is no broker '7'; there are: 1")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("--count", "0"), ("--count 0", "1 or more")),
+        (("--from", "middle"), ("--from middle", "start, end or an offset")),
+        (("--partition", "5"), ("no partition 5", "0 to 1")),
+        (("--group", "g", "--partition", "1"), ("--partition", "--group")),
+        (("--group", "g", "--from", "4"), ("fencepost group seek g", "--to 4")),
+    ],
+)
+def test_what_can_not_be_consumed_is_said(
+    run: Run, topic: str, words: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    refused(run("consume", topic, *words), *parts)
+
+
+def test_what_can_not_be_produced_is_said(run: Run, topic: str, tmp_path: Path) -> None:
+    file = lines(tmp_path, "one")
+    refused(run("produce", topic, "--file", str(tmp_path / "none")), "can't read", "No such file")
+    refused(run("produce", topic, "--file", file, "--header", "x"), "'x' is not NAME=VALUE")
+    said = run("produce", topic, "--file", file, "--partition", "9")
+    refused(said, "UNKNOWN_PARTITION", "0 records acknowledged, 1 failed")
+    run("config", "set", "--topic", topic, "max.message.bytes=100")
+    said = run("produce", topic, "--file", lines(tmp_path, "x" * 500))
+    refused(said, "MSG_SIZE_TOO_LARGE", "max.message.bytes", "1 failed")
+
+
+def test_no_broker_is_said_with_the_address_and_what_to_do(run: Run) -> None:
+    where = f"127.0.0.1:{free_port()}"
+    said = run("topic", "list", "--bootstrap", where)
+    refused(said, where, "Connection refused", "`fencepost dev`", "--bootstrap")
+    refused(run("topic", "list", "--bootstrap", "host:port"), "say HOST:PORT")
+
+
+def test_wrong_words_are_exit_code_2(run: Run) -> None:
+    refused(run(), "COMMAND", code=2)
+    refused(run("topik"), "topik", "topic", code=2)
+    refused(run("topic"), "ACTION", code=2)
+    refused(run("config", "get"), "--topic --broker --group", code=2)
+    refused(run("dev", "--port", "99999"), "'99999' is no port: say 0 to 65535", code=2)
+
+
+# The command itself
+
+
+def test_help_names_every_command(run: Run) -> None:
+    said = run("--help")
+    assert said.code == 0
+    for name in COMMANDS:
+        assert f"    {name}" in said.out
+    assert run("--version").out.startswith("fencepost ")
+
+
+def test_help_imports_neither_the_node_nor_the_client() -> None:
+    """Completion and help are asked for while somebody waits: kio alone takes 0.3 s."""
+    code = (
+        "import sys; from fencepost.node.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'kio', 'confluent_kafka', 'uvloop', 'importlib.metadata'} & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_goes_away_is_no_failure(node: Node, run: Run, tmp_path: Path) -> None:
+    topic = "for-head"
+    file = lines(tmp_path, *(str(number) for number in range(20_000)))
+    assert run("produce", topic, "--file", file).code == 0
+    pipe = f"set -o pipefail; '{FENCEPOST}' consume {topic} --bootstrap {node.bootstrap} | head -1"
+    said = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "0\n", "")
+
+
+def test_bash_completes_commands_options_and_their_values(tmp_path: Path, run: Run) -> None:
+    script = tmp_path / "completion"
+    script.write_text(run("completion", "bash").out)
+
+    def complete(*words: str) -> list[str]:
+        ask = (
+            f'. "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _fencepost; '
+            'echo "${COMPREPLY[*]}"'
+        )
+        said = subprocess.run(
+            ["bash", "-c", ask, "bash", *words], capture_output=True, text=True, check=True
+        )
+        return said.stdout.split()
+
+    assert complete("fencepost", "con") == ["config", "consume"]
+    assert complete("fencepost", "topic", "de") == ["delete", "describe"]
+    assert complete("fencepost", "topic", "create", "x", "--part") == ["--partitions"]
+    assert complete("fencepost", "produce", "x", "--compression", "z") == ["zstd"]
+    assert "complete -c fencepost" in run("completion", "fish").out
+    assert "bashcompinit" in run("completion", "zsh").out
+
+
+# The node as a command
+
+
+def test_a_port_in_use_is_named(node: Node, tmp_path: Path, run: Run) -> None:
+    said = run("dev", "--port", str(node.port), "--data", str(tmp_path / "data"))
+    refused(said, node.bootstrap, "Address already in use", "--port PORT")
+    assert said.out == ""
+
+
+def test_a_folder_in_use_is_named(node: Node, run: Run) -> None:
+    said = run("dev", "--port", "0", "--data", str(node.data))
+    refused(said, str(node.data), "in use by another fencepost process", "--data FOLDER")
+
+
+def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "file").touch()
+    said = run("dev", "--port", "0", "--data", str(tmp_path / "file"))
+    refused(said, str(tmp_path / "file"), "must be a folder", "--data FOLDER")
+
+
+def test_an_impossible_setting_stops_the_start(tmp_path: Path, run: Run) -> None:
+    data = tmp_path / "data"
+    said = run("dev", "--data", str(data), "--set", "flush.polcy=os")
+    refused(said, "flush.polcy='os'", "did you mean flush.policy?", code=2)
+    refused(run("serve", "--config", str(tmp_path / "none.toml")), "none.toml", code=2)
+    assert not data.exists()
