@@ -23,7 +23,7 @@ PATIENCE_S = 3.0
 TOPIC, COMPACTED = "topic", "compacted"
 WORDS: Final = (
     "", " ", ".", "..", "a", TOPIC, COMPACTED, "missing", "__consumer_offsets", "1", "group", "größe/☃", "x" * 300,
-    "consumer", "range", "uniform", "retention.ms", "cleanup.policy", "-1", "compact,delete", "t*[",
+    *(TOPIC,) * 12, *(COMPACTED,) * 4, *("group",) * 6, "consumer", "range", "uniform", "retention.ms", "cleanup.policy", "-1", "compact,delete", "t*[",
 )  # fmt: skip
 INTS: Final = {
     "int8": (-128, -1, 0, 1, 2, 3, 4, 8, 16, 32, 127),
@@ -80,13 +80,25 @@ class Maker:
                 return rng.choice((0, 1)) if rng.random() < 0.5 else rng.choice(numbers)
 
 
+def started(seed: str) -> SimNode:
+    node = SimNode(seed=seed)
+    node.start()
+    create_topics(node)
+    return node
+
+
+def create_topics(node: SimNode) -> None:
+    """Those that the last requests have not deleted stay."""
+    there = {each.name for each in node.ask(ApiKey.metadata, topics=None).topics}
+    if TOPIC not in there:
+        node.create_topic(TOPIC, 2)
+    if COMPACTED not in there:
+        node.create_topic(COMPACTED, 1, **{"cleanup.policy": "compact"})
+
+
 @pytest.fixture(scope="module")
 def node() -> Iterator[SimNode]:
-    simulated = SimNode(seed="any request")
-    simulated.start()
-    simulated.create_topic(TOPIC, 2)
-    simulated.create_topic(COMPACTED, 1, **{"cleanup.policy": "compact"})
-    assert simulated.produce(TOPIC, GOOD).error_code == 0
+    simulated = started("any request")
     yield simulated
     simulated.close()
 
@@ -124,14 +136,43 @@ def test_a_request_of_any_fields_is_answered_or_its_connection_closed(
 ) -> None:
     low, high = SUPPORTED[key]
     for version in range(low, high + 1):
+        create_topics(node)
         for example in range(EXAMPLES):
-            fields = fields_for(node, key, version, example)
-            events = node.world.machine(NODE).events
-            events.clear()
-            try:
-                ask(node, key, version, fields)
-            except AssertionError as death:
-                death.add_note(f"{key.name} v{version}: {fields}")
-                raise
-            failed = [each for _, name, each in events if name == "client_request_failed"]
-            assert not failed, f"{key.name} v{version}: {fields}\n{failed[0]['reason']}"
+            ask_and_look(node, key, version, fields_for(node, key, version, example))
+
+
+def ask_and_look(node: SimNode, key: ApiKey, version: int, fields: dict[str, Any]) -> None:
+    events = node.world.machine(NODE).events
+    events.clear()
+    try:
+        ask(node, key, version, fields)
+    except AssertionError as death:
+        death.add_note(f"{key.name} v{version}: {fields}")
+        raise
+    failed = [each for _, name, each in events if name == "client_request_failed"]
+    assert not failed, f"{key.name} v{version}: {fields}\n{failed[0]['reason']}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_any_requests_while_the_disk_fills_up_and_empties_leave_a_node_that_starts_again(
+    seed: int,
+) -> None:
+    rng = random.Random(f"full/{seed}")
+    node = started(f"full/{seed}")
+    files = node.world.disk(NODE).files
+    low_high = [(key, *SUPPORTED[key]) for key in APIS]
+    asked = [(key, version) for key, low, high in low_high for version in range(low, high + 1)]
+    rng.shuffle(asked)
+    for place, (key, version) in enumerate(asked):
+        if rng.random() < 0.3:
+            room = rng.choice((None, None, 0, 10, 100, 1_000, 5_000))
+            files.capacity = None if room is None else files.used + room
+        ask_and_look(node, key, version, fields_for(node, key, version, 1_000 * seed + place))
+    files.capacity = None
+    if seed % 2:
+        node.world.crash(NODE)
+    node.start()
+    create_topics(node)
+    assert TOPIC in {each.name for each in node.ask(ApiKey.metadata, topics=None).topics}
+    node.close()

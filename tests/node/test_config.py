@@ -1,0 +1,111 @@
+"""Where a node's settings come from, and that a wrong one stops it with its name, its value and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.node.config import NodeConfig
+
+
+def load(
+    *flags: str, env: dict[str, str] | None = None, file: Path | str | None = None
+) -> NodeConfig:
+    return NodeConfig.load(flags=flags, environment=env or {}, file=file and str(file))
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    path = tmp_path / "node.toml"
+    path.write_text('[min.insync]\nreplicas = 2\n[num]\npartitions = 4\n')
+    return path
+
+
+def test_tables_dotted_keys_and_quoted_names_are_one_setting(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    for text in ("[num]\npartitions = 4", "num.partitions = 4", '"num.partitions" = 4'):
+        path.write_text(text)
+        assert load(file=path).integer("num.partitions") == 4
+
+
+def test_booleans_and_lists_are_what_kafka_writes(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('auto.create.topics.enable = false\nlog.cleanup.policy = ["compact", "delete"]')
+    config = load(file=path)
+    assert config.flag("auto.create.topics.enable") is False
+    assert config.string("log.cleanup.policy") == "compact,delete"
+
+
+def test_flags_beat_variables_which_beat_the_file(toml: Path) -> None:
+    env = {"FENCEPOST_NUM_PARTITIONS": "5"}
+    assert load(file=toml).integer("num.partitions") == 4
+    assert load(file=toml, env=env).integer("num.partitions") == 5
+    assert load("num.partitions=6", file=toml, env=env).integer("num.partitions") == 6
+    assert load().integer("num.partitions") == 1
+
+
+def test_an_alias_wins_or_loses_by_its_source_not_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('flush.policy = "os"')
+    env = {"FENCEPOST_LOG_FLUSH_POLICY": "interval"}
+    assert load(file=path).string("log.flush.policy") == "os"
+    assert load(file=path, env=env).string("log.flush.policy") == "interval"
+    assert load("flush.policy=ack", file=path, env=env).string("log.flush.policy") == "ack"
+    assert load(env={"FENCEPOST_FLUSH_POLICY": "os"}).string("log.flush.policy") == "os"
+
+
+def test_variables_of_the_commands_and_other_programs_are_no_settings() -> None:
+    load(env={"FENCEPOST_BOOTSTRAP": "a:1", "FENCEPOST_TEST_AGAINST": "kafka", "HOME": "/"})
+
+
+@pytest.mark.parametrize(
+    ("flag", "parts"),
+    [
+        ("num.partition=3", ("num.partition='3'", "did you mean num.partitions?")),
+        ("flush.polcy=os", ("did you mean flush.policy?",)),
+        ("num.partitions=many", ("many", "num.partitions", "INT")),
+        ("message.max.bytes=-4", ("-4", "message.max.bytes", "at least 0")),
+        ("flush.policy=never", ("never", "ack, interval, os")),
+        ("num.partitions", ("'num.partitions' is not NAME=VALUE",)),
+        ("listeners=9092", ("listeners", "NAME://HOST:PORT")),
+        ("listeners=SSL://h:1", ("SSL://h:1", "PLAINTEXT")),
+        ("listeners=PLAINTEXT://h:1,PLAINTEXT://h:2", ("PLAINTEXT stands there twice",)),
+        (
+            "listeners=PLAINTEXT://0.0.0.0:9092",
+            ("0.0.0.0", "advertised.listeners=PLAINTEXT://HOST"),
+        ),
+        ("log.dirs=/a,/b", ("/a,/b", "log.dirs", "one folder")),
+    ],
+)
+def test_an_impossible_setting_is_refused_with_what_is_allowed(
+    flag: str, parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigRefused) as refused:
+        load(flag)
+    for part in parts:
+        assert part in str(refused.value)
+
+
+def test_a_node_may_listen_everywhere_when_clients_are_told_a_host() -> None:
+    config = load(
+        "listeners=PLAINTEXT://0.0.0.0:9092", "advertised.listeners=PLAINTEXT://kafka.local:9092"
+    )
+    assert config.listeners[0].host == "0.0.0.0"
+    assert config.advertised[0].host == "kafka.local"
+
+
+def test_an_unknown_variable_is_refused_with_the_right_one() -> None:
+    with pytest.raises(ConfigRefused, match="FENCEPOST_NODE_IDD='3'.*mean FENCEPOST_NODE_ID?"):
+        load(env={"FENCEPOST_NODE_IDD": "3"})
+
+
+@pytest.mark.parametrize("content", [b"a = = 3", b"\xd4\x00\xff"])
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "node.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigRefused, match="node.toml is not TOML"):
+        load(file=path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigRefused, match="none.toml: No such file"):
+        load(file=tmp_path / "none.toml")
