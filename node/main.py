@@ -65,7 +65,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"fencepost {version('fencepost')}\n")
+        print(f"fencepost {version('fencepost')}")
+        parser.exit()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ BAR_EVERY_S: Final = 0.1
 BAR_WIDTH: Final = 30
 
 
-def show_table(header: Sequence[str], rows: Sequence[Row], *, out: TextIO = sys.stdout) -> None:
+def show_table(header: Sequence[str], rows: Sequence[Row], *, out: TextIO | None = None) -> None:
     """Columns as wide as they need; numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [
@@ -37,7 +37,7 @@ def show_table(header: Sequence[str], rows: Sequence[Row], *, out: TextIO = sys.
         print(line(row), file=out)
 
 
-def show_json(value: Any, *, out: TextIO = sys.stdout) -> None:
+def show_json(value: Any, *, out: TextIO | None = None) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, default=str), file=out)
 
 

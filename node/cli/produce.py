@@ -92,26 +92,30 @@ def _send(arguments: argparse.Namespace, producer: Any, tally: "_Tally") -> None
     extra: dict[str, Any] = {"headers": headers} if headers else {}
     if arguments.partition >= 0:
         extra["partition"] = arguments.partition
-    lines = _open(arguments.file)
-    status = os.fstat(lines.fileno())
-    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    done = 0
-    for line in lines:
-        done += len(line)
-        key, value = _key_and_value(line.removesuffix(b"\n"), separator)
-        while True:
-            try:
-                producer.produce(arguments.topic, value, key, on_delivery=tally.delivered, **extra)
-                break
-            except BufferError:
-                producer.poll(0.1)
-            except KafkaException as refused:
-                tally.delivered(refused.args[0], None)
-                break
-        tally.sent += 1
-        if tally.sent % POLL_EVERY == 0 or arguments.file is None:
-            producer.poll(0)
-            tally.progress.at(tally.acknowledged, done / size if size else None)
+    with _open(arguments.file) as lines:
+        status = os.fstat(lines.fileno())
+        size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        done = 0
+        for line in lines:
+            done += len(line)
+            key, value = _key_and_value(line.removesuffix(b"\n"), separator)
+            _queue(producer, arguments.topic, tally, value=value, key=key, **extra)
+            if tally.sent % POLL_EVERY == 0 or arguments.file is None:
+                producer.poll(0)
+                tally.progress.at(tally.acknowledged, done / size if size else None)
+
+
+def _queue(producer: Any, topic: str, tally: "_Tally", **record: Any) -> None:
+    tally.sent += 1
+    while True:
+        try:
+            producer.produce(topic, on_delivery=tally.delivered, **record)
+            return
+        except BufferError:
+            producer.poll(0.1)
+        except KafkaException as refused:
+            tally.delivered(refused.args[0], None)
+            return
 
 
 def _key_and_value(text: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
@@ -125,7 +129,7 @@ def _open(path: str | None) -> BinaryIO:
     if path is None:
         if sys.stdin.isatty():
             print("Each line becomes a record; Ctrl-D ends.", file=sys.stderr)
-        return sys.stdin.buffer
+        return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return pathlib.Path(path).open("rb")
     except OSError as missing:
