@@ -16,7 +16,7 @@ def load(
 @pytest.fixture
 def toml(tmp_path: Path) -> Path:
     path = tmp_path / "node.toml"
-    path.write_text('[min.insync]\nreplicas = 2\n[num]\npartitions = 4\n')
+    path.write_text("[min.insync]\nreplicas = 2\n[num]\npartitions = 4\n")
     return path
 
 
@@ -94,7 +94,7 @@ def test_a_node_may_listen_everywhere_when_clients_are_told_a_host() -> None:
 
 
 def test_an_unknown_variable_is_refused_with_the_right_one() -> None:
-    with pytest.raises(ConfigRefused, match="FENCEPOST_NODE_IDD='3'.*mean FENCEPOST_NODE_ID?"):
+    with pytest.raises(ConfigRefused, match=r"FENCEPOST_NODE_IDD='3'.*mean FENCEPOST_NODE_ID\?"):
         load(env={"FENCEPOST_NODE_IDD": "3"})
 
 
@@ -102,10 +102,10 @@ def test_an_unknown_variable_is_refused_with_the_right_one() -> None:
 def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "node.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigRefused, match="node.toml is not TOML"):
+    with pytest.raises(ConfigRefused, match=r"node\.toml is not TOML"):
         load(file=path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigRefused, match="none.toml: No such file"):
+    with pytest.raises(ConfigRefused, match=r"none\.toml: No such file"):
         load(file=tmp_path / "none.toml")
