@@ -24,6 +24,10 @@ Fields = dict[str, Any]
 Encoded = list[Chunk]
 
 
+class UnspeakableReply(Exception):
+    """A handler's reply that its API's version can't say: a fault of ours, answered by a closed connection."""
+
+
 class Stage(enum.Enum):
     """How far a request must be before the next one of its connection may start."""
 
@@ -100,8 +104,17 @@ class Call:
         counters.seconds += dispatcher.clock.steady() - started
         if fields is None:
             return None
-        body = render(api.key, request.api_version, fields)
-        return encode_response(api.key, request.api_version, request.correlation_id, body)
+        return self._encode(fields)
+
+    def _encode(self, fields: Fields) -> Encoded:
+        api, request = self.api, self.request
+        try:
+            body = render(api.key, request.api_version, fields)
+            return encode_response(api.key, request.api_version, request.correlation_id, body)
+        except AssertionError as broken:
+            # The request is done and its effects are whole; only its words are wrong. Ending the process for
+            # that would let whoever finds such a request end every node.
+            raise UnspeakableReply(f"{api.name} v{request.api_version}: {broken}") from broken
 
 
 class Dispatcher:

@@ -201,3 +201,15 @@ def test_a_handler_that_fails_closes_the_connection_and_nothing_else() -> None:
         return pipe.written, pipe.closes
 
     assert asyncio.run(run()) == ([], 1)
+
+
+def test_a_reply_that_its_version_cannot_say_closes_one_connection_and_ends_no_node() -> None:
+    async def run() -> tuple[list[bytes], int]:
+        async def heartbeat(ctx: Context[Any], request: Any) -> dict[str, Any]:
+            return {"no_such_field": 1}
+
+        pipe = Pipe(heartbeat_frame(1))
+        await serve(pipe, heartbeat=heartbeat)
+        return pipe.written, pipe.closes
+
+    assert asyncio.run(run()) == ([], 1)
