@@ -1,7 +1,6 @@
 """Seeds that once found a fault, by what went wrong. The table is `chaos/RECORD.md`."""
 
 import pytest
-
 from fencepost.chaos.sim.one_node import OneNode
 
 
