@@ -111,3 +111,17 @@ def java_program() -> list[str]:
         lambda folder: _compile([*command, *map(str, sources)], folder),
     )
     return java("Scenarios", classes=classes)
+
+
+def node_program() -> tuple[list[str], dict[str, str]]:
+    """The command, and where it finds its modules: `npm ci` fills a folder of the cache once."""
+    folder = HERE / "node"
+    sources = [folder / "package.json", folder / "package-lock.json"]
+
+    def install(into: Path) -> None:
+        for source in sources:
+            shutil.copy(source, into)
+        _compile(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], into)
+
+    modules = _build("clients-node", sources, "", install) / "node_modules"
+    return ["node", str(folder / "main.js")], {"NODE_PATH": str(modules)}

@@ -1,0 +1,41 @@
+// Runs the scenarios that it is told, a few at a time, and prints one JSON line for each:
+// {"name": …, "ok": …, "seconds": …, "error": …}. Arguments: bootstrap, then names.
+"use strict";
+
+const { Kit } = require("./kit.js");
+const scenarios = require("./scenarios.js");
+
+const AT_A_TIME = 4;
+const TIMEOUT_MS = 60_000;
+
+async function runOne(bootstrap, name) {
+  const started = Date.now();
+  const kit = new Kit(bootstrap, name);
+  let error = null;
+  let timer;
+  try {
+    if (!(name in scenarios)) throw new Error("no scenario has this name");
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`did not end within ${TIMEOUT_MS} ms`)), TIMEOUT_MS);
+    });
+    await Promise.race([scenarios[name](kit), late]);
+  } catch (failed) {
+    error = [failed.stack, "the client logged:", ...kit.complaints.slice(-10)].join("\n");
+  } finally {
+    clearTimeout(timer);
+    await kit.close().catch((failed) => (error ??= `close: ${failed.stack}`));
+  }
+  const seconds = (Date.now() - started) / 1000;
+  console.log(JSON.stringify({ name, ok: error === null, seconds, error }));
+}
+
+async function main([bootstrap, ...names]) {
+  const waiting = [...names];
+  const work = async () => {
+    for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) await runOne(bootstrap, name);
+  };
+  await Promise.all(Array.from({ length: AT_A_TIME }, work));
+  process.exit(0); // a scenario that hung keeps its sockets
+}
+
+main(process.argv.slice(2));
