@@ -174,7 +174,8 @@ class Member(threading.Thread):
     def run(self) -> None:
         with self._made() as consumer:
             while not self._leaving.is_set():
-                consumer.poll(timeout_ms=100)
+                # A poll that ends between SyncGroup and its answer forgets the answer (3.0.12).
+                consumer.poll(timeout_ms=1000)
                 self.owns = set(consumer.assignment())
         self.owns = set()
 
