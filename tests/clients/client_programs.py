@@ -125,3 +125,13 @@ def node_program() -> tuple[list[str], dict[str, str]]:
 
     modules = _build("clients-node", sources, "", install) / "node_modules"
     return ["node", str(folder / "main.js")], {"NODE_PATH": str(modules)}
+
+
+def go_program() -> list[str]:
+    folder = HERE / "go"
+    sources = sorted([*folder.glob("*.go"), folder / "go.mod", folder / "go.sum"])
+
+    def compile_into(into: Path) -> None:
+        _compile(["go", "build", "-o", str(into / "scenarios"), "."], folder)
+
+    return [str(_build("clients-go", sources, "", compile_into) / "scenarios")]
