@@ -28,7 +28,7 @@ format: $(VENV)/.linted  ## let ruff put the code in form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-benchmark: $(VENV)/.tested  ## measure beside a real Kafka (needs Java and Maven; about ten minutes)
+benchmark: $(VENV)/.tested  ## measure beside a real Kafka (needs Java and Maven; about 13 minutes)
 	$(BIN)/python tests/benchmarks/bench.py
 
 chaos: $(VENV)/.tested  ## kill -9 a node in a loop under idempotent load for a minute, then check

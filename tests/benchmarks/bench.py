@@ -28,6 +28,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import bench_load  # noqa: E402
+import readme_numbers  # noqa: E402
 from bench_systems import (  # noqa: E402
     Fencepost,
     Kafka,
@@ -269,6 +270,8 @@ def main(arguments: Sequence[str]) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "latest.json").write_text(json.dumps(result, indent=1) + "\n")
     (options.out / "latest.md").write_text(report(result))
+    if options.out.resolve() == readme_numbers.REPORT.parent.resolve():
+        readme_numbers.main()
 
 
 if __name__ == "__main__":

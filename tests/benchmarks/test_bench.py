@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import readme_numbers
 from bench_table import KAFKA, SYNCED, WRITTEN, report, table
 from support.fencepost_process import fencepost
 
@@ -63,3 +64,8 @@ def test_a_second_of_load_reaches_a_node_and_comes_back_whole() -> None:
     assert wrote["records"] > 1 and wrote["mb_per_s"] > 0
     assert read["records"] == wrote["records"] + 1
     assert 0 < slow["p50_ms"] <= slow["p99_ms"] and slow["records"] == 100
+
+
+def test_the_readme_shows_the_numbers_of_the_last_whole_run() -> None:
+    readme = readme_numbers.README.read_text()
+    assert readme_numbers.with_numbers(readme, readme_numbers.REPORT.read_text()) == readme
