@@ -175,7 +175,7 @@ class Member(threading.Thread):
         with self._made() as consumer:
             while not self._leaving.is_set():
                 # A poll that ends between SyncGroup and its answer forgets the answer (3.0.12).
-                consumer.poll(timeout_ms=1000)
+                consumer.poll(timeout_ms=600)
                 self.owns = set(consumer.assignment())
         self.owns = set()
 
