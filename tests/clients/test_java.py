@@ -62,6 +62,16 @@ ADMIN = [
     "group_offsets_are_altered_and_deleted",
     "groups_are_deleted",
 ]
+EDGES = [
+    "a_large_record_fits_where_the_topic_allows_it",
+    "a_batch_over_the_limit_is_split_by_the_client",
+    "offsets_are_committed_at_the_close",
+    "a_double_of_a_static_member_fences_the_first",
+    "a_member_with_other_assignors_is_refused",
+    "new_partitions_reach_a_group",
+    "new_partitions_reach_a_group_kip848",
+    "the_server_matches_a_pattern",
+]
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +87,6 @@ def java_scenario(outcomes, scenario):
 @pytest.mark.slow
 @pytest.mark.needs("java")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("scenario", [*PRODUCE, *CONSUME, *GROUPS, *ADMIN])
+@pytest.mark.parametrize("scenario", [*PRODUCE, *CONSUME, *GROUPS, *ADMIN, *EDGES])
 def test_java(java_scenario, scenario) -> None:
     """What was asserted stands in the scenario; its failure is this test's."""

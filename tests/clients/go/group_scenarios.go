@@ -11,23 +11,22 @@ import (
 
 func init() {
 	register(map[string]func(*Kit){
-		"members_share_by_range":                           sharing(kgo.Balancers(kgo.RangeBalancer())),
-		"members_share_round_robin":                        sharing(kgo.Balancers(kgo.RoundRobinBalancer())),
-		"members_share_stickily":                           sharing(kgo.Balancers(kgo.StickyBalancer())),
-		"members_share_cooperatively":                      sharing(kgo.Balancers(kgo.CooperativeStickyBalancer())),
-		"members_share_kip848_uniform":                     sharing(serverSide...),
-		"members_share_kip848_range":                       sharing(kgo.Balancers(kgo.RangeBalancer()), kgo.ServerSideBalancer()),
-		"a_cooperative_member_keeps_what_it_can":           keeping(kgo.Balancers(kgo.CooperativeStickyBalancer())),
-		"a_member_keeps_what_it_can_kip848":                keeping(serverSide...),
-		"a_group_goes_on_where_it_committed":               resuming(),
-		"a_group_goes_on_where_it_committed_kip848":        resuming(serverSide...),
-		"a_static_member_comes_back_to_what_it_had":        returning(kgo.Balancers(kgo.RangeBalancer())),
-		"a_static_member_comes_back_to_what_it_had_kip848": returning(serverSide...),
-		"nothing_is_lost_over_a_rebalance":                 lossless(),
-		"nothing_is_lost_over_a_rebalance_kip848":          lossless(serverSide...),
-		"new_partitions_reach_a_group":                     growing(),
-		"new_partitions_reach_a_group_kip848":              growing(serverSide...),
-		"a_group_changes_its_protocol_member_by_member":    migrating,
+		"members_share_by_range":                        sharing(kgo.Balancers(kgo.RangeBalancer())),
+		"members_share_round_robin":                     sharing(kgo.Balancers(kgo.RoundRobinBalancer())),
+		"members_share_stickily":                        sharing(kgo.Balancers(kgo.StickyBalancer())),
+		"members_share_cooperatively":                   sharing(kgo.Balancers(kgo.CooperativeStickyBalancer())),
+		"members_share_kip848_uniform":                  sharing(serverSide...),
+		"members_share_kip848_range":                    sharing(kgo.Balancers(kgo.RangeBalancer()), kgo.ServerSideBalancer()),
+		"a_cooperative_member_keeps_what_it_can":        keeping(kgo.Balancers(kgo.CooperativeStickyBalancer())),
+		"a_member_keeps_what_it_can_kip848":             keeping(serverSide...),
+		"a_group_goes_on_where_it_committed":            resuming(),
+		"a_group_goes_on_where_it_committed_kip848":     resuming(serverSide...),
+		"a_static_member_comes_back_to_what_it_had":     returning(kgo.Balancers(kgo.RangeBalancer())),
+		"nothing_is_lost_over_a_rebalance":              lossless(),
+		"nothing_is_lost_over_a_rebalance_kip848":       lossless(serverSide...),
+		"new_partitions_reach_a_group":                  growing(),
+		"new_partitions_reach_a_group_kip848":           growing(serverSide...),
+		"a_group_changes_its_protocol_member_by_member": migrating,
 	})
 }
 
@@ -89,6 +88,8 @@ func resuming(options ...kgo.Opt) func(*Kit) {
 	}
 }
 
+// returning: not with KIP-848, where kgo 1.22.2 leaves without its instance id; Kafka and we refuse that
+// (INVALID_REQUEST), and the name stays taken until the session ends.
 func returning(options ...kgo.Opt) func(*Kit) {
 	return func(kit *Kit) {
 		kit.create(4)

@@ -29,6 +29,7 @@ public final class Scenarios {
         ConsumeScenarios.register(known);
         GroupScenarios.register(known);
         AdminScenarios.register(known);
+        EdgeScenarios.register(known);
         List<String> wanted = new ArrayList<>(List.of(arguments).subList(1, arguments.length));
         ExecutorService pool = Executors.newFixedThreadPool(AT_A_TIME);
         List<Future<?>> running = new ArrayList<>();
