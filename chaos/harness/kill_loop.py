@@ -29,6 +29,9 @@ from ..workloads.idempotent_stream import SPOILS, IdempotentStream, Plan
 from .processes import DidNotStart, Node
 
 TOPIC = "stream"
+SEGMENT_BYTES = (
+    "1048576"  # the smallest allowed: segments roll every few seconds, with their snapshots
+)
 PROGRESS_TIMEOUT_S = 30.0
 CLEAN_EXITS = (0, -15, 143)  # 143 is how a JVM says SIGTERM
 CALM_S = 2.0  # at the end, before the producers are told to stop
@@ -86,7 +89,8 @@ class Loop:
 
 def create_topic(bootstrap: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(30)
+    small = {"segment.bytes": SEGMENT_BYTES}
+    admin.create_topics([NewTopic(TOPIC, partitions, 1, config=small)])[TOPIC].result(30)
 
 
 def run(chosen: argparse.Namespace, data: Path) -> tuple[Loop, Verdict]:
