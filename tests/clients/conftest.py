@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from support.fencepost_process import fencepost
 from support.kafka_peer import KafkaPeer, NotFetched
-from support.needs import give_up, missing, pytest_runtest_setup  # noqa: F401
+from support.needs import give_up, missing
 
 # Kafka's defaults, but for two waits that are long because clusters are large: three seconds for more
 # members before a group's first assignment, and five between a KIP-848 member's heartbeats.

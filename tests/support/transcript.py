@@ -5,11 +5,10 @@
     ----
     a  parked
 
-A test hands in what runs one command line and gives back its output lines. With `--rewrite` (or with
-FENCEPOST_REWRITE set, where pytest does not know the option) the file is written anew, for a human to read the diff.
+A test hands in what runs one command line and gives back its output lines. With `--rewrite` the
+file is written anew, for a human to read the diff.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +39,6 @@ def check(path: Path, run: Callable[[str], list[str]], request: pytest.FixtureRe
         output = [line for command in commands for line in run(command)]
         parts.append("\n".join([*comments, *commands, RULE, *output]))
     now = "\n\n".join(parts) + "\n"
-    if request.config.getoption("--rewrite", default=False) or "FENCEPOST_REWRITE" in os.environ:
+    if request.config.getoption("--rewrite"):
         path.write_text(now)
     assert now == told
