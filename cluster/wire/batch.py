@@ -190,7 +190,7 @@ def headers_of(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
 
 
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
-    """CRC-32C of the batch at `position`: the CPU's instruction, no copy, the GIL let go above 32 KiB."""
+    """CRC-32C of the batch at `position`: the CPU's instruction, no copy, the GIL let go for large ones."""
     with memoryview(buffer) as whole, whole[position + CRC_FROM : position + size] as covered:
         return int(crc32c(covered))
 

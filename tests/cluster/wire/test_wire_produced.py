@@ -1,4 +1,7 @@
-"""What a client may produce. The verdicts of the table were asked of Apache Kafka 4.3.0, batch for batch."""
+"""What a client may produce. The table began with Apache Kafka 4.3.0's own verdicts, batch for batch.
+
+A few rows came later without asking it again: the exact edges of timestamps among them.
+"""
 
 import struct
 from typing import Any
