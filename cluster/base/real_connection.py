@@ -169,7 +169,8 @@ class RealConnection(asyncio.BufferedProtocol):
 
     def _emptied(self) -> None:
         if self._closing and self._transport is not None and not self._closed.done():
-            self._transport.close()
+            # Not at once: asyncio's transport, closed inside `resume_writing`, ends twice and breaks.
+            self._loop.call_soon(self._transport.close)
 
     # The end.
 

@@ -24,6 +24,22 @@ ACCEPT_PAUSE_S: Final = 0.2
 HANDSHAKE_TIMEOUT_S: Final = 20.0
 CLOSE_TIMEOUT_S: Final = 1.0  # for all connections together, when the node stops
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# Linux hands errors of a connection that ended before it was accepted to `accept` (its manual page).
+GONE_ALREADY: Final = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ENETDOWN,
+        errno.EPROTO,
+        errno.ENOPROTOOPT,
+        errno.EHOSTDOWN,
+        errno.ENONET,
+        errno.EHOSTUNREACH,
+        errno.EOPNOTSUPP,
+        errno.ENETUNREACH,
+        errno.EPERM,  # a firewall's rule
+        errno.ETIMEDOUT,
+    }
+)
 # The share of the process's descriptors that connections may have; logs and indexes need the others.
 CONNECTION_SHARE: Final = 0.75
 
@@ -182,9 +198,9 @@ class RealListener:
                 accepted, remote = listening.accept()
             except (BlockingIOError, InterruptedError):
                 break
-            except ConnectionAbortedError:
-                continue
             except OSError as error:
+                if error.errno in GONE_ALREADY:
+                    continue
                 if error.errno not in OUT_OF_RESOURCES:
                     raise
                 self._wait(str(error))

@@ -156,6 +156,49 @@ def test_a_peer_that_takes_nothing_is_given_up_after_a_while(
     run(main())
 
 
+class Room:
+    """A transport that notes when it is closed, and a file that is always cached."""
+
+    path = "/log"
+
+    def __init__(self) -> None:
+        self.written, self.closed = bytearray(), False
+        self.write = self.written.extend
+
+    def get_extra_info(self, name: str) -> Any:
+        return None
+
+    def set_write_buffer_limits(self, **limits: int) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+    def read_cached(self, position: int, length: int) -> bytes:
+        return bytes(length)
+
+
+def test_a_connection_that_ends_is_not_closed_inside_the_call_that_says_there_is_room(
+    run: Any,
+) -> None:
+    """asyncio ends such a transport twice; the second time raised in a callback, which ends the node."""
+
+    async def main() -> None:
+        async with open_env(log=Notes()) as env:
+            room, connection = Room(), env.net.new_connection()
+            connection.connection_made(room)  # type: ignore[arg-type]
+            connection.pause_writing()
+            connection.write([FileSlice(room, 0, 10)])  # type: ignore[arg-type]
+            connection.close()
+            assert not room.written
+            connection.resume_writing()
+            assert len(room.written) == 10 and not room.closed
+            await asyncio.sleep(0)
+            assert room.closed
+            connection.connection_lost(None)
+
+    run(main())
+
+
 @pytest.mark.slow
 def test_ranges_and_bytes_keep_their_order_whatever_way_they_take(
     run: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
