@@ -5,7 +5,6 @@ PREVENTS   a broker that outlives a killed test run and answers the next one's c
 PROVED BY  tests/chaos/test_processes.py::test_a_child_dies_with_a_parent_that_was_killed
 """
 
-import ctypes
 import os
 import signal
 import socket
@@ -17,20 +16,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fencepost.node.cli.children import die_with_parent, free_port
+
+__all__ = ["DidNotStart", "Node", "Process", "answers", "fencepost_dev", "free_port"]
+
 POLL_S = 0.005
 LOG_TAIL = 4_000  # characters
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class DidNotStart(Exception):
     """The process ended, or said nothing in time; the message carries the end of its log."""
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on now. Another may take it first: callers start at once."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def answers(port: int) -> bool:
@@ -38,12 +33,6 @@ def answers(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _die_with_parent() -> None:
-    """Run in the child between fork and exec; Linux only, elsewhere `stop` alone ends it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Process:
@@ -71,7 +60,7 @@ class Process:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 env=os.environ | self.environment,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - only prctl runs in there
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - only prctl runs in there
                 start_new_session=True,  # a Ctrl-C is the parent's to handle
             )
 

@@ -1,24 +1,55 @@
-"""`fencepost dev`: a node with nothing to configure.
+"""`fencepost dev`: a node, or a cluster on one machine, with nothing to configure.
 
-The process that is started is the node. The same command on the same folder goes on with what is there.
+Without `--nodes` the process that is started is the node. With it, it is the supervisor of that many (see
+`supervisor.py`). The same command on the same folder goes on with what is there.
 """
 
 import argparse
+import asyncio
 import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from .start import start
+from .dev_folder import NODES_MAX, PORT_MAX, DevFolder, Refused
 
-PORT_MAX = 65_535
+EXIT_FAILED, EXIT_USAGE = 1, 2
+PORT: Final = 9092
+DATA: Final = "data"
+# What is each node's own, or follows from --nodes, --port and --data.
+OWN: Final = (
+    "node.id",
+    "listeners",
+    "advertised.listeners",
+    "log.dir",
+    "log.dirs",
+    "peer.listener",
+    "peer.advertised.listener",
+    "controller.quorum.voters",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--nodes",
+        type=_count,
+        metavar="N",
+        help="a cluster of so many nodes on this machine, each a process, ended with this one; "
+        "without it this process is the only node",
+    )
+    parser.add_argument(
         "--port",
         type=_port,
-        default=9092,
-        help="the client door's port on 127.0.0.1 (9092); 0 takes any",
+        help=f"the client door's port on 127.0.0.1 ({PORT}); further nodes take the ports after it; "
+        "0 takes any",
     )
-    parser.add_argument("--data", default="data", help="the folder that keeps everything (./data)")
+    parser.add_argument("--data", help=f"the folder that keeps everything (./{DATA})")
+    parser.add_argument(
+        "--start",
+        type=_count,
+        metavar="NODE",
+        help="start this node of the cluster that runs on --data again, and wait until it serves",
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -34,12 +65,82 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= NODES_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of nodes: say 1 to {NODES_MAX}")
+    return int(text)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    return start(
-        flags=[
-            f"listeners=PLAINTEXT://127.0.0.1:{arguments.port}",
-            f"log.dirs={os.path.abspath(arguments.data)}",
-            *arguments.set,
-        ],
-        file=None,
-    )
+    folder = DevFolder(DATA if arguments.data is None else arguments.data)
+    try:
+        if arguments.start is not None:
+            return _start_again(folder, arguments)
+        if arguments.nodes is not None:
+            return _supervise(folder, arguments)
+        return _become_node(folder, arguments)
+    except Refused as refused:
+        print(f"fencepost: {refused}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+def _become_node(folder: DevFolder, arguments: argparse.Namespace) -> int:
+    """The node's own modules are imported only here: the supervisor does without them."""
+    from .start import start
+
+    if folder.is_cluster:
+        raise Refused(
+            f"{folder.path} holds a cluster. Go on with it by `fencepost dev --nodes N --data "
+            f"{folder.path}`, or give this node a folder of its own with --data."
+        )
+    # A variable counts where no flag was given, as everywhere.
+    flags = []
+    if arguments.port is not None or "FENCEPOST_LISTENERS" not in os.environ:
+        port = PORT if arguments.port is None else arguments.port
+        flags.append(f"listeners=PLAINTEXT://127.0.0.1:{port}")
+    if arguments.data is not None or not _named(os.environ, ("log.dir", "log.dirs")):
+        flags.append(f"log.dirs={folder.path}")
+    return start(flags=[*flags, *arguments.set], file=None)
+
+
+def _supervise(folder: DevFolder, arguments: argparse.Namespace) -> int:
+    from .supervisor import Supervisor
+
+    _refuse_own(arguments.set)
+    with folder:
+        layout = folder.layout(arguments.nodes, PORT if arguments.port is None else arguments.port)
+
+        async def life() -> int:
+            return await Supervisor(folder, layout, settings=arguments.set).run()
+
+        return asyncio.run(life())
+
+
+def _start_again(folder: DevFolder, arguments: argparse.Namespace) -> int:
+    from .supervisor import ask_for_start
+
+    if arguments.set:
+        raise Refused(
+            "--set is for the start of the whole cluster: a node that is started again has the "
+            "settings of its supervisor. Change a running cluster's with `fencepost config set`."
+        )
+    return ask_for_start(folder, arguments.start)
+
+
+def _refuse_own(flags: Sequence[str]) -> None:
+    for name in (flag.partition("=")[0].strip() for flag in flags):
+        if name in OWN:
+            raise Refused(
+                f"--set {name} can't hold for several nodes: it follows from --nodes, --port and "
+                "--data. Nodes with settings of their own are started with `fencepost serve`."
+            )
+    for variable in _named(os.environ, OWN):
+        raise Refused(
+            f"{variable}={os.environ[variable]} can't hold for several nodes: it follows from --nodes, "
+            f"--port and --data. Unset it: `env -u {variable} fencepost dev …`."
+        )
+
+
+def _named(environment: Mapping[str, str], names: Sequence[str]) -> list[str]:
+    variables = [f"FENCEPOST_{name.upper().replace('.', '_')}" for name in names]
+    return [variable for variable in variables if variable in environment]

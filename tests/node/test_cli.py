@@ -79,6 +79,7 @@ def refused(said: Said, *parts: str, code: int = 1) -> None:
 # What is written is read
 
 
+@pytest.mark.slow
 def test_lines_that_are_produced_are_consumed_with_keys_and_headers(
     run: Run, topic: str, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_lines_that_are_produced_are_consumed_with_keys_and_headers(
     }
 
 
+@pytest.mark.slow
 def test_a_group_goes_on_where_it_was_and_can_be_moved(
     run: Run, topic: str, tmp_path: Path
 ) -> None:
@@ -136,6 +138,7 @@ def test_a_group_goes_on_where_it_was_and_can_be_moved(
     refused(run("group", "describe", group), f"there is no group {group}", "`fencepost group list`")
 
 
+@pytest.mark.slow
 def test_topics_are_described_grown_and_deleted(run: Run, topic: str) -> None:
     assert run("topic", "add-partitions", topic, "3").out == f"{topic} has 3 partitions\n"
     described = run("topic", "describe", topic, "--json").json
@@ -161,6 +164,7 @@ def test_a_dry_run_creates_nothing(run: Run) -> None:
     assert "never" not in run("topic", "list").out
 
 
+@pytest.mark.slow
 def test_settings_are_set_shown_and_unset(run: Run, topic: str) -> None:
     whose = ("--topic", topic)
     assert "Nothing is set" in run("config", "get", *whose).out
@@ -179,6 +183,7 @@ def test_settings_are_set_shown_and_unset(run: Run, topic: str) -> None:
 # What is wrong is said
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_not_there_is_said_and_not_made(run: Run, topic: str) -> None:
     near = f"{topic}x"
     refused(run("consume", near), f"there is no topic {near}", f"Did you mean {topic}?")
@@ -198,6 +203,7 @@ def test_one_failure_does_not_hide_the_others(run: Run, topic: str) -> None:
     assert [row["error"] is None for row in as_json.json] == [True, False]
 
 
+@pytest.mark.slow
 def test_a_setting_written_wrongly_is_named_with_the_right_one(run: Run, topic: str) -> None:
     whose = ("--topic", topic)
     for words in (("set", *whose, "retention.mss=1"), ("unset", *whose, "retention.mss")):
@@ -227,6 +233,7 @@ def test_what_can_not_be_consumed_is_said(
     refused(run("consume", topic, *words), *parts)
 
 
+@pytest.mark.slow
 def test_what_can_not_be_produced_is_said(run: Run, topic: str, tmp_path: Path) -> None:
     file = lines(tmp_path, "one")
     refused(run("produce", topic, "--file", str(tmp_path / "none")), "can't read", "No such file")
@@ -238,6 +245,7 @@ def test_what_can_not_be_produced_is_said(run: Run, topic: str, tmp_path: Path) 
     refused(said, "MSG_SIZE_TOO_LARGE", "max.message.bytes", "1 failed")
 
 
+@pytest.mark.slow
 def test_no_broker_is_said_with_the_address_and_what_to_do(run: Run) -> None:
     where = f"127.0.0.1:{free_port()}"
     said = run("topic", "list", "--bootstrap", where)
@@ -276,6 +284,7 @@ def test_help_imports_neither_the_node_nor_the_client() -> None:
     assert said.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_failure(node: Node, run: Run, tmp_path: Path) -> None:
     topic = "for-head"
     file = lines(tmp_path, *(str(number) for number in range(20_000)))
@@ -285,6 +294,7 @@ def test_a_reader_that_goes_away_is_no_failure(node: Node, run: Run, tmp_path: P
     assert (said.returncode, said.stdout, said.stderr) == (0, "0\n", "")
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_options_and_their_values(tmp_path: Path, run: Run) -> None:
     script = tmp_path / "completion"
     script.write_text(run("completion", "bash").out)
@@ -333,3 +343,16 @@ def test_an_impossible_setting_stops_the_start(tmp_path: Path, run: Run) -> None
     refused(said, "flush.polcy='os'", "did you mean flush.policy?", code=2)
     refused(run("serve", "--config", str(tmp_path / "none.toml")), "none.toml", code=2)
     assert not data.exists()
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_a_variable_counts_where_no_flag_was_given(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, flag: bool
+) -> None:
+    """`dev` has defaults of its own, which must not pass for flags."""
+    monkeypatch.setenv("FENCEPOST_LISTENERS", "PLAINTEXT://127.0.0.1:x")
+    monkeypatch.setenv("FENCEPOST_LOG_DIRS", "a,b")
+    words = ("--port", "0", "--data", str(tmp_path / "c,d")) if flag else ()
+    refused(run("dev", *words), "c,d" if flag else "127.0.0.1:x", code=2)
+    monkeypatch.delenv("FENCEPOST_LISTENERS")
+    refused(run("dev", *words), "c,d" if flag else "a,b", code=2)

@@ -1,0 +1,149 @@
+"""What `fencepost dev --nodes N` keeps in its folder, and the sentence for each folder that it can't go on with."""
+
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fencepost.node.cli import children
+from fencepost.node.cli.children import free_port, is_free
+from fencepost.node.cli.dev_folder import DevFolder, Refused, node_flags, node_settings
+from fencepost.node.main import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[DevFolder]:
+    with DevFolder(str(tmp_path / "data")) as opened:
+        yield opened
+
+
+def test_the_same_command_finds_the_ports_and_the_secret_of_the_last(folder: DevFolder) -> None:
+    first = folder.layout(3, 0)
+    assert len({*first.client_ports, *first.peer_ports}) == 6
+    assert folder.layout(3, 0) == first
+    assert folder.secret() == folder.secret() != ""
+
+
+def test_a_client_port_named_is_followed_by_the_others_and_may_change(folder: DevFolder) -> None:
+    port = free_port()
+    first = folder.layout(2, port)
+    assert first.client_ports == (port, port + 1)
+    other = free_port({port - 1, port, port + 1, *first.peer_ports})
+    moved = folder.layout(2, other)
+    assert (moved.client_ports, moved.peer_ports) == ((other, other + 1), first.peer_ports)
+
+
+def test_a_peer_port_that_somebody_took_meanwhile_is_left_to_them(folder: DevFolder) -> None:
+    first = folder.layout(3, 0)
+    with socket.create_server(("127.0.0.1", first.peer_ports[1])):
+        second = folder.layout(3, 0)
+    assert second.peer_ports[1] != first.peer_ports[1]
+    assert (second.peer_ports[0], second.peer_ports[2]) == (
+        first.peer_ports[0],
+        first.peer_ports[2],
+    )
+
+
+def test_a_client_port_that_somebody_has_is_named(folder: DevFolder) -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as door:
+        port = door.getsockname()[1]
+        with pytest.raises(Refused, match=rf"127\.0\.0\.1:{port} already(.|\n)*--port PORT"):
+            folder.layout(3, port - 1)
+    with pytest.raises(Refused, match="node 3 would be at port 65537"):
+        folder.layout(3, 65535)
+
+
+def test_a_folder_with_another_number_of_nodes_is_refused(folder: DevFolder) -> None:
+    folder.layout(3, 0)
+    with pytest.raises(Refused, match=r"--nodes 3, and this would be 5(.|\n)*who votes"):
+        folder.layout(5, 0)
+
+
+def test_a_damaged_memory_is_named_with_what_to_do(folder: DevFolder) -> None:
+    (folder.path / "cluster.json").write_text('{"version": 1')
+    with pytest.raises(Refused, match=r"cluster\.json can't be read(.|\n)*remove it"):
+        folder.layout(3, 0)
+
+
+def test_the_secret_is_for_this_user_alone(folder: DevFolder) -> None:
+    folder.secret()
+    assert stat.S_IMODE((folder.path / "peer.secret").stat().st_mode) == 0o600
+
+
+def test_a_second_supervisor_is_told_who_holds_the_folder(folder: DevFolder) -> None:
+    with pytest.raises(Refused, match=r"supervisor is process \d+"):
+        DevFolder(str(folder.path)).__enter__()
+
+
+@pytest.mark.slow
+def test_a_single_node_and_a_cluster_do_not_share_a_folder(tmp_path: Path, capsys) -> None:
+    single, several = tmp_path / "single", tmp_path / "several"
+    single.mkdir()
+    (single / "meta.properties").touch()
+    assert main(["dev", "--nodes", "3", "--data", str(single)]) == 1
+    assert "started without --nodes" in capsys.readouterr().err
+    with DevFolder(str(several)) as folder:
+        folder.layout(3, 0)
+    assert main(["dev", "--data", str(several)]) == 1
+    assert "holds a cluster. Go on with it by `fencepost dev --nodes N" in capsys.readouterr().err
+
+
+def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").touch()
+    assert main(["dev", "--nodes", "3", "--data", str(tmp_path / "file" / "data")]) == 1
+    assert "must be a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "part"),
+    [
+        (("--set", "node.id=4"), None, "--set node.id can't hold for several nodes"),
+        ((), "FENCEPOST_LISTENERS", "FENCEPOST_LISTENERS=x can't hold for several nodes"),
+        ((), "FENCEPOST_LOG_DIRS", "Unset it"),
+    ],
+)
+def test_what_only_one_node_can_be_told_is_refused_for_several(
+    tmp_path: Path, capsys, monkeypatch, words, variable, part
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, "x")
+    assert main(["dev", "--nodes", "3", "--data", str(tmp_path / "data"), *words]) == 1
+    assert part in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_start_of_nothing_is_said(tmp_path: Path, capsys) -> None:
+    assert main(["dev", "--data", str(tmp_path), "--start", "2"]) == 1
+    said = capsys.readouterr()
+    assert "no cluster runs on" in said.err and "--nodes N" in said.err and said.out == ""
+    assert main(["dev", "--data", str(tmp_path), "--start", "2", "--set", "flush.policy=os"]) == 1
+    assert "fencepost config set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("nodes", "voters", "copies", "in_sync"),
+    [(1, 1, 1, 1), (2, 1, 2, 1), (4, 3, 3, 2), (7, 5, 3, 2)],
+)
+def test_as_many_vote_and_hold_copies_as_there_are_nodes_for(
+    folder: DevFolder, nodes: int, voters: int, copies: int, in_sync: int
+) -> None:
+    layout = folder.layout(nodes, 0)
+    assert layout.voters == voters
+    settings = node_settings(layout)
+    assert settings["default.replication.factor"] == settings["offsets.topic.replication.factor"]
+    assert settings["default.replication.factor"] == str(copies)
+    assert settings["min.insync.replicas"] == str(in_sync)
+    flags = node_flags(layout, folder, nodes)
+    assert f"node.id={nodes}" in flags
+    quorum = [flag for flag in flags if flag.startswith("controller.quorum.voters=")]
+    assert [flag.count("@") for flag in quorum] == ([voters] if nodes > 1 else [])
+
+
+def test_a_free_port_is_none_that_the_kernel_gives_to_connections() -> None:
+    """A node's port that a client's connection was given meanwhile is a node that can't come back."""
+    if not children.PORT_RANGE.exists():
+        pytest.skip("only Linux says what its kernel hands out")
+    first = int(children.PORT_RANGE.read_text().split()[0])
+    ports = [free_port() for _ in range(20)]
+    assert all(port < first and is_free(port) for port in ports)
