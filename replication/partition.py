@@ -9,49 +9,35 @@ The decisions are in `partition_machine.py` and `log/producers_machine.py`; this
 """
 
 import errno
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId, Offset
 from fencepost.cluster.base.ports import Buffer, Env
-from fencepost.cluster.metadata.config_def import LONG_MAX
 from fencepost.cluster.metadata.image import PartitionState
 from fencepost.cluster.metadata.topic_config import TopicConfig
 from fencepost.cluster.wire.batch import LOG_APPEND_TIME, BatchRefused, parse_header
 
 from . import appends
 from .appends import Appended, Refusal
-from .flusher import LATER_MS_MAX, Flusher
+from .flusher import Flusher
 from .log.log import Log
 from .log.producer_verdicts import Duplicate
 from .metrics import Counters
+from .partition_copies import AT_ONCE, CopiedPartition, Owner, flush_delay_ms
 from .partition_machine import ALL_REPLICAS, PartitionMachine
-from .partition_reads import Read, ReadablePartition
-from .waits import OffsetWaits
+from .partition_reads import Read
+from .waits import OffsetWait, OffsetWaits
 
 __all__ = ["Appended", "Owner", "Partition", "Read", "Refusal"]
 
-AT_ONCE: Final = -1
-INTERVAL_MS: Final = 1_000  # flush.policy=interval, unless flush.ms is set
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class Owner(Protocol):
-    """What a partition tells the manager."""
-
-    def on_high_watermark(self, partition: "Partition") -> None: ...
-
-    def on_write(self, partition: "Partition", error: OSError | None) -> None: ...
-
-    def on_offline(self, partition: "Partition", reason: str) -> None: ...
-
-
-class Partition(ReadablePartition):
-    __slots__ = (
-        "_commits", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner", "_rules", "_syncs",
-        "_unsynced_records",
-    )  # fmt: skip
+class Partition(CopiedPartition):
+    __slots__ = ("_commits", "_rules", "_syncs")
 
     def __init__(
         self,
@@ -73,12 +59,9 @@ class Partition(ReadablePartition):
             durable_end=log.recovery_point,
             high_watermark=max(min(high_watermark, end), log.log_start_offset),
         )
-        super().__init__(env, topic_id, log, config, machine, counters)
-        self._flusher = flusher
-        self._owner = owner
+        super().__init__(env, topic_id, log, config, machine, counters, flusher, owner)
         self._commits: OffsetWaits | None = None
         self._syncs: OffsetWaits | None = None
-        self._unsynced_records = 0
         self.set_config(config)
 
     def set_config(self, config: TopicConfig) -> None:
@@ -90,7 +73,7 @@ class Partition(ReadablePartition):
         if self.machine.on_settings(
             min_insync_replicas=config.min_insync_replicas,
             sync_counts=self._flush_delay_ms == AT_ONCE,
-            now_ms=self._env.clock.now_ms(),
+            now_ms=self._steady_ms(),
         ):
             self._high_watermark_moved()
 
@@ -100,7 +83,7 @@ class Partition(ReadablePartition):
         if self.closed is not None:
             return
         was_leader = self.is_leader
-        is_new_epoch, moved = self.machine.on_image(state, self._env.clock.now_ms())
+        is_new_epoch, moved = self.machine.on_image(state, self._steady_ms())
         if was_leader and not self.is_leader:
             self._tell_waiting(ErrorCode.not_leader_or_follower)
         if is_new_epoch:
@@ -116,6 +99,8 @@ class Partition(ReadablePartition):
             self._flusher.forget(self)
             self._tell_waiting(error)
             self._tell_readers(at_once=True)
+            if self._copying is not None:
+                self._copying.on_closed()
 
     def _tell_waiting(self, error: ErrorCode) -> None:
         for waits in (self._commits, self._syncs):
@@ -171,29 +156,13 @@ class Partition(ReadablePartition):
             return self._write_failed(failed, headers, origin_client=origin_client)
         # ... to here no await: who is judged by a history is written right behind it
         self._owner.on_write(self, None)
-        self._written(headers, len(buffer), now_ms)
+        self._written(headers, len(buffer))
         return Appended(
             first_offset,
             log.log_end_offset - 1,
             -1 if append_time_ms is None else append_time_ms,
             log.log_start_offset,
         )
-
-    def _written(self, headers: appends.Headers, size: int, now_ms: int) -> None:
-        counters = self._counters
-        records = 0
-        for _, header in headers:
-            records += header.record_count
-        counters.appended_batches += len(headers)
-        counters.appended_records += records
-        counters.appended_bytes += size
-        self._unsynced_records += records
-        if self._flush_delay_ms == AT_ONCE or self._unsynced_records >= self._flush_messages:
-            self._flusher.soon(self)
-        else:
-            self._flusher.later(self, self._flush_delay_ms)
-        if self.machine.on_append(self.log.log_end_offset, now_ms):
-            self._high_watermark_moved()
 
     def _write_failed(
         self, failed: OSError, headers: appends.Headers, *, origin_client: bool
@@ -230,24 +199,28 @@ class Partition(ReadablePartition):
             self._commits = OffsetWaits()
         return await self._commits.wait(offset)
 
-    def is_acknowledged(self, offset: int, required_acks: int) -> bool:
-        """Whether a write may be answered at once; else await `acknowledged`."""
-        if required_acks == ALL_REPLICAS:
-            return self.machine.outcome_of(offset) is ErrorCode.none
-        machine = self.machine
-        return required_acks == 0 or not machine.sync_counts or machine.durable_end > offset
+    def when_acknowledged(
+        self, offset: int, required_acks: int, tell: Callable[[ErrorCode], None]
+    ) -> OffsetWait | ErrorCode:
+        """The outcome if it is known already; else `tell` is called with it, once, unless cancelled before.
 
-    async def acknowledged(self, offset: int, required_acks: int) -> ErrorCode:
-        """acks=all waits for the high watermark; acks=1 for our own disk, if flush.policy=ack says that it counts."""
-        if required_acks == ALL_REPLICAS:
-            return await self.committed(offset)
-        if self.is_acknowledged(offset, required_acks):
-            return ErrorCode.none
+        acks=all waits for the high watermark; acks=1 for our own disk, if flush.policy=ack says that it counts.
+        """
         if self.closed is not None:
             return self.closed
+        if required_acks == ALL_REPLICAS:
+            outcome = self.machine.outcome_of(offset)
+            if outcome is not None:
+                return outcome
+            if self._commits is None:
+                self._commits = OffsetWaits()
+            return self._commits.add(offset, tell)
+        machine = self.machine
+        if required_acks == 0 or not machine.sync_counts or machine.durable_end > offset:
+            return ErrorCode.none
         if self._syncs is None:
             self._syncs = OffsetWaits()
-        return await self._syncs.wait(offset)
+        return self._syncs.add(offset, tell)
 
     def on_synced(self) -> None:
         """The flusher's word: the log's recovery point has moved."""
@@ -259,11 +232,13 @@ class Partition(ReadablePartition):
             return
         self._unsynced_records = 0
         durable_end = self.log.recovery_point
-        moved = self.machine.on_durable(durable_end, self._env.clock.now_ms())
+        moved = self.machine.on_durable(durable_end, self._steady_ms())
         if self._syncs is not None:
             self._syncs.release(durable_end, ErrorCode.none)
         if moved:
             self._high_watermark_moved()
+        if self._copying is not None:
+            self._copying.on_durable()
 
     def on_sync_failed(self, error: OSError) -> None:
         """What the disk has of the log can't be told any more: nothing is served from it until a restart."""
@@ -275,21 +250,8 @@ class Partition(ReadablePartition):
             self._owner.on_offline(self, f"a sync failed: {error}")
 
     def _high_watermark_moved(self) -> None:
-        high_watermark = self.machine.high_watermark
-        log = self.log
-        if log.first_unstable_offset is not None:
-            log.producers.on_high_watermark(high_watermark)
         if self._commits is not None:
+            high_watermark = self.machine.high_watermark
             outcome = self.machine.outcome_of(high_watermark - 1)
             self._commits.release(high_watermark, outcome or ErrorCode.none)
-        self._owner.on_high_watermark(self)
-        self._tell_readers()
-
-
-def flush_delay_ms(config: TopicConfig) -> int:
-    """How long a write may stay unsynced. flush.ms holds under every policy that leaves something unsynced."""
-    if config.flush_policy == "ack":
-        return AT_ONCE
-    if config.flush_policy == "interval":
-        return INTERVAL_MS if config.flush_ms == LONG_MAX else config.flush_ms
-    return min(config.flush_ms, LATER_MS_MAX)
+        super()._high_watermark_moved()

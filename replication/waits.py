@@ -7,6 +7,7 @@ PROVED BY  tests/replication/test_waits.py::test_a_parked_fetch_sleeps_through_e
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from typing import Protocol, Self
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -14,13 +15,37 @@ from fencepost.cluster.base.errors import ErrorCode
 CLEAN_AT = 64  # forgotten waits that are kept before they are swept out
 
 
+class OffsetWait:
+    """One who waits. `cancel` when nobody wants to know any more."""
+
+    __slots__ = ("_tell", "_waits")
+
+    def __init__(self, tell: Callable[[ErrorCode], None], waits: "OffsetWaits") -> None:
+        self._tell: Callable[[ErrorCode], None] | None = tell
+        self._waits = waits
+
+    @property
+    def is_over(self) -> bool:
+        return self._tell is None
+
+    def cancel(self) -> None:
+        if self._tell is not None:
+            self._tell = None
+            self._waits.note_given_up()
+
+    def end(self, outcome: ErrorCode) -> None:
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell(outcome)
+
+
 class OffsetWaits:
-    """Futures by the offset that they wait for, the lowest first."""
+    """Who waits, by the offset that they wait for, the lowest first."""
 
     __slots__ = ("_given_up", "_heap", "_number")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, asyncio.Future[ErrorCode]]] = []
+        self._heap: list[tuple[int, int, OffsetWait]] = []
         self._number = 0
         self._given_up = 0
 
@@ -30,33 +55,36 @@ class OffsetWaits:
     async def wait(self, offset: int) -> ErrorCode:
         """Until `release` passes `offset`. Whoever has no time for ever puts an `asyncio.timeout` around it."""
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._number += 1
-        heapq.heappush(self._heap, (offset, self._number, future))
+        waiting = self.add(
+            offset, lambda outcome: None if future.done() else future.set_result(outcome)
+        )
         try:
             return await future
-        except asyncio.CancelledError:
-            self._note_given_up()
-            raise
+        finally:
+            waiting.cancel()
+
+    def add(self, offset: int, tell: Callable[[ErrorCode], None]) -> OffsetWait:
+        """`tell` is called once, inside `release`: no turn of the loop lies between a commit and its reply."""
+        self._number += 1
+        waiting = OffsetWait(tell, self)
+        heapq.heappush(self._heap, (offset, self._number, waiting))
+        return waiting
 
     def release(self, end: int, outcome: ErrorCode) -> None:
         """Everything below `end` is decided."""
-        heap = self._heap
-        while heap and heap[0][0] < end:
-            future = heapq.heappop(heap)[2]
-            if not future.done():
-                future.set_result(outcome)
+        while self._heap and self._heap[0][0] < end:  # whoever is told may cancel others
+            heapq.heappop(self._heap)[2].end(outcome)
 
     def release_all(self, outcome: ErrorCode) -> None:
         waiting, self._heap = self._heap, []
-        for _, _, future in sorted(waiting, key=lambda entry: entry[:2]):
-            if not future.done():
-                future.set_result(outcome)
+        for _, _, each in sorted(waiting, key=lambda entry: entry[:2]):
+            each.end(outcome)
 
-    def _note_given_up(self) -> None:
+    def note_given_up(self) -> None:
         """While nothing is committed, clients time out and come again: their old waits must not pile up."""
         self._given_up += 1
         if self._given_up >= CLEAN_AT and self._given_up * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if not entry[2].done()]
+            self._heap = [entry for entry in self._heap if not entry[2].is_over]
             heapq.heapify(self._heap)
             self._given_up = 0
 

@@ -1,13 +1,13 @@
 """The real disk: `os` calls on the loop's thread where they can't block, small pools of threads where they can."""
 
 import asyncio
-import concurrent.futures
 import fcntl
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
+from .disk_threads import DiskThreads
 from .ports import Buffer, File
 from .real_file import RealFile, close_quietly
 
@@ -22,12 +22,12 @@ class RealDisk:
     """See `ports.Disk`."""
 
     def __init__(self) -> None:
-        self._syncs = concurrent.futures.ThreadPoolExecutor(SYNC_THREADS, "fencepost-sync")
-        self._reads = concurrent.futures.ThreadPoolExecutor(READ_THREADS, "fencepost-disk")
+        self._syncs = DiskThreads(SYNC_THREADS, "fencepost-sync")
+        self._reads = DiskThreads(READ_THREADS, "fencepost-disk")
 
     def close(self) -> None:
-        self._syncs.shutdown(wait=True)
-        self._reads.shutdown(wait=True)
+        self._syncs.close()
+        self._reads.close()
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -107,18 +107,18 @@ class RealDisk:
         todo = [cast("RealFile", file) for file in dict.fromkeys(files)]
         if not todo:
             return
-        loop = asyncio.get_running_loop()
         _hold_all(todo)  # whoever closes one meanwhile does not hurt the sync
-        shares = [todo[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(todo)))]
-        found = await asyncio.gather(
-            *(loop.run_in_executor(self._syncs, _sync_all, share) for share in shares)
-        )
+        if len(todo) == 1:
+            found = [await self._syncs.run(_sync_all, todo)]
+        else:
+            shares = [todo[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(todo)))]
+            found = await asyncio.gather(*(self._syncs.run(_sync_all, each) for each in shares))
         for error in found:
             if error is not None:
                 raise error
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._reads, work, *args)
+        return cast("T", await self._reads.run(work, *args))
 
 
 def _hold_all(files: Sequence[RealFile]) -> None:

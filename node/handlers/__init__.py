@@ -7,7 +7,7 @@ from typing import Final
 
 from fencepost.cluster.wire.api import ADVERTISED_MIN, SUPPORTED, ApiKey
 
-from ..server.dispatch import Api, Handler, Stage
+from ..server.dispatch import Api, Begin, Handler
 from . import (
     alter_configs,
     api_versions,
@@ -45,7 +45,11 @@ from . import (
 
 
 def _api(
-    key: ApiKey, handle: Handler, *, ordered_until: Stage = Stage.ANSWERED, parks: bool = False
+    key: ApiKey,
+    handle: Handler | None = None,
+    *,
+    begin: Begin | None = None,
+    parks: bool = False,
 ) -> Api:
     low, high = SUPPORTED[key]
     return Api(
@@ -55,7 +59,7 @@ def _api(
         max_version=high,
         advertised_min=ADVERTISED_MIN.get(key, low),
         handle=handle,
-        ordered_until=ordered_until,
+        begin=begin,
         parks=parks,
     )
 
@@ -63,7 +67,7 @@ def _api(
 APIS: Final[dict[ApiKey, Api]] = {
     api.key: api
     for api in (
-        _api(ApiKey.produce, produce.handle, ordered_until=Stage.APPENDED),
+        _api(ApiKey.produce, begin=produce.begin),
         _api(ApiKey.fetch, fetch.handle, parks=True),
         _api(ApiKey.list_offsets, list_offsets.handle),
         _api(ApiKey.metadata, metadata.handle),

@@ -7,70 +7,127 @@ Refuses   INVALID_REQUIRED_ACKS, INVALID_REQUEST for a null batch, UNKNOWN_TOPIC
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import INTERNAL_TOPICS, TopicPartition
+from fencepost.cluster.base.ports import Clock
 from fencepost.cluster.wire.api import RequestRefused
 from fencepost.cluster.wire.batch import HEADER_SIZE, BatchRefused, parse_header
 from fencepost.replication.partition import Appended, Partition
+from fencepost.replication.waits import OffsetWait
 
 from ..moved import name_new_leaders
+from ..server.dispatch import Answer, Cancel, Fields
 from ..services import HandlerContext, Services
 
-# One partition on its way to a reply: where its answer goes, and what to wait for.
-_Waiting = tuple[dict[str, Any], Partition, int]
+# One batch that is appended: where its answer goes, and what it waits for.
+_Appended = tuple[Fields, Partition, int]
 
 
-async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any] | None:
+def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
     services, acks = ctx.services, request.acks
-    waiting: list[_Waiting] = []
+    appended: list[_Appended] = []
     by_id = ctx.api_version >= 13
-    # from here, no await: what one connection pipelines is appended in the order it was sent
     responses = []
     for topic in request.topic_data:
         name = services.topic_name(topic.topic_id) if by_id else topic.name
         answers = []
         for wanted in topic.partition_data:
-            answer, wait = _append(services, name, wanted, acks, ctx.api_version)
-            answers.append(answer)
+            part, wait = _append(services, name, wanted, acks, ctx.api_version)
+            answers.append(part)
             if wait is not None:
-                waiting.append((answer, *wait))
+                appended.append((part, *wait))
         key = {"topic_id": topic.topic_id} if by_id else {"name": topic.name}
         responses.append({**key, "partition_responses": answers})
-    # to here no await
-    ctx.reach_stage()
-    if acks != 0 and waiting:
-        await _wait_acknowledged(waiting, acks, request.timeout.total_seconds())
     if acks == 0:
         _refuse_unanswered(responses)
+        answer(None)
         return None
-    reply: dict[str, Any] = {"responses": responses}
-    if ctx.api_version >= 10:
-        by_topic = [(topic, topic["partition_responses"]) for topic in responses]
-        name_new_leaders(ctx, reply, by_topic, index="index")
-    return reply
+
+    def complete() -> None:
+        reply: Fields = {"responses": responses}
+        if ctx.api_version >= 10:
+            by_topic = [(topic, topic["partition_responses"]) for topic in responses]
+            name_new_leaders(ctx, reply, by_topic, index="index")
+        answer(reply)
+
+    waiting = _Acknowledgements(appended, acks, complete)
+    return waiting.start(services.env.clock, request.timeout.total_seconds())
+
+
+class _Acknowledgements:
+    """What one request waits for. No task and no future: the reply leaves in the call that commits the last batch."""
+
+    __slots__ = ("_acks", "_appended", "_complete", "_timer", "_waits")
+
+    def __init__(self, appended: list[_Appended], acks: int, complete: Callable[[], None]) -> None:
+        self._appended = appended
+        self._acks = acks
+        self._complete = complete
+        self._waits: dict[int, OffsetWait] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, clock: Clock, timeout_s: float) -> Cancel | None:
+        for place, (part, partition, offset) in enumerate(self._appended):
+            wait = partition.when_acknowledged(offset, self._acks, partial(self._decided, place))
+            if isinstance(wait, ErrorCode):
+                _put(part, wait)
+            else:
+                self._waits[place] = wait
+        if not self._waits:
+            self._complete()
+            return None
+        self._timer = clock.call_later(timeout_s, self._time_is_over)
+        return self.cancel
+
+    def _decided(self, place: int, outcome: ErrorCode) -> None:
+        del self._waits[place]
+        _put(self._appended[place][0], outcome)
+        if not self._waits:
+            self.cancel()
+            self._complete()
+
+    def _time_is_over(self) -> None:
+        """What is not committed in time is answered REQUEST_TIMED_OUT, and may still be."""
+        for place in self._waits:
+            _put(self._appended[place][0], ErrorCode.request_timed_out)
+        self.cancel()
+        self._complete()
+
+    def cancel(self) -> None:
+        assert self._timer is not None
+        self._timer.cancel()
+        waits, self._waits = self._waits, {}
+        for wait in waits.values():
+            wait.cancel()
+
+
+def _put(part: Fields, outcome: ErrorCode) -> None:
+    if outcome is not ErrorCode.none:
+        part.update(error_code=outcome, base_offset=-1, log_append_time=-1)
 
 
 def _append(
     services: Services, topic: str | None, wanted: Any, acks: int, version: int
-) -> tuple[dict[str, Any], tuple[Partition, int] | None]:
+) -> tuple[Fields, tuple[Partition, int] | None]:
     index = wanted.index
-    refusal = {"index": index, "base_offset": -1, "log_start_offset": -1}
     if topic is None:
-        return {**refusal, "error_code": ErrorCode.unknown_topic_id}, None
+        return _refused(index, ErrorCode.unknown_topic_id), None
     if acks not in (-1, 0, 1):
-        return {**refusal, "error_code": ErrorCode.invalid_required_acks}, None
+        return _refused(index, ErrorCode.invalid_required_acks), None
     if topic in INTERNAL_TOPICS:
-        return {**refusal, "error_code": ErrorCode.invalid_topic_exception}, None
+        return _refused(index, ErrorCode.invalid_topic_exception), None
     partition = services.replicas.partition(TopicPartition(topic, index))
     if isinstance(partition, ErrorCode):
-        return {**refusal, "error_code": partition}, None
+        return _refused(index, partition), None
     if wanted.records is None:
-        return {**refusal, "error_code": ErrorCode.invalid_record}, None
+        return _refused(index, ErrorCode.invalid_record), None
     if _is_transactional(wanted.records):
         # As Kafka's verification with the coordinator (KIP-890): there is none, so no transaction is open.
-        return {**refusal, "error_code": ErrorCode.invalid_txn_state}, None
+        return _refused(index, ErrorCode.invalid_txn_state), None
     appended = partition.append_as_leader(
         wanted.records,
         required_acks=acks,
@@ -79,8 +136,7 @@ def _append(
     )
     if not isinstance(appended, Appended):
         return {
-            **refusal,
-            "error_code": appended.error,
+            **_refused(index, appended.error),
             "error_message": appended.message,
             "record_errors": [
                 {"batch_index": place, "batch_index_error_message": why}
@@ -98,6 +154,10 @@ def _append(
     return answer, (partition, appended.last_offset)
 
 
+def _refused(index: int, error: ErrorCode) -> Fields:
+    return {"index": index, "error_code": error, "base_offset": -1, "log_start_offset": -1}
+
+
 def _is_transactional(records: memoryview) -> bool:
     """What the first header says. Where it is none, appending says what is wrong."""
     try:
@@ -106,34 +166,7 @@ def _is_transactional(records: memoryview) -> bool:
         return False
 
 
-async def _wait_acknowledged(waiting: list[_Waiting], acks: int, timeout_s: float) -> None:
-    """Wait for every batch; what is not committed in time is answered REQUEST_TIMED_OUT, and may still be."""
-    late = [each for each in waiting if not each[1].is_acknowledged(each[2], acks)]
-    if not late:
-        return
-    outcomes: list[ErrorCode | None] = [None] * len(late)
-
-    async def wait(place: int) -> None:
-        _, partition, offset = late[place]
-        outcomes[place] = await partition.acknowledged(offset, acks)
-
-    try:
-        async with asyncio.timeout(timeout_s):
-            if len(late) == 1:
-                await wait(0)
-            else:
-                async with asyncio.TaskGroup() as group:
-                    for place in range(len(late)):
-                        group.create_task(wait(place), name="produce: wait for commit")
-    except TimeoutError:
-        pass  # said in the reply, partition by partition
-    for (answer, _, _), outcome in zip(late, outcomes, strict=True):
-        error = ErrorCode.request_timed_out if outcome is None else outcome
-        if error is not ErrorCode.none:
-            answer.update(error_code=error, base_offset=-1, log_append_time=-1)
-
-
-def _refuse_unanswered(responses: list[dict[str, Any]]) -> None:
+def _refuse_unanswered(responses: list[Fields]) -> None:
     """acks=0 has no reply. A client that can't be told of an error is told by a closed connection, as by Kafka."""
     for topic in responses:
         for answer in topic["partition_responses"]:

@@ -1,28 +1,40 @@
 """One client connection: frames in, replies out in the order of their requests.
 
 INVARIANT  replies leave in the order in which their requests came, and a request starts only after the one
-           before it has reached its stage (`Api.ordered_until`).
+           before it is answered or, where its API begins (`Api.begin`), has begun.
 PREVENTS   two pipelined batches of one idempotent producer being appended in the wrong order.
 PROVED BY  tests/node/test_connection.py::test_replies_keep_request_order_when_the_second_is_ready_first
 
 A request is decoded, handled and answered before the next is read, as Kafka does it, with one exception: a
-produce request lets the next one start once its batches are appended, so that several of them wait for one
+produce request appends its batches when it begins and lets the next one start, so that several of them wait for one
 group commit together.
 """
 
 import asyncio
 import traceback
 from collections import deque
+from functools import partial
 
 from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
 from fencepost.cluster.base.ports import Connection, Env
 from fencepost.cluster.wire.api import RequestRefused
 
-from .dispatch import Call, Dispatcher, Encoded, Origin, Stage
+from .dispatch import Call, Cancel, Dispatcher, Encoded, Origin, UnspeakableReply
 
 # Produce requests of one connection that are appended but not answered. Clients keep five in flight;
 # one that keeps more waits in the kernel's buffers instead of in our memory.
 PENDING_REPLIES_MAX = 64
+
+
+class _Slot:
+    """The place of one reply in the order of requests."""
+
+    __slots__ = ("cancel", "is_ready", "reply")
+
+    def __init__(self) -> None:
+        self.is_ready = False
+        self.reply: Encoded | UnspeakableReply | None = None
+        self.cancel: Cancel | None = None
 
 
 class ClientConnection:
@@ -36,12 +48,13 @@ class ClientConnection:
         self.dispatcher = dispatcher
         self.origin = Origin(*connection.remote, listener)
         self.last_active_s = env.clock.steady()
-        # Replies in request order. A finished head is written at once; the rest wait for the head.
-        self._pending: deque[asyncio.Future[Encoded | None]] = deque()
+        # Replies in request order. A ready head is written at once; the rest wait for the head.
+        self._pending: deque[_Slot] = deque()
         self._room = asyncio.Event()
         self._answering = False
         self._parked = False
         self._closed = False
+        self._failed = False
         self._watcher: asyncio.Task[None] | None = None
 
     @property
@@ -65,6 +78,7 @@ class ClientConnection:
         except* Exception as failed:  # noqa: BLE001 - the connection loop: said in full, and the client sees a closed door
             self._say("client_request_failed", "".join(traceback.format_exception(failed)))
         finally:
+            self._forget_pending()
             self.connection.close()
 
     def _say(self, event: str, reason: str) -> None:
@@ -76,12 +90,15 @@ class ClientConnection:
         while True:
             frame = await connection.read_frame(dispatcher.request_bytes_max)
             if frame is None:
+                await self._until_pending(at_most=0)  # one that has said all may still listen
                 return
             self.last_active_s = clock.steady()
             call = dispatcher.open(frame, self.origin)
             del frame  # a parked request must not hold the bytes of its frame
-            if call.api.ordered_until is Stage.APPENDED:
-                await self._until_appended(call, group)
+            if call.api.begin is not None:
+                self._begin(call)
+                if len(self._pending) >= PENDING_REPLIES_MAX:
+                    await self._until_pending(at_most=PENDING_REPLIES_MAX - 1)
             else:
                 await self._until_answered(call, group)
             await connection.drain()
@@ -97,34 +114,49 @@ class ClientConnection:
         reply = await call.run()
         self._answering = self._parked = False
         if self._pending:
-            done: asyncio.Future[Encoded | None] = asyncio.get_running_loop().create_future()
-            done.set_result(reply)
-            self._pending.append(done)
+            slot = _Slot()
+            self._pending.append(slot)
+            self._answered(slot, reply)
         elif reply is not None:
             self.connection.write(reply)
 
-    async def _until_appended(self, call: Call, group: asyncio.TaskGroup) -> None:
-        appended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        call.context.reach_stage = lambda: None if appended.done() else appended.set_result(None)
-        task = group.create_task(call.run(), name=call.api.name)
-        self._pending.append(task)
-        task.add_done_callback(lambda _: call.context.reach_stage())
-        task.add_done_callback(self._write_ready)
-        await appended
-        while len(self._pending) >= PENDING_REPLIES_MAX:
+    def _begin(self, call: Call) -> None:
+        slot = _Slot()
+        self._pending.append(slot)
+        slot.cancel = call.begin(partial(self._answered, slot))
+        if self._failed:
+            self._forget(slot)
+
+    def _answered(self, slot: _Slot, reply: Encoded | UnspeakableReply | None) -> None:
+        slot.is_ready, slot.reply = True, reply
+        pending = self._pending
+        while pending and pending[0].is_ready:
+            head = pending.popleft().reply
+            if isinstance(head, UnspeakableReply):
+                # Nothing may be written past the gap. Closing ends the reading, and so the serving.
+                self._say("client_request_failed", str(head))
+                self._failed = True
+                self._forget_pending()
+                self.connection.close()
+                return
+            if head is not None:
+                self.connection.write(head)
+        self._room.set()
+
+    def _forget_pending(self) -> None:
+        for slot in self._pending:
+            self._forget(slot)
+        self._pending.clear()
+        self._room.set()
+
+    def _forget(self, slot: _Slot) -> None:
+        if slot.cancel is not None and not slot.is_ready:
+            slot.cancel()
+
+    async def _until_pending(self, *, at_most: int) -> None:
+        while len(self._pending) > at_most:
             self._room.clear()
             await self._room.wait()
-
-    def _write_ready(self, _: object) -> None:
-        pending = self._pending
-        while pending and pending[0].done():
-            head = pending.popleft()
-            if head.cancelled() or head.exception() is not None:
-                return  # the task group ends this connection; nothing may be written past the gap
-            reply = head.result()
-            if reply is not None:
-                self.connection.write(reply)
-        self._room.set()
 
     async def _watch_for_close(self) -> None:
         """A long poll whose client has gone must not hold its place until the poll ends."""

@@ -4,9 +4,8 @@ The registry is plain data (`node/handlers/__init__.py`) and handed in; ApiVersi
 so a version is never advertised that is not dispatched.
 """
 
-import enum
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from fencepost.cluster.base.ports import Chunk, Clock
@@ -28,13 +27,6 @@ class UnspeakableReply(Exception):
     """A handler's reply that its API's version can't say: a fault of ours, answered by a closed connection."""
 
 
-class Stage(enum.Enum):
-    """How far a request must be before the next one of its connection may start."""
-
-    ANSWERED = "answered"
-    APPENDED = "appended"
-
-
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The connection that a request came by."""
@@ -53,7 +45,6 @@ class Context(Generic[Services]):
     client_id: str
     origin: Origin
     unsupported: bool = False  # an ApiVersions of a version that we don't have: answered in v0
-    reach_stage: Callable[[], None] = field(default=lambda: None)
 
     @property
     def client_host(self) -> str:
@@ -61,6 +52,11 @@ class Context(Generic[Services]):
 
 
 Handler = Callable[[Context[Any], Any], Awaitable[Fields | None]]
+# The hot path, without a task: `begin` does at once what must be in order, and says the reply then or later, once.
+# What it returns, if anything, takes the rest back when the client has gone.
+Answer = Callable[[Fields | None], None]
+Cancel = Callable[[], None]
+Begin = Callable[[Context[Any], Any, Answer], Cancel | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +68,8 @@ class Api:
     min_version: int
     max_version: int
     advertised_min: int
-    handle: Handler
-    ordered_until: Stage = Stage.ANSWERED
+    handle: Handler | None = None
+    begin: Begin | None = None  # one of the two
     parks: bool = False  # may wait long for something that is not its own work
 
 
@@ -96,15 +92,32 @@ class Call:
 
     async def run(self) -> Encoded | None:
         """The encoded reply, or None where the protocol has none (a produce request with acks=0)."""
-        api, request, dispatcher = self.api, self.request, self.dispatcher
-        started = dispatcher.clock.steady()
-        fields = await api.handle(self.context, request.body)
-        counters = dispatcher.counters[api.key]
+        assert self.api.handle is not None
+        started = self.dispatcher.clock.steady()
+        fields = await self.api.handle(self.context, self.request.body)
+        self._count(started)
+        return None if fields is None else self._encode(fields)
+
+    def begin(self, answered: Callable[[Encoded | UnspeakableReply | None], None]) -> Cancel | None:
+        """The same for an API that begins: the reply, or why there is none to be said, by `answered`."""
+        assert self.api.begin is not None
+        started = self.dispatcher.clock.steady()
+
+        def answer(fields: Fields | None) -> None:
+            self._count(started)
+            try:
+                reply = None if fields is None else self._encode(fields)
+            except UnspeakableReply as unspeakable:
+                answered(unspeakable)
+            else:
+                answered(reply)
+
+        return self.api.begin(self.context, self.request.body, answer)
+
+    def _count(self, started: float) -> None:
+        counters = self.dispatcher.counters[self.api.key]
         counters.requests += 1
-        counters.seconds += dispatcher.clock.steady() - started
-        if fields is None:
-            return None
-        return self._encode(fields)
+        counters.seconds += self.dispatcher.clock.steady() - started
 
     def _encode(self, fields: Fields) -> Encoded:
         api, request = self.api, self.request

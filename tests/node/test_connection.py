@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from fencepost.cluster.base.errors import FrameRefused
+from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
 from fencepost.cluster.base.real_env import RealEnv
 from fencepost.cluster.wire.api import ApiKey, encode_request
 from fencepost.cluster.wire.render import render_request
 from fencepost.node.server.connection import ClientConnection
-from fencepost.node.server.dispatch import Api, Context, Dispatcher, Stage
+from fencepost.node.server.dispatch import Api, Context, Dispatcher
 
 HEARTBEAT, PRODUCE = ApiKey.heartbeat, ApiKey.produce
 
@@ -71,13 +71,13 @@ def correlation_ids(pipe: Pipe) -> list[int]:
 Handle = Callable[[Context[Any], Any], Awaitable[dict[str, Any] | None]]
 
 
-async def serve(pipe: Pipe, **handlers: Handle) -> RealEnv:
+async def serve(pipe: Pipe, **handlers: Any) -> RealEnv:
     env = RealEnv()
     apis = {}
     if "produce" in handlers:
         apis[PRODUCE] = Api(
             key=PRODUCE, name="produce", min_version=3, max_version=9, advertised_min=0,
-            handle=handlers["produce"], ordered_until=Stage.APPENDED,
+            begin=handlers["produce"],
         )  # fmt: skip
     if "heartbeat" in handlers:
         apis[HEARTBEAT] = Api(
@@ -90,65 +90,88 @@ async def serve(pipe: Pipe, **handlers: Handle) -> RealEnv:
 
 
 def test_replies_keep_request_order_when_the_second_is_ready_first() -> None:
-    async def run() -> list[int]:
-        first_may_answer = asyncio.Event()
-        order: list[int] = []
+    async def run() -> tuple[list[int], int]:
+        answers: list[Any] = []
+        written_before_the_first = -1
 
-        async def produce(ctx: Context[Any], request: Any) -> dict[str, Any]:
-            order.append(len(order))
-            mine = order[-1]
-            ctx.reach_stage()
-            if mine == 0:
-                await first_may_answer.wait()
-            else:
-                first_may_answer.set()
-            return {"responses": []}
+        def produce(ctx: Context[Any], request: Any, answer: Any) -> None:
+            nonlocal written_before_the_first
+            answers.append(answer)
+            if len(answers) == 3:
+                answers[1]({"responses": []})
+                answers[2]({"responses": []})
+                written_before_the_first = len(pipe.written)
+                answers[0]({"responses": []})
 
         pipe = Pipe(produce_frame(1), produce_frame(2), produce_frame(3))
         await serve(pipe, produce=produce)
-        return correlation_ids(pipe)
+        return correlation_ids(pipe), written_before_the_first
 
-    assert asyncio.run(run()) == [1, 2, 3]
+    assert asyncio.run(run()) == ([1, 2, 3], 0)
 
 
 def test_a_reply_that_is_ready_waits_for_the_produce_before_it() -> None:
     async def run() -> tuple[list[int], list[str]]:
         log: list[str] = []
-        answered = asyncio.Event()
+        answers: list[Any] = []
 
-        async def produce(ctx: Context[Any], request: Any) -> dict[str, Any]:
-            ctx.reach_stage()
-            await answered.wait()
-            log.append("produce")
-            return {"responses": []}
+        def produce(ctx: Context[Any], request: Any, answer: Any) -> None:
+            answers.append(answer)
 
         async def heartbeat(ctx: Context[Any], request: Any) -> dict[str, Any]:
             log.append("heartbeat")
-            answered.set()
+            asyncio.get_running_loop().call_later(0.01, late)
             return {"error_code": 0}
+
+        def late() -> None:
+            log.append(f"{len(pipe.written)} written")
+            answers[0]({"responses": []})
 
         pipe = Pipe(produce_frame(1), heartbeat_frame(2))
         await serve(pipe, produce=produce, heartbeat=heartbeat)
         return correlation_ids(pipe), log
 
-    assert asyncio.run(run()) == ([1, 2], ["heartbeat", "produce"])
+    assert asyncio.run(run()) == ([1, 2], ["heartbeat", "0 written"])
 
 
-def test_the_next_request_starts_only_after_the_stage_of_the_one_before() -> None:
+def test_a_produce_whose_client_has_gone_is_taken_back() -> None:
     async def run() -> list[str]:
         log: list[str] = []
 
-        async def produce(ctx: Context[Any], request: Any) -> dict[str, Any]:
-            log.append("begin")
-            await asyncio.sleep(0)
-            log.append("appended")
-            ctx.reach_stage()
-            return {"responses": []}
+        def produce(ctx: Context[Any], request: Any, answer: Any) -> Any:
+            return lambda: log.append("taken back")
 
-        await serve(Pipe(produce_frame(1), produce_frame(2)), produce=produce)
+        async def gone(size_max: int) -> memoryview | None:
+            if pipe.frames:
+                return memoryview(pipe.frames.pop(0))
+            raise ConnectionLost("the client went away")
+
+        pipe = Pipe(produce_frame(1), produce_frame(2))
+        pipe.read_frame = gone  # type: ignore[method-assign]
+        await serve(pipe, produce=produce)
         return log
 
-    assert asyncio.run(run()) == ["begin", "appended", "begin", "appended"]
+    assert asyncio.run(run()) == ["taken back", "taken back"]
+
+
+def test_a_produce_reply_that_can_not_be_said_ends_the_connection_and_what_waits_behind_it() -> (
+    None
+):
+    async def run() -> tuple[list[bytes], list[str]]:
+        log: list[str] = []
+        answers: list[Any] = []
+
+        def produce(ctx: Context[Any], request: Any, answer: Any) -> Any:
+            answers.append(answer)
+            if len(answers) == 2:
+                answers[0]({"no_such_field": 1})
+            return lambda: log.append("taken back")
+
+        pipe = Pipe(produce_frame(1), produce_frame(2))
+        await serve(pipe, produce=produce)
+        return pipe.written, log
+
+    assert asyncio.run(run()) == ([], ["taken back"])
 
 
 def test_a_closed_connection_ends_its_long_poll() -> None:

@@ -8,7 +8,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.batch import parse_header
 from fencepost.cluster.wire.records import control_batch, read_records
-from fencepost.replication.partition import Appended, Read, Refusal
+from fencepost.replication.partition import Appended, Partition, Read, Refusal
 from fencepost.replication.waits import FetchWait
 from replica_helpers import NONE, ORDERS, Node, batch, bytes_of, play
 
@@ -18,6 +18,12 @@ E = ErrorCode
 def error_of(answer: object) -> ErrorCode:
     assert isinstance(answer, Refusal), answer
     return answer.error
+
+
+async def acknowledged(partition: Partition, offset: int, acks: int) -> tuple[str, ErrorCode]:
+    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    wait = partition.when_acknowledged(offset, acks, told.set_result)
+    return ("at once", wait) if isinstance(wait, ErrorCode) else ("later", await told)
 
 
 # -- writing -----------------------------------------------------------------------------------------
@@ -69,7 +75,7 @@ def test_a_retry_too_waits_for_its_first_write_to_be_committed() -> None:
         node.produce(bytearray(sent))
         again = node.produce(bytearray(sent))
         assert isinstance(again, Appended) and again.duplicate
-        assert not partition.is_acknowledged(again.last_offset, -1)
+        assert partition.high_watermark <= again.last_offset
         assert await partition.committed(again.last_offset) is NONE
         assert partition.high_watermark == 1
 
@@ -151,8 +157,7 @@ def test_acks_all_is_answered_after_the_sync_and_not_before() -> None:
         partition = node.partition()
         node.produce(batch("a"))
         assert partition.high_watermark == 0
-        assert not partition.is_acknowledged(0, -1)
-        assert await partition.acknowledged(0, -1) is NONE
+        assert await acknowledged(partition, 0, -1) == ("later", NONE)
         assert partition.log.recovery_point == 1
 
     play(scene)
@@ -164,9 +169,8 @@ def test_acks_one_waits_for_our_own_disk_where_the_policy_says_so() -> None:
     async def scene(node: Node) -> None:
         partition = node.partition()
         node.produce(batch("a"), acks=1)
-        assert not partition.is_acknowledged(0, 1)
-        assert partition.is_acknowledged(0, 0)
-        assert await partition.acknowledged(0, 1) is NONE
+        assert await acknowledged(partition, 0, 0) == ("at once", NONE)
+        assert await acknowledged(partition, 0, 1) == ("later", NONE)
         assert partition.log.recovery_point == 1
 
     play(scene)
@@ -178,7 +182,8 @@ def test_other_policies_answer_at_once_and_sync_later(policy: str, synced_after_
         partition = node.partition()
         node.produce(batch("a"))
         assert partition.high_watermark == 1
-        assert partition.is_acknowledged(0, -1) and partition.is_acknowledged(0, 1)
+        for acks in (-1, 1):
+            assert await acknowledged(partition, 0, acks) == ("at once", NONE)
         await node.env.clock.sleep(synced_after_s - 0.1)
         assert partition.log.recovery_point == 0
         await node.env.clock.sleep(0.2)
