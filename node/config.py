@@ -16,6 +16,8 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.broker_config import BROKER_CONFIGS
 from fencepost.cluster.metadata.config_def import ConfigValue
 
+from .peer_settings import PeerSettings, peer_settings
+
 ENVIRONMENT_PREFIX: Final = "FENCEPOST_"
 # Variables of the commands and the tests, which a node that they start inherits.
 NOT_SETTINGS: Final = ("FENCEPOST_BOOTSTRAP", "FENCEPOST_TEST_")
@@ -24,11 +26,17 @@ OUR_DEFAULTS: Final[Mapping[str, str]] = {
     "node.id": "1",
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "data",
-    # One node can hold one replica; with more nodes this is set where they are configured.
+    # One node can hold one replica; three voters or more have Kafka's defaults.
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
+CLUSTER_DEFAULTS: Final[Mapping[str, str]] = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+CLUSTER_VOTERS_MIN: Final = 3
 # A topic's name for a setting whose broker-level name people would have to guess.
 ALIASES: Final[Mapping[str, str]] = {"flush.policy": "log.flush.policy"}
 _PROTOCOLS: Final = ("PLAINTEXT",)
@@ -49,7 +57,10 @@ class NodeConfig:
     """The settings as text (what DescribeConfigs shows as static) and as typed values."""
 
     def __init__(self, text: Mapping[str, str]) -> None:
-        self.text: dict[str, str] = {**OUR_DEFAULTS, **_known_names(text)}
+        told = _known_names(text)
+        voters = told.get("controller.quorum.voters", "").split(",")
+        of_a_cluster = CLUSTER_DEFAULTS if len(voters) >= CLUSTER_VOTERS_MIN else {}
+        self.text: dict[str, str] = {**OUR_DEFAULTS, **of_a_cluster, **told}
         self._values: dict[str, ConfigValue] = {}
         for name, value in self.text.items():
             definition = BROKER_CONFIGS.get(name)
@@ -60,6 +71,13 @@ class NodeConfig:
         advertised = self.string("advertised.listeners")
         self.advertised = (
             _parse_listeners("advertised.listeners", advertised) if advertised else self.listeners
+        )
+        self.peers: PeerSettings = peer_settings(
+            self.node_id,
+            self.strings("controller.quorum.voters"),
+            self.string("peer.listener"),
+            self.string("peer.advertised.listener"),
+            self.string("peer.secret"),
         )
         self._check()
 
@@ -106,6 +124,11 @@ class NodeConfig:
             return ",".join(value)
         assert value is None or isinstance(value, str), name
         return value or ""
+
+    def strings(self, name: str) -> list[str]:
+        value = self.value(name)
+        assert isinstance(value, list), name
+        return value
 
     def integer(self, name: str) -> int:
         value = self.value(name)

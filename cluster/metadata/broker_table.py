@@ -25,6 +25,7 @@ from .config_def import (
     long,
     one_of,
     one_of_any_case,
+    password,
     short,
     string,
     table,
@@ -158,6 +159,10 @@ _ROWS: Final = (
     integer("offsets.topic.num.partitions", 50, at_least(1)),
     short("offsets.topic.replication.factor", 3, at_least(1)),
     integer("offsets.topic.segment.bytes", 104_857_600, at_least(1)),
+    # The peer door is ours, and so are its settings.
+    string("peer.advertised.listener", None, internal=True),
+    string("peer.listener", None, internal=True),
+    password("peer.secret", None, internal=True),
     csv("process.roles", None, list_of("broker", "controller")),
     integer("producer.id.expiration.ms", 86_400_000, at_least(1), CLUSTER_WIDE),
     long("replica.high.watermark.checkpoint.interval.ms", 5000),
