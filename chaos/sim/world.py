@@ -44,7 +44,7 @@ class World:
         seed: int | str,
         *,
         time_limit_s: float = 86_400.0,
-        deaths_allowed: bool = False,
+        deaths_allowed: bool | Callable[[BaseException], bool] = False,
         trace_kept: int = 20_000,
     ) -> None:
         self.seed = seed
@@ -264,10 +264,12 @@ class World:
         self.trace.event(name, "world.died", reason=repr(reason))
         self.deaths.append((name, reason))
         self.kill(name)
-        if not self.deaths_allowed:
-            self._fail(NodeDied(f"{name} died: {reason_of(reason)}"), reason)
+        allowed = self.deaths_allowed
+        if not (allowed(reason) if callable(allowed) else allowed):
+            self.fail(NodeDied(f"{name} died: {reason_of(reason)}"), reason)
 
-    def _fail(self, failure: BaseException, cause: BaseException | None) -> None:
+    def fail(self, failure: BaseException, cause: BaseException | None = None) -> None:
+        """End the run with this failure, whoever's code is running."""
         if self._failure is None:
             failure.__cause__ = cause
             self._failure = failure
@@ -280,7 +282,7 @@ class World:
             return
         incarnation = handle._context.get(INCARNATION)
         if incarnation is None:
-            self._fail(error, None)
+            self.fail(error)
         else:
             self._died(incarnation.name, error)
 

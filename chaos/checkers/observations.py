@@ -1,0 +1,87 @@
+"""What was seen inside the nodes of a cluster, as plain data: what the checkers that run all the time look at.
+
+A *key* names a partition of one topic's life (its topic id is in it), a *node* is a broker's id, a *life* counts the
+starts of its process. Checkers take observations one by one and answer with the anomalies that each one
+completes, so that a run stops where it went wrong.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A node has applied a command of the metadata log, and now says this of a partition."""
+
+    node: int
+    life: int
+    key: str
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """A node leads a partition in an epoch that began at this offset of its log."""
+
+    node: int
+    life: int
+    key: str
+    leader_epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A leader shows how far it is committed, and whom it counts."""
+
+    node: int
+    life: int
+    key: str
+    leader_epoch: int
+    high_watermark: int
+    last_stable_offset: int
+    isr: tuple[int, ...]
+    min_isr: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A leader answered a client that knows its epoch with a high watermark."""
+
+    client: str
+    key: str
+    leader_epoch: int
+    high_watermark: int
+
+
+class Batch(NamedTuple):
+    """One batch of a log. With its checksum it stands for its bytes."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    crc: int
+    size: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A node's log of a partition, from its first offset on, and how much of it the node takes for committed.
+
+    `counted`: it is in the ISR or the ELR, so it must have all that anybody committed.
+    """
+
+    node: int
+    key: str
+    log_start_offset: int
+    batches: list[Batch]
+    high_watermark: int
+    counted: bool

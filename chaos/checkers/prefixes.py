@@ -1,0 +1,55 @@
+"""What is committed is the same bytes on every replica, and whoever may be elected has all of it.
+
+INVARIANT  below what a replica takes for committed, its log equals every other's; a member of ISR or ELR holds
+           every batch that any leader has committed.
+PREVENTS   a consumer that reads other records after a failover than before; an election that loses some.
+PROVED BY  tests/chaos/test_cluster_checkers.py::test_a_replica_with_another_batch_below_its_watermark_has_diverged
+"""
+
+from bisect import bisect_left
+from operator import attrgetter
+
+from .history import Anomaly
+from .observations import Batch, Held
+
+_BASE = attrgetter("base_offset")
+
+
+class Prefixes:
+    """`agreed` is the log as it was first seen committed, a list of batches for each partition."""
+
+    def __init__(self) -> None:
+        self.agreed: dict[str, list[Batch]] = {}
+
+    def see(self, seen: Held) -> list[Anomaly]:
+        agreed = self.agreed.setdefault(seen.key, [])
+        mine = seen.batches
+        committed = agreed[-1].next_offset if agreed else 0
+        until = committed if seen.counted else min(committed, seen.high_watermark)
+        found = self._compare(seen, agreed, mine, until)
+        if not found and seen.high_watermark > committed:
+            start = bisect_left(mine, committed, key=_BASE)
+            end = bisect_left(mine, seen.high_watermark, key=_BASE)
+            agreed += mine[start:end]
+        return found
+
+    def _compare(
+        self, seen: Held, agreed: list[Batch], mine: list[Batch], until: int
+    ) -> list[Anomaly]:
+        start = bisect_left(agreed, seen.log_start_offset, key=_BASE)
+        end = bisect_left(agreed, until, key=_BASE)
+        offset = bisect_left(mine, seen.log_start_offset, key=_BASE)
+        wanted = agreed[start:end]
+        got = mine[offset : offset + len(wanted)]
+        if got == wanted:
+            return []
+        place = next(
+            (at for at, (one, other) in enumerate(zip(got, wanted, strict=False)) if one != other),
+            len(got),
+        )
+        if place == len(got):
+            why = "in the ISR or ELR" if seen.counted else f"at {seen.high_watermark}"
+            what = f"node {seen.node}, {why}, lacks {wanted[place]}, which is committed"
+            return [Anomaly("commit-missing", seen.key, what)]
+        what = f"node {seen.node} holds {got[place]} where {wanted[place]} is committed"
+        return [Anomaly("diverged", seen.key, what)]

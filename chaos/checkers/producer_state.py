@@ -1,0 +1,51 @@
+"""What a replica knows of its producers is what its log says of them.
+
+INVARIANT  a producer's epoch and its last five batches, as a replica has them, equal those of a plain replay of its log.
+PREVENTS   a retry after a failover, a restart or a truncation that is written again, or refused though it follows.
+PROVED BY  tests/chaos/test_cluster_checkers.py::test_a_producer_state_that_the_log_does_not_show_is_an_anomaly
+"""
+
+from typing import Final, NamedTuple
+
+from .history import Anomaly
+from .observations import Batch
+
+WINDOW: Final = 5
+SEQUENCES: Final = 1 << 31
+
+
+class Known(NamedTuple):
+    """A producer's epoch and its last batches, each (first sequence, last sequence, first offset, last offset)."""
+
+    producer_epoch: int
+    batches: tuple[tuple[int, int, int, int], ...]
+
+
+def replay(batches: list[Batch]) -> dict[int, Known]:
+    """The slow twin of `replication/log/producers_machine.py`, for data batches of a log from its start."""
+    found: dict[int, Known] = {}
+    for batch in batches:
+        if batch.producer_id < 0:
+            continue
+        known = found.get(batch.producer_id)
+        window = known.batches if known and known.producer_epoch == batch.producer_epoch else ()
+        count = batch.next_offset - batch.base_offset
+        last_sequence = (batch.base_sequence + count - 1) % SEQUENCES
+        newest = (batch.base_sequence, last_sequence, batch.base_offset, batch.next_offset - 1)
+        found[batch.producer_id] = Known(batch.producer_epoch, (*window, newest)[-WINDOW:])
+    return found
+
+
+def check(node: int, key: str, batches: list[Batch], states: dict[int, Known]) -> list[Anomaly]:
+    """`states` may know fewer producers when some expired; none that the log does not show."""
+    wanted = replay(batches)
+    return [
+        Anomaly(
+            "producer-state",
+            key,
+            f"node {node} has {states.get(producer)} of producer {producer}, "
+            f"its log has {wanted.get(producer)}",
+        )
+        for producer in sorted(wanted.keys() | states.keys())
+        if states.get(producer) != wanted.get(producer)
+    ]

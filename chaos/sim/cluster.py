@@ -1,0 +1,236 @@
+"""A cluster under idempotent load while its nodes die, sleep and lose power, its network tears and its disks fail.
+
+    python -m fencepost.chaos.sim.cluster --seeds 0..2000 [--faults kill,pause] [--seconds 8] [--nodes 3]
+
+Each seed is a schedule of its own. What the nodes do is watched all the time (`cluster_watch.py`); at the end everything
+is healed, the cluster has to become whole within a bounded time, and what it serves is compared with what it
+acknowledged. A seed that fails is printed as the command that runs just that one.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from fencepost.cluster.base.errors import LogDamaged, Trouble
+from fencepost.cluster.base.ports import Env
+
+from ..checkers.history import History
+from ..checkers.verdict import Verdict, judge
+from ..workloads.cluster_client import ClusterClient
+from ..workloads.cluster_stream import FINAL, StreamProducer, StreamReader
+from .cluster_admin import Admin
+from .cluster_faults import FAULTS, ClusterFaults
+from .cluster_nodes import ClusterNodes
+from .cluster_watch import ClusterWatch
+from .node import SimEnv
+from .world import World
+
+TOPIC: Final = "stream"
+PARTITIONS: Final = 3
+CLIENTS: Final = ("client-a", "client-b")
+START_S: Final = 30.0
+SWEEP_S: Final = 0.25
+# Longer than any fault and any timeout: what is not well by then will not be.
+CONVERGE_S: Final = 90.0
+EVENTS_SHOWN: Final = 12
+
+
+class ClusterRun:
+    """One run of one seed."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        seconds: float = 8.0,
+        faults: Sequence[str] = (),
+        nodes: int = 0,
+        churn: bool = True,
+    ) -> None:
+        self.seed = seed
+        self.world = World(seed, time_limit_s=3600.0, deaths_allowed=_may_end_a_node)
+        self.rng = self.world.stream("run")
+        count = nodes or self.rng.choice((3, 3, 3, 4, 5))
+        self.watch = ClusterWatch(self.world)
+        self.nodes = ClusterNodes(self.world, count, on_start=self.watch.hook)
+        self.watch.nodes = self.nodes
+        self.faults = ClusterFaults(self.world, self.nodes, self.watch, list(CLIENTS))
+        self.fault_names = list(faults) or list(FAULTS)
+        self.seconds = seconds
+        self.churn = churn
+        self.history: History = []
+        self.producers: list[StreamProducer] = []
+        self.readers: list[StreamReader] = []
+        self.verdict: Verdict | None = None
+
+    def run(self) -> Verdict:
+        with self.world:
+            self.world.run(self._scenario())
+        assert self.verdict is not None
+        return self.verdict
+
+    async def _scenario(self) -> None:
+        self.nodes.start_all()
+        await self.nodes.until_ready(START_S)
+        admin = Admin(self._client(CLIENTS[0], "admin"), self.nodes, TOPIC)
+        await self._on(admin.client.env, _create_topic(admin))
+        self._make_clients()
+        sweeping = asyncio.ensure_future(self._sweep())
+        async with asyncio.TaskGroup() as group:
+            clients: list[StreamProducer | StreamReader] = [*self.producers, *self.readers]
+            running = [group.create_task(self._on(each.client.env, each.run())) for each in clients]
+            if self.churn:
+                running.append(group.create_task(self._on(admin.client.env, admin.run())))
+            await self.faults.run(self.seconds, self.fault_names)
+            await self.faults.end()
+            admin.stopping = True
+            await self._converge()
+            for reader in self.readers:
+                reader.stopping = True
+            await asyncio.wait(running)
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+        await self._judge()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.watch.sweep()
+
+    async def _converge(self) -> None:
+        """Nothing is broken any more: who is down is started, and all must be well within a bounded time."""
+        for producer in self.producers:
+            producer.stopping = True
+
+        def complaint() -> str:
+            self.nodes.start_all()
+            for node_id in self.nodes.ready():
+                if self.nodes.brokers[node_id].replicas.offline:
+                    self.nodes.start(node_id)  # a failed disk was replaced: an operator restarts
+            waiting = [(each.name, each.waiting) for each in self.producers if each.waiting]
+            return self.nodes.not_whole() or (f"not acknowledged: {waiting}" if waiting else "")
+
+        await self.nodes.until("after healing", complaint, within_s=CONVERGE_S)
+
+    async def _judge(self) -> None:
+        for partition in range(PARTITIONS):
+            client = self._client(CLIENTS[0], f"{FINAL}-{partition}")
+            final = StreamReader(client, TOPIC, partition, self.history, name=FINAL)
+            async with asyncio.timeout(CONVERGE_S):
+                await self._on(client.env, final.read_all())
+        self.watch.sweep(producers=True)
+        self.watch.compare_bytes()
+        self.verdict = judge(self.history)
+        assert self.verdict.valid, f"\n{self.verdict}"
+
+    # Parts.
+
+    def _make_clients(self) -> None:
+        for place in range(PARTITIONS + 1):
+            client = self._client(CLIENTS[place % 2], f"p{place}")
+            partition = place % PARTITIONS
+            pause_s = self.rng.choice((0.02, 0.05, 0.1))
+            self.producers.append(
+                StreamProducer(client, TOPIC, partition, self.history, pause_s=pause_s)
+            )
+        for partition in range(PARTITIONS):
+            client = self._client(CLIENTS[1], f"r{partition}")
+            self.readers.append(
+                StreamReader(client, TOPIC, partition, self.history, told=self.watch.told)
+            )
+
+    def _client(self, machine: str, name: str) -> ClusterClient:
+        return ClusterClient(self.world.node(machine), self.nodes.addresses, name=name)
+
+    def _on(self, env: Env, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        assert isinstance(env, SimEnv)
+        return self.world.on(env, work)
+
+    # Telling.
+
+    def explain(self) -> str:
+        """The last events of each node, and how it all stood."""
+        lines = [f"faults: {' '.join(self.faults.done)}"]
+        lines += [f"died: {name}: {reason!r}" for name, reason in self.world.deaths[-5:]]
+        for name in [*self.nodes.names, "chaos", "watch"]:
+            mine = [line for line in self.world.trace.lines if line.split(" ", 2)[1] == name]
+            told = [line for line in mine if " disk." not in line and " net." not in line]
+            lines += [f"-- {name}", *told[-EVENTS_SHOWN:]]
+        return "\n".join(lines)
+
+
+def _may_end_a_node(reason: BaseException) -> bool:
+    """A disk that fails may; a broken invariant or a damaged log never."""
+    return isinstance(reason, OSError | Trouble) and not isinstance(reason, LogDamaged)
+
+
+async def _create_topic(admin: Admin) -> None:
+    while True:
+        try:
+            if await admin.create(TOPIC, PARTITIONS) in ("none", "topic_already_exists"):
+                return
+        except Trouble:
+            pass
+        await admin.client.env.clock.sleep(0.1)
+
+
+def _root(failure: BaseException) -> BaseException:
+    """What really happened, beneath the groups of tasks that ended with it."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
+def _seeds(text: str) -> range:
+    first, dots, end = text.partition("..")
+    return range(int(first), int(end) if dots else int(first) + 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m fencepost.chaos.sim.cluster", description=__doc__
+    )
+    parser.add_argument(
+        "--seeds", default="0..20", metavar="A..B", help="from A up to, not including, B"
+    )
+    parser.add_argument("--seconds", type=float, default=8.0, help="virtual seconds of faults")
+    parser.add_argument("--faults", default="", help=f"some of {','.join(FAULTS)}")
+    parser.add_argument("--nodes", type=int, default=0, help="how many; the seed says when not")
+    arguments = parser.parse_args()
+    faults = [name for name in arguments.faults.split(",") if name]
+    began, virtual_s, acknowledged = time.monotonic(), 0.0, 0
+    failed: list[int] = []
+    moments: Counter[str] = Counter()
+    for seed in _seeds(arguments.seeds):
+        run = ClusterRun(seed, seconds=arguments.seconds, faults=faults, nodes=arguments.nodes)
+        try:
+            run.run()
+        except Exception as failure:  # noqa: BLE001 - every failure of a seed is reported, and fails the campaign
+            failed.append(seed)
+            again = [f"--seeds {seed}", f"--seconds {arguments.seconds:g}"]
+            again += [f"--faults {arguments.faults}"] if faults else []
+            again += [f"--nodes {arguments.nodes}"] if arguments.nodes else []
+            print(f"seed {seed}: {_root(failure)!r}\n{run.explain()}", file=sys.stderr)
+            print(
+                f"again: python -m fencepost.chaos.sim.cluster {' '.join(again)}",
+                file=sys.stderr,
+                flush=True,
+            )
+        virtual_s += run.world.loop.time()
+        acknowledged += sum(each.acknowledged for each in run.producers)
+        moments.update(run.watch.seen)
+    real_s = time.monotonic() - began
+    print(f"{acknowledged:,} records acknowledged; {dict(moments)}")
+    print(
+        f"{virtual_s:,.0f} virtual seconds in {real_s:,.0f} real ones: {virtual_s / real_s:.1f} to 1"
+    )
+    print(f"{len(failed)} seeds failed {failed[:20]}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,292 @@
+"""Looks into the nodes of a simulated cluster all the time, and ends the run where a promise is broken.
+
+It listens to image changes, appends and high watermarks as they happen, and compares whole logs at every `sweep`. What
+it sees becomes observations for the pure checkers. `on_moment` tells the faults of rare moments: they strike there.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.metadata.image import ImageDelta, PartitionState
+from fencepost.cluster.wire.batch import parse_header
+from fencepost.node.broker import Broker
+from fencepost.replication.log.log import Log
+from fencepost.replication.partition import Partition
+
+from ..checkers import producer_state
+from ..checkers.committed import Commits
+from ..checkers.epochs import Epochs
+from ..checkers.history import Anomaly
+from ..checkers.observations import Batch, Committed, Described, Held, Leads, Told
+from ..checkers.prefixes import Prefixes
+from ..checkers.producer_state import Known
+from .cluster_nodes import ClusterNodes, node_name
+from .filesystem import FileNode
+from .node import SimEnv
+from .world import World
+
+# What may be done to a node just when it happens there.
+MOMENTS: Final = ("append", "commit", "leads", "leader changed", "isr shrunk", "isr grew")
+
+
+class ClusterBroken(AssertionError):
+    """A promise was broken; the message names the anomalies."""
+
+
+class ClusterWatch:
+    """`hook` is `ClusterNodes.on_start`; `nodes` is set once there are any."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.nodes: ClusterNodes | None = None
+        self.epochs = Epochs()
+        self.commits = Commits()
+        self.prefixes = Prefixes()
+        self.sweeps = 0
+        self.seen: dict[str, int] = dict.fromkeys(MOMENTS, 0)
+        self.on_moment: Callable[[str, int], None] | None = None
+        self._lives: dict[int, int] = {}
+        self._led: dict[tuple[int, int, str], int] = {}
+        self._isrs: dict[tuple[int, int, str], int] = {}
+        self._logs: dict[tuple[int, TopicPartition], ParsedLog] = {}
+
+    # Hooks.
+
+    def hook(self, node_id: int, env: SimEnv, broker: Broker) -> None:
+        life = env.incarnation.number
+        self._lives[node_id] = life
+        broker.machine.listeners.append(_Listener(self, node_id, life))
+        manager: Any = broker.replicas
+        told_written, told_committed = manager.on_write, manager.on_high_watermark
+
+        def on_write(partition: Partition, error: OSError | None) -> None:
+            told_written(partition, error)
+            if error is None and partition.is_leader:
+                self._look(node_id, life, partition)
+                self._moment("append", node_id)
+
+        def on_high_watermark(partition: Partition) -> None:
+            told_committed(partition)
+            if partition.is_leader:
+                self._look(node_id, life, partition)
+                self._moment("commit", node_id)
+
+        manager.on_write, manager.on_high_watermark = on_write, on_high_watermark
+
+    def on_image(self, node_id: int, life: int, delta: ImageDelta) -> None:
+        for topic, state in delta.partitions_changed:
+            key = _key(topic.topic_id, state.partition)
+            self._report(self.epochs.see(_described(node_id, life, key, state)))
+            self._note_moments(node_id, life, key, state)
+
+    def _note_moments(self, node_id: int, life: int, key: str, state: PartitionState) -> None:
+        place = (node_id, life, key)
+        led, isr = self._led.get(place), self._isrs.get(place)
+        self._led[place], self._isrs[place] = state.leader_epoch, len(state.isr)
+        if led is not None and led != state.leader_epoch:
+            self._moment("leader changed", node_id)
+            if state.leader == node_id:
+                self._moment("leads", node_id)
+        if isr is not None and isr != len(state.isr):
+            self._moment("isr shrunk" if len(state.isr) < isr else "isr grew", node_id)
+
+    def told(self, seen: Told) -> None:
+        """A client's answer."""
+        self._report(self.commits.see(seen))
+
+    def _moment(self, what: str, node_id: int) -> None:
+        self.seen[what] += 1
+        if self.on_moment is not None:
+            self.on_moment(what, node_id)
+
+    # Looking.
+
+    def _look(self, node_id: int, life: int, partition: Partition) -> None:
+        """At one partition that this node leads, or thinks that it does."""
+        machine = partition.machine
+        key = _key(partition.topic_id, partition.topic_partition.partition)
+        leads = Leads(node_id, life, key, machine.leader_epoch, machine.epoch_start_offset)
+        self._report(self.epochs.see(leads) + self.commits.see(leads))
+        committed = Committed(
+            node_id,
+            life,
+            key,
+            machine.leader_epoch,
+            machine.high_watermark,
+            partition.last_stable_offset,
+            tuple(sorted(machine.isr.isr)),
+            machine.effective_min_isr,
+        )
+        self._report(self.commits.see(committed))
+
+    def sweep(self, *, producers: bool = False) -> None:
+        """Compare all logs of all running nodes, and with `producers` their producer state with a replay."""
+        assert self.nodes is not None
+        self.sweeps += 1
+        for node_id in self.nodes.up():
+            broker = self.nodes.brokers[node_id]
+            for name, partition in broker.replicas.partitions.items():
+                if partition.closed is None:
+                    self._sweep(node_id, broker, name, partition, producers=producers)
+
+    def _sweep(
+        self,
+        node_id: BrokerId,
+        broker: Broker,
+        name: TopicPartition,
+        partition: Partition,
+        *,
+        producers: bool,
+    ) -> None:
+        log, life = partition.log, self._lives[node_id]
+        if partition.is_leader:
+            self._look(node_id, life, partition)
+        if log.config.compact or log.failed is not None:
+            return
+        key = _key(partition.topic_id, name.partition)
+        batches = self._batches(node_id, name, log)
+        newest = self.epochs.newest.get(key)
+        counted = broker.is_ready and newest is not None and node_id in (*newest.isr, *newest.elr)
+        self._report(
+            self.prefixes.see(
+                Held(
+                    node_id,
+                    key,
+                    log.log_start_offset,
+                    batches,
+                    partition.high_watermark,
+                    counted=counted,
+                )
+            )
+        )
+        if producers and log.log_start_offset == 0:
+            states = {each.producer_id: _known(each) for each in partition.producers.states()}
+            self._report(producer_state.check(node_id, key, batches, states))
+
+    def _batches(self, node_id: int, name: TopicPartition, log: Log) -> "list[Batch]":
+        parsed = self._logs.get((node_id, name))
+        if parsed is None or parsed.log is not log:
+            parsed = self._logs[node_id, name] = ParsedLog(log)
+        return parsed.up_to_now(self.world.disk(node_name(node_id)).files.find)
+
+    def compare_bytes(self) -> int:
+        """At the end, the replicas of a partition are the same bytes; how many were compared."""
+        assert self.nodes is not None
+        found: dict[tuple[str, int], int] = {}
+        for node_id in self.nodes.up():
+            find = self.world.disk(node_name(node_id)).files.find
+            for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
+                log = partition.log
+                if log.config.compact or log.log_start_offset:
+                    continue
+                crc = 0
+                for segment in log.segments:
+                    if segment.size:
+                        crc = zlib.crc32(_content(find, segment.path)[: segment.size], crc)
+                key = _key(partition.topic_id, name.partition)
+                known = found.setdefault((key, log.log_end_offset), crc)
+                if known != crc:
+                    what = f"node {node_id} ends at {log.log_end_offset} with other bytes"
+                    self._report([Anomaly("diverged", key, what)])
+        return len(found)
+
+    def _report(self, anomalies: list[Anomaly]) -> None:
+        if anomalies:
+            for each in anomalies:
+                self.world.trace.event("watch", each.rule, key=each.key, what=each.what)
+            self.world.fail(ClusterBroken("; ".join(str(each) for each in anomalies)))
+
+
+class ParsedLog:
+    """The headers of one log, read from the simulated disk past all of its faults; only what is new is parsed."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._batches: list[Batch] = []
+        self._cuts = log.cuts
+        self._at: tuple[int, int] | None = None  # base offset of the segment, position behind
+
+    def up_to_now(self, find: Callable[[str], Any]) -> list[Batch]:
+        log = self.log
+        if self._cuts != log.cuts:
+            self._cuts, self._at = log.cuts, None
+        first = log.segments[0].base_offset
+        if self._at is None or self._at[0] < first:
+            self._at = (first, 0)
+            self._batches = []
+        for segment in log.segments:
+            if segment.base_offset < self._at[0] or segment.size == 0:
+                continue
+            position = self._at[1] if segment.base_offset == self._at[0] else 0
+            if position < segment.size:
+                content = memoryview(_content(find, segment.path))
+                while position < segment.size:
+                    position += self._take(content, position)
+                content.release()
+            self._at = (segment.base_offset, position)
+        return self._batches
+
+    def _take(self, content: memoryview, position: int) -> int:
+        header = parse_header(content, position)
+        self._batches.append(
+            Batch(
+                header.base_offset,
+                header.next_offset,
+                header.leader_epoch,
+                header.crc,
+                header.size,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+            )
+        )
+        return header.size
+
+
+class _Listener:
+    """See `ImageListener`: one for each life of a node."""
+
+    def __init__(self, watch: ClusterWatch, node_id: int, life: int) -> None:
+        self._watch = watch
+        self._node_id = node_id
+        self._life = life
+
+    def on_image(self, delta: ImageDelta) -> None:
+        self._watch.on_image(self._node_id, self._life, delta)
+
+
+def _key(topic_id: object, partition: int) -> str:
+    return f"{topic_id}-{partition}"
+
+
+def _described(node_id: int, life: int, key: str, state: PartitionState) -> Described:
+    return Described(
+        node_id,
+        life,
+        key,
+        state.leader,
+        state.leader_epoch,
+        state.partition_epoch,
+        tuple(state.replicas),
+        tuple(state.isr),
+        tuple(state.elr),
+    )
+
+
+def _known(state: Any) -> Known:
+    window = (
+        (each.first_sequence, each.last_sequence, each.first_offset, each.last_offset)
+        for each in state.batches
+    )
+    return Known(state.producer_epoch, tuple(window))
+
+
+def _content(find: Callable[[str], Any], path: str) -> bytes:
+    node = find(path)
+    assert isinstance(node, FileNode), f"{path} is gone"
+    return bytes(node.content)
+
+
+__all__ = ["MOMENTS", "ClusterBroken", "ClusterWatch"]

@@ -1,0 +1,143 @@
+"""A good client's view of a cluster, on the small wire client: it finds leaders by Metadata and looks again when told.
+
+As Java's and librdkafka's it keeps the newest leader epoch that it has heard of: a node that lags behind in the metadata
+log must not send it back to an old leader for ever.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.client import WireClient
+
+REQUEST_TIMEOUT_S: Final = 4.0
+METADATA_TIMEOUT_S: Final = 1.0
+Address = tuple[str, int]
+
+# The client's picture of who leads may be old: look again, then go on.
+LOOK_AGAIN: Final = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.leader_not_available,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.replica_not_available,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.network_exception,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition, as far as the client has heard."""
+
+    node_id: int
+    leader_epoch: int
+    topic_id: UUID
+    wire: WireClient
+
+
+class ClusterClient:
+    """`await refresh(topic)`, then `leader(topic, partition)`; `wire(node)` and `any()` for what any node answers."""
+
+    def __init__(self, env: Env, bootstrap: Sequence[Address], *, name: str) -> None:
+        self.env = env
+        self.name = name
+        self._bootstrap = list(bootstrap)
+        self._wires: dict[Address, WireClient] = {}
+        self._nodes: dict[int, Address] = {}
+        self._topic_ids: dict[str, UUID] = {}
+        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # node id, leader epoch
+
+    def wire_to(self, address: Address) -> WireClient:
+        wire = self._wires.get(address)
+        if wire is None:
+            wire = WireClient(self.env, *address, client_id=self.name, timeout_s=REQUEST_TIMEOUT_S)
+            self._wires[address] = wire
+        return wire
+
+    def any(self) -> WireClient:
+        """Some node, another one each time: bootstrap addresses and those that Metadata named."""
+        known = sorted({*self._bootstrap, *self._nodes.values()})
+        return self.wire_to(self.env.rng.choice(known))
+
+    async def refresh(self, topic: str) -> bool:
+        """Ask any node about a topic; whether it has a leader for each of its partitions. Trouble: nobody there."""
+        reply = await self.any().request(
+            ApiKey.metadata,
+            topics=[{"name": topic}],
+            allow_auto_topic_creation=False,
+            timeout_s=METADATA_TIMEOUT_S,
+        )
+        for broker in reply.brokers:
+            self._nodes[broker.node_id] = (broker.host, broker.port)
+        found = reply.topics[0]
+        if found.error_code is not ErrorCode.none:
+            return False
+        if self._topic_ids.get(topic) != found.topic_id:
+            self._topic_ids[topic] = found.topic_id
+            self._leaders = {at: who for at, who in self._leaders.items() if at[0] != topic}
+        for each in found.partitions:
+            self._learn(topic, each.partition_index, each.leader_id, each.leader_epoch)
+        return all(each.leader_id >= 0 for each in found.partitions)
+
+    def _learn(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
+        known = self._leaders.get((topic, partition), (-1, -1))
+        if leader_epoch >= known[1]:
+            self._leaders[topic, partition] = (leader, leader_epoch)
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        node_id, leader_epoch = self._leaders.get((topic, partition), (-1, -1))
+        address = self._nodes.get(node_id)
+        if address is None:
+            return None
+        return Leader(node_id, leader_epoch, self._topic_ids[topic], self.wire_to(address))
+
+    async def leader_now(self, topic: str, partition: int) -> Leader:
+        """The leader, asked for when none is known. Trouble (REFUSED) when there is none now."""
+        found = self.leader(topic, partition)
+        if found is None:
+            await self.refresh(topic)
+            found = self.leader(topic, partition)
+        if found is None:
+            raise Trouble(f"{topic}-{partition} has no leader", Outcome.REFUSED)
+        return found
+
+    def forget(self, topic: str, partition: int, leader: Leader) -> None:
+        """This leader did not answer, or not as one: ask before the next request. Its epoch is remembered."""
+        if self._leaders.get((topic, partition)) == (leader.node_id, leader.leader_epoch):
+            self._leaders[topic, partition] = (-1, leader.leader_epoch)
+
+    async def close(self) -> None:
+        for wire in self._wires.values():
+            await wire.close()
+
+
+async def fetch(
+    leader: Leader, partition: int, offset: int, *, max_wait_ms: int = 200, epoch: int = -1
+) -> Any:
+    """One partition's answer."""
+    wanted = {
+        "partition": partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": 1 << 20,
+        "current_leader_epoch": epoch,
+    }
+    reply = await leader.wire.request(
+        ApiKey.fetch,
+        max_wait=max_wait_ms,
+        min_bytes=1,
+        topics=[{"topic_id": leader.topic_id, "partitions": [wanted]}],
+        forgotten_topics_data=[],
+    )
+    if reply.error_code is not ErrorCode.none or not reply.responses:
+        raise Trouble(f"fetch: {reply.error_code.name}", Outcome.REFUSED)
+    return reply.responses[0].partitions[0]

@@ -1,0 +1,143 @@
+"""Every checker of a cluster's inside sees its anomaly in at most seven observations, and nothing in good ones."""
+
+from dataclasses import replace
+
+from fencepost.chaos.checkers.committed import Commits
+from fencepost.chaos.checkers.epochs import Epochs
+from fencepost.chaos.checkers.history import Anomaly
+from fencepost.chaos.checkers.observations import Batch, Committed, Described, Held, Leads, Told
+from fencepost.chaos.checkers.prefixes import Prefixes
+from fencepost.chaos.checkers.producer_state import Known, check, replay
+
+KEY = "t-0"
+
+
+def rules(checker, *seen) -> list[str]:
+    found: list[Anomaly] = []
+    for each in seen:
+        found += checker.see(each)
+    return [anomaly.rule for anomaly in found]
+
+
+def image(leader: int, epochs: tuple[int, int], *, isr=(1, 2, 3), elr=(), node=1) -> Described:
+    leader_epoch, partition_epoch = epochs
+    return Described(node, 1, KEY, leader, leader_epoch, partition_epoch, (1, 2, 3), isr, elr)
+
+
+def leads(node: int, epoch: int, start: int = 0) -> Leads:
+    return Leads(node, 1, KEY, epoch, start)
+
+
+def shows(node: int, epoch: int, end: int, *, stable: int | None = None, isr=(1, 2)) -> Committed:
+    stable = end if stable is None else stable
+    return Committed(node, 1, KEY, epoch, end, stable, isr, min_isr=2)
+
+
+# -- epochs --
+
+
+def test_an_orderly_failover_is_no_anomaly() -> None:
+    first, shrunk = image(1, (0, 0)), image(2, (1, 1), isr=(2, 3))
+    on_another = [replace(first, node=2), replace(shrunk, node=2)]
+    assert rules(Epochs(), first, leads(1, 0), shrunk, leads(2, 1), *on_another) == []
+
+
+def test_two_leaders_of_one_epoch_are_an_anomaly() -> None:
+    assert rules(Epochs(), leads(1, 4), leads(2, 4)) == ["two-leaders"]
+    assert rules(Epochs(), image(1, (4, 7)), leads(2, 4)) == ["two-leaders"]
+
+
+def test_a_partition_epoch_with_two_states_is_an_anomaly() -> None:
+    other = image(1, (4, 7), isr=(1, 2), node=2)
+    assert rules(Epochs(), image(1, (4, 7)), other) == ["two-images"]
+
+
+def test_an_epoch_that_a_node_takes_back_is_an_anomaly() -> None:
+    assert rules(Epochs(), image(1, (4, 7)), image(1, (4, 6))) == ["epoch-back"]
+    restarted = replace(image(1, (4, 6)), life=2)
+    assert rules(Epochs(), image(1, (4, 7)), restarted) == [], "it replays its metadata log"
+
+
+def test_a_leader_from_outside_isr_and_elr_is_an_anomaly() -> None:
+    shrunk = image(1, (4, 7), isr=(1,), elr=(2,))
+    assert rules(Epochs(), shrunk, image(3, (5, 8), isr=(3,))) == ["unclean"]
+    assert rules(Epochs(), shrunk, image(2, (5, 8), isr=(2,))) == []
+
+
+# -- committed --
+
+
+def test_a_watermark_that_a_leader_takes_back_is_an_anomaly() -> None:
+    assert rules(Commits(), shows(1, 0, 5), shows(1, 0, 4)) == ["commit-back", "commit-back"]
+    assert rules(Commits(), shows(1, 0, 5), shows(1, 0, 6, stable=3)) == ["commit-back"]
+    assert rules(Commits(), shows(1, 0, 5), shows(2, 1, 4)) == [], "a new leader learns it again"
+
+
+def test_what_an_epoch_committed_past_the_start_of_the_next_is_lost() -> None:
+    assert rules(Commits(), shows(1, 0, 5), leads(2, 1, start=4)) == ["commit-lost"]
+    assert rules(Commits(), leads(2, 1, start=4), shows(1, 0, 5)) == ["commit-lost"]
+    assert rules(Commits(), shows(1, 0, 5), leads(2, 1, start=5)) == []
+
+
+def test_a_commit_by_fewer_than_the_minimum_is_an_anomaly() -> None:
+    alone = shows(1, 0, 6, isr=(1,))
+    assert rules(Commits(), shows(1, 0, 5), alone) == ["under-min-isr"]
+    assert rules(Commits(), shows(1, 0, 5), shows(1, 0, 5, isr=(1,))) == []
+
+
+def test_a_watermark_that_a_client_sees_go_back_is_an_anomaly() -> None:
+    told = Told("c", KEY, 3, 10)
+    assert rules(Commits(), told, replace(told, high_watermark=9)) == ["commit-back"]
+    assert rules(Commits(), told, Told("c", KEY, 4, 9)) == []
+
+
+# -- prefixes --
+
+
+def batch(offset: int, *, epoch: int = 0, crc: int = 7) -> Batch:
+    return Batch(offset, offset + 1, epoch, crc, 70)
+
+
+def held(node: int, batches: list[Batch], committed: int, *, counted: bool = False) -> Held:
+    return Held(node, KEY, 0, batches, committed, counted)
+
+
+LOG = [batch(0), batch(1), batch(2)]
+
+
+def test_replicas_that_lag_or_hold_more_are_no_anomaly() -> None:
+    behind, ahead = held(2, LOG[:1], 1), held(3, [*LOG, batch(3, epoch=1)], 3, counted=True)
+    assert rules(Prefixes(), held(1, LOG, 3, counted=True), behind, ahead) == []
+
+
+def test_a_replica_with_another_batch_below_its_watermark_has_diverged() -> None:
+    other = [batch(0), batch(1, crc=8)]
+    assert rules(Prefixes(), held(1, LOG, 3), held(2, other, 2)) == ["diverged"]
+    assert rules(Prefixes(), held(1, LOG, 3), held(2, other, 1)) == [], "it may truncate that yet"
+
+
+def test_a_member_of_the_isr_without_a_committed_batch_is_an_anomaly() -> None:
+    assert rules(Prefixes(), held(1, LOG, 3), held(2, LOG[:2], 2)) == []
+    lacks = held(2, LOG[:2], 2, counted=True)
+    assert rules(Prefixes(), held(1, LOG, 3), lacks) == ["commit-missing"]
+
+
+# -- producer state --
+
+
+def produced(offset: int, sequence: int, *, epoch: int = 0) -> Batch:
+    return Batch(offset, offset + 2, 0, 7, 70, 9, epoch, sequence)
+
+
+def test_a_replay_keeps_five_batches_and_begins_anew_with_an_epoch() -> None:
+    log = [produced(2 * place, 2 * place) for place in range(7)]
+    assert replay(log)[9].batches[0] == (4, 5, 4, 5)
+    assert replay([*log, produced(14, 0, epoch=1)])[9] == Known(1, ((0, 1, 14, 15),))
+
+
+def test_a_producer_state_that_the_log_does_not_show_is_an_anomaly() -> None:
+    log = [produced(0, 0), produced(2, 2)]
+    right = {9: Known(0, ((0, 1, 0, 1), (2, 3, 2, 3)))}
+    assert check(1, KEY, log, right) == []
+    assert [each.rule for each in check(1, KEY, log[:1], right)] == ["producer-state"]
+    assert [each.rule for each in check(1, KEY, log, {})] == ["producer-state"]
