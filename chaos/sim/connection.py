@@ -31,6 +31,7 @@ class SimConnection:
         self.machine = incarnation.name
         self.peer_machine = ""
         self.local_port = local_port
+        self.received_bytes = 0
         self.number = network.next_number()
         network.connections[self.number] = self
         self._log = log
@@ -163,6 +164,7 @@ class SimConnection:
         return self._framer.held_back is None and self._framer.queued_bytes <= READ_AHEAD_MAX
 
     def arrived(self, kind: str, data: bytes) -> None:
+        self.received_bytes += len(data)
         crc = zlib.crc32(data)
         self._network.trace.event(
             self.machine, "net.arrived", conn=self.number, kind=kind, size=len(data), crc=crc

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from fencepost.cluster.base.errors import ConnectionLost, Outcome, Trouble
+from fencepost.cluster.base.errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
 from fencepost.cluster.base.ports import Connection, Log, Tasks
 
 from .connection import SimConnection
@@ -158,7 +158,7 @@ class _Dial:
         if not self.answer.done():
             where = f"{self._target}:{self._port}"
             self.answer.set_exception(
-                ConnectionLost(f"can't connect to {where}: connection refused", Outcome.REFUSED)
+                ConnectionRefused(f"can't connect to {where}: connection refused")
             )
 
     def _connected(self, client: SimConnection) -> None:

@@ -8,7 +8,8 @@ import enum
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ConfigRefused", "ConnectionLost", "DiskFull", "ErrorCode", "FrameRefused"]
+__all__ = ["ConfigRefused", "ConnectionLost", "ConnectionRefused", "DiskFull", "ErrorCode"]
+__all__ += ["FrameRefused"]
 __all__ += ["LogDamaged", "Outcome", "Trouble"]
 
 
@@ -29,6 +30,13 @@ class Trouble(Exception):
 
 class ConnectionLost(Trouble):
     """The peer closed, reset or cut the connection."""
+
+
+class ConnectionRefused(ConnectionLost):
+    """The machine is there and says that nobody listens at that port: a process that did is dead."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Outcome.REFUSED)
 
 
 class FrameRefused(Trouble):

@@ -138,6 +138,10 @@ class Connection(Protocol):
     def peer_certificate(self) -> dict[str, Any] | None:
         """What `SSLSocket.getpeercert` gives, on a TLS connection whose peer showed a certificate."""
 
+    @property
+    def received_bytes(self) -> int:
+        """All that came in so far, in whole frames or not: while it grows, the other end lives."""
+
     async def read_frame(self, size_max: int) -> memoryview | None:
         """The next frame without its length; None at a clean end between frames.
 
@@ -182,7 +186,10 @@ class Net(Protocol):
     async def connect(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None, timeout_s: float = 10.0
     ) -> Connection:
-        """Raises ConnectionLost (outcome REFUSED) when there is nobody or the time is over."""
+        """Raises ConnectionLost (outcome REFUSED) when there is nobody or the time is over.
+
+        ConnectionRefused when the machine itself answers that nobody listens there.
+        """
 
 
 class Tasks(Protocol):

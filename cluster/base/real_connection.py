@@ -40,6 +40,7 @@ class RealConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._remote: tuple[str, int] = ("", 0)
+        self.received_bytes = 0
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._reader: asyncio.Future[None] | None = None
         self._reading = True
@@ -72,6 +73,7 @@ class RealConnection(asyncio.BufferedProtocol):
         return self._framer.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.received_bytes += nbytes
         framer = self._framer
         framer.received(nbytes)
         if framer.frames or framer.held_back is not None:

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from .errors import ConnectionLost, Outcome, Trouble
+from .errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
 from .framing import SCRATCH_SIZE
 from .ports import Connection, Disk, Log, Tasks
 from .real_connection import RealConnection
@@ -118,9 +118,10 @@ class RealNet:
                 )
         except (OSError, TimeoutError, ssl.SSLError) as error:
             reason = str(error) or f"no answer in {timeout_s} s"
-            raise ConnectionLost(
-                f"can't connect to {host}:{port}: {reason}", Outcome.REFUSED
-            ) from error
+            message = f"can't connect to {host}:{port}: {reason}"
+            if _was_refused(error):
+                raise ConnectionRefused(message) from error
+            raise ConnectionLost(message, Outcome.REFUSED) from error
         return connection
 
     def new_connection(self, plain: socket.socket | None = None) -> RealConnection:
@@ -235,6 +236,15 @@ class RealListener:
             listening.close()
         self._sockets = []
         self._net.forget(self)
+
+
+def _was_refused(error: Exception) -> bool:
+    """Of a name with several addresses asyncio and uvloop tell all errors in one text: all must be refusals."""
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    told = str(error)
+    refusals = told.count(f"[Errno {errno.ECONNREFUSED}]")
+    return refusals > 0 and refusals == told.count("[Errno ")
 
 
 def _bound(family: int, address: Any) -> socket.socket:

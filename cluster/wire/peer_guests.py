@@ -1,0 +1,125 @@
+"""Who comes to the peer door, until it is known.
+
+INVARIANT  what strangers make this node hold is bounded: GUESTS_MAX connections, each for `handshake_s` and a frame.
+PREVENTS   a stranger keeping the cluster's own nodes out, or filling a node, by opening connections.
+PROVED BY  tests/cluster/wire/test_peer_strangers.py::test_silent_strangers_do_not_keep_a_peer_out
+
+Room is made by closing the connection that has been greeting for longest: a peer's greeting takes milliseconds.
+
+Two processes with one node id: whoever comes second is refused while the first one's connection shows life. Not the
+one that started later, as that would hand the id to the impostor; and not by the clock. A machine that lost its power
+leaves a connection that shows none, and its new process comes in after `claim_s`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from ..base.errors import Trouble
+from ..base.ids import BrokerId
+from ..base.ports import Connection, Env
+from .peer_handshake import Identity, PeerName, PeerRefused, challenge_guest, refuse
+from .peer_link import PeerCounters, PeerTimes, PeerWire
+
+GUESTS_MAX: Final = 64
+# Of complaints of one sort one is logged in this time; the next one says how many were not.
+COMPLAINT_EVERY_S: Final = 10.0
+
+
+class Complaints:
+    """A log that a stranger can't fill."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._last: dict[str, float] = {}
+        self._unsaid: dict[str, int] = {}
+
+    def warn(self, sort: str, event: str, **fields: object) -> None:
+        now = self._env.clock.steady()
+        if now - self._last.get(sort, -COMPLAINT_EVERY_S) < COMPLAINT_EVERY_S:
+            self._unsaid[sort] = self._unsaid.get(sort, 0) + 1
+            return
+        self._last[sort] = now
+        unsaid = self._unsaid.pop(sort, 0)
+        if unsaid:
+            fields["more_like_it"] = unsaid
+        self._env.log.warn(event, **fields)
+
+
+class Guests:
+    """Lets peers in, and keeps the control connections that they opened."""
+
+    def __init__(
+        self,
+        env: Env,
+        me: Identity,
+        cluster_id: Callable[[], str],
+        times: PeerTimes,
+        counters: PeerCounters,
+        complaints: Complaints,
+    ) -> None:
+        self.wires: dict[BrokerId, PeerWire] = {}
+        self._env = env
+        self._me = me
+        self._cluster_id = cluster_id
+        self._times = times
+        self._counters = counters
+        self._complaints = complaints
+        self._greeting: dict[Connection, None] = {}
+
+    async def admit(self, connection: Connection) -> PeerName | None:
+        """Who it is, proved and welcomed; None when it was refused."""
+        if len(self._greeting) >= GUESTS_MAX:
+            oldest = next(iter(self._greeting))
+            del self._greeting[oldest]
+            oldest.abort()
+        self._greeting[connection] = None
+        try:
+            async with asyncio.timeout(self._times.handshake_s):
+                guest = await challenge_guest(connection, self._me, self._cluster_id())
+                await self._give_place(guest.name, connection)
+            guest.let_in(connection)
+            return guest.name
+        except TimeoutError:
+            self._refused(connection, "silent", "it did not prove itself in time")
+            connection.abort()
+        except PeerRefused as refused:
+            self._refused(connection, "refused", str(refused))
+        except Trouble as trouble:
+            self._refused(connection, "stranger", str(trouble))
+        finally:
+            self._greeting.pop(connection, None)
+        return None
+
+    def _refused(self, connection: Connection, sort: str, why: str) -> None:
+        self._counters.handshakes_refused += 1
+        self._complaints.warn(sort, "peer_refused", remote=connection.remote, reason=why)
+
+    async def _give_place(self, name: PeerName, connection: Connection) -> None:
+        """Wait until no other process of that node id shows life. PeerRefused when one does."""
+        while (rival := self.wires.get(name.node_id)) is not None:
+            if rival.ended or rival.name.incarnation == name.incarnation:
+                return
+            await self._env.clock.sleep(self._times.claim_s / 2)
+            received = rival.connection.received_bytes
+            await self._env.clock.sleep(self._times.claim_s / 2)
+            if self.wires.get(name.node_id) is not rival:
+                continue
+            if rival.connection.received_bytes != received:
+                sentence = (
+                    f"the node id {name.node_id} is taken: another process with it is connected "
+                    f"from {rival.connection.remote[0]}; no two nodes may have the same node.id"
+                )
+                refuse(connection, sentence)
+                raise PeerRefused(sentence)
+            rival.end("another process took its place")
+
+    def arrived(self, wire: PeerWire) -> None:
+        older = self.wires.get(wire.name.node_id)
+        if older is not None:
+            older.end("the peer opened another connection")
+        self.wires[wire.name.node_id] = wire
+
+    def left(self, wire: PeerWire) -> None:
+        if self.wires.get(wire.name.node_id) is wire:
+            del self.wires[wire.name.node_id]

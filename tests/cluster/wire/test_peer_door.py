@@ -1,0 +1,393 @@
+"""Messages, requests and streams between nodes: over real sockets, and in the simulation where links are cut."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvloop
+from fencepost.cluster.base.errors import ConnectionLost, FrameRefused, Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.wire.peer_door import PeerDoor, PeerStream
+from peer_place import ONE, THREE, TWO, Place, RealHost, SimHost, in_simulation, until
+
+
+@pytest.fixture(params=["uvloop", "asyncio", "sim"])
+def host(request: pytest.FixtureRequest) -> Any:
+    if request.param == "sim":
+        return SimHost()
+    return RealHost(asyncio.run if request.param == "asyncio" else uvloop.run)
+
+
+async def reverse(
+    peer: BrokerId, header: dict[str, Any], payload: memoryview
+) -> tuple[dict[str, Any], bytes]:
+    return {"peer": peer, **header}, bytes(payload)[::-1]
+
+
+async def connected(place: Place, **more: Any) -> tuple[PeerDoor, PeerDoor]:
+    one, two = await place.door(ONE), await place.door(TWO, **more)
+    one.watch([ONE, TWO])
+    two.watch([ONE, TWO])
+    await until(lambda: one.connected() == [TWO] and two.connected() == [ONE])
+    return one, two
+
+
+def test_a_message_arrives_with_its_sender_its_header_and_its_bytes(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        heard: list[Any] = []
+        one, two = await connected(place)
+        two.on_message(
+            "quorum", lambda peer, header, data: heard.append((peer, header, bytes(data)))
+        )
+        sent = [({"term": n, "name": "ä"}, bytes([n]) * (n * n)) for n in range(200)]
+        for header, payload in sent:
+            assert one.send(TWO, "quorum", header, payload)
+        await until(lambda: len(heard) == len(sent))
+        assert heard == [(ONE, header, payload) for header, payload in sent]
+
+    host.run(scenario)
+
+
+def test_a_request_is_answered_whatever_the_others_take(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        one, two = await connected(place)
+        slow = asyncio.Event()
+
+        async def wait(peer: BrokerId, header: dict[str, Any], payload: memoryview) -> Any:
+            await slow.wait()
+            return {"was": "slow"}, b""
+
+        two.on_request("slow", wait)
+        two.on_request("reverse", reverse)
+        late = asyncio.ensure_future(one.request(TWO, "slow", {}, timeout_s=5))
+        header, payload = await one.request(TWO, "reverse", {"n": 3}, b"abc", timeout_s=5)
+        assert (header, bytes(payload)) == ({"peer": ONE, "n": 3}, b"cba")
+        assert not late.done()
+        slow.set()
+        assert (await late)[0] == {"was": "slow"}
+
+    host.run(scenario)
+
+
+def test_a_stream_carries_frames_both_ways_until_one_end_closes_it(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        ended: list[Any] = []
+
+        async def copy(peer: BrokerId, hello: dict[str, Any], stream: PeerStream) -> None:
+            assert (peer, stream.peer_id) == (ONE, ONE)
+            while (frame := await stream.read()) is not None:
+                header, payload = frame
+                stream.write({**hello, **header}, [bytes(payload), b"!"])
+                await stream.drain()
+            ended.append(peer)
+
+        one, _ = await connected(place, prepare=lambda door: door.on_stream("copy", copy))
+        stream = await one.open_stream(TWO, "copy", {"hello": 1})
+        assert stream.peer_id == TWO
+        for size in (0, 1, 70_000, 3_000_000):
+            stream.write({"size": size}, [bytes(size)])
+            answer = await stream.read()
+            assert answer is not None
+            assert answer[0] == {"hello": 1, "size": size}
+            assert bytes(answer[1]) == bytes(size) + b"!"
+        stream.close()
+        await until(lambda: ended)
+
+    host.run(scenario)
+
+
+def test_a_handlers_trouble_reaches_whoever_asked_with_its_outcome(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        one, two = await connected(place)
+
+        async def fail(peer: BrokerId, header: dict[str, Any], payload: memoryview) -> Any:
+            raise Trouble("the disk is slow today", Outcome(header["outcome"]))
+
+        two.on_request("fail", fail)
+        for outcome in Outcome:
+            with pytest.raises(Trouble, match="the disk is slow today") as trouble:
+                await one.request(TWO, "fail", {"outcome": outcome.value}, timeout_s=5)
+            assert trouble.value.outcome is outcome
+
+    host.run(scenario)
+
+
+def test_a_request_that_the_peer_does_not_know_is_refused_with_a_sentence(host: Any) -> None:
+    """A peer of an older build; the connection and everything else on it goes on."""
+
+    async def scenario(place: Place) -> None:
+        one, two = await connected(place)
+        two.on_request("reverse", reverse)
+        with pytest.raises(Trouble, match=r"node 2 knows no request 'new'.*older build") as trouble:
+            await one.request(TWO, "new", {}, timeout_s=5)
+        assert trouble.value.outcome is Outcome.REFUSED
+        with pytest.raises(Trouble, match="node 2 knows no stream 'new'") as trouble:
+            await one.open_stream(TWO, "new", {})
+        assert trouble.value.outcome is Outcome.REFUSED
+        assert one.send(TWO, "new", {})
+        await one.request(TWO, "reverse", {}, timeout_s=5)
+        assert two.counters.messages_unknown == 1
+        assert place.logged(TWO, "peer_message_unknown") == [{"node": ONE, "kind": "new"}]
+
+    host.run(scenario)
+
+
+def test_a_request_whose_answer_is_lost_may_have_been_done(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        done: list[int] = []
+        one, two = await connected(place)
+
+        async def silent(peer: BrokerId, header: dict[str, Any], payload: memoryview) -> Any:
+            done.append(header["n"])
+            await asyncio.Event().wait()
+
+        async def refuse_frame(peer: BrokerId, header: dict[str, Any], payload: memoryview) -> Any:
+            done.append(header["n"])
+            raise FrameRefused("that makes no sense")
+
+        two.on_request("silent", silent)
+        two.on_request("refuse", refuse_frame)
+        with pytest.raises(Trouble, match=r"no answer in 0.1 s") as trouble:
+            await one.request(TWO, "silent", {"n": 1}, timeout_s=0.1)
+        assert trouble.value.outcome is Outcome.UNKNOWN
+        with pytest.raises(ConnectionLost) as lost:
+            await one.request(TWO, "refuse", {"n": 2}, timeout_s=5)
+        assert lost.value.outcome is Outcome.UNKNOWN
+        waiting = asyncio.ensure_future(one.request(TWO, "silent", {"n": 3}, timeout_s=5))
+        await until(lambda: 3 in done)
+        await two.close()
+        with pytest.raises(ConnectionLost) as lost:
+            await waiting
+        assert lost.value.outcome is Outcome.UNKNOWN
+        assert done == [1, 2, 3]
+
+    host.run(scenario)
+
+
+def test_what_can_not_have_been_sent_is_refused(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        one = await place.door(ONE)
+        assert not one.send(TWO, "quorum", {})
+        with pytest.raises(Trouble, match="no address of node 2") as trouble:
+            await one.request(TWO, "any", {}, timeout_s=5)
+        assert trouble.value.outcome is Outcome.REFUSED
+        two = await place.door(TWO)
+        await two.close()
+        with pytest.raises(Trouble, match="can't connect to") as trouble:
+            await one.request(TWO, "any", {}, timeout_s=5)
+        assert trouble.value.outcome is Outcome.REFUSED
+        with pytest.raises(Trouble) as trouble:
+            await one.open_stream(TWO, "any", {})
+        assert trouble.value.outcome is Outcome.REFUSED
+        await one.close()
+        with pytest.raises(Trouble) as trouble:
+            await one.request(TWO, "any", {}, timeout_s=5)
+        assert trouble.value.outcome is Outcome.REFUSED
+        assert one.counters.messages_dropped == 1
+
+    host.run(scenario)
+
+
+def test_a_request_opens_a_connection_where_none_is_kept(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        one, two = await place.door(ONE), await place.door(TWO)
+        two.on_request("reverse", reverse)
+        three = await place.door(THREE, listen=False)
+        three.on_request("reverse", reverse)
+        await one.request(TWO, "reverse", {}, timeout_s=5)
+        header, _ = await three.request(TWO, "reverse", {}, timeout_s=5)
+        assert header == {"peer": THREE}
+        # A node that listens nowhere, as one that has not registered yet, is spoken to over its own connection.
+        await until(lambda: two.connected() == [ONE, THREE])
+        header, _ = await two.request(THREE, "reverse", {}, timeout_s=5)
+        assert header == {"peer": TWO}
+
+    host.run(scenario)
+
+
+@pytest.mark.slow
+def test_a_dead_process_is_told_once_and_its_successor_is_up(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        said: list[tuple[str, BrokerId]] = []
+        one = await place.door(ONE)
+        one.on_up(lambda node_id: said.append(("up", node_id)))
+        one.on_gone(lambda node_id: said.append(("gone", node_id)))
+        one.watch([TWO])
+        two = await place.door(TWO)
+        await until(lambda: said == [("up", TWO)])
+        first = one.incarnation_of(TWO)
+        await two.close()
+        await until(lambda: said == [("up", TWO), ("gone", TWO)], 1.0)
+        await asyncio.sleep(0.2)
+        await place.door(TWO, port=place.addresses[TWO][1])
+        await until(lambda: len(said) == 3, 2.0)
+        assert said == [("up", TWO), ("gone", TWO), ("up", TWO)]
+        assert one.incarnation_of(TWO) not in (first, None)
+
+    host.run(scenario)
+
+
+def test_a_node_that_is_no_longer_watched_is_let_go(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        gone: list[BrokerId] = []
+        one, two = await connected(place)
+        one.on_gone(gone.append)
+        two.watch([])
+        one.watch([])
+        await until(lambda: one.connected() == [] == two.connected())
+        await asyncio.sleep(0.2)
+        assert one.connected() == []
+        assert gone == []
+        one.watch([TWO])
+        await until(lambda: one.connected() == [TWO])
+
+    host.run(scenario)
+
+
+# What only the simulation can do.
+
+
+@pytest.mark.parametrize("one_way", [None, (ONE, TWO), (TWO, ONE)], ids=str)
+def test_a_silent_cut_is_noticed_in_two_seconds_and_mended_soon_after_it_heals(
+    one_way: Any,
+) -> None:
+    async def scenario(place: Place) -> None:
+        world = place.world
+        assert world is not None
+        said: list[str] = []
+        one, two = await connected(place)
+        one.on_gone(lambda node_id: said.append(f"gone {node_id}"))
+        two.on_gone(lambda node_id: said.append(f"gone {node_id}"))
+        source, target = one_way or (ONE, TWO)
+        world.net.cut(f"node-{source}", f"node-{target}", one_way=one_way is not None)
+        cut_at = world.loop.time()
+        await until(lambda: not one.connected() and not two.connected())
+        # A tick late, and a check each tick: the silence and two pings.
+        assert world.loop.time() - cut_at < place.times.silence_s + 2 * place.times.ping_s + 0.5
+        await asyncio.sleep(5)
+        world.net.heal("node-1", "node-2")
+        healed_at = world.loop.time()
+        await until(lambda: one.connected() and two.connected())
+        assert world.loop.time() - healed_at < place.times.connect_s + place.times.retry_max_s + 0.5
+        assert said == [], "nobody died"
+
+    in_simulation(scenario, seeds=5)
+
+
+def test_a_machine_without_power_is_not_called_a_dead_process() -> None:
+    """It may be cut off: only a machine that answers and refuses proves that the process is gone."""
+
+    async def scenario(place: Place) -> None:
+        assert place.world is not None
+        said: list[BrokerId] = []
+        one, _ = await connected(place)
+        one.on_gone(said.append)
+        place.world.crash("node-2", silent=True)
+        await until(lambda: not one.connected())
+        await asyncio.sleep(10)
+        assert said == []
+        place.world.restart("node-2")
+        await until(lambda: said == [TWO])  # nobody listens there yet
+        await place.door(TWO)
+        await until(lambda: one.connected() == [TWO])
+
+    in_simulation(scenario, seeds=5)
+
+
+def test_a_killed_process_is_known_in_milliseconds() -> None:
+    async def scenario(place: Place) -> None:
+        assert place.world is not None
+        said: list[float] = []
+        one, _ = await connected(place)
+        world = place.world
+        one.on_gone(lambda _: said.append(world.loop.time()))
+        killed_at = world.loop.time()
+        world.kill("node-2")
+        await until(lambda: said)
+        assert said[0] - killed_at < 0.5  # latency spikes reach 0.2 s each
+
+    in_simulation(scenario, seeds=10)
+
+
+def test_a_stopped_peer_is_let_go_and_one_that_was_stopped_itself_blames_nobody() -> None:
+    async def scenario(place: Place) -> None:
+        assert place.world is not None
+        one, two = await connected(place)
+        place.world.pause("node-2")
+        await until(lambda: not one.connected())
+        assert one.counters.silent_peers > 0
+        await asyncio.sleep(3)
+        place.world.resume("node-2")
+        await until(lambda: one.connected() and two.connected())
+        assert two.counters.silent_peers == 0
+
+    in_simulation(scenario, seeds=5)
+
+
+def test_a_reset_connection_is_opened_again_at_once() -> None:
+    async def scenario(place: Place) -> None:
+        assert place.world is not None
+        one, two = await connected(place)
+        heard: list[int] = []
+        two.on_message("n", lambda _, header, __: heard.append(header["n"]))
+        for n in range(20):
+            place.world.net.reset("node-1", "node-2")
+            place.world.net.reset("node-2", "node-1")
+            await asyncio.sleep(1)
+            assert one.send(TWO, "n", {"n": n})
+            await until(lambda count=n + 1: len(heard) == count)
+        assert heard == list(range(20))
+
+    in_simulation(scenario, seeds=3)
+
+
+def test_a_stream_that_is_cut_silently_ends_for_both_who_read() -> None:
+    async def scenario(place: Place) -> None:
+        assert place.world is not None
+        ended: list[str] = []
+
+        async def listen(peer: BrokerId, hello: dict[str, Any], stream: PeerStream) -> None:
+            try:
+                await stream.read()
+            except ConnectionLost as lost:
+                ended.append(str(lost))
+                raise
+
+        one, _ = await connected(place, prepare=lambda door: door.on_stream("idle", listen))
+        stream = await one.open_stream(TWO, "idle", {})
+        reading = asyncio.ensure_future(stream.read())
+        await asyncio.sleep(10)
+        assert not reading.done(), "a stream that has nothing to say stays"
+        place.world.net.cut("node-1", "node-2")
+        with pytest.raises(ConnectionLost, match="said nothing"):
+            await reading
+        await until(lambda: ended)
+
+    in_simulation(scenario, seeds=5)
+
+
+def test_a_peer_that_reads_nothing_costs_a_bounded_memory() -> None:
+    """Its kernel takes what it can; then messages are dropped and counted, not kept."""
+
+    async def scenario(place: Place) -> None:
+        assert place.world is not None
+        one, two = await connected(place)
+        heard: list[int] = []
+        two.on_message("n", lambda _, header, __: heard.append(header["n"]))
+        place.world.pause("node-2")
+        payload = bytes(64 * 1024)
+        sent = 0
+        for n in range(2000):
+            sent += one.send(TWO, "n", {"n": n}, payload)
+            await asyncio.sleep(0)
+        wire = one._wire(TWO)
+        assert wire is not None
+        assert 8 << 20 < sent * len(payload) < 20 << 20
+        assert wire.queued_bytes <= 16 << 20
+        assert one.counters.messages_dropped == 2000 - sent
+        place.world.resume("node-2")
+        await until(lambda: len(heard) == sent)
+        assert heard == sorted(heard)
+        assert one.send(TWO, "n", {"n": 2000})
+
+    in_simulation(scenario, seeds=2)
