@@ -1,6 +1,6 @@
 """A cluster under idempotent load while its nodes die, sleep and lose power, its network tears and its disks fail.
 
-    python -m fencepost.chaos.sim.cluster --seeds 0..2000 [--faults kill,pause] [--seconds 8] [--nodes 3]
+    python -m fencepost.chaos.sim.cluster --seeds 0..2000 [--faults kill,pause] [--seconds 8] [--nodes 3] [--jobs 2]
 
 Each seed is a schedule of its own. What the nodes do is watched all the time (`cluster_watch.py`); at the end everything
 is healed, the cluster has to become whole within a bounded time, and what it serves is compared with what it
@@ -12,7 +12,9 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import LogDamaged, Trouble
@@ -185,6 +187,62 @@ def _root(failure: BaseException) -> BaseException:
     return failure
 
 
+# The campaign.
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    seed: int
+    seconds: float
+    faults: str
+    nodes: int
+
+    @property
+    def command(self) -> str:
+        parts = [f"--seeds {self.seed}", f"--seconds {self.seconds:g}"]
+        parts += [f"--faults {self.faults}"] if self.faults else []
+        parts += [f"--nodes {self.nodes}"] if self.nodes else []
+        return f"python -m fencepost.chaos.sim.cluster {' '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one seed came to. `failure` is for people, empty when all was well."""
+
+    wanted: Wanted
+    failure: str
+    acknowledged: int
+    virtual_s: float
+    digest: str
+    moments: dict[str, int]
+
+
+def run_seed(wanted: Wanted) -> Outcome:
+    faults = [name for name in wanted.faults.split(",") if name]
+    run = ClusterRun(wanted.seed, seconds=wanted.seconds, faults=faults, nodes=wanted.nodes)
+    failure = ""
+    try:
+        run.run()
+    except Exception as error:  # noqa: BLE001 - every failure of a seed is reported, and fails the campaign
+        failure = f"seed {wanted.seed}: {_root(error)!r}\n{run.explain()}\nagain: {wanted.command}"
+    return Outcome(
+        wanted,
+        failure,
+        sum(each.acknowledged for each in run.producers),
+        run.world.loop.time(),
+        run.world.trace.digest(),
+        run.watch.seen,
+    )
+
+
+def _outcomes(wanted: list[Wanted], jobs: int) -> Iterator[Outcome]:
+    if jobs == 1:
+        yield from map(run_seed, wanted)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(run_seed, wanted)
+
+
 def _seeds(text: str) -> range:
     first, dots, end = text.partition("..")
     return range(int(first), int(end) if dots else int(first) + 1)
@@ -200,35 +258,29 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, help="virtual seconds of faults")
     parser.add_argument("--faults", default="", help=f"some of {','.join(FAULTS)}")
     parser.add_argument("--nodes", type=int, default=0, help="how many; the seed says when not")
-    arguments = parser.parse_args()
-    faults = [name for name in arguments.faults.split(",") if name]
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at one time")
+    asked = parser.parse_args()
+    wanted = [
+        Wanted(seed, asked.seconds, asked.faults, asked.nodes) for seed in _seeds(asked.seeds)
+    ]
     began, virtual_s, acknowledged = time.monotonic(), 0.0, 0
     failed: list[int] = []
     moments: Counter[str] = Counter()
-    for seed in _seeds(arguments.seeds):
-        run = ClusterRun(seed, seconds=arguments.seconds, faults=faults, nodes=arguments.nodes)
-        try:
-            run.run()
-        except Exception as failure:  # noqa: BLE001 - every failure of a seed is reported, and fails the campaign
-            failed.append(seed)
-            again = [f"--seeds {seed}", f"--seconds {arguments.seconds:g}"]
-            again += [f"--faults {arguments.faults}"] if faults else []
-            again += [f"--nodes {arguments.nodes}"] if arguments.nodes else []
-            print(f"seed {seed}: {_root(failure)!r}\n{run.explain()}", file=sys.stderr)
-            print(
-                f"again: python -m fencepost.chaos.sim.cluster {' '.join(again)}",
-                file=sys.stderr,
-                flush=True,
-            )
-        virtual_s += run.world.loop.time()
-        acknowledged += sum(each.acknowledged for each in run.producers)
-        moments.update(run.watch.seen)
+    for outcome in _outcomes(wanted, asked.jobs):
+        virtual_s += outcome.virtual_s
+        acknowledged += outcome.acknowledged
+        moments.update(outcome.moments)
+        if outcome.failure:
+            failed.append(outcome.wanted.seed)
+            print(outcome.failure, file=sys.stderr, flush=True)
+        if len(wanted) == 1:
+            print(f"digest {outcome.digest}")
     real_s = time.monotonic() - began
     print(f"{acknowledged:,} records acknowledged; {dict(moments)}")
     print(
         f"{virtual_s:,.0f} virtual seconds in {real_s:,.0f} real ones: {virtual_s / real_s:.1f} to 1"
     )
-    print(f"{len(failed)} seeds failed {failed[:20]}")
+    print(f"{len(failed)} of {len(wanted)} seeds failed {failed[:20]}")
     return 1 if failed else 0
 
 

@@ -169,13 +169,16 @@ class ClusterFaults:
         node_id = self._any()
         if node_id not in self.nodes.ready() or self.nodes.is_paused(node_id):
             return
+        env = self.world.node(node_name(node_id))
         self._held_down[node_id] = self._held_down.get(node_id, 0) + 1
         try:
             async with asyncio.timeout(10):
                 await self.nodes.stop(node_id)
         except (TimeoutError, NodeLost):
-            self._kill(node_id)  # the supervisor lost its patience, or something else ended it
+            pass  # the supervisor loses its patience, or something else ended it
         finally:
+            if env.incarnation.alive:
+                self._kill(node_id)
             self._held_down[node_id] -= 1
 
     async def pause(self) -> None:
