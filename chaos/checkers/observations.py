@@ -6,7 +6,7 @@ completes, so that a run stops where it went wrong.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,15 @@ class Told:
     key: str
     leader_epoch: int
     high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What became of a group's committed offset: `ok` it was stored, `info` it may be, `read` it is what was found."""
+
+    client: str
+    kind: Literal["ok", "info", "read"]
+    offset: int
 
 
 class Batch(NamedTuple):

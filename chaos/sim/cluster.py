@@ -23,6 +23,7 @@ from fencepost.cluster.base.ports import Env
 from ..checkers.history import History
 from ..checkers.verdict import Verdict, judge
 from ..workloads.cluster_client import ClusterClient
+from ..workloads.cluster_offsets import OffsetKeeper
 from ..workloads.cluster_stream import FINAL, StreamProducer, StreamReader
 from .cluster_admin import Admin
 from .cluster_faults import FAULTS, ClusterFaults
@@ -67,6 +68,7 @@ class ClusterRun:
         self.history: History = []
         self.producers: list[StreamProducer] = []
         self.readers: list[StreamReader] = []
+        self.keepers: list[OffsetKeeper] = []
         self.verdict: Verdict | None = None
 
     def run(self) -> Verdict:
@@ -83,7 +85,8 @@ class ClusterRun:
         self._make_clients()
         sweeping = asyncio.ensure_future(self._sweep())
         async with asyncio.TaskGroup() as group:
-            clients: list[StreamProducer | StreamReader] = [*self.producers, *self.readers]
+            clients: list[StreamProducer | StreamReader | OffsetKeeper]
+            clients = [*self.producers, *self.readers, *self.keepers]
             running = [group.create_task(self._on(each.client.env, each.run())) for each in clients]
             if self.churn:
                 running.append(group.create_task(self._on(admin.client.env, admin.run())))
@@ -91,8 +94,8 @@ class ClusterRun:
             await self.faults.end()
             admin.stopping = True
             await self._converge()
-            for reader in self.readers:
-                reader.stopping = True
+            for each in (*self.readers, *self.keepers):
+                each.stopping = True
             await asyncio.wait(running)
         sweeping.cancel()
         await asyncio.wait([sweeping])
@@ -144,6 +147,10 @@ class ClusterRun:
             self.readers.append(
                 StreamReader(client, TOPIC, partition, self.history, told=self.watch.told)
             )
+
+        for place in range(2):
+            client = self._client(CLIENTS[place], f"g{place}")
+            self.keepers.append(OffsetKeeper(client, TOPIC, self.watch.positioned))
 
     def _client(self, machine: str, name: str) -> ClusterClient:
         return ClusterClient(self.world.node(machine), self.nodes.addresses, name=name)

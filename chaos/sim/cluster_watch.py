@@ -18,8 +18,9 @@ from fencepost.replication.partition import Partition
 from ..checkers import producer_state
 from ..checkers.committed import Commits
 from ..checkers.epochs import Epochs
+from ..checkers.group_offsets import GroupOffsets
 from ..checkers.history import Anomaly
-from ..checkers.observations import Batch, Committed, Described, Held, Leads, Told
+from ..checkers.observations import Batch, Committed, Described, Held, Leads, Position, Told
 from ..checkers.prefixes import Prefixes
 from ..checkers.producer_state import Known
 from .cluster_nodes import ClusterNodes, node_name
@@ -44,6 +45,7 @@ class ClusterWatch:
         self.epochs = Epochs()
         self.commits = Commits()
         self.prefixes = Prefixes()
+        self.group_offsets = GroupOffsets()
         self.sweeps = 0
         self.seen: dict[str, int] = dict.fromkeys(MOMENTS, 0)
         self.on_moment: Callable[[str, int], None] | None = None
@@ -95,6 +97,10 @@ class ClusterWatch:
     def told(self, seen: Told) -> None:
         """A client's answer."""
         self._report(self.commits.see(seen))
+
+    def positioned(self, seen: Position) -> None:
+        """A group's committed offset, as its client knows it."""
+        self._report(self.group_offsets.see(seen))
 
     def _moment(self, what: str, node_id: int) -> None:
         self.seen[what] += 1

@@ -8,8 +8,8 @@ sent it, its number, and fills the rest with bytes that follow from those two, s
 import random
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -61,6 +61,7 @@ class Plan:
     producers: int = 4
     records_per_second: int = 500  # of each producer
     seed: int = 0
+    client: Mapping[str, Any] = field(default_factory=dict)  # librdkafka's settings, for all
 
 
 class IdempotentStream:
@@ -129,6 +130,7 @@ class IdempotentStream:
             "reconnect.backoff.max.ms": 300,
             "log_level": 0,
             "error_cb": on_error,
+            **self.plan.client,
         }
 
     def _send(self, producer: Producer, process: int, value: int, rng: random.Random) -> None:
@@ -208,6 +210,7 @@ class IdempotentStream:
                 "reconnect.backoff.max.ms": 300,
                 "log_level": 0,
                 "error_cb": lambda _: None,
+                **self.plan.client,
             }
         )
 

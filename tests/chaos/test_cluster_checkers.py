@@ -4,8 +4,17 @@ from dataclasses import replace
 
 from fencepost.chaos.checkers.committed import Commits
 from fencepost.chaos.checkers.epochs import Epochs
+from fencepost.chaos.checkers.group_offsets import GroupOffsets
 from fencepost.chaos.checkers.history import Anomaly
-from fencepost.chaos.checkers.observations import Batch, Committed, Described, Held, Leads, Told
+from fencepost.chaos.checkers.observations import (
+    Batch,
+    Committed,
+    Described,
+    Held,
+    Leads,
+    Position,
+    Told,
+)
 from fencepost.chaos.checkers.prefixes import Prefixes
 from fencepost.chaos.checkers.producer_state import Known, check, replay
 
@@ -141,3 +150,21 @@ def test_a_producer_state_that_the_log_does_not_show_is_an_anomaly() -> None:
     assert check(1, KEY, log, right) == []
     assert [each.rule for each in check(1, KEY, log[:1], right)] == ["producer-state"]
     assert [each.rule for each in check(1, KEY, log, {})] == ["producer-state"]
+
+
+# -- group offsets --
+
+
+def position(kind, offset: int) -> Position:
+    return Position("g", kind, offset)
+
+
+def test_a_group_that_finds_less_than_it_committed_is_an_anomaly() -> None:
+    found_less = [position("ok", 1), position("ok", 2), position("read", 1)]
+    assert rules(GroupOffsets(), *found_less) == ["offset-back"]
+    assert rules(GroupOffsets(), position("ok", 1), position("read", 1)) == []
+
+
+def test_a_commit_without_an_answer_may_come_late() -> None:
+    late = [position("info", 1), position("ok", 2), position("read", 1)]
+    assert rules(GroupOffsets(), *late) == []
