@@ -6,10 +6,10 @@ PORT ?= 9092
 DATA ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install lint format check benchmark chaos clean
+.PHONY: help run test install lint format check benchmark benchmark-one chaos clean
 
 help:  ## show what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 run: $(VENV)/.installed  ## start a node on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/fencepost dev --port $(PORT) --data $(DATA)
@@ -28,11 +28,15 @@ format: $(VENV)/.linted  ## let ruff put the code in form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-benchmark: $(VENV)/.tested  ## measure beside a real Kafka (needs Java and Maven; about 13 minutes)
-	$(BIN)/python tests/benchmarks/bench.py
+benchmark: $(VENV)/.tested  ## measure three nodes beside three of Kafka (needs Java and Maven; about half an hour)
+	$(BIN)/python deploy/benchmarks/three_nodes.py
 
-chaos: $(VENV)/.tested  ## kill -9 a node in a loop under idempotent load for a minute, then check
+benchmark-one: $(VENV)/.tested  ## measure one node beside one of Kafka (about a quarter of an hour)
+	$(BIN)/python deploy/benchmarks/one_node.py
+
+chaos: $(VENV)/.tested  ## kill -9 nodes in a loop under idempotent load, two minutes, then check
 	$(BIN)/python -m fencepost.chaos.harness.kill_loop --seconds 60
+	$(BIN)/python -m fencepost.chaos.harness.cluster_kill_loop --seconds 60
 
 clean:  ## remove what was built, not the data
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .cache *.egg-info

@@ -126,16 +126,24 @@ class Process:
             return -signal.SIGKILL
 
     def resident_bytes(self) -> int:
-        """Memory in RAM now (VmRSS). Linux only."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise ProcessLookupError(self.pid)
+        return resident_bytes_of(self.pid)
 
     def cpu_seconds(self) -> float:
-        """CPU time used since its start, in user mode and in the kernel. Linux only."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds_of(self.pid)
+
+
+def resident_bytes_of(pid: int) -> int:
+    """Memory in RAM now (VmRSS). Linux only."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(pid)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """CPU time used since its start, in user mode and in the kernel. Linux only."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Node:
@@ -209,8 +217,11 @@ class Node:
             self.kill()
 
 
-def fencepost_dev() -> list[str]:
+def fencepost_command() -> list[str]:
     """The command beside this interpreter, or the module when it is not installed as a command."""
     beside = Path(sys.executable).with_name("fencepost")
-    start = [str(beside)] if beside.exists() else [sys.executable, "-m", "fencepost.node.main"]
-    return [*start, "dev", "--port", "{port}", "--data", "{data}"]
+    return [str(beside)] if beside.exists() else [sys.executable, "-m", "fencepost.node.main"]
+
+
+def fencepost_dev() -> list[str]:
+    return [*fencepost_command(), "dev", "--port", "{port}", "--data", "{data}"]

@@ -106,8 +106,10 @@ class Child:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - LOG_TAIL))
             lines = log.read().decode(errors="replace").splitlines()
-        said = [line for line in lines if line.startswith("fencepost")]
-        return said[-1].removeprefix("fencepost: ") if said else f"its log is {self.log}"
+        said = [line for line in lines if line.startswith("fencepost: ")]
+        if said:
+            return said[-1].removeprefix("fencepost: ")
+        return f"{lines[-1]}; its log is {self.log}" if lines else f"its log is {self.log}"
 
     def how_it_ended(self) -> str:
         code = self.exit_code

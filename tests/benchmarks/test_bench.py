@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+from xml.etree import ElementTree as ET
 
+import bench_plot
 import pytest
 import readme_numbers
+from bench_rows import ONE_NODE, THREE_NODES
 from bench_table import KAFKA, SYNCED, WRITTEN, report, table
 from support.fencepost_process import fencepost
 
@@ -27,12 +30,12 @@ RESULT = {
 
 
 def test_the_table_shows_medians_ratios_and_whether_each_reach_was_reached() -> None:
-    lines = table(RESULT["measures"]).splitlines()
+    lines = table(ONE_NODE, RESULT["measures"]).splitlines()
     assert lines[2:] == [
         "| Produce, MB/s | 90 | 200 | 100 | 0.90 | 2.00 | ≥ 1 × Kafka | os only |",
         (
             "| Acknowledgement at 1,000 records/s, p99, ms "
-            "| 2.00 | 1.00 | 1.50 | 1.33 | 0.67 | ≤ 0.5 × Kafka | no |"
+            "| 2.00 | 1.00 | 1.50 | 1.33 | 0.67 | ≤ 1/2 × Kafka | no |"
         ),
         "| Start to first acknowledgement, s | 1.60 | – | 4.00 | 0.40 | – | < 1.5 | no |",
         "| 10,000 partitions: idle CPU, % of a core | 0.00 | – | 9.00 | 0.00 | – | < 2 | yes |",
@@ -40,7 +43,7 @@ def test_the_table_shows_medians_ratios_and_whether_each_reach_was_reached() -> 
 
 
 def test_the_report_names_the_machine_the_versions_and_how_busy_it_was() -> None:
-    text = report(RESULT)
+    text = report(ONE_NODE, RESULT)
     for part in ("2 cores of a CPU", "Kafka 4.3.0 (openjdk 21)", "before: 0.10, after: 1.50"):
         assert part in text
     assert "Produce, MB/s: fencepost_ack 80 … 300" in text
@@ -61,11 +64,30 @@ def test_a_second_of_load_reaches_a_node_and_comes_back_whole() -> None:
         wrote = load("produce", seconds=1)
         read = load("consume", partitions=1, records=wrote["records"] + 1)
         slow = load("latency", seconds=0.5, rate=200)
+        gap = load("gap", partition=0, seconds=0.5, rate=200)
     assert wrote["records"] > 1 and wrote["mb_per_s"] > 0
     assert read["records"] == wrote["records"] + 1
+    assert 0 < gap["longest_s"] < 0.5 and gap["records"] == 101
     assert 0 < slow["p50_ms"] <= slow["p99_ms"] and slow["records"] == 100
 
 
-def test_the_readme_shows_the_numbers_of_the_last_whole_run() -> None:
+def test_the_readme_shows_the_numbers_of_the_last_whole_runs() -> None:
     readme = readme_numbers.README.read_text()
-    assert readme_numbers.with_numbers(readme, readme_numbers.REPORT.read_text()) == readme
+    assert readme_numbers.current(readme) == readme
+
+
+def test_a_disk_may_cost_the_synced_policy_a_quarter_and_no_more() -> None:
+    values = {SYNCED: [74.0], WRITTEN: [100.0], KAFKA: [90.0]}
+    assert table(THREE_NODES, {"produce_mb_s": values}).splitlines()[2].endswith("| os only |")
+    values[SYNCED] = [76.0]
+    assert table(THREE_NODES, {"produce_mb_s": values}).splitlines()[2] == (
+        "| Produce, MB/s | 76 | 100 | 90 | 0.84 | 1.11 | ≥ 1 × Kafka, `ack` ≥ 0.75 × `os` | yes |"
+    )
+
+
+def test_the_picture_has_a_bar_for_every_value_and_is_well_formed() -> None:
+    picture = ET.fromstring(bench_plot.plot(ONE_NODE, RESULT["measures"]))
+    texts = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Produce, MB/s", "90", "200", "100", "≥ 1 × Kafka"} <= set(texts)
+    bars = list(picture.iter("{http://www.w3.org/2000/svg}rect"))
+    assert len(bars) == 1 + 3 + 3 + 3 + 2 + 2  # the ground, the legend, and the rows' values

@@ -1,6 +1,6 @@
 """What is measured, what has to be reached, and the table of it. No clock, no process, no file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -11,7 +11,10 @@ Values = Mapping[str, Mapping[str, list[float]]]  # measure -> system -> a value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table. A reach is a ratio to Kafka or a plain limit; None is for knowledge."""
+    """One line of the table. A reach is a ratio to Kafka or a plain limit; without one it is for knowledge.
+
+    `synced_share` is for what a disk can slow down: with `ack` it need only reach that share of `os`.
+    """
 
     key: str
     title: str
@@ -19,12 +22,17 @@ class Row:
     ratio_at_least: float | None = None
     ratio_at_most: float | None = None
     below: float | None = None
+    at_least: float | None = None
+    synced_share: float | None = None
 
     def reach(self) -> str:
         if self.ratio_at_least is not None:
-            return f"≥ {self.ratio_at_least:g} × Kafka"
+            share = f", `ack` ≥ {self.synced_share:g} × `os`" if self.synced_share else ""
+            return f"≥ {self.ratio_at_least:g} × Kafka{share}"
         if self.ratio_at_most is not None:
-            return f"≤ {self.ratio_at_most:g} × Kafka"
+            return f"≤ {_fraction(self.ratio_at_most)} × Kafka"
+        if self.at_least is not None:
+            return f"≥ {self.at_least:,g}"
         return "" if self.below is None else f"< {self.below:g}"
 
     def reached(self, value: float | None, kafka: float | None) -> bool | None:
@@ -33,41 +41,24 @@ class Row:
             return None
         if self.below is not None:
             return value < self.below
+        if self.at_least is not None:
+            return value >= self.at_least
         if kafka is None:
             return None
         if self.ratio_at_least is not None:
             return value >= self.ratio_at_least * kafka
         return None if self.ratio_at_most is None else value <= self.ratio_at_most * kafka
 
+    def synced_reached(
+        self, value: float | None, written: float | None, kafka: float | None
+    ) -> bool | None:
+        if self.synced_share is None or value is None or written is None:
+            return self.reached(value, kafka)
+        return value >= self.synced_share * written
 
-ROWS = (
-    Row(key="produce_mb_s", title="Produce, MB/s", ratio_at_least=1.0),
-    Row(key="consume_mb_s", title="Consume, MB/s", ratio_at_least=1.0),
-    Row(
-        key="latency_p50_ms",
-        title="Acknowledgement at 1,000 records/s, p50, ms",
-        digits=2,
-        ratio_at_most=0.5,
-    ),
-    Row(
-        key="latency_p99_ms",
-        title="Acknowledgement at 1,000 records/s, p99, ms",
-        digits=2,
-        ratio_at_most=0.5,
-    ),
-    Row(key="produce_cpu_s_gb", title="Node's CPU, s per GB produced", digits=2),
-    Row(key="consume_cpu_s_gb", title="Node's CPU, s per GB consumed", digits=2),
-    Row(key="start_s", title="Start to first acknowledgement, s", digits=2, below=1.5),
-    Row(key="memory_empty_mb", title="Memory at rest, no topics, MB", below=80.0),
-    Row(key="memory_topics_mb", title="Memory at rest, 10 topics, MB", below=80.0),
-    Row(key="memory_worked_mb", title="Memory after the rounds above, MB"),
-    Row(key="many_create_s", title="10,000 partitions: create, s", digits=1),
-    Row(key="many_touch_s", title="10,000 partitions: one record into each, s", digits=1),
-    Row(key="many_stop_s", title="10,000 partitions: clean stop, s", digits=1),
-    Row(key="many_restart_s", title="10,000 partitions: start to ready, s", digits=2, below=5.0),
-    Row(key="many_idle_cpu", title="10,000 partitions: idle CPU, % of a core", digits=2, below=2.0),
-    Row(key="many_memory_mb", title="10,000 partitions: memory at rest, MB"),
-)
+
+def _fraction(value: float) -> str:
+    return f"1/{1 / value:.0f}" if value < 1 else f"{value:g}"
 
 
 def middle(measures: Values, key: str, system: str) -> float | None:
@@ -94,17 +85,17 @@ def _verdict(synced: bool | None, written: bool | None) -> str:
     return "ack only" if synced else "no"
 
 
-def table(measures: Values) -> str:
+def table(rows: Sequence[Row], measures: Values) -> str:
     """The Markdown table: medians, ratios, and what was to be reached."""
     lines = [
         "| | Fencepost `ack` | Fencepost `os` | Kafka | `ack` ÷ Kafka | `os` ÷ Kafka | reach | reached |",
         "|---|--:|--:|--:|--:|--:|---|---|",
     ]
-    for row in ROWS:
+    for row in rows:
         if row.key not in measures:
             continue
         synced, written, kafka = (middle(measures, row.key, s) for s in (SYNCED, WRITTEN, KAFKA))
-        verdict = _verdict(row.reached(synced, kafka), row.reached(written, kafka))
+        verdict = _verdict(row.synced_reached(synced, written, kafka), row.reached(written, kafka))
         numbers = [_number(value, row.digits) for value in (synced, written, kafka)]
         ratios = [_ratio(synced, kafka), _ratio(written, kafka)]
         lines.append("| " + " | ".join([row.title, *numbers, *ratios, row.reach(), verdict]) + " |")
@@ -115,7 +106,7 @@ def _spread(values: list[float], digits: int) -> str:
     return f"{min(values):,.{digits}f} … {max(values):,.{digits}f}"
 
 
-def report(result: Mapping[str, Any]) -> str:
+def report(rows: Sequence[Row], result: Mapping[str, Any]) -> str:
     """The table with what a reader has to know to believe it."""
     machine, versions, load = result["machine"], result["versions"], result["load_average"]
     text = [
@@ -129,7 +120,7 @@ def report(result: Mapping[str, Any]) -> str:
             f"Kafka warmed up for {result['options']['warm_up']:g} s."
         ),
         "",
-        table(result["measures"]),
+        table(rows, result["measures"]),
         (
             "`ack` syncs to the disk before it acknowledges; `os` leaves that to the operating system, "
             "as Kafka does."
@@ -137,9 +128,8 @@ def report(result: Mapping[str, Any]) -> str:
     ]
     wide = [
         f"{row.title}: " + ", ".join(f"{s} {_spread(v, row.digits)}" for s, v in by_system.items())
-        for row in ROWS
-        if (by_system := result["measures"].get(row.key))
-        and row.key.startswith(("pro", "con", "lat"))
+        for row in rows
+        if (by_system := result["measures"].get(row.key)) and max(map(len, by_system.values())) > 1
     ]
     return (
         "\n".join([*text, "", "Least and most of the rounds:", ""] + [f"- {w}" for w in wide])

@@ -6,7 +6,7 @@ PROVED BY  tests/benchmarks/test_bench.py::test_a_second_of_load_reaches_a_node_
 
 Each command runs in its own process and prints one line of JSON:
 
-    python tests/benchmarks/bench_load.py produce --bootstrap 127.0.0.1:9092 --topic t --seconds 10
+    python deploy/benchmarks/bench_load.py produce --bootstrap 127.0.0.1:9092 --topic t --seconds 10
 """
 
 import argparse
@@ -20,6 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -286,6 +287,35 @@ def latency(bootstrap: str, topic: str, seconds: float, rate: int) -> dict[str, 
     return percentiles | {"max_ms": counted[-1] / 1000, "records": len(counted)}
 
 
+def gap(bootstrap: str, topic: str, partition: int, seconds: float, rate: int) -> dict[str, float]:
+    """The longest time without an acknowledgement of one partition, at a steady rate that never waits for one."""
+    times: list[float] = []
+    refused = 0
+
+    def delivered(_handle: int, message: Any, _opaque: int) -> None:
+        nonlocal refused
+        if message.contents.err:
+            refused += 1
+        else:
+            times.append(time.perf_counter())
+
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": "0"} | DURABLE
+    client = Client(PRODUCER, settings, topic, delivered)
+    client.send(partition)  # the clock runs from the first acknowledgement
+    client.drain()
+    start = time.perf_counter()
+    for number in range(int(rate * seconds)):
+        while (pause := start + number / rate - time.perf_counter()) > 0:
+            client.poll(max(1, int(pause * 1000)) if pause > 0.001 else 0)
+        client.send(partition)
+        client.poll(0)
+    client.drain()
+    if refused:
+        raise LoadFailed(f"{refused} records were refused")
+    longest = max(later - earlier for earlier, later in pairwise(times))
+    return {"longest_s": longest, "records": len(times)}
+
+
 def first_acknowledgement(bootstrap: str, topic: str) -> dict[str, float]:
     """When the first record was acknowledged, on time.monotonic; the node may not have started yet.
 
@@ -328,6 +358,7 @@ def main(arguments: Sequence[str]) -> None:
         "produce": {"seconds": float},
         "consume": {"partitions": int, "records": int},
         "latency": {"seconds": float, "rate": int},
+        "gap": {"partition": int, "seconds": float, "rate": int},
         "first_acknowledgement": {},
         "touch": {"partitions": int},
     }
