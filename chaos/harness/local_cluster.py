@@ -11,6 +11,7 @@ PREVENTS   a paused node that is left behind and wakes up in the middle of anoth
 PROVED BY  tests/chaos/test_local_cluster.py::test_a_cluster_with_a_paused_node_ends_with_its_block
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -178,11 +179,10 @@ class LocalCluster:
     # -- a block of it ---------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)  # whatever ends the start, no node stays
             self.start()
-        except BaseException:  # noqa: BLE001 - re-raised; whatever ended the start, no node stays
-            self.close()
-            raise
+            stack.pop_all()
         return self
 
     def __exit__(
