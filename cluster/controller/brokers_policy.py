@@ -11,6 +11,7 @@ from ..metadata.image import NO_BROKER_EPOCH, BrokerState, PartitionState, Topic
 from ..metadata.records import (
     BrokerChanged,
     BrokerRegistered,
+    BrokerUnregistered,
     ClusterFormed,
     PartitionChange,
     PartitionsChanged,
@@ -21,12 +22,15 @@ from .commands import (
     BrokerHeartbeat,
     FormCluster,
     HeartbeatResult,
+    ItemResult,
     ProducerIdBlock,
     RegisterBroker,
     Registered,
+    UnregisterBroker,
 )
 from .decision import CommandRefused, Decision, Scene, printed
 from .election_policy import Wish, changed
+from .min_isr_policy import of_new_cluster
 from .placement_policy import active_brokers
 
 PRODUCER_ID_BLOCK: Final = 1000  # Kafka's ProducerIdsBlock
@@ -40,7 +44,7 @@ def decide_form_cluster(scene: Scene, command: FormCluster) -> Decision[str]:
         return Decision(reply=lambda _version: known)
     cluster_id = command.cluster_id or printed(scene.new_id())
     formed = ClusterFormed(cluster_id=cluster_id, features=FEATURES)
-    return Decision(records=[formed], reply=lambda _version: cluster_id)
+    return Decision(records=[formed, of_new_cluster(scene)], reply=lambda _version: cluster_id)
 
 
 # --- registration ---------------------------------------------------------------------------------
@@ -95,7 +99,7 @@ def _changes(
     """One record a topic, for the partitions that have a replica on this broker and don't stay as they are."""
     by_topic: dict[str, tuple[TopicState, list[PartitionChange]]] = {}
     for topic, partition in scene.image.partitions_of(broker_id):
-        min_isr = scene.min_insync_replicas(topic.name, partition.replicas)
+        min_isr = scene.min_insync_replicas(topic.name, partition)
         change = changed(partition, wish(partition), alive=alive, min_isr=min_isr)
         if change is not None:
             by_topic.setdefault(topic.name, (topic, []))[1].append(change)
@@ -168,6 +172,32 @@ def _broker_changed(
     else:
         changes = _changes(scene, broker.broker_id, lambda _now: Wish(), alive | {broker.broker_id})
     return [record, *changes]
+
+
+def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decision[ItemResult]:
+    """Taken off the list and out of every ISR that has someone else. Where it is the last it stays named.
+
+    Kafka takes off one that is alive too, with all that it leads. Here that is refused: it is never meant.
+    """
+    broker = scene.image.brokers.get(command.broker_id)
+    if broker is None:
+        why = f"Broker ID {command.broker_id} is not currently registered"
+        unknown = ItemResult(error_code=ErrorCode.broker_id_not_registered, error_message=why)
+        return Decision(reply=lambda _version: unknown)
+    if not broker.fenced:
+        why = f"Broker {command.broker_id} is alive. Stop it first, and move away what it has."
+        alive = ItemResult(error_code=ErrorCode.invalid_request, error_message=why)
+        return Decision(reply=lambda _version: alive)
+    record = BrokerUnregistered(
+        broker_id=broker.broker_id, expects_broker_epoch=broker.broker_epoch
+    )
+    changes = _changes(
+        scene,
+        broker.broker_id,
+        lambda now: Wish(isr=_without(now, broker.broker_id)),
+        active_brokers(scene.image),
+    )
+    return Decision(records=[record, *changes], reply=lambda _version: ItemResult())
 
 
 # --- producer ids ---------------------------------------------------------------------------------

@@ -208,6 +208,13 @@ class BrokerHeartbeat(ControllerCommand[HeartbeatResult]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker(ControllerCommand[ItemResult]):
+    """A broker is gone for good. Its replicas stay where they are until they are moved."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdBlock(ItemResult):
     first_producer_id: int = -1
     count: int = 0
@@ -277,3 +284,26 @@ class ElectLeaders(ControllerCommand[list[ElectionResult]]):
 
     election: ElectionType
     partitions: tuple[tuple[str, int], ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """Where a partition's replicas shall be, the preferred leader first. None cancels the move under way."""
+
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentResult(ItemResult):
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterReassignments(ControllerCommand[list[ReassignmentResult]]):
+    """Results in the order asked: a move that is begun, not one that is done."""
+
+    partitions: tuple[Reassignment, ...]
+    allow_factor_change: bool = True

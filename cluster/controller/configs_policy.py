@@ -9,6 +9,7 @@ from typing import Final
 
 from ..base.errors import ConfigRefused, ErrorCode
 from ..metadata.broker_config import BROKER_CONFIGS, check_broker_configs
+from ..metadata.codec import Command
 from ..metadata.config_def import ConfigDef, ValueType, show_value
 from ..metadata.group_config import (
     MetricsRefused,
@@ -20,6 +21,7 @@ from ..metadata.records import ConfigsChanged
 from ..metadata.topic_config import TOPIC_CONFIGS, check_topic_configs, why_topic_name_invalid
 from .commands import AlterConfigs, ConfigChange, ConfigOperation, ResourceChange, ResourceResult
 from .decision import TOO_LARGE, CommandRefused, Decision, Scene, is_too_long
+from .min_isr_policy import MIN_ISR, no_longer_eligible
 
 _BAD: Final = ErrorCode.invalid_request
 
@@ -42,9 +44,11 @@ def decide_alter_configs(scene: Scene, command: AlterConfigs) -> Decision[list[R
         except CommandRefused as refused:
             code, message = refused.error_code, refused.message
         results.append(_result(resource, code, message))
-    kept = [] if command.validate_only else records
+    kept: list[Command] = []
+    if not command.validate_only:
+        kept = [*records, *no_longer_eligible(scene, records)]
     return Decision(
-        records=list(kept),
+        records=kept,
         reply=lambda _version: results,
         too_large=lambda refused: _all_refused(command, refused).reply(0),
     )
@@ -212,6 +216,9 @@ def _check_values(
 
 def _check_min_insync_replicas(name: str, changes: dict[str, str | None]) -> None:
     """Whether a replica is eligible to lead depends on it (KIP-966): it must be the same on every broker."""
-    if name != BROKER_DEFAULT and "min.insync.replicas" in changes:
-        why = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
-        raise ConfigRefused(why)
+    if MIN_ISR not in changes:
+        return
+    if name != BROKER_DEFAULT:
+        raise ConfigRefused(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+    if changes[MIN_ISR] is None:
+        raise ConfigRefused(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")

@@ -11,7 +11,7 @@ from ..base.errors import ErrorCode
 from ..base.ids import BrokerId
 from ..metadata.broker_config import BrokerValues
 from ..metadata.codec import BATCH_BYTES_MAX, Command
-from ..metadata.image import ClusterImage, ConfigType
+from ..metadata.image import ClusterImage, ConfigType, PartitionState
 from ..metadata.topic_config import TopicConfigs
 
 R = TypeVar("R")
@@ -63,11 +63,14 @@ class Scene:
             if not printed(made).startswith("-"):
                 return made
 
-    def min_insync_replicas(self, topic: str, replicas: tuple[BrokerId, ...]) -> int:
-        """The least ISR in force; a topic of two replicas can't have three of them in sync."""
+    def min_insync_replicas(self, topic: str, partition: PartitionState) -> int:
+        """The least ISR in force; a topic of two replicas can't have three of them in sync.
+
+        Replicas that a move is adding don't count: a topic of one would stop at the first step of its move.
+        """
         overrides = self.image.config(ConfigType.TOPIC, topic)
         config = self.topic_configs.with_overrides(self.image, overrides)
-        return min(config.min_insync_replicas, len(replicas))
+        return min(config.min_insync_replicas, len(partition.original_replicas))
 
 
 def is_too_long(values: Iterable[str | None]) -> bool:

@@ -1,27 +1,63 @@
-"""Who leads a partition, and who is known to have all that was committed (KIP-966).
+"""Who leads a partition, who is known to have all that was committed (KIP-966), and when a move is done.
 
 INVARIANT  a leader comes from the ISR, or from the ELR: the replicas that left an ISR smaller than
-           min.insync.replicas, since when nothing was committed without them. No one else, ever.
+           min.insync.replicas, since when nothing was committed without them. No one else, ever, unless a
+           person gives up by name what the others have (`Wish.unclean`).
 PREVENTS   a replica that lags from leading, and truncating everyone to what it has.
 PROVED BY  tests/cluster/controller/test_election.py::test_no_one_but_isr_and_elr_is_ever_elected
+           tests/cluster/controller/test_committed_is_kept.py::test_a_leader_has_all_that_was_committed
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from ..base.ids import NO_LEADER, BrokerId, LeaderEpoch
-from ..metadata.image import PartitionState
-from ..metadata.records import PartitionChange
+from ..metadata.image import PartitionState, TopicState
+from ..metadata.records import PartitionChange, PartitionsChanged
+
+Brokers = tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a partition's replicas are, and what a move adds and removes (KIP-455)."""
+
+    replicas: Brokers
+    adding: Brokers = ()
+    removing: Brokers = ()
+
+    @classmethod
+    def of(cls, now: PartitionState) -> Self:
+        return cls(now.replicas, now.adding, now.removing)
+
+    def target(self) -> Brokers:
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+    def is_reached(self, isr: Brokers) -> bool:
+        """Kafka 4.3's rule: the new ones are in sync, and where replicas become fewer, all that remain.
+
+        So a move never leaves fewer in sync than there were before it. One that was added and is removed again
+        is waited for by Kafka, for ever; not here.
+        """
+        remain = [each for each in isr if each not in self.removing]
+        if not remain:
+            return False
+        becomes_fewer = len(self.adding) < len(self.removing)
+        awaited = self.target() if becomes_fewer else self.adding
+        return all(each in remain or each in self.removing for each in awaited)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What a partition should become; what is not said stays."""
 
-    isr: tuple[BrokerId, ...] | None = None
+    isr: Brokers | None = None
+    placement: Placement | None = None
     lost: BrokerId | None = None  # this replica may lack what it had: it leaves ISR and ELR
     new_epoch: bool = False  # even if the leader stays: it starts anew
     preferred: bool = False  # the first replica leads if it can
+    unclean: bool = False  # whoever is alive leads if no one has everything
 
 
 def changed(
@@ -32,56 +68,99 @@ def changed(
     isr = now.isr if wish.isr is None else wish.isr
     if wish.lost is not None:
         isr = tuple(each for each in isr if each != wish.lost)
-    elr = _eligible(now, isr, min_isr, wish.lost)
+    placed = Placement.of(now) if wish.placement is None else wish.placement
+    if (placed.adding or placed.removing) and placed.is_reached(isr):
+        placed = Placement(placed.target())
+    replicas = placed.replicas
+    isr = tuple(each for each in isr if each in replicas)
+    elr = _eligible(now, replicas, isr, min_isr, wish.lost)
     if not isr and not elr:
-        isr = (
-            now.isr
-        )  # the last that has everything, whatever it went through: there is nobody else
-    leader = _leader(now, isr, may_lead, preferred=wish.preferred)
+        # The last that has everything, whatever it went through: there is nobody else.
+        isr = tuple(each for each in now.isr if each in replicas)
+    leader = _leader(now.leader, replicas, isr, may_lead, preferred=wish.preferred)
     if leader == NO_LEADER:
-        heir = next((each for each in now.replicas if each in elr and each in may_lead), None)
-        if heir is not None:
+        heir = next((each for each in replicas if each in elr and each in may_lead), NO_LEADER)
+        survivor = _survivor(placed, may_lead) if wish.unclean else NO_LEADER
+        if heir != NO_LEADER:
             leader, isr = heir, (heir,)
             elr = tuple(each for each in elr if each != heir)
+        elif survivor != NO_LEADER:
+            leader, isr, elr = survivor, (survivor,), ()
         elif not isr:
             # Nobody can lead. The ISR says who may when one of them is back: it is never empty.
-            isr = tuple(each for each in now.isr if each != wish.lost) or elr
+            isr = tuple(each for each in now.isr if each != wish.lost and each in replicas) or elr
             elr = tuple(each for each in elr if each not in isr)
-    again = wish.new_epoch or leader != now.leader
+    # A leader that goes on without one of its replicas goes on under a new epoch, as in Kafka: the replica that
+    # was dropped must not be taken for one of this epoch's.
+    dropped = any(each not in replicas for each in now.replicas)
+    again = wish.new_epoch or leader != now.leader or dropped
     change = PartitionChange(
         partition=now.partition,
         expects_partition_epoch=now.partition_epoch,
         leader=leader,
         leader_epoch=LeaderEpoch(now.leader_epoch + 1) if again else now.leader_epoch,
-        replicas=now.replicas,
+        replicas=replicas,
         isr=isr,
         elr=elr,
-        adding=now.adding,
-        removing=now.removing,
+        adding=placed.adding,
+        removing=placed.removing,
     )
-    if (change.leader_epoch, isr, elr) == (now.leader_epoch, now.isr, now.elr):
-        return None
-    return change
+    return change if _differs(change, now) else None
+
+
+def _differs(change: PartitionChange, now: PartitionState) -> bool:
+    return (change.leader_epoch, change.isr, change.elr) != (
+        now.leader_epoch,
+        now.isr,
+        now.elr,
+    ) or (
+        change.replicas,
+        change.adding,
+        change.removing,
+    ) != (now.replicas, now.adding, now.removing)
 
 
 def _eligible(
-    now: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, lost: BrokerId | None
-) -> tuple[BrokerId, ...]:
+    now: PartitionState, replicas: Brokers, isr: Brokers, min_isr: int, lost: BrokerId | None
+) -> Brokers:
     """Whoever was in ISR or ELR and is not in the ISR any more, while that is below min.insync.replicas."""
     if len(isr) >= min_isr:
         return ()
     had_all = {*now.isr, *now.elr}
-    return tuple(
-        each for each in now.replicas if each in had_all and each not in isr and each != lost
-    )
+    return tuple(each for each in replicas if each in had_all and each not in isr and each != lost)
 
 
 def _leader(
-    now: PartitionState, isr: tuple[BrokerId, ...], alive: frozenset[BrokerId], *, preferred: bool
+    leader: BrokerId,
+    replicas: Brokers,
+    isr: Brokers,
+    alive: frozenset[BrokerId],
+    *,
+    preferred: bool,
 ) -> BrokerId:
-    first = now.replicas[0]
+    first = replicas[0]
     if preferred and first in isr and first in alive:
         return first
-    if now.leader in isr and now.leader in alive:
-        return now.leader
-    return next((each for each in now.replicas if each in isr and each in alive), NO_LEADER)
+    if leader in isr and leader in alive:
+        return leader
+    return next((each for each in replicas if each in isr and each in alive), NO_LEADER)
+
+
+def _survivor(placed: Placement, alive: frozenset[BrokerId]) -> BrokerId:
+    """Who is asked in the end. One that a move has just added may be empty: the others come first."""
+    living = [each for each in placed.replicas if each in alive]
+    settled = [each for each in living if each not in placed.adding]
+    return next(iter(settled or living), NO_LEADER)
+
+
+def records_of(
+    changes: Sequence[tuple[TopicState, PartitionChange]],
+) -> list[PartitionsChanged]:
+    """One record a topic."""
+    grouped: dict[str, tuple[TopicState, list[PartitionChange]]] = {}
+    for topic, change in changes:
+        grouped.setdefault(topic.name, (topic, []))[1].append(change)
+    return [
+        PartitionsChanged(topic_id=topic.topic_id, changes=tuple(each))
+        for topic, each in grouped.values()
+    ]

@@ -1,42 +1,23 @@
-"""What becomes of leaders' requests to change their ISR, and of requests to elect leaders.
+"""What becomes of leaders' requests to change their ISR. One may complete a move, and cost the leader its lead.
 
 INVARIANT  an ISR changes only as the leader of the epoch that is in force wishes, from the state it saw.
 PREVENTS   a deposed leader that drops a replica which, under the new one, acknowledged writes rely on.
 PROVED BY  tests/cluster/controller/test_isr_policy.py::test_a_deposed_leader_changes_nothing
 """
 
-from collections.abc import Iterator
-
 from ..base.errors import ErrorCode
-from ..base.ids import NO_LEADER
 from ..metadata.image import PartitionState, TopicState
-from ..metadata.records import PartitionChange, PartitionsChanged
+from ..metadata.records import PartitionChange
 from .brokers_policy import check_broker_epoch
 from .commands import (
     AlterPartition,
-    ElectionResult,
-    ElectionType,
-    ElectLeaders,
     IsrChange,
     IsrMember,
     IsrResult,
 )
 from .decision import CommandRefused, Decision, Scene
-from .election_policy import Wish, changed
+from .election_policy import Wish, changed, records_of
 from .placement_policy import active_brokers
-
-
-def _by_topic(
-    changes: list[tuple[TopicState, PartitionChange]],
-) -> list[PartitionsChanged]:
-    grouped: dict[str, tuple[TopicState, list[PartitionChange]]] = {}
-    for topic, change in changes:
-        grouped.setdefault(topic.name, (topic, []))[1].append(change)
-    return [
-        PartitionsChanged(topic_id=topic.topic_id, changes=tuple(each))
-        for topic, each in grouped.values()
-    ]
-
 
 # --- AlterPartition -------------------------------------------------------------------------------
 
@@ -63,14 +44,14 @@ def decide_alter_partition(scene: Scene, command: AlterPartition) -> Decision[li
             )
             continue
         isr = tuple(member.broker_id for member in wish.isr)
-        min_isr = scene.min_insync_replicas(topic.name, now.replicas)
+        min_isr = scene.min_insync_replicas(topic.name, now)
         change = changed(
             now, Wish(isr=isr), alive=active_brokers(scene.image) | {now.leader}, min_isr=min_isr
         )
         if change is not None:
             changes.append((topic, change))
         results.append(_in_force(wish, now, change))
-    return Decision(records=list(_by_topic(changes)), reply=lambda _version: results)
+    return Decision(records=list(records_of(changes)), reply=lambda _version: results)
 
 
 def _in_force(wish: IsrChange, now: PartitionState, change: PartitionChange | None) -> IsrResult:
@@ -80,7 +61,11 @@ def _in_force(wish: IsrChange, now: PartitionState, change: PartitionChange | No
         else type(now.partition_epoch)(now.partition_epoch + 1)
     )
     state = now if change is None else change
+    moved = (
+        state.leader != now.leader
+    )  # to a replica that stays: the leader was on one that is removed
     return IsrResult(
+        error_code=ErrorCode.new_leader_elected if moved else ErrorCode.none,
         topic_id=wish.topic_id,
         partition=wish.partition,
         leader=state.leader,
@@ -131,66 +116,3 @@ def _check_member(scene: Scene, member: IsrMember) -> None:
         return
     why = f"Broker {member.broker_id} is {why}."
     raise CommandRefused(ErrorCode.ineligible_replica, why)
-
-
-# --- ElectLeaders ---------------------------------------------------------------------------------
-
-
-def decide_elect_leaders(scene: Scene, command: ElectLeaders) -> Decision[list[ElectionResult]]:
-    results: list[ElectionResult] = []
-    changes: list[tuple[TopicState, PartitionChange]] = []
-    for topic_name, index in _asked(scene, command):
-        try:
-            topic, change = _elected(scene, command.election, topic_name, index)
-        except CommandRefused as refused:
-            not_needed = refused.error_code is ErrorCode.election_not_needed
-            if not (command.partitions is None and not_needed):
-                results.append(
-                    ElectionResult(
-                        topic=topic_name,
-                        partition=index,
-                        error_code=refused.error_code,
-                        error_message=refused.message,
-                    )
-                )
-            continue
-        changes.append((topic, change))
-        results.append(ElectionResult(topic=topic_name, partition=index))
-    return Decision(records=list(_by_topic(changes)), reply=lambda _version: results)
-
-
-def _asked(scene: Scene, command: ElectLeaders) -> Iterator[tuple[str, int]]:
-    if command.partitions is None:
-        yield from scene.image.topic_partitions()
-    else:
-        yield from dict.fromkeys(command.partitions)
-
-
-def _elected(
-    scene: Scene, election: ElectionType, topic_name: str, index: int
-) -> tuple[TopicState, PartitionChange]:
-    topic = scene.image.topics.get(topic_name)
-    now = scene.image.partition(topic_name, index)
-    if topic is None:
-        why = f"No such topic as {topic_name}"
-        raise CommandRefused(ErrorCode.unknown_topic_or_partition, why)
-    if now is None:
-        why = f"No such partition as {topic_name}-{index}"
-        raise CommandRefused(ErrorCode.unknown_topic_or_partition, why)
-    if election is ElectionType.PREFERRED:
-        if now.leader == now.replicas[0]:
-            raise CommandRefused(ErrorCode.election_not_needed)
-    elif now.leader != NO_LEADER:
-        raise CommandRefused(ErrorCode.election_not_needed)
-    change = changed(
-        now,
-        Wish(preferred=election is ElectionType.PREFERRED),
-        alive=active_brokers(scene.image),
-        min_isr=scene.min_insync_replicas(topic.name, now.replicas),
-    )
-    if change is not None and change.leader not in (now.leader, NO_LEADER):
-        return topic, change
-    if election is ElectionType.PREFERRED:
-        raise CommandRefused(ErrorCode.preferred_leader_not_available)
-    # An unclean election is a person's decision about one partition, made by its own command.
-    raise CommandRefused(ErrorCode.eligible_leaders_not_available)

@@ -23,14 +23,17 @@ from ..metadata.topic_config import TopicConfigs
 from . import (
     brokers_policy,
     configs_policy,
+    elect_policy,
     isr_policy,
     partitions_policy,
+    reassign_policy,
     topics_policy,
 )
 from .commands import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
+    AlterReassignments,
     AutoCreateTopics,
     BrokerHeartbeat,
     ControllerCommand,
@@ -40,6 +43,7 @@ from .commands import (
     ElectLeaders,
     FormCluster,
     RegisterBroker,
+    UnregisterBroker,
 )
 from .decision import TOO_LARGE, CommandRefused, Decision, Scene
 
@@ -51,14 +55,16 @@ DECIDE: Final[Mapping[type[ControllerCommand[Any]], Callable[[Scene, Any], Decis
     AllocateProducerIds: brokers_policy.decide_allocate_producer_ids,
     AlterConfigs: configs_policy.decide_alter_configs,
     AlterPartition: isr_policy.decide_alter_partition,
+    AlterReassignments: reassign_policy.decide_alter_reassignments,
     AutoCreateTopics: topics_policy.decide_auto_create_topics,
     BrokerHeartbeat: brokers_policy.decide_heartbeat,
     CreatePartitions: partitions_policy.decide_create_partitions,
     CreateTopics: topics_policy.decide_create_topics,
     DeleteTopics: topics_policy.decide_delete_topics,
-    ElectLeaders: isr_policy.decide_elect_leaders,
+    ElectLeaders: elect_policy.decide_elect_leaders,
     FormCluster: brokers_policy.decide_form_cluster,
     RegisterBroker: brokers_policy.decide_register_broker,
+    UnregisterBroker: brokers_policy.decide_unregister_broker,
 }
 
 
@@ -88,6 +94,12 @@ class Agreement(Protocol):
     async def propose(self, record: bytes) -> Result: ...
 
 
+class Executes(Protocol):
+    """Whoever has commands done: the active controller itself, or the way to it from any node (`gate.py`)."""
+
+    async def execute(self, command: ControllerCommand[R]) -> R: ...
+
+
 class Controller:
     """`node_config` holds the node's own settings, broker-level names to text, as in its file."""
 
@@ -100,25 +112,27 @@ class Controller:
     async def execute(self, command: ControllerCommand[R]) -> R:
         """Answers when it is done. NotController, or Trouble with outcome UNKNOWN when the lead was lost midway."""
         decide: Callable[[Scene, Any], Decision[R]] = DECIDE[type(command)]
+        return await self.run(type(command).__name__, lambda scene: decide(scene, command))
+
+    async def run(self, what: str, decide: Callable[[Scene], Decision[R]]) -> R:
+        """The same for a decision that nobody asked for: a silent broker's fencing, a round of balancing."""
         refused: Refused | None = None
         for _ in range(ATTEMPTS_MAX):
             if not self._quorum.is_leader:
                 raise NotController(self._quorum.leader_id)
-            decision = decide(self._scene(), command)
+            decision = decide(self._scene())
             if not decision.records:
                 return decision.reply(self._quorum.image.version)
             entry = encode(decision.records)
             if len(entry) > BATCH_BYTES_MAX:
-                assert decision.too_large is not None, f"{type(command).__name__}: {len(entry)}"
+                assert decision.too_large is not None, f"{what}: {len(entry)}"
                 return decision.too_large(CommandRefused(ErrorCode.policy_violation, TOO_LARGE))
             result = await self._quorum.propose(entry)
             if not isinstance(result, Refused):
                 return decision.reply(result.version)
             assert result.reason not in (Reason.IMPOSSIBLE, Reason.TWICE_IN_BATCH), result.message
             refused = result
-            self._env.log.info(
-                "controller_decides_again", command=type(command).__name__, reason=refused.message
-            )
+            self._env.log.info("controller_decides_again", command=what, reason=refused.message)
         assert refused is not None
         raise Trouble(f"Others were always faster: {refused.message}", Outcome.REFUSED)
 

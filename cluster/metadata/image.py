@@ -76,6 +76,17 @@ class PartitionState:
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
 
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def original_replicas(self) -> tuple[BrokerId, ...]:
+        """Without those that a move is still adding: what a cancelled move goes back to."""
+        if not self.adding:
+            return self.replicas
+        return tuple(each for each in self.replicas if each not in self.adding)
+
 
 @dataclass(slots=True, eq=False)
 class TopicState:

@@ -10,6 +10,7 @@ from fencepost.cluster.wire.api import ADVERTISED_MIN, SUPPORTED, ApiKey
 from ..server.dispatch import Api, Begin, Handler
 from . import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -24,6 +25,7 @@ from . import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -34,6 +36,7 @@ from . import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -41,6 +44,7 @@ from . import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 
 
@@ -92,6 +96,10 @@ APIS: Final[dict[ApiKey, Api]] = {
         _api(ApiKey.create_partitions, create_partitions.handle),
         _api(ApiKey.delete_groups, delete_groups.handle),
         _api(ApiKey.incremental_alter_configs, incremental_alter_configs.handle),
+        _api(ApiKey.elect_leaders, elect_leaders.handle),
+        _api(ApiKey.alter_partition_reassignments, alter_partition_reassignments.handle),
+        _api(ApiKey.list_partition_reassignments, list_partition_reassignments.handle),
+        _api(ApiKey.unregister_broker, unregister_broker.handle),
         _api(ApiKey.offset_delete, offset_delete.handle),
         _api(ApiKey.describe_cluster, describe_cluster.handle),
         _api(ApiKey.describe_producers, describe_producers.handle),

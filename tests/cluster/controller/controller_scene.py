@@ -7,7 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from fencepost.cluster.controller.commands import FormCluster, RegisterBroker
+from fencepost.cluster.controller.commands import (
+    AlterPartition,
+    FormCluster,
+    IsrChange,
+    IsrMember,
+    RegisterBroker,
+)
 from fencepost.cluster.controller.service import Controller
 from fencepost.cluster.metadata.image import Endpoint
 from fencepost.cluster.metadata.machine import MetadataMachine
@@ -82,3 +88,22 @@ class Scene:
 
     def partition(self, topic: str = "t", index: int = 0) -> Any:
         return self.image.partition(topic, index)
+
+
+def wish(
+    scene: Scene, *isr: int, broker: int = 1, broker_epoch: int | None = None, **other: int
+) -> Any:
+    """The leader's wish for the ISR of t-0, and its answer."""
+    topic, now = scene.image.topics["t"], scene.partition(index=other.get("partition", 0))
+    change = IsrChange(
+        topic_id=topic.topic_id,
+        partition=other.get("partition", 0),
+        leader_epoch=other.get("leader_epoch", now.leader_epoch if now else 0),
+        partition_epoch=other.get("partition_epoch", now.partition_epoch if now else 0),
+        isr=tuple(IsrMember(broker_id=each) for each in isr),
+    )
+    epoch = scene.epoch(broker) if broker_epoch is None else broker_epoch
+    (result,) = scene.when(
+        AlterPartition(broker_id=broker, broker_epoch=epoch, partitions=(change,))
+    )
+    return result

@@ -34,8 +34,6 @@ OTHERWISE = (
     "Cannot set the log level",
     # The names are in no order there.
     "[node.id, log.dirs]",
-    # Which broker-level setting is for all brokers is up to whoever sets it.
-    "Cluster-level min.insync.replicas cannot be removed",
 )
 
 
@@ -137,7 +135,6 @@ def differs_knowingly(step: dict[str, Any]) -> bool:
 def test_every_request_is_answered_as_kafka_answered_it() -> None:
     """In their order: each finds what those before it made."""
     scene, different = Scene(NODE), []
-    # Kafka keeps this setting for all brokers, set by itself.
     for number, step in enumerate(ANSWERS):
         ours = answered(step, scene.when(asked(step)))
         theirs = kafkas(step) if "exception" not in step["result"][:1].__repr__() else []

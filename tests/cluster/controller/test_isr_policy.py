@@ -1,15 +1,12 @@
 import pytest
-from controller_scene import Scene
+from controller_scene import Scene, wish
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.controller.commands import (
     AlterPartition,
     CreateTopics,
-    ElectionType,
-    ElectLeaders,
     IsrChange,
     IsrMember,
     NewTopic,
-    RegisterBroker,
 )
 
 E = ErrorCode
@@ -20,22 +17,6 @@ def scene() -> Scene:
     scene = Scene(brokers=3)
     scene.when(CreateTopics(topics=(NewTopic(name="t", assignments=((0, (1, 2, 3)),)),)))
     return scene
-
-
-def wish(scene: Scene, *isr: int, broker: int = 1, broker_epoch: int | None = None, **other: int):
-    topic, now = scene.image.topics["t"], scene.partition()
-    change = IsrChange(
-        topic_id=topic.topic_id,
-        partition=other.get("partition", 0),
-        leader_epoch=other.get("leader_epoch", now.leader_epoch),
-        partition_epoch=other.get("partition_epoch", now.partition_epoch),
-        isr=tuple(IsrMember(broker_id=each) for each in isr),
-    )
-    epoch = scene.epoch(broker) if broker_epoch is None else broker_epoch
-    (result,) = scene.when(
-        AlterPartition(broker_id=broker, broker_epoch=epoch, partitions=(change,))
-    )
-    return result
 
 
 def test_a_leader_shrinks_and_expands_its_isr(scene: Scene) -> None:
@@ -106,32 +87,3 @@ def test_two_wishes_for_one_partition_in_a_request_are_refused(scene: Scene) -> 
     )
     ask = AlterPartition(broker_id=1, broker_epoch=scene.epoch(), partitions=(change, change))
     assert [each.error_code for each in scene.when(ask)] == [E.none, E.invalid_request]
-
-
-def test_preferred_leaders_are_restored(scene: Scene) -> None:
-    scene.register(1, fenced=True)
-    everywhere = ElectLeaders(election=ElectionType.PREFERRED, partitions=None)
-    (unavailable,) = scene.when(everywhere)
-    assert unavailable.error_code is E.preferred_leader_not_available
-    scene.register(1)
-    wish(scene, 1, 2, 3, broker=2)
-    (elected,) = scene.when(everywhere)
-    assert (elected.error_code, scene.partition().leader) == (E.none, 1)
-    assert scene.when(everywhere) == []
-    asked = (("t", 0), ("t", 9), ("nope", 0))
-    codes = [
-        each.error_code
-        for each in scene.when(ElectLeaders(election=ElectionType.PREFERRED, partitions=asked))
-    ]
-    unknown = E.unknown_topic_or_partition
-    assert codes == [E.election_not_needed, unknown, unknown]
-
-
-def test_an_unclean_election_is_never_made_in_passing(scene: Scene) -> None:
-    wish(scene, 1)
-    scene.register(1, fenced=True)
-    assert scene.partition().leader == -1
-    unclean = ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("t", 0),))
-    assert scene.when(unclean)[0].error_code is E.eligible_leaders_not_available
-    assert scene.partition().isr == (1,)
-    assert isinstance(RegisterBroker.__doc__, str)

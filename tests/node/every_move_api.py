@@ -1,0 +1,99 @@
+"""Moves and elections as an administrator asks for them, on a cluster of one. See `test_every_version.py`."""
+
+from typing import Any
+
+from every_api_check import MISSING, TOPIC, E, check
+from fencepost.cluster.wire.api import ApiKey
+from sim_node import Asker
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+@check(ApiKey.alter_partition_reassignments)
+def alter_partition_reassignments(node: Asker, version: int) -> None:
+    def ask(topic: str, index: int, replicas: list[int] | None, **fields: Any) -> tuple[E, Any]:
+        reply = node.ask(
+            ApiKey.alter_partition_reassignments,
+            version,
+            timeout=10_000,
+            topics=[
+                {"name": topic, "partitions": [{"partition_index": index, "replicas": replicas}]}
+            ],
+            **fields,
+        )
+        assert (reply.error_code, reply.error_message) == (E.none, None)
+        (answer,) = reply.responses[0].partitions
+        assert (reply.responses[0].name, answer.partition_index) == (topic, index)
+        return answer.error_code, answer.error_message
+
+    assert ask(TOPIC, 0, [1]) == (E.none, None)
+    assert ask(TOPIC, 0, None) == (E.no_reassignment_in_progress, None)
+    unknown = E.unknown_topic_or_partition
+    assert ask(MISSING, 0, [1]) == (unknown, f"Unable to find a topic named {MISSING}.")
+    assert ask(TOPIC, 9, [1]) == (unknown, f"Unable to find partition {TOPIC}:9.")
+    for replicas, why in (
+        ([], "an empty replica list."),
+        ([1, 1], "the broker 1 more than once."),
+        ([1, 9], "broker 9, but no such broker is registered."),
+    ):
+        expected = (
+            E.invalid_replica_assignment,
+            f"The manual partition assignment includes {why}",
+        )
+        assert ask(TOPIC, 0, replicas) == expected
+    if version >= 1:
+        assert ask(TOPIC, 0, [1, 9], allow_replication_factor_change=False) == (
+            E.invalid_replication_factor,
+            "The replication factor is changed from 1 to 2",
+        )
+    nothing = node.ask(ApiKey.alter_partition_reassignments, version, timeout=10_000, topics=[])
+    assert (nothing.error_code, nothing.error_message) == (E.none, "")
+
+
+@check(ApiKey.list_partition_reassignments)
+def list_partition_reassignments(node: Asker, version: int) -> None:
+    for topics in (None, [], [{"name": TOPIC, "partition_indexes": [0, 7]}]):
+        reply = node.ask(
+            ApiKey.list_partition_reassignments, version, timeout=10_000, topics=topics
+        )
+        assert (reply.error_code, reply.error_message, reply.topics) == (E.none, None, ())
+
+
+@check(ApiKey.elect_leaders)
+def elect_leaders(node: Asker, version: int) -> None:
+    def ask(election: int, *wanted: tuple[str, int]) -> Any:
+        partitions = [{"topic": topic, "partitions": [index]} for topic, index in wanted]
+        fields = {"election_type": election} if version >= 1 else {}
+        return node.ask(
+            ApiKey.elect_leaders,
+            version,
+            timeout=10_000,
+            topic_partitions=partitions or None,
+            **fields,
+        )
+
+    def codes(reply: Any) -> list[E]:
+        return [
+            each.error_code
+            for topic in reply.replica_election_results
+            for each in topic.partition_result
+        ]
+
+    elections = (PREFERRED, UNCLEAN) if version >= 1 else (PREFERRED,)
+    for election in elections:
+        assert codes(ask(election)) == []
+        wanted = ((TOPIC, 0), (MISSING, 0), (TOPIC, 9))
+        unknown = E.unknown_topic_or_partition
+        assert sorted(codes(ask(election, *wanted))) == [unknown, unknown, E.election_not_needed]
+    if version >= 1:
+        refused = ask(2, (TOPIC, 0))
+        assert (refused.error_code, codes(refused)) == (E.invalid_request, [E.invalid_request])
+        (topic,) = refused.replica_election_results
+        assert topic.partition_result[0].error_message == "Unknown election type 2"
+
+
+@check(ApiKey.unregister_broker)
+def unregister_broker(node: Asker, version: int) -> None:
+    reply = node.ask(ApiKey.unregister_broker, version, broker_id=9)
+    why = "Broker ID 9 is not currently registered"
+    assert (reply.error_code, reply.error_message) == (E.broker_id_not_registered, why)
