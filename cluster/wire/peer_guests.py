@@ -100,12 +100,7 @@ class Guests:
         while (rival := self.wires.get(name.node_id)) is not None:
             if rival.ended or rival.name.incarnation == name.incarnation:
                 return
-            await self._env.clock.sleep(self._times.claim_s / 2)
-            received = rival.connection.received_bytes
-            await self._env.clock.sleep(self._times.claim_s / 2)
-            if self.wires.get(name.node_id) is not rival:
-                continue
-            if rival.connection.received_bytes != received:
+            if await self._shows_life(rival):
                 sentence = (
                     f"the node id {name.node_id} is taken: another process with it is connected "
                     f"from {rival.connection.remote[0]}; no two nodes may have the same node.id"
@@ -113,6 +108,19 @@ class Guests:
                 refuse(connection, sentence)
                 raise PeerRefused(sentence)
             rival.end("another process took its place")
+
+    async def _shows_life(self, rival: PeerWire) -> bool:
+        """Whether something comes on its connection that was not under way before: two listens, the second counts."""
+        received = -1
+        for _ in range(2):
+            received = rival.connection.received_bytes
+            try:
+                async with asyncio.timeout(self._times.claim_s / 2):
+                    await rival.over.wait()
+                    return False
+            except TimeoutError:
+                continue
+        return rival.connection.received_bytes != received
 
     def arrived(self, wire: PeerWire) -> None:
         older = self.wires.get(wire.name.node_id)

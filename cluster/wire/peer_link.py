@@ -104,7 +104,7 @@ class PeerWire:
     ) -> None:
         self.name = name
         self.connection = connection
-        self.ended = False
+        self.over = asyncio.Event()
         self.asked: dict[int, asyncio.Future[tuple[dict[str, Any], memoryview]]] = {}
         self.serving = 0
         self._pulse = Pulse(connection, times, env.clock.steady())
@@ -116,6 +116,10 @@ class PeerWire:
         self._behind = False
         self._wake = asyncio.Event()
         self._settler = env.tasks.spawn(self._settle(), name=f"sending to node {name.node_id}")
+
+    @property
+    def ended(self) -> bool:
+        return self.over.is_set()
 
     @property
     def queued_bytes(self) -> int:
@@ -203,7 +207,7 @@ class PeerWire:
         """Nothing is sent or answered on it any more: whoever waits for an answer is told so."""
         if self.ended:
             return
-        self.ended = True
+        self.over.set()
         self._counters.connections_lost += 1
         self._settler.cancel()
         self._queue.clear()
