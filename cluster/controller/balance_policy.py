@@ -18,8 +18,26 @@ ELECTIONS_PER_TICK_MAX: Final = (
 )
 
 
+class LeaderBalance:
+    """`decide_tick`, but once in the interval, however often it is called."""
+
+    def __init__(self) -> None:
+        self._next_ms = 0
+
+    def decide_tick(self, scene: Scene) -> Decision[None]:
+        """The interval begins when nothing is left to do: a decision that was refused is made again."""
+        interval_ms = scene.settings.integer("leader.imbalance.check.interval.seconds") * 1000
+        wait_ms = self._next_ms - scene.now_ms
+        if 0 < wait_ms <= interval_ms:  # more than that: the clock was set back
+            return Decision(reply=lambda _version: None)
+        decision = decide_tick(scene)
+        if not decision.records:
+            self._next_ms = scene.now_ms + interval_ms
+        return decision
+
+
 def decide_tick(scene: Scene) -> Decision[None]:
-    """Called once in `interval_s`."""
+    """The next so many leaders that can go back."""
     changes: list[tuple[TopicState, PartitionChange]] = []
     if not scene.settings.of("auto.leader.rebalance.enable"):
         return Decision(reply=lambda _version: None)
@@ -37,7 +55,3 @@ def decide_tick(scene: Scene) -> Decision[None]:
             if change is not None:
                 changes.append((topic, change))
     return Decision(records=list(records_of(changes)), reply=lambda _version: None)
-
-
-def interval_s(scene: Scene) -> int:
-    return scene.settings.integer("leader.imbalance.check.interval.seconds")

@@ -99,7 +99,7 @@ _ROWS: Final = (
     integer("group.max.session.timeout.ms", 1_800_000),
     integer("group.max.size", INT_MAX, at_least(1)),
     integer("group.min.session.timeout.ms", 6000),
-    long("leader.imbalance.check.interval.seconds", 300, at_least(1)),
+    long("leader.imbalance.check.interval.seconds", 10, at_least(1)),
     string(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",

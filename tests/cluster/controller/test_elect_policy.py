@@ -109,3 +109,33 @@ def test_a_tick_moves_no_more_than_so_many_leaders(monkeypatch: pytest.MonkeyPat
     for index in range(5):
         wish(scene, 1, 2, broker=2, partition=index)
     assert [tick(scene) for _ in range(3)] == [3, 2, 0]
+
+
+def test_leaders_go_back_once_in_the_interval(scene: Scene) -> None:
+    """A node that is restarted all the time must not take its leaders back and lose them all the time."""
+    balance, now_ms = balance_policy.LeaderBalance(), [1_000_000]
+    scene.controller._env.clock.now_ms = lambda: now_ms[0]
+
+    def ticks() -> int:
+        records = balance.decide_tick(scene.controller._scene()).records
+        if records:
+            scene.quorum.machine.apply(encode(records))
+        return len(records)
+
+    def restart() -> None:
+        scene.register(1, fenced=True)
+        scene.register(1)
+        wish(scene, 1, 2, 3, broker=scene.partition().leader)
+
+    restart()
+    assert [ticks(), ticks()] == [1, 0]
+    restart()
+    assert ticks() == 0
+    now_ms[0] += 9_999
+    assert ticks() == 0
+    now_ms[0] += 1
+    assert ticks() == 1
+    assert ticks() == 0
+    restart()
+    now_ms[0] -= 3_600_000  # the clock is set back
+    assert ticks() == 1

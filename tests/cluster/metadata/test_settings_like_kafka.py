@@ -44,6 +44,8 @@ NODE = BrokerId(1)
 OTHER_DEFAULTS = {
     "broker.session.timeout.ms",  # 3 s: the rest is most of Kafka's failover time
     "broker.heartbeat.interval.ms",  # several in one session
+    # 10 s: a node that was restarted leads its share again before the next one of a rolling restart goes.
+    "leader.imbalance.check.interval.seconds",
     "log.dir",  # none: Kafka's lies in /tmp
 }
 
