@@ -17,6 +17,7 @@ from fencepost.cluster.wire.batch import (
     LOG_APPEND_TIME_FLAG,
     BatchHeader,
     BatchRefused,
+    check_batch,
     check_produced,
     headers_of,
     splice,
@@ -109,6 +110,33 @@ def take(records: Buffer) -> tuple[Writable, Headers]:
     """A coordinator's own batches: built here, so only their edges are looked at."""
     buffer = _writable(records)
     return buffer, headers_of(buffer)
+
+
+def check_copied(records: Buffer, *, epoch_min: int, epoch_max: int) -> Headers:
+    """A leader's batches, for a follower: whole, undamaged, and in an order that a leader's log can have."""
+    headers = headers_of(records)
+    if not headers:
+        raise BatchRefused(ErrorCode.corrupt_message, "there must be batches, there are none")
+    offset = -1
+    for position, header in headers:
+        check_batch(records, position, header)
+        if header.base_offset < offset:
+            raise not_next(header, offset)
+        if not epoch_min <= header.leader_epoch <= epoch_max:
+            raise BatchRefused(
+                ErrorCode.corrupt_message,
+                f"the batch at offset {header.base_offset} is of leader epoch {header.leader_epoch},"
+                f" which can't be between {epoch_min} and {epoch_max}",
+            )
+        offset, epoch_min = header.next_offset, header.leader_epoch
+    return headers
+
+
+def not_next(header: BatchHeader, offset: int) -> BatchRefused:
+    return BatchRefused(
+        ErrorCode.corrupt_message,
+        f"a batch at offset {header.base_offset} can't follow what ends at {offset}",
+    )
 
 
 def _writable(records: Buffer) -> Writable:

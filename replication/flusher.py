@@ -23,6 +23,8 @@ LATER_MAX: Final = 1_000  # partitions; what is not synced keeps its file open
 
 
 class Flushable(Protocol):
+    __slots__ = ()
+
     def on_synced(self) -> None:
         """What was in the log when the sync began is durable."""
 

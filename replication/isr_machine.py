@@ -122,12 +122,16 @@ class IsrMachine:
 
     def on_refused(self, proposal: Proposal, error: ErrorCode) -> bool:
         """Whether to send the proposal again."""
-        if not self.is_in_flight or self._is_stale(proposal):
+        if not self.awaits(proposal):
             return False  # a newer image has answered meanwhile
         outcome = ON_ERROR.get(error, Outcome.UNKNOWN)
         if outcome is Outcome.REJECTED:
             self._become(Committed(self.state.isr))
         return outcome is Outcome.UNKNOWN
+
+    def awaits(self, proposal: Proposal) -> bool:
+        """Whether nothing is known yet of what became of it."""
+        return self.is_in_flight and not self._is_stale(proposal)
 
     def _is_stale(self, proposal: Proposal) -> bool:
         return (proposal.leader_epoch, proposal.partition_epoch) != (

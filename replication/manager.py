@@ -37,6 +37,8 @@ from .log.producer_verdicts import PRODUCERS_MAX
 from .log.store import LogStore
 from .metrics import Counters
 from .partition import NO_SPACE, Partition
+from .partition_copies import CopiedPartition
+from .partition_machine import REPLICA_LAG_MS_MAX
 from .rounds import Rounds
 
 PARTITIONS_A_TURN: Final = 100
@@ -63,6 +65,7 @@ class ReplicaManager:
         self.offline: dict[TopicPartition, str] = {}  # and why
         self.counters = Counters()
         self.is_disk_full = False
+        self.lag_ms_max = REPLICA_LAG_MS_MAX
         self.store = LogStore(
             env, data_dir, open_files_max=open_files_max, producers_max=producers_max
         )
@@ -183,6 +186,7 @@ class ReplicaManager:
             counters=self.counters,
             owner=self,
         )
+        partition.machine.lag_ms_max = self.lag_ms_max
         return partition
 
     def _drop(self, names: Iterable[TopicPartition]) -> None:
@@ -221,7 +225,9 @@ class ReplicaManager:
         self.rounds.read_settings(values)
         expiration_ms = values.integer("producer.id.expiration.ms")
         self.store.shared.producer_expiration_ms = expiration_ms
+        self.lag_ms_max = values.integer("replica.lag.time.max.ms")
         for partition in self.partitions.values():
+            partition.machine.lag_ms_max = self.lag_ms_max
             if partition.log.producers_loaded:
                 partition.log.producers.expiration_ms = expiration_ms
 
@@ -274,10 +280,10 @@ class ReplicaManager:
 
     # -- what partitions tell (Owner) ------------------------------------------------------------------
 
-    def on_high_watermark(self, partition: Partition) -> None:
+    def on_high_watermark(self, partition: CopiedPartition) -> None:
         self.rounds.moved(partition)
 
-    def on_write(self, partition: Partition, error: OSError | None) -> None:
+    def on_write(self, partition: CopiedPartition, error: OSError | None) -> None:
         if error is None:
             if self.is_disk_full:
                 self.is_disk_full = False
@@ -289,7 +295,7 @@ class ReplicaManager:
         elif partition.log.failed is not None and partition.topic_partition not in self.offline:
             self._set_offline(partition.topic_partition, f"a write failed: {error}")
 
-    def on_offline(self, partition: Partition, reason: str) -> None:
+    def on_offline(self, partition: CopiedPartition, reason: str) -> None:
         self._set_offline(partition.topic_partition, reason)
 
     def _set_offline(self, name: TopicPartition, reason: str) -> None:

@@ -9,8 +9,24 @@ class Counters:
     """Of one node."""
 
     __slots__ = (
-        "appended_batches", "appended_bytes", "appended_records", "compaction_rounds", "duplicates", "read_bytes",
-        "reads", "refused", "retention_deletes", "sync_failures", "sync_seconds", "synced_partitions", "syncs",
+        "appended_batches",
+        "appended_bytes",
+        "appended_records",
+        "compaction_rounds",
+        "duplicates",
+        "isr_expands",
+        "isr_shrinks",
+        "read_bytes",
+        "reads",
+        "refused",
+        "replicated_bytes_in",
+        "replicated_bytes_out",
+        "retention_deletes",
+        "sync_failures",
+        "sync_seconds",
+        "synced_partitions",
+        "syncs",
+        "truncations",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -27,6 +43,11 @@ class Counters:
         self.sync_failures = 0
         self.retention_deletes = 0
         self.compaction_rounds = 0
+        self.replicated_bytes_in = 0
+        self.replicated_bytes_out = 0
+        self.truncations = 0
+        self.isr_shrinks = 0
+        self.isr_expands = 0
 
     def refuse(self, error: ErrorCode) -> None:
         self.refused[error] = self.refused.get(error, 0) + 1
@@ -61,6 +82,14 @@ COUNTERS: Final[dict[str, tuple[str, str]]] = {
         "Segments deleted by retention.",
     ),
     "fencepost_log_compaction_rounds_total": ("compaction_rounds", "Logs compacted."),
+    "fencepost_replication_in_bytes_total": ("replicated_bytes_in", "Bytes taken from leaders."),
+    "fencepost_replication_out_bytes_total": ("replicated_bytes_out", "Bytes sent to followers."),
+    "fencepost_replication_truncations_total": (
+        "truncations",
+        "Times that a follower cut its log where its leader's is another.",
+    ),
+    "fencepost_isr_shrinks_total": ("isr_shrinks", "Followers proposed to leave an ISR."),
+    "fencepost_isr_expands_total": ("isr_expands", "Followers proposed for an ISR."),
 }
 # With a label `error`, from Counters.refused.
 REFUSED: Final = ("fencepost_log_refused_batches_total", "Batches refused, by error.")

@@ -20,6 +20,7 @@ from .isr_machine import IsrMachine, Proposal
 ALL_REPLICAS: Final = -1  # acks=all
 NO_EPOCH: Final = -1
 REPLICA_LAG_MS_MAX: Final = 30_000  # Kafka's replica.lag.time.max.ms
+NEVER_MS: Final = -(1 << 62)
 
 
 class Role(enum.Enum):
@@ -28,28 +29,58 @@ class Role(enum.Enum):
     FOLLOWER = "follows"
 
 
+class Heard:
+    """When a follower's stream was last heard of; one for all partitions that are on it."""
+
+    __slots__ = ("at_ms",)
+
+    def __init__(self, at_ms: int) -> None:
+        self.at_ms = at_ms
+
+
 class Replica:
-    """What the leader knows of a follower."""
+    """What the leader knows of a follower.
+
+    It keeps up if it has, or had a moment ago, all that there was. `marked_end` is what there was at `marked_ms`:
+    when it has that, it was caught up then, however much came since. (Kafka marks at each fetch; a stream is
+    acknowledged so often that what came since the last time is always on its way.) One at the very end is
+    caught up for as long as its stream lives: nothing is sent for a partition that is idle.
+    """
 
     __slots__ = (
-        "acked_ms",
-        "caught_up_ms",
-        "durable_end",
-        "leader_end_at_ack",
-        "log_end",
-        "may_join",
-    )
+        "caught_up_ms", "durable_end", "heard", "log_end", "marked_end", "marked_ms", "may_join",
+    )  # fmt: skip
 
     def __init__(self, caught_up_ms: int) -> None:
         self.log_end = -1
         self.durable_end = -1
         self.caught_up_ms = caught_up_ms  # when it last had all that the leader had
-        self.acked_ms = 0
-        self.leader_end_at_ack = -1
+        self.marked_end = -1
+        self.marked_ms = caught_up_ms
         self.may_join = False  # alive, not fenced, not shutting down, as the image says
+        self.heard: Heard | None = None  # None: alive, for all we know
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_ms_max: int) -> bool:
-        return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_ms_max
+        if now_ms - self.caught_up_ms <= lag_ms_max:
+            return True
+        heard = self.heard
+        return self.log_end == leader_end and (heard is None or now_ms - heard.at_ms <= lag_ms_max)
+
+    def on_ack(self, log_end: int, leader_end: int, now_ms: int) -> None:
+        self.log_end = log_end
+        if log_end >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif log_end >= self.marked_end:
+            self.caught_up_ms = max(self.caught_up_ms, self.marked_ms)
+        else:
+            return  # the mark stands until it is reached
+        self.marked_end, self.marked_ms = leader_end, now_ms
+
+    def on_leader_moves(self, now_ms: int) -> None:
+        """It had all there was, until now or until its stream fell silent."""
+        heard = self.heard
+        until = now_ms if heard is None else heard.at_ms
+        self.caught_up_ms = max(self.caught_up_ms, until)
 
 
 class PartitionMachine:
@@ -93,31 +124,22 @@ class PartitionMachine:
             self.role = Role.FOLLOWER
             self.replicas = {}
             return is_new_epoch, False
-        was_leader = self.role is Role.LEADER
         self.role = Role.LEADER
         if is_new_epoch:
             self.epoch_start_offset = self.log_end
-        self._keep_replicas(state, now_ms, reset=is_new_epoch, is_new_leader=not was_leader)
+        self._keep_replicas(state, now_ms, is_new_epoch=is_new_epoch)
         return is_new_epoch, self._maybe_move(now_ms)
 
-    def _keep_replicas(
-        self, state: PartitionState, now_ms: int, *, reset: bool, is_new_leader: bool
-    ) -> None:
+    def _keep_replicas(self, state: PartitionState, now_ms: int, *, is_new_epoch: bool) -> None:
         """A follower that is in the ISR has the lag limit's time to show up; another must catch up first."""
-        known = {} if is_new_leader else self.replicas
+        # What was acknowledged in an older epoch is void: between the two another may have led, unseen by us,
+        # and had it truncated. (Kafka keeps it for a leader that is elected again.)
+        known = {} if is_new_epoch else self.replicas
         self.replicas = {}
         for broker_id in state.replicas:
-            if broker_id == self.broker_id:
-                continue
-            caught_up_ms = now_ms if broker_id in state.isr else 0
-            replica = known.get(broker_id)
-            if replica is None:
-                replica = Replica(caught_up_ms)
-            elif reset:
-                replica.caught_up_ms = caught_up_ms
-                replica.acked_ms = caught_up_ms
-                replica.leader_end_at_ack = self.log_end
-            self.replicas[broker_id] = replica
+            if broker_id != self.broker_id:
+                caught_up_ms = now_ms if broker_id in state.isr else NEVER_MS
+                self.replicas[broker_id] = known.get(broker_id) or Replica(caught_up_ms)
 
     def resign(self) -> None:
         """The partition is taken from this broker, or its disk failed."""
@@ -128,6 +150,9 @@ class PartitionMachine:
 
     def on_append(self, log_end: int, now_ms: int) -> bool:
         assert log_end >= self.log_end
+        for replica in self.replicas.values():
+            if replica.log_end == self.log_end:
+                replica.on_leader_moves(now_ms)
         self.log_end = log_end
         return not self.sync_counts and self.role is Role.LEADER and self._maybe_move(now_ms)
 
@@ -143,6 +168,11 @@ class PartitionMachine:
         assert self.role is not Role.LEADER, "a leader's log was truncated"
         self.log_end, self.durable_end = log_end, durable_end
         self.high_watermark = min(self.high_watermark, log_end)
+
+    def on_begun_anew(self, log_start: int) -> None:
+        """A follower that fell behind what its leader still has is empty now, and begins there."""
+        assert self.role is not Role.LEADER, "a leader's log was emptied"
+        self.log_end = self.durable_end = self.high_watermark = log_start
 
     def on_leader_high_watermark(self, high_watermark: int) -> bool:
         """A follower learns how far the leader has committed; it may not have that much."""
@@ -167,14 +197,8 @@ class PartitionMachine:
         replica = self.replicas.get(broker_id)
         if replica is None:
             return False
-        if log_end >= self.log_end:
-            replica.caught_up_ms = max(replica.caught_up_ms, now_ms)
-        elif log_end >= replica.leader_end_at_ack:
-            # It has what there was when it last spoke: it keeps pace, though never at the very end.
-            replica.caught_up_ms = max(replica.caught_up_ms, replica.acked_ms)
-        replica.leader_end_at_ack = max(self.log_end, replica.leader_end_at_ack)
-        replica.acked_ms = now_ms
-        replica.log_end, replica.durable_end = log_end, durable_end
+        replica.on_ack(log_end, self.log_end, now_ms)
+        replica.durable_end = durable_end
         replica.may_join = may_join
         return self._maybe_move(now_ms)
 

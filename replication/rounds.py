@@ -18,6 +18,7 @@ from .log.checkpoint import Kind
 if TYPE_CHECKING:
     from .manager import ReplicaManager
     from .partition import Partition
+    from .partition_copies import CopiedPartition
 
 # At most four checkpoints a second, none when nothing happened: what lies behind a checkpoint's recovery point
 # and does not check is damage, what lies before it may be a torn end.
@@ -30,7 +31,7 @@ class Rounds:
         self._env = env
         self._manager = manager
         self._tasks: list[asyncio.Task[None]] = []
-        self._moved: dict[Partition, None] = {}  # high watermarks to write down
+        self._moved: dict[CopiedPartition, None] = {}  # high watermarks to write down
         self._due = asyncio.Event()
         self._checkpointing = asyncio.Lock()
         self._retention_s = 300.0
@@ -67,7 +68,7 @@ class Rounds:
 
     # -- what happens meanwhile ------------------------------------------------------------------------
 
-    def moved(self, partition: "Partition") -> None:
+    def moved(self, partition: "CopiedPartition") -> None:
         self._moved[partition] = None
         self._due.set()
 

@@ -1,0 +1,108 @@
+"""Which partitions this node follows, and whom: as the metadata log says, one stream a leader."""
+
+import asyncio
+from typing import Final
+from uuid import UUID
+
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.metadata.image import (
+    NO_BROKER_EPOCH,
+    ImageDelta,
+    PartitionState,
+    TopicState,
+)
+
+from .manager import ReplicaManager
+from .peers import Door
+from .streams_follower import FollowerStream
+
+# How often a leader that hears nothing else hears that we live. One small frame a stream, not one a partition.
+BEAT_S: Final = 0.25
+
+
+class FollowerStreams:
+    """One `FollowerStream` a leader."""
+
+    def __init__(self, env: Env, manager: ReplicaManager, door: Door) -> None:
+        self.manager = manager
+        self.door = door
+        self._env = env
+        self._streams: dict[BrokerId, FollowerStream] = {}
+        self._followed: dict[tuple[UUID, int], FollowerStream] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks.append(self._env.tasks.spawn(self._beat(), name="replication beats"))
+        for topic, state in self.manager.image.partitions_of(self.manager.node_id):
+            self._look(topic, state)
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def broker_epoch(self) -> int:
+        me = self.manager.image.brokers.get(self.manager.node_id)
+        return NO_BROKER_EPOCH if me is None else me.broker_epoch
+
+    def on_image(self, delta: ImageDelta) -> None:
+        for topic in delta.topics_deleted:
+            for index in range(len(topic.partitions)):
+                self._forget((topic.topic_id, index))
+        for topic, state in delta.partitions_changed:
+            self._look(topic, state)
+        if self.manager.node_id in delta.brokers_changed:
+            for stream in self._streams.values():
+                stream.tell_broker_epoch()
+
+    def peer_is_up(self, node_id: BrokerId) -> None:
+        if node_id in self._streams:
+            self._streams[node_id].kick()
+
+    def _look(self, topic: TopicState, state: PartitionState) -> None:
+        name = (topic.topic_id, state.partition)
+        me = self.manager.node_id
+        partition = self.manager.partitions.get(TopicPartition(topic.name, state.partition))
+        if (
+            partition is None
+            or partition.topic_id != topic.topic_id
+            or me not in state.replicas
+            or state.leader < 0
+            or not partition.follows(state.leader_epoch)
+        ):
+            self._forget(name)
+            return
+        stream = self._followed.get(name)
+        if stream is not None:
+            copy = stream.copies.get(name)
+            if (
+                copy is not None
+                and copy.partition is partition
+                and copy.machine.leader_epoch == state.leader_epoch
+            ):
+                return  # only the ISR changed
+            self._forget(name)
+        stream = self._followed[name] = self._stream_to(state.leader)
+        stream.follow(partition)
+
+    def _forget(self, name: tuple[UUID, int]) -> None:
+        stream = self._followed.pop(name, None)
+        if stream is not None and name in stream.copies:
+            stream.forget(stream.copies[name])
+
+    def _stream_to(self, leader_id: BrokerId) -> FollowerStream:
+        stream = self._streams.get(leader_id)
+        if stream is None:
+            stream = self._streams[leader_id] = FollowerStream(self._env, self, leader_id)
+            task = self._env.tasks.spawn(stream.run(), name=f"following node {leader_id}")
+            self._tasks.append(task)
+        return stream
+
+    async def _beat(self) -> None:
+        while True:
+            await self._env.clock.sleep(BEAT_S)
+            for stream in self._streams.values():
+                stream.beat()

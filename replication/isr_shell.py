@@ -1,0 +1,184 @@
+"""Changes of in-sync sets on their way to the controller: collected, sent together, sent again while nobody knows.
+
+INVARIANT  at most one call is on its way; what it proposed stays pending until it was refused for good or the metadata
+           log has told what became of it.
+PREVENTS   a follower counted out here and in there; three thousand calls where a follower comes back to as many partitions.
+PROVED BY  tests/replication/test_isr_shell.py::test_what_nobody_knows_is_asked_again
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ports import Env
+
+from .isr_machine import Proposal
+from .manager import ReplicaManager
+from .partition import Partition
+
+WISHES_MAX: Final = 1_000  # in one call
+RETRY_S: Final = 0.05  # Kafka's AlterPartitionManager; then twice as long, and so on
+RETRY_S_MAX: Final = 1.0
+# One that was refused by name is not proposed again at once: the reason is seldom gone after a millisecond.
+REFUSED_MS: Final = 500
+TICK_S_MAX: Final = 1.0
+PARTITIONS_A_TURN: Final = 500
+
+
+class IsrWish(NamedTuple):
+    """`broker_epochs` go with `proposal.isr`: whom the leader heard it from; -1 where it is not known."""
+
+    topic_id: UUID
+    partition: int
+    proposal: Proposal
+    broker_epochs: tuple[int, ...] = ()
+
+
+ProposeIsr = Callable[[Sequence[IsrWish]], Awaitable[Sequence[ErrorCode]]]
+
+
+class IsrShell:
+    """Of one node."""
+
+    def __init__(
+        self,
+        env: Env,
+        manager: ReplicaManager,
+        propose: ProposeIsr,
+        broker_epoch_of: Callable[[BrokerId], int],
+    ) -> None:
+        self._env = env
+        self._manager = manager
+        self._propose = propose
+        self._broker_epoch_of = broker_epoch_of
+        self._wishes: dict[Partition, Proposal] = {}
+        self._refused: dict[Partition, int] = {}  # and until when it is left alone
+        self._due = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        spawn = self._env.tasks.spawn
+        self._tasks = [
+            spawn(self._send(), name="isr changes"),
+            spawn(self._tick(), name="isr lags"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = []
+
+    def _now_ms(self) -> int:
+        return int(self._env.clock.steady() * 1000)
+
+    # -- what is wished --------------------------------------------------------------------------------
+
+    def look(self, partition: Partition) -> None:
+        """A follower has got on, or may join now: is it in sync?"""
+        if partition in self._refused and self._refused[partition] > self._now_ms():
+            return
+        machine = partition.machine
+        joiner = machine.joiner()
+        if joiner is None:
+            return
+        self._manager.counters.isr_expands += 1
+        self._wish(partition, machine.isr.expand(joiner))
+
+    def _wish(self, partition: Partition, proposal: Proposal) -> None:
+        self._wishes[partition] = proposal
+        self._due.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await self._env.clock.sleep(min(self._manager.lag_ms_max / 4000, TICK_S_MAX))
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Who has not kept up leaves; who was refused is looked at again."""
+        now_ms = self._now_ms()
+        self._refused = {
+            partition: until for partition, until in self._refused.items() if until > now_ms
+        }
+        seen = 0
+        for partition in list(self._manager.partitions.values()):
+            machine = partition.machine
+            if not machine.replicas:
+                continue  # it has no followers, or is one
+            seen += 1
+            if seen % PARTITIONS_A_TURN == 0:
+                await self._env.clock.sleep(0)
+            proposal = machine.tick(now_ms)
+            if proposal is None:
+                if len(machine.isr.state.isr) <= len(machine.replicas):
+                    self.look(partition)
+                continue
+            self._manager.counters.isr_shrinks += 1
+            self._env.log.warn(
+                "isr_shrinks",
+                partition=str(partition.topic_partition),
+                leaving=sorted(machine.isr.isr - frozenset(proposal.isr)),
+                isr=list(proposal.isr),
+            )
+            self._wish(partition, proposal)
+
+    # -- and what becomes of it ------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        wait_s = RETRY_S
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            while self._wishes:
+                wishes = self._take()
+                if not wishes:
+                    continue
+                if await self._ask(wishes):
+                    await self._env.clock.sleep(wait_s)
+                    wait_s = min(2 * wait_s, RETRY_S_MAX)
+                else:
+                    wait_s = RETRY_S
+
+    def _take(self) -> list[tuple[Partition, Proposal]]:
+        """The oldest wishes that still make sense."""
+        taken = []
+        for partition in list(self._wishes)[:WISHES_MAX]:
+            proposal = self._wishes.pop(partition)
+            if partition.closed is None and partition.machine.isr.awaits(proposal):
+                taken.append((partition, proposal))
+        return taken
+
+    async def _ask(self, wishes: list[tuple[Partition, Proposal]]) -> bool:
+        """Whether some must be asked again, later."""
+        try:
+            answers = await self._propose([self._worded(*wish) for wish in wishes])
+        except Trouble as trouble:
+            if trouble.outcome is Outcome.UNKNOWN:
+                self._env.log.warn("isr_change_unanswered", count=len(wishes), reason=str(trouble))
+            answers = [ErrorCode.request_timed_out] * len(wishes)
+        assert len(answers) == len(wishes), f"{len(answers)} answers to {len(wishes)} wishes"
+        again = False
+        for (partition, proposal), error in zip(wishes, answers, strict=True):
+            if error is ErrorCode.none:
+                continue  # the metadata log tells what it is now
+            isr = partition.machine.isr
+            if partition.closed is None and isr.on_refused(proposal, error):
+                again = True
+                self._wishes.setdefault(partition, proposal)
+            elif not isr.is_in_flight:
+                self._refused[partition] = self._now_ms() + REFUSED_MS
+                name = str(partition.topic_partition)
+                self._env.log.info("isr_change_refused", partition=name, error=error.name)
+        return again
+
+    def _worded(self, partition: Partition, proposal: Proposal) -> IsrWish:
+        return IsrWish(
+            partition.topic_id,
+            partition.topic_partition.partition,
+            proposal,
+            tuple(self._broker_epoch_of(BrokerId(member)) for member in proposal.isr),
+        )

@@ -1,0 +1,225 @@
+"""The same partition towards the other nodes that have it: as a follower it takes, as a leader it is acknowledged.
+
+INVARIANT  a follower's log holds whole batches with the leader's offsets and epochs, checked, each behind the one before;
+           it appends and is cut only while it follows, in the epoch that the batches were sent in.
+PREVENTS   a replica that differs from its leader below the high watermark; a deposed leader writing here.
+PROVED BY  tests/replication/test_partition_copies.py::test_a_follower_takes_nothing_of_another_epoch
+"""
+
+from typing import Final, Protocol
+from uuid import UUID
+
+from fencepost.cluster.base.ports import Buffer, Env
+from fencepost.cluster.metadata.config_def import LONG_MAX
+from fencepost.cluster.metadata.topic_config import TopicConfig
+
+from . import appends
+from .divergence_machine import Cut
+from .flusher import LATER_MS_MAX, Flushable, Flusher
+from .log.log import Log
+from .metrics import Counters
+from .partition_machine import PartitionMachine, Role
+from .partition_reads import ReadablePartition
+
+AT_ONCE: Final = -1
+INTERVAL_MS: Final = 1_000  # flush.policy=interval, unless flush.ms is set
+
+
+class Owner(Protocol):
+    """What a partition tells the manager."""
+
+    def on_high_watermark(self, partition: "CopiedPartition") -> None: ...
+
+    def on_write(self, partition: "CopiedPartition", error: OSError | None) -> None: ...
+
+    def on_offline(self, partition: "CopiedPartition", reason: str) -> None: ...
+
+
+class Feed(Protocol):
+    """The leader's side of one follower of one partition."""
+
+    def on_append(self) -> None: ...
+
+    def on_moved(self) -> None:
+        """The high watermark, or where the log starts."""
+
+
+class Copying(Protocol):
+    """The follower's side, towards its leader."""
+
+    def on_durable(self) -> None:
+        """More of the log is synced."""
+
+    def on_closed(self) -> None:
+        """The partition takes nothing any more."""
+
+
+class CopiedPartition(ReadablePartition, Flushable):
+    __slots__ = (
+        "_copying", "_feeds", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner", "_unsynced_records",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        env: Env,
+        topic_id: UUID,
+        log: Log,
+        config: TopicConfig,
+        machine: PartitionMachine,
+        counters: Counters,
+        flusher: Flusher,
+        owner: Owner,
+    ) -> None:
+        super().__init__(env, topic_id, log, config, machine, counters)
+        self._flusher = flusher
+        self._owner = owner
+        self._unsynced_records = 0
+        self._flush_messages = config.flush_messages
+        self._flush_delay_ms = flush_delay_ms(config)
+        self._feeds: tuple[Feed, ...] = ()
+        self._copying: Copying | None = None
+
+    def _steady_ms(self) -> int:
+        """For whoever measures a lag: the wall clock may jump."""
+        return int(self._env.clock.steady() * 1000)
+
+    @property
+    def sync_counts(self) -> bool:
+        return self.machine.sync_counts
+
+    # -- as a leader -----------------------------------------------------------------------------------
+
+    def add_feed(self, feed: Feed) -> None:
+        self._feeds = (*self._feeds, feed)
+
+    def drop_feed(self, feed: Feed) -> None:
+        self._feeds = tuple(each for each in self._feeds if each is not feed)
+
+    def on_ack(self, broker_id: int, log_end: int, durable_end: int, *, may_join: bool) -> None:
+        """A follower tells what it has."""
+        if self.machine.on_ack(
+            broker_id,
+            log_end=log_end,
+            durable_end=durable_end,
+            may_join=may_join,
+            now_ms=self._steady_ms(),
+        ):
+            self._high_watermark_moved()
+
+    # -- as a follower ---------------------------------------------------------------------------------
+
+    def follows(self, leader_epoch: int) -> bool:
+        machine = self.machine
+        return (
+            self.closed is None
+            and machine.role is Role.FOLLOWER
+            and machine.leader_epoch == leader_epoch
+        )
+
+    def copy_to(self, copying: Copying | None) -> None:
+        """Who is told of syncs from now on."""
+        self._copying = copying
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> None:
+        """Write what the leader has at our end. BatchRefused: it can't follow what is here. OSError: the disk."""
+        assert self.follows(leader_epoch)
+        log = self.log
+        headers = appends.check_copied(records, epoch_min=log.latest_epoch, epoch_max=leader_epoch)
+        first = headers[0][1].base_offset
+        if first < log.log_end_offset:
+            self._begin_inside(headers)
+        try:
+            log.append(records, headers, self._env.clock.now_ms())
+        except OSError as failed:
+            self._owner.on_write(self, failed)
+            raise
+        self._owner.on_write(self, None)
+        self._written(headers, len(records))
+
+    def _begin_inside(self, headers: appends.Headers) -> None:
+        """DeleteRecords may begin a log inside a batch, and batches come whole: begin where that batch does."""
+        log = self.log
+        header = headers[0][1]
+        end = log.log_end_offset
+        if log.log_start_offset != end or header.last_offset < end:
+            raise appends.not_next(header, end)
+        self.cut(Cut(header.base_offset, anew=True))
+
+    def follow_leader(self, high_watermark: int, log_start: int) -> None:
+        """How far the leader has committed, and what it has deleted."""
+        log = self.log
+        moved = self.machine.on_leader_high_watermark(high_watermark)
+        if log_start > log.log_start_offset:
+            log.delete_records_before(min(log_start, self.machine.high_watermark))
+            self.on_log_start_moved()
+        if moved:
+            self._high_watermark_moved()
+
+    def cut(self, cut: Cut) -> None:
+        """The leader has another history from here on, or no longer has what would follow. OSError fails the log."""
+        log = self.log
+        before, committed = log.log_end_offset, self.machine.high_watermark
+        try:
+            if cut.anew:
+                log.truncate_fully_and_start_at(cut.offset)
+            else:
+                log.truncate_to(cut.offset)
+        except OSError as failed:
+            self._owner.on_write(self, failed)
+            raise
+        self._counters.truncations += 1
+        if cut.anew:
+            self.machine.on_begun_anew(cut.offset)
+        else:
+            self.machine.on_truncated(log.log_end_offset, log.recovery_point)
+        say = self._env.log.info
+        if log.log_end_offset < committed:  # only a person who gave data up can bring this about
+            say = self._env.log.error
+        say(
+            "truncated", partition=str(self.topic_partition), from_offset=before,
+            to_offset=log.log_end_offset, high_watermark=committed, anew=cut.anew,
+        )  # fmt: skip
+        self._owner.on_high_watermark(self)
+        self._tell_readers(at_once=True)
+
+    # -- both ------------------------------------------------------------------------------------------
+
+    def _written(self, headers: appends.Headers, size: int) -> None:
+        counters = self._counters
+        records = 0
+        for _, header in headers:
+            records += header.record_count
+        counters.appended_batches += len(headers)
+        counters.appended_records += records
+        counters.appended_bytes += size
+        self._unsynced_records += records
+        if self._flush_delay_ms == AT_ONCE or self._unsynced_records >= self._flush_messages:
+            self._flusher.soon(self)
+        else:
+            self._flusher.later(self, self._flush_delay_ms)
+        if self.machine.on_append(self.log.log_end_offset, self._steady_ms()):
+            self._high_watermark_moved()
+        for feed in self._feeds:
+            feed.on_append()
+
+    def on_log_start_moved(self) -> None:
+        super().on_log_start_moved()
+        for feed in self._feeds:
+            feed.on_moved()
+
+    def _high_watermark_moved(self) -> None:
+        if self.log.first_unstable_offset is not None:
+            self.log.producers.on_high_watermark(self.machine.high_watermark)
+        self._owner.on_high_watermark(self)
+        self._tell_readers()
+        for feed in self._feeds:
+            feed.on_moved()
+
+
+def flush_delay_ms(config: TopicConfig) -> int:
+    """How long a write may stay unsynced. flush.ms holds under every policy that leaves something unsynced."""
+    if config.flush_policy == "ack":
+        return AT_ONCE
+    if config.flush_policy == "interval":
+        return INTERVAL_MS if config.flush_ms == LONG_MAX else config.flush_ms
+    return min(config.flush_ms, LATER_MS_MAX)

@@ -1,0 +1,395 @@
+"""What a leader sends to its followers: to each, over one stream, what is appended to all partitions that it follows.
+
+INVARIANT  of a follower's partition, what is sent begins where the last that was sent ended, after a check that its log
+           is a prefix of ours; no more is on its way than the follower gave room for; and nothing is kept for it in memory.
+PREVENTS   a hole in a replica; a slow follower that costs the leader memory, or the other followers time.
+PROVED BY  tests/replication/test_streams.py::test_a_slow_follower_holds_up_nobody
+
+Appends and acknowledgements of one turn of the loop are answered with one frame. Partitions with something to send take
+turns, a piece each. Records are not looked at: they go from the file to the socket.
+"""
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, FrameRefused, LogDamaged
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ports import Chunk, Env
+
+from . import stream_frames as frames
+from .divergence_machine import GoOn, OutOfRange, Parted, answer
+from .log.walk import Cold
+from .partition import Partition
+from .partition_machine import Heard
+from .peers import Stream
+from .stream_frames import Follow, Header
+
+if TYPE_CHECKING:
+    from .leader_streams import LeaderStreams
+
+# What may be on its way to one follower: 100 MB/s at 80 ms, and what a stopped one may hold of our socket's memory.
+WINDOW_BYTES: Final = 8 << 20
+FRAME_BYTES: Final = 1 << 20  # what the follower writes without giving its other work a turn
+PIECE_BYTES: Final = 256 << 10  # of one partition, while others wait
+PAYLOAD_BYTES_MAX: Final = 64 << 20  # the peer door's
+# How long news of a high watermark wait for records to travel with.
+NEWS_S: Final = 0.003
+
+
+class LeaderFeed:
+    """One partition, to one follower, in one leader epoch."""
+
+    __slots__ = ("is_cold", "leader_epoch", "partition", "sent_to", "slot", "stream", "told")
+
+    def __init__(self, stream: "LeaderStream", partition: Partition, follow: Follow) -> None:
+        self.stream = stream
+        self.partition = partition
+        self.slot = follow.slot
+        self.leader_epoch = follow.leader_epoch
+        self.sent_to = follow.log_end
+        self.told = (-1, -1)  # high watermark and log start, as the follower knows them
+        self.is_cold = False  # what comes next is being read from the disk
+
+    @property
+    def news(self) -> tuple[int, int]:
+        return self.partition.machine.high_watermark, self.partition.log.log_start_offset
+
+    @property
+    def is_valid(self) -> bool:
+        """Do we lead it still, in this epoch, and is the follower still one of its replicas?"""
+        partition = self.partition
+        return (
+            partition.closed is None
+            and partition.is_leader
+            and partition.leader_epoch == self.leader_epoch
+            and self.stream.follower_id in partition.machine.replicas
+        )
+
+    def on_append(self) -> None:
+        self.stream.has_records(self)
+
+    def on_moved(self) -> None:
+        self.stream.has_news(self)
+
+
+class LeaderStream:
+    """All that one follower follows here."""
+
+    def __init__(
+        self,
+        env: Env,
+        owner: "LeaderStreams",
+        follower_id: BrokerId,
+        broker_epoch: int,
+        stream: Stream,
+    ) -> None:
+        self.follower_id = follower_id
+        self.broker_epoch = broker_epoch
+        self.ended = False
+        self._env = env
+        self._owner = owner
+        self._stream = stream
+        self._heard = Heard(self._now_ms())
+        self._feeds: dict[int, LeaderFeed] = {}  # by slot
+        self._by_name: dict[tuple[UUID, int], LeaderFeed] = {}
+        # Asked in an epoch, or of a partition, that the metadata log has not told us of yet.
+        self._early: dict[tuple[UUID, int], Follow] = {}
+        self._ready: dict[LeaderFeed, None] = {}
+        self._news: dict[LeaderFeed, None] = {}
+        self._is_pump_due = False
+        self._is_news_due = False
+        self._sent = 0
+        self._taken = 0
+        self._loop = asyncio.get_running_loop()
+
+    def _now_ms(self) -> int:
+        return int(self._env.clock.steady() * 1000)
+
+    # -- what the follower says ------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            while (frame := await self._stream.read()) is not None and not self.ended:
+                self._heard.at_ms = self._now_ms()
+                self._on_frame(frame[0])
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """The stream is over, or another one of the same follower has taken its place."""
+        if not self.ended:
+            self.ended = True
+            self._stream.abort()
+            for feed in list(self._feeds.values()):
+                self._drop(feed)
+
+    def _on_frame(self, header: Header) -> None:
+        match frames.kind_of(header):
+            case frames.ACK:
+                self._on_acks(header)
+            case frames.FOLLOW:
+                self._answer(frames.read_follow(header))
+            case frames.LEAVE:
+                for slot in frames.read_slots(header):
+                    if slot in self._feeds:
+                        self._drop(self._feeds[slot])
+            case frames.ALIVE:
+                broker_epoch = frames.read_broker_epoch(header)
+                if broker_epoch != self.broker_epoch:
+                    self.broker_epoch = broker_epoch
+                    self.look_again()
+            case unknown:
+                raise FrameRefused(f"a follower sent a frame of kind {unknown!r:.100}")
+
+    def _on_acks(self, header: Header) -> None:
+        may_join = self._owner.may_join(self.follower_id, self.broker_epoch)
+        for slot, log_end, durable_end in frames.read_acks(header):
+            feed = self._feeds.get(slot)
+            if feed is None:
+                continue  # it was on its way when we let go
+            if not durable_end <= log_end <= feed.sent_to:
+                raise FrameRefused(
+                    f"{feed.partition.topic_partition}: a follower has synced {durable_end} and written"
+                    f" {log_end}, of {feed.sent_to} that it was sent"
+                )
+            self._acknowledged(feed, log_end, durable_end, may_join=may_join)
+        taken = frames.read_taken(header)
+        if not self._taken <= taken <= self._sent:
+            raise FrameRefused(f"a follower took {taken} bytes of {self._sent} that it was sent")
+        self._taken = taken
+        if self._ready:
+            self._pump_soon()
+
+    def _acknowledged(
+        self, feed: LeaderFeed, log_end: int, durable_end: int, *, may_join: bool
+    ) -> None:
+        partition = feed.partition
+        partition.on_ack(self.follower_id, log_end, durable_end, may_join=may_join)
+        if may_join and self.follower_id not in partition.machine.isr.state.isr:
+            self._owner.isr.look(partition)
+
+    # -- who follows what ------------------------------------------------------------------------------
+
+    def _answer(self, asked: list[Follow]) -> None:
+        parted, ranges, refused = [], [], []
+        for follow in asked:
+            name = (follow.topic_id, follow.partition)
+            known = self._by_name.get(name)
+            if known is not None:
+                self._drop(known)
+            self._early.pop(name, None)
+            partition = self._partition_for(follow)
+            if partition is None:
+                self._early[name] = follow
+                continue
+            if isinstance(partition, ErrorCode):
+                refused.append((follow.slot, int(partition.value)))
+                continue
+            match self._where_parted(partition, follow):
+                case Parted(epoch, end_offset):
+                    parted.append((follow.slot, epoch, end_offset))
+                case OutOfRange(log_start, log_end):
+                    ranges.append((follow.slot, log_start, log_end))
+                case GoOn():
+                    self._feed(partition, follow)
+        for header in frames.three(frames.PART, parted):
+            self._stream.write(header)
+        for header in frames.three(frames.RANGE, ranges):
+            self._stream.write(header)
+        for header in frames.no(refused):
+            self._stream.write(header)
+
+    def _partition_for(self, follow: Follow) -> Partition | ErrorCode | None:
+        """None: our metadata are behind the follower's; the answer comes with them."""
+        found = self._owner.manager.partition_by_id(follow.topic_id, follow.partition)
+        if isinstance(found, ErrorCode):
+            return found if found is ErrorCode.kafka_storage_error else None
+        if follow.leader_epoch > found.leader_epoch:
+            return None
+        if follow.leader_epoch < found.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        if not found.is_leader:
+            return ErrorCode.not_leader_or_follower
+        return found if self.follower_id in found.machine.replicas else None
+
+    @staticmethod
+    def _where_parted(partition: Partition, follow: Follow) -> GoOn | Parted | OutOfRange:
+        log = partition.log
+        return answer(
+            log.epochs,
+            (partition.leader_epoch, partition.machine.epoch_start_offset),
+            log.log_start_offset,
+            log.log_end_offset,
+            last_epoch=follow.last_epoch,
+            end_offset=follow.log_end,
+        )
+
+    def _feed(self, partition: Partition, follow: Follow) -> None:
+        feed = LeaderFeed(self, partition, follow)
+        self._feeds[follow.slot] = feed
+        self._by_name[partition.topic_id, partition.topic_partition.partition] = feed
+        partition.add_feed(feed)
+        partition.machine.replicas[self.follower_id].heard = self._heard
+        may_join = self._owner.may_join(self.follower_id, self.broker_epoch)
+        self._acknowledged(feed, follow.log_end, follow.durable_end, may_join=may_join)
+        # Even if there is nothing to send: that is how the follower hears that it follows.
+        self._ready[feed] = None
+        self._pump_soon()
+
+    def _drop(self, feed: LeaderFeed) -> None:
+        del self._feeds[feed.slot]
+        del self._by_name[feed.partition.topic_id, feed.partition.topic_partition.partition]
+        self._ready.pop(feed, None)
+        self._news.pop(feed, None)
+        feed.partition.drop_feed(feed)
+        replica = feed.partition.machine.replicas.get(self.follower_id)
+        if replica is not None and replica.heard is self._heard:
+            replica.heard = Heard(self._heard.at_ms)  # from here on it is silent
+            replica.may_join = False
+
+    def partition_changed(self, name: tuple[UUID, int]) -> None:
+        """The metadata log says something new of it."""
+        feed = self._by_name.get(name)
+        if feed is not None and not feed.is_valid:
+            # It hears the same from the metadata log, and need not be told; or it has to ask again.
+            self._refuse(feed, ErrorCode.not_leader_or_follower)
+        early = self._early.pop(name, None)
+        if early is not None:
+            self._answer([early])
+
+    def _refuse(self, feed: LeaderFeed, error: ErrorCode) -> None:
+        self._drop(feed)
+        for header in frames.no([(feed.slot, int(error.value))]):
+            self._stream.write(header)
+
+    def look_again(self) -> None:
+        """Whether this follower may join has changed."""
+        may_join = self._owner.may_join(self.follower_id, self.broker_epoch)
+        for feed in self._feeds.values():
+            replica = feed.partition.machine.replicas.get(self.follower_id)
+            if replica is not None:
+                replica.may_join = may_join
+                if may_join:
+                    self._owner.isr.look(feed.partition)
+
+    # -- what it is sent -------------------------------------------------------------------------------
+
+    def has_records(self, feed: LeaderFeed) -> None:
+        self._ready[feed] = None
+        if not self._is_pump_due:
+            self._pump_soon()
+
+    def has_news(self, feed: LeaderFeed) -> None:
+        if feed in self._ready:
+            return  # they travel with records
+        self._news[feed] = None
+        if not self._is_news_due:
+            self._is_news_due = True
+            self._env.clock.call_later(NEWS_S, self._tell_news)
+
+    def _pump_soon(self) -> None:
+        if not self._is_pump_due:
+            self._is_pump_due = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Send what there is, as far as the follower has room for it."""
+        self._is_pump_due = False
+        while self._ready and not self.ended:
+            room = WINDOW_BYTES - (self._sent - self._taken)
+            if room <= 0 or not self._send_frame(min(room, FRAME_BYTES)):
+                return
+
+    def _send_frame(self, room: int) -> bool:
+        """One frame of records. False: nothing of what is ready can be sent now."""
+        numbers: list[int] = []
+        chunks: list[Chunk] = []
+        total = 0
+        ready = self._ready
+        waiting = list(islice(ready, frames.PARTITIONS_MAX))
+        for feed in waiting:
+            if total >= room:
+                break
+            del ready[feed]
+            if feed.is_cold:
+                continue
+            size = self._read(feed, min(room - total, PIECE_BYTES), numbers, chunks)
+            total += size
+            if size and feed.sent_to < feed.partition.log.log_end_offset:
+                ready[feed] = None  # behind all others
+        if not numbers:
+            return bool(ready) and len(waiting) == frames.PARTITIONS_MAX
+        self._sent += total
+        self._owner.manager.counters.replicated_bytes_out += total
+        self._stream.write(frames.data(numbers), chunks)
+        return True
+
+    def _read(
+        self, feed: LeaderFeed, max_bytes: int, numbers: list[int], chunks: list[Chunk]
+    ) -> int:
+        """Add the next batches of a partition to a frame; how many bytes of them."""
+        log = feed.partition.log
+        offset, size = feed.sent_to, 0
+        if offset < log.log_end_offset:
+            try:
+                found = log.read(
+                    offset, max_bytes, limit=log.log_end_offset, min_one=True, block=False
+                )
+            except Cold as cold:
+                feed.is_cold = True
+                self._env.tasks.spawn(self._warm(feed, cold), name="cold read for a follower")
+                return 0
+            except (OSError, LogDamaged) as failed:
+                self._unreadable(feed, str(failed))
+                return 0
+            if found is None:  # retention has overtaken it
+                self._drop(feed)
+                out = (feed.slot, log.log_start_offset, log.log_end_offset)
+                for header in frames.three(frames.RANGE, [out]):
+                    self._stream.write(header)
+                return 0
+            if found.size > PAYLOAD_BYTES_MAX:
+                self._unreadable(feed, f"a batch of {found.size} bytes is too large for a stream")
+                return 0
+            size = found.size
+            chunks += found.slices
+            feed.sent_to = found.next_offset
+        feed.told = feed.news
+        numbers += (feed.slot, offset, size, *feed.told)
+        return size
+
+    async def _warm(self, feed: LeaderFeed, cold: Cold) -> None:
+        try:
+            await self._env.disk.run(cold.work)
+        except (OSError, LogDamaged) as failed:
+            if feed.slot in self._feeds:
+                self._unreadable(feed, str(failed))
+            return
+        feed.is_cold = False
+        if feed.slot in self._feeds:
+            self.has_records(feed)
+
+    def _unreadable(self, feed: LeaderFeed, why: str) -> None:
+        self._env.log.error(
+            "read_for_follower_failed",
+            partition=str(feed.partition.topic_partition),
+            follower=self.follower_id,
+            offset=feed.sent_to,
+            error=why,
+        )
+        self._refuse(feed, ErrorCode.kafka_storage_error)
+
+    def _tell_news(self) -> None:
+        self._is_news_due = False
+        news, self._news = self._news, {}
+        numbers: list[int] = []
+        for feed in news:
+            if feed.told == feed.news or feed.slot not in self._feeds:
+                continue
+            feed.told = feed.news
+            numbers += (feed.slot, feed.sent_to, 0, *feed.told)
+        step = 5 * frames.PARTITIONS_MAX
+        for start in range(0, len(numbers), step):
+            self._stream.write(frames.data(numbers[start : start + step]))

@@ -1,0 +1,164 @@
+"""Wishes for ISR changes on their way to a controller that may be slow, gone or of another opinion."""
+
+from asyncio import sleep
+
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.replication.replication import IsrWish
+from replica_cluster import Cluster, play
+from replica_helpers import batch
+
+BOTH = (BrokerId(1), BrokerId(2))
+
+
+async def with_three_out(cluster: Cluster, partitions: int = 1) -> None:
+    """Node 3 is gone, and node 1 leads all of them without it."""
+    cluster.create(
+        partitions=partitions, leaders=[1] * partitions, min_insync_replicas="2", flush_policy="os"
+    )
+    await cluster[1].write(batch("a"))
+    cluster.kill(3)
+    for index in range(partitions):
+        cluster.change(index=index, isr=BOTH)
+
+
+def test_one_call_brings_a_follower_back_to_all_its_partitions() -> None:
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster, 300)
+        await cluster.restart(3)
+        await cluster.until(
+            lambda: all(3 in cluster.state(index=index).isr for index in range(300))
+        )
+        assert len(cluster.proposals) == 300
+        assert cluster.calls <= 3
+
+    play(scene)
+
+
+def test_what_nobody_knows_is_asked_again() -> None:
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster)
+        tries = 0
+
+        def answer(_node: int, _wish: IsrWish) -> ErrorCode | None:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise Trouble("the answer was lost", Outcome.UNKNOWN)
+            return ErrorCode.not_controller if tries < 4 else None
+
+        cluster.answer = answer
+        await cluster.restart(3)
+        await cluster.until(lambda: 3 in cluster.state().isr)
+        assert tries == 4
+        assert len({wish.proposal for _, wish, _ in cluster.proposals}) == 1
+
+    play(scene)
+
+
+def test_a_change_that_was_logged_though_its_answer_was_lost_is_not_made_twice() -> None:
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster)
+
+        def answer(_node: int, _wish: IsrWish) -> ErrorCode | None:
+            if 3 not in cluster.state().isr:
+                cluster.change(isr=(*BOTH, BrokerId(3)))
+                raise Trouble("the answer was lost", Outcome.UNKNOWN)
+            return None
+
+        cluster.answer = answer
+        await cluster.restart(3)
+        await sleep(3.0)
+        assert cluster.state().partition_epoch == 2
+        assert cluster.proposals == []
+
+    play(scene)
+
+
+def test_one_that_is_refused_is_not_asked_for_at_every_acknowledgement() -> None:
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster)
+        cluster.answer = lambda _node, _wish: ErrorCode.ineligible_replica
+        await cluster.restart(3)
+        for number in range(100):
+            await cluster[1].write(batch(f"v{number}"))
+            await sleep(0.01)
+        assert 1 <= len(cluster.proposals) <= 6
+        cluster.answer = lambda _node, _wish: None
+        await cluster.until(lambda: 3 in cluster.state().isr, seconds=5)
+
+    play(scene)
+
+
+def test_one_that_is_fenced_or_shuts_down_is_not_asked_for() -> None:
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster)
+        await cluster.restart(3)
+        cluster.change_broker(3, fenced=True)
+        await sleep(3.0)
+        assert cluster.proposals == []
+        cluster.change_broker(3, fenced=False, in_controlled_shutdown=True)
+        await sleep(3.0)
+        assert cluster.proposals == []
+        cluster.change_broker(3, in_controlled_shutdown=False)
+        await cluster.until(lambda: 3 in cluster.state().isr, seconds=1)
+
+    play(scene)
+
+
+def test_who_is_asked_for_is_named_with_the_process_that_was_heard() -> None:
+    """The controller refuses one that was registered anew since: what it had may be gone."""
+
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster)
+        await cluster.restart(3)
+        await cluster.until(lambda: 3 in cluster.state().isr)
+        epochs = cluster[1].image.brokers
+        (_, wish, _) = cluster.proposals[0]
+        assert wish.proposal.isr == (1, 2, 3)
+        assert wish.broker_epochs[1:] == (
+            epochs[BrokerId(2)].broker_epoch,
+            epochs[BrokerId(3)].broker_epoch,
+        )
+
+    play(scene)
+
+
+def test_an_idle_follower_stays_for_as_long_as_its_stream_lives() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(partitions=3, min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        await sleep(200.0)
+        assert cluster.proposals == []
+        await cluster[1].write(batch("b"))
+        await sleep(1.0)
+        assert cluster.proposals == []
+
+    play(scene)
+
+
+def test_a_follower_that_falls_silent_leaves_though_nothing_is_written() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        cluster.world.pause("node-3")
+        await sleep(29.0)
+        assert cluster.proposals == []
+        await cluster.until(lambda: 3 not in cluster.state().isr, seconds=4)
+        cluster.resume(3)
+        await cluster.until(lambda: 3 in cluster.state().isr, seconds=4)
+
+    play(scene)
+
+
+def test_a_clock_that_jumps_takes_nobody_out() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        for jump in (3_600_000, -7_200_000):
+            cluster[1].env.machine.wall.jump(jump)
+            await cluster[1].write(batch("b"))
+            await sleep(3.0)
+        assert cluster.proposals == []
+
+    play(scene, replica_lag_time_max_ms="5000")

@@ -1,0 +1,137 @@
+"""A partition as a follower: what it takes, and what it refuses."""
+
+import pytest
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.wire.batch import BatchRefused, splice
+from fencepost.replication.divergence_machine import Cut
+from fencepost.replication.partition import Partition
+from replica_helpers import ME, Node, batch, play, topic_of
+
+OTHER = BrokerId(2)
+EPOCH = 3
+
+
+def led_elsewhere(node: Node) -> Partition:
+    node.metadata.change(
+        node.manager, "orders", leader=OTHER, isr=(ME, OTHER), replicas=(ME, OTHER),
+        leader_epoch=EPOCH,
+    )  # fmt: skip
+    return node.partition()
+
+
+def sent(offset: int, *values: str, epoch: int = EPOCH, **more: int) -> bytearray:
+    """A batch as its leader has it."""
+    data = batch(*values, **more)
+    splice(data, 0, offset, epoch)
+    return data
+
+
+def test_a_follower_has_the_leaders_offsets_and_epochs() -> None:
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        partition.append_as_follower(sent(0, "a", "b", epoch=1), EPOCH)
+        partition.append_as_follower(sent(2, "c") + sent(3, "d"), EPOCH)
+        assert partition.log_end_offset == 4
+        assert (partition.log.epochs.epochs, partition.log.epochs.starts) == ([1, 3], [0, 2])
+
+    play(scene)
+
+
+def test_a_follower_takes_nothing_of_another_epoch() -> None:
+    """Frames of a leader that was deposed, or of its file after it was truncated and written by its successor."""
+
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        assert not partition.follows(EPOCH - 1)
+        assert partition.follows(EPOCH)
+        partition.append_as_follower(sent(0, "a"), EPOCH)
+        for wrong in (sent(1, "b", epoch=EPOCH + 1), sent(1, "b", epoch=EPOCH - 1)):
+            with pytest.raises(BatchRefused, match="leader epoch"):
+                partition.append_as_follower(wrong, EPOCH)
+        node.metadata.change(node.manager, "orders", leader=ME)
+        assert not partition.follows(EPOCH)
+        assert not partition.follows(EPOCH + 1)
+        assert partition.log_end_offset == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("what", ["torn", "flipped", "overlapping", "backwards", "nothing"])
+def test_what_a_leader_can_not_have_sent_is_refused_and_leaves_nothing(what: str) -> None:
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        partition.append_as_follower(sent(0, "a"), EPOCH)
+        good = sent(1, "b")
+        wrong = {
+            "torn": good + sent(2, "c")[:-1],
+            "flipped": good[:-1] + bytes([good[-1] ^ 1]),
+            "overlapping": sent(0, "b"),
+            "backwards": sent(5, "b") + sent(4, "c"),
+            "nothing": bytearray(),
+        }[what]
+        with pytest.raises(BatchRefused):
+            partition.append_as_follower(wrong, EPOCH)
+        assert partition.log_end_offset == 1
+        partition.append_as_follower(good, EPOCH)
+
+    play(scene)
+
+
+def test_a_compacted_leader_leaves_gaps() -> None:
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        partition.append_as_follower(sent(0, "a"), EPOCH)
+        partition.append_as_follower(sent(7, "b"), EPOCH)
+        assert partition.log_end_offset == 8
+
+    play(scene)
+
+
+def test_a_cut_takes_producers_transactions_and_epochs_back() -> None:
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        partition.append_as_follower(sent(0, "a", epoch=1, pid=7, sequence=0), EPOCH)
+        partition.append_as_follower(sent(1, "b", epoch=2, pid=7, sequence=1), EPOCH)
+        partition.append_as_follower(sent(2, "c", pid=8, sequence=0, transactional=True), EPOCH)
+        partition.follow_leader(1, 0)
+        assert partition.log.first_unstable_offset == 2
+        partition.cut(Cut(1))
+        assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
+        assert partition.log.first_unstable_offset is None
+        assert partition.log.epochs.epochs == [1]
+        known = partition.producers.state_of(7)
+        assert known is not None and known.batches[-1].last_sequence == 0
+        assert partition.producers.state_of(8) is None
+
+    play(scene)
+
+
+def test_a_follower_shows_no_more_than_its_leader_has_committed() -> None:
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        partition.append_as_follower(sent(0, "a", "b"), EPOCH)
+        partition.follow_leader(10, 0)
+        assert partition.high_watermark == 2
+        partition.append_as_follower(sent(2, "c"), EPOCH)
+        assert partition.high_watermark == 2
+        partition.follow_leader(3, 1)
+        assert (partition.high_watermark, partition.log_start_offset) == (3, 1)
+
+    play(scene, topic_of("orders"))
+
+
+def test_a_log_that_was_emptied_begins_where_it_is_told() -> None:
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        partition.append_as_follower(sent(0, "a"), EPOCH)
+        partition.cut(Cut(50, anew=True))
+        assert partition.log_start_offset == partition.log_end_offset == 50
+        assert partition.high_watermark == 50
+        partition.append_as_follower(sent(50, "b"), EPOCH)
+        # And where that is inside a batch, it begins where the batch does.
+        partition.cut(Cut(101, anew=True))
+        partition.append_as_follower(sent(100, "c", "d", "e"), EPOCH)
+        partition.follow_leader(103, 101)
+        assert (partition.log_start_offset, partition.log_end_offset) == (101, 103)
+
+    play(scene)
