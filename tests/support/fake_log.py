@@ -20,6 +20,11 @@ class FakeLog:
         self.is_leader = True
         self._waiting: list[tuple[Offset, asyncio.Future[ErrorCode]]] = []
 
+    def may_append(self) -> ErrorCode:
+        if not self.is_leader:
+            return E.not_leader_or_follower
+        return E.not_enough_replicas if self.refuse is E.not_enough_replicas else E.none
+
     def append(self, batch: bytearray, now_ms: int) -> Offset | ErrorCode:
         if self.refuse is not E.none:
             return self.refuse

@@ -42,6 +42,9 @@ class NoConsumerGroups:
     def loaded(self, now_ms: int) -> Decision:
         return Decision()
 
+    def woken(self, group_id: str, now_ms: int) -> Decision:
+        return Decision()
+
     def group_ids(self) -> Iterable[str]:
         return ()
 

@@ -172,18 +172,49 @@ def test_an_append_that_is_refused_loses_the_machine_and_tells_everyone() -> Non
     async def scenario(s: Setting) -> None:
         parked, waits = later(s.say(reply=Parked(1))), later(s.say("a"))
         await settle()
-        s.log.refuse = E.not_enough_replicas
-        assert await s.say("b") is E.coordinator_not_available
-        assert await parked is E.coordinator_not_available
-        assert await waits is E.coordinator_not_available
+        s.log.refuse = E.kafka_storage_error
+        assert await s.say("b") is E.not_coordinator
+        assert await parked is E.not_coordinator
+        assert await waits is E.not_coordinator
         s.log.refuse = E.none
-        assert await s.say("c") is E.coordinator_not_available, (
-            "its machine knows what the log does not"
-        )
+        assert await s.say("c") is E.not_coordinator, "its machine knows what the log does not"
 
     s = run(scenario)
-    assert s.lost == [E.not_enough_replicas]
+    assert s.lost == [E.kafka_storage_error]
     assert len(s.log.batches) == 1
+
+
+def test_too_few_replicas_in_sync_refuse_writes_and_nothing_else() -> None:
+    """Loading anew would answer nobody for as long as it takes, and replay the log at each commit."""
+
+    async def scenario(s: Setting) -> None:
+        parked = later(s.say(reply=Parked(1)))
+        await settle()
+        s.log.refuse = E.not_enough_replicas
+        assert await s.say("b") is E.coordinator_not_available
+        assert await s.say() == "done", "what needs no record is answered"
+        s.log.refuse = E.none
+        assert await s.say("c", effects=(Answer(1, {"a": 1}),)) == "done"
+        assert await parked == {"a": 1}
+
+    s = run(scenario, commits_at_once=True)
+    assert s.lost == []
+    assert [text for text, _, _ in s.machine.applied] == ["c"]
+
+
+def test_a_timer_whose_decision_can_not_be_written_is_due_again() -> None:
+    """Or a member whose session ended while too few replicas were in sync would stay in its group for ever."""
+
+    async def scenario(s: Setting) -> None:
+        s.shard.open()
+        s.log.refuse = E.not_enough_replicas
+        await asyncio.sleep(1.7)
+        s.log.refuse = E.none
+        await asyncio.sleep(2)
+
+    s = run(scenario, commits_at_once=True)
+    assert s.machine.ticked == [("first",)] * 3
+    assert [text for text, _, _ in s.machine.applied] == ["tick"]
 
 
 def test_when_leadership_is_lost_everyone_is_sent_to_the_new_coordinator() -> None:

@@ -8,11 +8,11 @@ Deciding a JoinGroup is in `classic_join.py`, the course of a rebalance in `clas
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from fencepost.cluster.base.errors import ErrorCode
 
-from ..runtime.decision import NOTHING, Decision, Fields, Parked, SetTimer, TimerKey
+from ..runtime.decision import NOTHING, Decision, Effect, Fields, Parked, SetTimer, TimerKey
 from .classic_group import ClassicGroup, Phase
 from .classic_join import decide_join
 from .classic_turn import GroupChanged, Turn, join_fields, session_timer, sync_fields
@@ -124,19 +124,33 @@ class ClassicMachine:
 
     def loaded(self, now_ms: int) -> Decision:
         """Every member gets a full session to show itself; a group over the limit shrinks by a rebalance."""
-        effects: list[Any] = []
-        steps: list[Any] = []
+        effects: list[Effect] = []
+        steps: list[GroupChanged] = []
         for group in self.groups.values():
-            for member in group.members.values():
-                key = session_timer(group.group_id, member.member_id)
-                effects.append(SetTimer(key, member.session_timeout_ms))
-            if len(group.members) > self.config.group_max_size:
-                turn = Turn(group, self.config, now_ms)
-                turn.prepare_rebalance()
-                assert not turn.records, "nobody has joined yet"
-                effects.extend(turn.effects)
-                steps.append(GroupChanged(turn.group))
+            self._found(group, now_ms, effects, steps)
         return Decision(steps=tuple(steps), effects=tuple(effects))
+
+    def woken(self, group_id: str, now_ms: int) -> Decision:
+        """`loaded`, of a group that was read later."""
+        effects: list[Effect] = []
+        steps: list[GroupChanged] = []
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._found(group, now_ms, effects, steps)
+        return Decision(steps=tuple(steps), effects=tuple(effects))
+
+    def _found(
+        self, group: ClassicGroup, now_ms: int, effects: list[Effect], steps: list[GroupChanged]
+    ) -> None:
+        for member in group.members.values():
+            key = session_timer(group.group_id, member.member_id)
+            effects.append(SetTimer(key, member.session_timeout_ms))
+        if len(group.members) > self.config.group_max_size:
+            turn = Turn(group, self.config, now_ms)
+            turn.prepare_rebalance()
+            assert not turn.records, "nobody has joined yet"
+            effects.extend(turn.effects)
+            steps.append(GroupChanged(turn.group))
 
     # -- apply -----------------------------------------------------------------------------------
 

@@ -161,16 +161,22 @@ class ConsumerMachine:
         """Everybody gets a whole session: who was silent for how long, only the last coordinator knew."""
         effects: list[Effect] = []
         for group_id in sorted(self.groups):
-            group = self.groups[group_id]
-            times = self.config.for_group(self._overrides(group_id))
-            for member_id in sorted(group.members):
-                member = group.members[member_id]
-                effects.append(
-                    SetTimer(session_timer(group_id, member_id), times.session_timeout_ms)
-                )
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
-                    timer = rebalance_timer(group_id, member_id)
-                    effects.append(SetTimer(timer, member.rebalance_timeout_ms))
+            effects.extend(self.woken(group_id, now_ms).effects)
+        return Decision(effects=tuple(effects))
+
+    def woken(self, group_id: str, now_ms: int) -> Decision:
+        """`loaded`, of a group that was read later."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return NOTHING
+        effects: list[Effect] = []
+        times = self.config.for_group(self._overrides(group_id))
+        for member_id in sorted(group.members):
+            member = group.members[member_id]
+            effects.append(SetTimer(session_timer(group_id, member_id), times.session_timeout_ms))
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                timer = rebalance_timer(group_id, member_id)
+                effects.append(SetTimer(timer, member.rebalance_timeout_ms))
         return Decision(effects=tuple(effects))
 
     def _scan_on(self, turn: Turn) -> Decision:

@@ -9,7 +9,7 @@ The kinds decide for themselves (`classic_machine.py`, `consumer_machine.py`), t
 deleting and expiring take along.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -229,8 +229,24 @@ class GroupsMachine:
             effects=(*classic.effects, *consumer.effects, first_round),
         )
 
+    def owners_of(self, command: Any) -> Sequence[str] | None:
+        group_id = getattr(command, "group_id", None)
+        if group_id is not None:
+            return (group_id,)
+        ids: Sequence[str] | None = getattr(command, "group_ids", None)
+        return ids
+
+    def woken(self, owner: str, now_ms: int) -> Decision:
+        classic, consumer = self.classic.woken(owner, now_ms), self.consumer.woken(owner, now_ms)
+        return Decision(
+            steps=(*classic.steps, *consumer.steps), effects=(*classic.effects, *consumer.effects)
+        )
+
     def _expire(self, now_ms: int) -> Decision:
-        """Forget positions whose retention is over, then groups that have nothing left (KIP-211)."""
+        """Forget positions whose retention is over, then groups that have nothing left (KIP-211).
+
+        Who has yet to be read from the log after a move has its turn in a later round.
+        """
         ids = self._sweep or sorted({*self.classic.groups, *self.consumer.group_ids()})
         chunk, left = ids[:EXPIRE_GROUPS_MAX], ids[EXPIRE_GROUPS_MAX:]
         records: list[LogRecord] = []

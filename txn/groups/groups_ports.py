@@ -27,6 +27,9 @@ class ConsumerGroups(Protocol):
 
     def loaded(self, now_ms: int) -> Decision: ...
 
+    def woken(self, group_id: str, now_ms: int) -> Decision:
+        """`loaded`, of one group that was read from the log later; of none if it is of another kind."""
+
     def group_ids(self) -> Iterable[str]: ...
 
     def has(self, group_id: str) -> bool: ...

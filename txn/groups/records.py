@@ -29,6 +29,8 @@ _OFFSET_VERSION_WITH_EXPIRY: Final = (
     1  # the only one that has the field, for clients older than KIP-211
 )
 _GROUP_VERSION: Final = 3
+OFFSET_VERSION_MAX: Final = 4
+GROUP_VERSION_MAX: Final = 4
 
 _OFFSET_V4: Final = Struct(">hqi")
 
@@ -169,7 +171,7 @@ def decode_offset(kind: int, key: Reader, value: bytes | None) -> OffsetCommitte
         )
     fields = Reader(value)
     version = fields.int16()
-    if not 0 <= version <= 4:
+    if not 0 <= version <= OFFSET_VERSION_MAX:
         raise RecordRefused(f"OffsetCommitValue version {version} is not known")
     compact = version >= 4
     committed_offset = fields.int64()
@@ -201,7 +203,7 @@ def decode_group(kind: int, key: Reader, value: bytes | None) -> GroupMetadata |
         return GroupForgotten(group_id=group_id)
     fields = Reader(value)
     version = fields.int16()
-    if not 0 <= version <= 4:
+    if not 0 <= version <= GROUP_VERSION_MAX:
         raise RecordRefused(f"GroupMetadataValue version {version} is not known")
     compact = version >= 4
     protocol_type = fields.string(compact=compact)

@@ -4,12 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..runtime.decision import LogRecord
+from ..runtime.ports import Codec
 from .codec import Reader, RecordRefused
 from .consumer_decode import DECODERS as CONSUMER_DECODERS
+from .consumer_records import VALUE_VERSION
 from .records import (
     GROUP_METADATA,
+    GROUP_VERSION_MAX,
     LEGACY_OFFSET_COMMIT,
     OFFSET_COMMIT,
+    OFFSET_VERSION_MAX,
     decode_group,
     decode_offset,
 )
@@ -39,3 +43,27 @@ def decode(key: bytes, value: bytes | None) -> LogRecord | None:
         return decoder(kind, reader, value)
     except RecordRefused as refused:
         raise RecordRefused(f"record of kind {kind}: {refused}") from None
+
+
+# kind -> the newest version of its values that is known, in the two bytes that a value begins with
+_NEWEST: Final[Mapping[int, bytes]] = {
+    LEGACY_OFFSET_COMMIT: OFFSET_VERSION_MAX.to_bytes(2, "big"),
+    OFFSET_COMMIT: OFFSET_VERSION_MAX.to_bytes(2, "big"),
+    GROUP_METADATA: GROUP_VERSION_MAX.to_bytes(2, "big"),
+    **dict.fromkeys(CONSUMER_DECODERS, VALUE_VERSION.to_bytes(2, "big")),
+}
+
+
+def owner_of(key: bytes, value: bytes | None) -> bytes | None:
+    """The group that a record is about: every kind's key goes on with its id. Runs for each record of a log."""
+    if len(key) < 4:
+        raise RecordRefused(f"{len(key)} bytes are no key of __consumer_offsets")
+    newest = _NEWEST.get(key[0] << 8 | key[1])
+    if newest is None:
+        return None
+    if value is not None and value[:2] > newest:
+        raise RecordRefused(f"a value of version {value[:2].hex()} and kind {key[1]} is not known")
+    return key[4 : 4 + (key[2] << 8 | key[3])]
+
+
+CODEC: Final = Codec(decode, owner_of)

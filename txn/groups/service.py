@@ -20,6 +20,7 @@ from fencepost.cluster.metadata.image import ClusterImage, ConfigType, ImageDelt
 
 from ..runtime.coordinator import Coordinator, Partitions
 from ..runtime.decision import Fields, Producer
+from ..runtime.loader import Loader
 from ..runtime.shard import Shard
 from ..runtime.ticker import Ticker
 from . import offset_requests, requests
@@ -37,7 +38,7 @@ from .consumer_config import ConsumerConfig
 from .consumer_machine import ConsumerMachine
 from .consumer_migration import MigratingGroups
 from .consumer_topics import ImageTopics, topics_changed
-from .registry import decode
+from .registry import CODEC
 from .requests import Caller
 
 E = ErrorCode
@@ -76,8 +77,9 @@ class GroupService:
             image=image,
             partitions=partitions,
             ticker=self._ticker,
+            loader=Loader(env),
             new_machine=self._new_machine,
-            decode=decode,
+            codec=CODEC,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
         )
 

@@ -15,10 +15,10 @@ from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 from fencepost.cluster.wire.batch import BatchRefused
 
-from .loader import load
+from .loader import Loader
 from .ownership import Ownership
-from .ports import Decode, Machine, RecordLog
-from .shard import Shard
+from .ports import Codec, Machine, RecordLog
+from .shard import UNREADABLE, Shard
 from .ticker import Ticker
 
 # After a failed append or load: long enough not to replay a full disk's log over and over.
@@ -36,7 +36,7 @@ class Partitions(Protocol):
 class _Seat:
     """A partition that is ours. `machine` is there while it is loaded, `shard` from then on."""
 
-    __slots__ = ("answer", "failures", "machine", "opened", "opened_s", "shard")
+    __slots__ = ("answer", "failures", "machine", "opened", "opened_s", "reads_all", "shard")
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()  # for the first time
@@ -45,6 +45,9 @@ class _Seat:
         self.shard: Shard | None = None
         self.failures = 0
         self.opened_s = 0.0
+        self.reads_all = (
+            False  # something in the log can't be read: look at all of it before opening
+        )
 
 
 class Coordinator:
@@ -57,8 +60,9 @@ class Coordinator:
         image: ClusterImage,
         partitions: Partitions,
         ticker: Ticker,
+        loader: Loader,
         new_machine: Callable[[], Machine],
-        decode: Decode,
+        codec: Codec,
         commit_timeout_ms: int,
     ) -> None:
         self.topic = topic
@@ -66,8 +70,9 @@ class Coordinator:
         self._image = image
         self._partitions = partitions
         self._ticker = ticker
+        self._loader = loader
         self._new_machine = new_machine
-        self._decode = decode
+        self._codec = codec
         self._commit_timeout_ms = commit_timeout_ms
         self._seats: dict[int, _Seat] = {}
         self._is_stopped = False
@@ -126,6 +131,7 @@ class Coordinator:
         seat = self._seats.pop(partition)
         if seat.shard is not None:
             seat.shard.close()
+        seat.shard = seat.machine = None  # a cycle would outlive `gc.freeze` in shard.py
 
     def _spawn_load(self, partition: int, seat: _Seat) -> None:
         work = self._load(partition, seat)
@@ -149,13 +155,13 @@ class Coordinator:
             return log
         seat.machine = machine = self._new_machine()
         try:
-            code = await load(
+            unread = await self._loader.load(
                 name,
-                env=self._env,
                 log=log,
                 machine=machine,
-                decode=self._decode,
+                codec=self._codec,
                 is_wanted=lambda: self._seats.get(partition) is seat,
+                read_all=seat.reads_all,
             )
         except (LogDamaged, BatchRefused, ValueError) as trouble:
             # A record that can't be read is there to stay, and no group is served without it. As Kafka does,
@@ -163,27 +169,36 @@ class Coordinator:
             self._env.log.error("coordinator.unreadable", shard=name, reason=str(trouble))
             seat.answer = ErrorCode.not_coordinator
             return ErrorCode.unknown_server_error
-        if code is not ErrorCode.none or self._seats.get(partition) is not seat:
-            return code
-        seat.shard = Shard(
+        if isinstance(unread, ErrorCode):
+            return unread
+        if self._seats.get(partition) is not seat:
+            return ErrorCode.not_coordinator
+        seat.shard = shard = Shard(
             name,
             env=self._env,
             log=log,
             machine=machine,
             ticker=self._ticker,
             commit_timeout_ms=self._commit_timeout_ms,
-            on_lost=lambda shard, _: self._lost(partition, seat, shard),
+            on_lost=lambda shard, code: self._lost(partition, seat, shard, code),
+            unread=unread,
         )
         seat.opened_s = self._env.clock.steady()
         seat.answer = ErrorCode.coordinator_load_in_progress
-        seat.shard.open()
+        shard.open()
         seat.opened.set()
+        if unread:
+            work = shard.read_on(self._loader.pace)
+            self._env.tasks.spawn(work, name=f"read on {name}")
         return ErrorCode.none
 
-    def _lost(self, partition: int, seat: _Seat, shard: Shard) -> None:
+    def _lost(self, partition: int, seat: _Seat, shard: Shard, code: ErrorCode) -> None:
         """Its machine knows what the log does not. If the partition is still ours, build another."""
         if seat.shard is shard and self._seats.get(partition) is seat:
             seat.shard = seat.machine = None
+            if code is UNREADABLE:
+                seat.reads_all = True
+                seat.answer = ErrorCode.not_coordinator
             if self._env.clock.steady() - seat.opened_s > CALM_S:
                 seat.failures = 0
             seat.failures += 1

@@ -31,6 +31,9 @@ class PartitionLog:
     def high_watermark(self) -> Offset:
         return Offset(self._partition.high_watermark)
 
+    def may_append(self) -> ErrorCode:
+        return self._partition.closed or self._partition.machine.check_append(ALL_REPLICAS)
+
     def append(self, batch: bytearray, now_ms: int) -> Offset | ErrorCode:
         done = self._partition.append_as_leader(
             batch, required_acks=ALL_REPLICAS, now_ms=now_ms, origin_client=False

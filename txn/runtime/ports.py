@@ -1,6 +1,7 @@
 """What the runtime asks of others: a log to write to, and a machine to run."""
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import Offset
@@ -20,6 +21,9 @@ class RecordLog(Protocol):
 
     @property
     def high_watermark(self) -> Offset: ...
+
+    def may_append(self) -> ErrorCode:
+        """Why nothing can be written now, if that is known before trying; `none` otherwise."""
 
     def append(self, batch: bytearray, now_ms: int) -> Offset | ErrorCode:
         """Write one record batch; the offset of its first record, or why nothing was written."""
@@ -45,6 +49,12 @@ class Machine(Protocol):
     def loaded(self, now_ms: int) -> Decision:
         """The replay is over and commands will come: set the timers of what was found."""
 
+    def owners_of(self, command: Any) -> Sequence[str] | None:
+        """Whom a command is about: they are read from the log before it is decided. None: everybody."""
+
+    def woken(self, owner: str, now_ms: int) -> Decision:
+        """One owner has been read after `loaded`: set its timers. Writes no records."""
+
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker is in the log: what this producer wrote since its last one counts, or never did."""
 
@@ -52,4 +62,20 @@ class Machine(Protocol):
 class Decode(Protocol):
     """Turns a key and value of the log into a change, or None for one that this version skips."""
 
-    def __call__(self, key: bytes, value: bytes | None) -> LogRecord | None: ...
+    def __call__(self, key: bytes, value: bytes | None, /) -> LogRecord | None: ...
+
+
+class OwnerOf(Protocol):
+    """Whose record it is (a group, a transactional id), told from its first bytes; None for a kind that is skipped.
+
+    ValueError for a version that is not known: the partition stays closed rather than without that owner.
+    """
+
+    def __call__(self, key: bytes, value: bytes | None, /) -> bytes | None: ...
+
+
+class Codec(NamedTuple):
+    """How the records of one internal topic are read."""
+
+    decode: Decode
+    owner_of: OwnerOf

@@ -12,6 +12,7 @@ another, the shard is lost with its machine, and whoever coordinates here next b
 """
 
 import asyncio
+import gc
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,13 +24,21 @@ from fencepost.cluster.base.ports import Env
 from fencepost.cluster.wire.records import Record, build_batch, control_batch
 
 from .decision import Answer, CancelTimer, Decision, LogRecord, Parked, Producer, SetTimer, TimerKey
+from .pace import Pace
 from .ports import Machine, RecordLog
 from .ticker import Ticker
+from .unread import Unread
 
 E = ErrorCode
 # Kafka's message.max.bytes, less what a batch and its records' own headers may add.
 BATCH_BYTES_MAX: Final = 1_048_588 - 1_024
 RECORD_OVERHEAD: Final = 64
+READ_MAX: Final = 100  # owners decoded in one turn of the loop: about 3 ms
+READ_REST_S: Final = 0.003  # and as long for others, at least
+SETTLE_EVERY: Final = 1_000  # owners
+# A timer whose decision could not be written is due again: the retry of Kafka's CoordinatorTimerImpl.
+TIMER_RETRY_MS: Final = 500
+UNREADABLE: Final = E.corrupt_message  # what `on_lost` is told of a record that can't be decoded
 
 # What a partition says -> what a coordinator's client understands (CoordinatorOperationExceptionHelper).
 _AS_COORDINATOR: Final = {
@@ -71,6 +80,7 @@ class Shard:
         ticker: Ticker,
         commit_timeout_ms: int,
         on_lost: Callable[["Shard", ErrorCode], None],
+        unread: Unread | None = None,
     ) -> None:
         self.name = name
         self.machine = machine
@@ -84,9 +94,13 @@ class Shard:
         self._waiting: deque[_Waiting] = deque()
         self._parked: dict[int, Reply] = {}
         self._is_committing = False
+        self._unread = unread or None  # until all of it has been read
+        self._all_read = asyncio.Event()
 
     async def execute(self, command: Any) -> Any:
         """The reply; an ErrorCode if this coordinator could not take the command or tell its outcome."""
+        if self._unread is not None and not self._wake(self.machine.owners_of(command)):
+            await self._all_read.wait()
         if self._lost is not None:
             return self._lost
         reply_to: Reply = asyncio.get_running_loop().create_future()
@@ -114,12 +128,28 @@ class Shard:
         """A timer of this machine is due."""
         if self._lost is None:
             now_ms = self._env.clock.now_ms()
-            self._take(self.machine.tick(key, now_ms), now_ms)
+            code = self._take(self.machine.tick(key, now_ms), now_ms)
+            if code is not E.none and self._lost is None:
+                self._ticker.set(self, key, TIMER_RETRY_MS)
 
     def open(self) -> None:
         """The log has been replayed into the machine: from here on it takes commands."""
         now_ms = self._env.clock.now_ms()
         self._take(self.machine.loaded(now_ms), now_ms)
+        if self._unread is None:
+            self._all_read.set()
+
+    async def read_on(self, pace: Pace) -> None:
+        """Read whoever nobody asks for, bit by bit: their timers begin to run, and they can be listed."""
+        done = 0
+        while self._unread is not None:
+            self._wake_first(self._unread.first(READ_MAX))
+            done += READ_MAX
+            if done % SETTLE_EVERY == 0:
+                # Python's collector would look at every group that there is, again and again while they grow:
+                # a second's stall at 100,000. None of this is in a cycle.
+                gc.freeze()
+            await pace.breathe(READ_REST_S)
 
     async def end_transaction(
         self, producer: Producer, *, coordinator_epoch: int, commit: bool
@@ -150,6 +180,8 @@ class Shard:
         if self._lost is not None:
             return
         self._lost = code
+        self._unread = None
+        self._all_read.set()
         self._ticker.drop(self)
         waiting = [entry.reply_to for entry in self._waiting if entry.reply_to is not None]
         for reply_to in [*waiting, *self._parked.values()]:
@@ -158,12 +190,46 @@ class Shard:
         self._waiting.clear()
         self._parked.clear()
 
+    # -- what has yet to be read ----------------------------------------------------------------------
+
+    def _wake(self, owners: Sequence[str] | None) -> bool:
+        """Have the machine know these owners. False: it takes everybody, and not all have been read."""
+        if owners is None:
+            return False
+        self._wake_first([owner.encode(errors="surrogatepass") for owner in owners])
+        return True
+
+    def _wake_first(self, owners: Sequence[bytes]) -> None:
+        now_ms = self._env.clock.now_ms()
+        for owner in owners:
+            unread = self._unread
+            if unread is None:
+                return
+            try:
+                is_new = unread.read(owner, self.machine)
+            except ValueError as trouble:
+                self._env.log.error("coordinator.unreadable", shard=self.name, reason=str(trouble))
+                self.close()
+                self._on_lost(self, UNREADABLE)
+                return
+            if is_new:
+                decision = self.machine.woken(owner.decode(errors="surrogatepass"), now_ms)
+                assert not decision.records, f"{self.name}: reading {owner!r} wrote records"
+                self._take(decision, now_ms)
+            if not unread.rows:
+                self._unread = None
+                self._all_read.set()
+
     # -- the parts of a decision -----------------------------------------------------------------
 
     def _take(self, decision: Decision, now_ms: int, reply_to: Reply | None = None) -> ErrorCode:
         batches = encode(decision.records, now_ms, decision.producer)
         if isinstance(batches, ErrorCode):
             return _as_coordinator(batches)  # before anything was applied: the machine is as it was
+        if batches:
+            writable = self.log.may_append()
+            if writable is not E.none:
+                return self._refuse(writable)
         producer_id = -1 if decision.producer is None else decision.producer.producer_id
         offset = int(self._written)
         for record in decision.records:
@@ -240,6 +306,11 @@ class Shard:
         """The client went away, or has its answer."""
         if self._parked.get(ticket) is reply_to:
             del self._parked[ticket]
+
+    def _refuse(self, code: ErrorCode) -> ErrorCode:
+        """Nothing can be written now. That too few replicas are in sync will pass, and nothing was applied yet: the
+        machine stays, and goes on answering what needs no record. Anything else means that we lead no more."""
+        return _as_coordinator(code) if code is E.not_enough_replicas else self._lose(code)
 
     def _lose(self, code: ErrorCode) -> ErrorCode:
         answer = _as_coordinator(code)

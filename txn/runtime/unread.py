@@ -1,0 +1,47 @@
+"""What the log says of groups or transactional ids that nobody has asked about yet: bytes, by owner.
+
+INVARIANT  an owner whose records are applied in the order in which each key was last written is as it would be
+           if every record of the log had been applied.
+PREVENTS   a coordinator that takes over making everybody wait until the last group of a hundred thousand is decoded.
+PROVED BY  tests/txn/test_unread.py::test_an_owner_that_is_read_late_is_the_same_as_one_that_was_read_at_once
+
+Decoding is nearly all that loading costs (profile in `tests/benchmarks/bench_loading.py`), and what is asked for
+first is one group, not all. So the loader only keeps, per owner, the last value of each of its keys; the shard
+decodes an owner when a command names it, and the others bit by bit while nothing else is to do.
+"""
+
+from itertools import islice
+
+from .ports import Codec, Machine
+
+# key -> (offset, value), in the order of the last write
+Rows = dict[bytes, tuple[int, bytes | None]]
+
+
+class Unread:
+    __slots__ = ("_codec", "rows", "skipped")
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.rows: dict[bytes, Rows] = {}  # by owner; an owner is here until it has been read
+        self.skipped = 0  # records of kinds that this version does not know
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def first(self, count: int) -> list[bytes]:
+        return list(islice(self.rows, count))
+
+    def read(self, owner: bytes, machine: Machine) -> bool:
+        """Apply what the log says of this owner; False if there is nothing left to read. ValueError: it can't be."""
+        rows = self.rows.pop(owner, None)
+        if rows is None:
+            return False
+        decode = self._codec.decode
+        for key, (offset, value) in rows.items():
+            record = decode(key, value)
+            if record is None:
+                self.skipped += 1
+            else:
+                machine.apply(record, offset)
+        return True
