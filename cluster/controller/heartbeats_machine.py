@@ -20,6 +20,10 @@ class HeartbeatsMachine:
     def forget(self, broker_id: BrokerId) -> None:
         self._heard.pop(broker_id, None)
 
+    def excuse(self, by_ms: int) -> None:
+        """Nobody could have been heard for so long."""
+        self._heard = {each: (epoch, at + by_ms) for each, (epoch, at) in self._heard.items()}
+
     def has_session(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> bool:
         """Whether this registration was heard of within the timeout."""
         epoch, heard_ms = self._heard.get(broker_id, (None, 0))

@@ -1,0 +1,188 @@
+"""The way to the active controller from any node: here if it is here, else over the peer door.
+
+INVARIANT  a command is sent again only if it surely was not done, or does no harm when it is done twice; and what
+           was answered is applied here before the caller goes on.
+PREVENTS   a topic created twice because its first answer was lost; a client that is told of a topic and finds none.
+PROVED BY  tests/cluster/controller/test_gate.py::test_a_command_that_may_have_been_done_is_not_sent_again
+
+While the quorum has no leader, and when a leader has just ceased to be one, a command waits and is tried again:
+clients see a slow answer instead of an error. How long they wait is the handlers' business (`within_s`).
+"""
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from ..base.errors import DiskFull, FrameRefused, Outcome, Trouble
+from ..base.ids import BrokerId
+from ..base.ports import Buffer, Env
+from ..metadata.image import ImageDelta
+from .command_codec import read_answer, read_command, write_answer, write_command
+from .commands import (
+    AllocateProducerIds,
+    AlterPartition,
+    AutoCreateTopics,
+    BrokerHeartbeat,
+    ControllerCommand,
+    FormCluster,
+    RegisterBroker,
+)
+from .service import Agreement, Executes, NotController
+
+R = TypeVar("R")
+Handler = Callable[
+    [BrokerId, dict[str, Any], memoryview], Awaitable[tuple[Mapping[str, Any], Buffer]]
+]
+
+KIND: Final = "controller"
+WITHIN_S: Final = 30.0  # Kafka's default.api.timeout.ms is twice as much; handlers mostly say less
+RETRY_MIN_S, RETRY_MAX_S = 0.01, 0.1
+# One that may be repeated is not waited for as long as the others: another leader may be there already.
+REPEAT_AFTER_S: Final = 1.0
+APPLY_WAIT_S: Final = 2.0
+# Done twice they do no harm: what is the case already is answered, or refused by the epoch that they name.
+REPEATABLE: Final = (
+    AllocateProducerIds,
+    AlterPartition,
+    AutoCreateTopics,
+    BrokerHeartbeat,
+    FormCluster,
+    RegisterBroker,
+)
+# What a node may say of itself only.
+_OF_ITSELF: Final = (AllocateProducerIds, AlterPartition, BrokerHeartbeat, RegisterBroker)
+
+
+class Door(Protocol):
+    """What is used of the peer door (`cluster/wire/peer_door.py`)."""
+
+    async def request(
+        self,
+        node_id: BrokerId,
+        kind: str,
+        header: Mapping[str, Any],
+        payload: Buffer = b"",
+        *,
+        timeout_s: float,
+    ) -> tuple[dict[str, Any], memoryview]: ...
+
+    def on_request(self, kind: str, handler: Handler) -> None: ...
+
+
+class Unreadable(Trouble):
+    """The active controller runs another version, which does not know the command."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, Outcome.REFUSED)
+
+
+class ControllerGate:
+    """`active` is asked while this node leads; `door` is None for a node that has no others."""
+
+    def __init__(self, env: Env, door: Door | None, quorum: Agreement, active: Executes) -> None:
+        self._env = env
+        self._door = door
+        self._quorum = quorum
+        self._active = active
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waited = 0
+        if door is not None:
+            door.on_request(KIND, self._serve)
+
+    # --- asking ---
+
+    async def execute(self, command: ControllerCommand[R], *, within_s: float = WITHIN_S) -> R:
+        """The answer, once it holds on this node too. Trouble says whether the command may have been done."""
+        clock = self._env.clock
+        deadline = clock.steady() + within_s
+        pause = RETRY_MIN_S
+        while True:
+            try:
+                return await self._once(command, deadline)
+            except (DiskFull, Unreadable):
+                raise
+            except Trouble as trouble:
+                again = trouble.outcome is Outcome.REFUSED or isinstance(command, REPEATABLE)
+                if not again or clock.steady() + pause >= deadline:
+                    raise
+            await clock.sleep(pause)
+            pause = min(pause * 2, RETRY_MAX_S)
+
+    async def _once(self, command: ControllerCommand[R], deadline: float) -> R:
+        if self._quorum.is_leader:
+            return await self._active.execute(command)
+        leader_id = self._quorum.leader_id
+        if leader_id is None or leader_id == self._quorum.node_id or self._door is None:
+            raise NotController(leader_id)
+        left_s = max(deadline - self._env.clock.steady(), RETRY_MIN_S)
+        timeout_s = min(left_s, REPEAT_AFTER_S) if isinstance(command, REPEATABLE) else left_s
+        header, payload = await self._door.request(
+            leader_id, KIND, {}, write_command(command), timeout_s=timeout_s
+        )
+        match header:
+            case {"version": int(version)}:
+                pass
+            case {"refused": "disk full", "sentence": str(sentence)}:
+                raise DiskFull(sentence)
+            case {"refused": "unreadable", "sentence": str(sentence)}:
+                raise Unreadable(sentence)
+            case _:
+                raise Trouble(f"node {leader_id} gave an answer that is none: {header!r:.200}")
+        try:
+            answer = read_answer(command, payload)
+        except FrameRefused as refused:
+            raise Trouble(str(refused)) from refused  # it was done
+        if not isinstance(command, BrokerHeartbeat):
+            await self._applied(version, deadline)
+        return answer
+
+    # --- reading one's own writes ---
+
+    async def _applied(self, version: int, deadline: float) -> None:
+        """Until the image here has that version, or for a bounded time: the answer holds all the same."""
+        if self._quorum.image.version >= version:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waited += 1
+        heapq.heappush(self._waiting, (version, self._waited, done))
+        wait_s = min(deadline - self._env.clock.steady(), APPLY_WAIT_S)
+        try:
+            async with asyncio.timeout(max(wait_s, 0)):
+                await done
+        except TimeoutError:
+            at = self._quorum.image.version
+            self._env.log.warn("image_behind_the_controller", wanted=version, at=at)
+        finally:
+            done.cancel()
+
+    def on_image(self, delta: ImageDelta) -> None:
+        while self._waiting and self._waiting[0][0] <= delta.image.version:
+            _, _, done = heapq.heappop(self._waiting)
+            if not done.done():
+                done.set_result(None)
+
+    # --- being asked ---
+
+    async def _serve(
+        self, peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
+    ) -> tuple[Mapping[str, Any], Buffer]:
+        try:
+            command = read_command(payload)
+        except FrameRefused as refused:
+            # The connection carries the quorum's messages too: the sentence is answered, and it stays.
+            return self._refusal(peer_id, "unreadable", str(refused))
+        if isinstance(command, _OF_ITSELF) and command.broker_id != peer_id:
+            why = f"node {peer_id} speaks for node {command.broker_id}"
+            return self._refusal(peer_id, "unreadable", why)
+        if not self._quorum.is_leader:
+            raise NotController(self._quorum.leader_id)
+        try:
+            answer = await self._active.execute(command)
+        except DiskFull as full:
+            return self._refusal(peer_id, "disk full", str(full))
+        return {"version": self._quorum.image.version}, write_answer(command, answer)
+
+    def _refusal(self, peer_id: BrokerId, why: str, sentence: str) -> tuple[dict[str, str], bytes]:
+        self._env.log.warn("controller_command_refused", peer=peer_id, reason=sentence)
+        return {"refused": why, "sentence": sentence}, b""

@@ -1,0 +1,205 @@
+"""The way to the controller from any node, over a door that can lose what is asked and what is answered."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from controller_scene import Alone, EventLog
+from controller_scene import Scene as ControllerScene
+from fencepost.chaos.sim.loop import SimLoop
+from fencepost.cluster.base.errors import DiskFull, ErrorCode, Outcome, Trouble
+from fencepost.cluster.controller.commands import (
+    AutoCreateTopics,
+    BrokerHeartbeat,
+    CreateTopics,
+    NewTopic,
+    UnregisterBroker,
+)
+from fencepost.cluster.controller.gate import APPLY_WAIT_S, WITHIN_S, ControllerGate, Unreadable
+from fencepost.cluster.metadata.image import ImageDelta
+
+CREATE = CreateTopics(topics=(NewTopic(name="t", num_partitions=1, replication_factor=1),))
+
+
+class Doors:
+    """Requests between gates in one process. `lose_answers`: so many are served, and nobody is told."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Any] = {}
+        self.asked: list[int] = []
+        self.lose_answers = 0
+
+    def of(self, me: int) -> Any:
+        async def request(
+            node_id: int, kind: str, header: Any, payload: Any, *, timeout_s: float
+        ) -> Any:
+            self.asked.append(node_id)
+            handler = self.handlers.get(node_id)
+            if handler is None:
+                raise Trouble(f"node {node_id} is not there", Outcome.REFUSED)
+            header, data = await handler(me, header, memoryview(payload))
+            if self.lose_answers:
+                self.lose_answers -= 1
+                raise Trouble("the connection was lost", Outcome.UNKNOWN)
+            return header, memoryview(data)
+
+        def on_request(_kind: str, handler: Any) -> None:
+            self.handlers[me] = handler
+
+        return SimpleNamespace(request=request, on_request=on_request)
+
+
+class Scene:
+    """Node 1 leads the quorum and nodes 2 and 3 follow it; what it applies, they apply when `follow` says."""
+
+    def __init__(self) -> None:
+        self.loop = SimLoop(time_limit_s=1e6)
+        self.doors = Doors()
+        self.controller = ControllerScene(brokers=3)
+        self.leader = self.controller.quorum
+        clock = SimpleNamespace(steady=self.loop.time, sleep=asyncio.sleep)
+        self.env: Any = SimpleNamespace(clock=clock, log=EventLog())
+        self.quorums: dict[int, Alone] = {1: self.leader}
+        self.gates: dict[int, ControllerGate] = {}
+        for node_id in (2, 3):
+            follower = self.quorums[node_id] = Alone(node_id)
+            follower.is_leader, follower.leader_id = False, 1
+        for node_id, quorum in self.quorums.items():
+            active = self.controller.controller
+            self.gates[node_id] = ControllerGate(self.env, self.doors.of(node_id), quorum, active)
+        self.follow(2)
+        self.follow(3)
+
+    def follow(self, node_id: int) -> None:
+        """Node `node_id` applies all that node 1 has."""
+        quorum = self.quorums[node_id]
+        quorum.machine.restore(self.leader.machine.snapshot())
+        self.gates[node_id].on_image(ImageDelta.everything(quorum.image))
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.loop.call_later(seconds, call)
+
+    def ask(self, node_id: int, command: Any, **how: Any) -> Any:
+        return self.loop.run_until_complete(self.gates[node_id].execute(command, **how))
+
+    @property
+    def now(self) -> float:
+        return self.loop.time()
+
+
+@pytest.fixture
+def scene() -> Any:
+    made = Scene()
+    yield made
+    made.loop.close()
+
+
+def test_a_command_is_answered_by_the_leader_wherever_it_is_asked(scene: Scene) -> None:
+    scene.later(0.5, lambda: scene.follow(2))
+    (result,) = scene.ask(2, CREATE)
+    assert result.error_code is ErrorCode.none
+    assert scene.doors.asked == [1]
+
+
+def test_who_asked_a_follower_reads_there_what_was_written(scene: Scene) -> None:
+    scene.later(0.5, lambda: scene.follow(2))
+    scene.ask(2, CREATE)
+    assert "t" in scene.quorums[2].image.topics
+    assert scene.now == pytest.approx(0.5)
+
+
+def test_a_node_that_lags_for_long_answers_all_the_same(scene: Scene) -> None:
+    (result,) = scene.ask(2, CREATE)
+    assert result.error_code is ErrorCode.none
+    assert scene.now == pytest.approx(APPLY_WAIT_S)
+    assert [name for name, _ in scene.env.log] == ["image_behind_the_controller"]
+
+
+def test_while_nobody_leads_a_command_waits_for_who_will(scene: Scene) -> None:
+    scene.leader.is_leader, scene.quorums[2].leader_id = False, None
+
+    def elected() -> None:
+        scene.leader.is_leader, scene.quorums[2].leader_id = True, 1
+        scene.later(0.2, lambda: scene.follow(2))
+
+    scene.later(1.0, elected)
+    (result,) = scene.ask(2, CREATE)
+    assert result.error_code is ErrorCode.none
+    assert scene.now == pytest.approx(1.2)
+
+
+def test_one_that_leads_no_more_refuses_and_the_next_leader_is_asked(scene: Scene) -> None:
+    scene.leader.is_leader = False
+    scene.later(0.3, lambda: setattr(scene.leader, "is_leader", True))
+    scene.later(0.5, lambda: scene.follow(2))
+    (result,) = scene.ask(2, CREATE)
+    assert result.error_code is ErrorCode.none
+    assert len(scene.doors.asked) > 1
+
+
+def test_nobody_to_lead_is_trouble_at_the_deadline_and_surely_not_done(scene: Scene) -> None:
+    for quorum in scene.quorums.values():
+        quorum.is_leader, quorum.leader_id = False, None
+    with pytest.raises(Trouble) as trouble:
+        scene.ask(2, CREATE)
+    assert trouble.value.outcome is Outcome.REFUSED
+    assert WITHIN_S - 0.2 <= scene.now <= WITHIN_S
+
+
+def test_a_command_that_may_have_been_done_is_not_sent_again(scene: Scene) -> None:
+    scene.doors.lose_answers = 1
+    with pytest.raises(Trouble) as trouble:
+        scene.ask(2, CREATE)
+    assert trouble.value.outcome is Outcome.UNKNOWN
+    assert scene.doors.asked == [1]
+    assert "t" in scene.leader.image.topics, "it was done, and nobody was told"
+
+
+def test_one_that_does_no_harm_twice_is(scene: Scene) -> None:
+    scene.doors.lose_answers = 2
+    scene.later(0.5, lambda: scene.follow(2))
+    (result,) = scene.ask(2, AutoCreateTopics(names=("t",)))
+    assert result.error_code is ErrorCode.none
+    assert scene.doors.asked == [1, 1, 1]
+
+
+def test_a_full_disk_of_the_controller_is_told_at_once(scene: Scene) -> None:
+    async def full(_record: bytes) -> Any:
+        raise DiskFull("no room")
+
+    scene.leader.propose = full  # type: ignore[method-assign]
+    with pytest.raises(DiskFull, match="no room"):
+        scene.ask(2, CREATE)
+    assert scene.doors.asked == [1]
+
+
+def test_a_command_that_the_controller_does_not_know_is_refused_with_a_sentence(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer node asks an older controller. The connection stays: the quorum uses it, too."""
+    monkeypatch.setattr(
+        "fencepost.cluster.controller.gate.write_command", lambda _: b"\x92\xa7Explode\x80"
+    )
+    with pytest.raises(
+        Unreadable, match="'Explode', which this version of Fencepost does not know"
+    ):
+        scene.ask(2, CREATE)
+    assert scene.doors.asked == [1]
+
+
+def test_a_node_speaks_for_itself_only(scene: Scene) -> None:
+    heartbeat = BrokerHeartbeat(
+        broker_id=3, broker_epoch=scene.controller.epoch(3), image_version=9
+    )
+    with pytest.raises(Unreadable, match="node 2 speaks for node 3"):
+        scene.ask(2, heartbeat)
+    assert scene.ask(2, UnregisterBroker(broker_id=9)).error_code is not ErrorCode.none
+
+
+def test_a_node_alone_asks_itself(scene: Scene) -> None:
+    gate = ControllerGate(scene.env, None, scene.leader, scene.controller.controller)
+    (result,) = scene.loop.run_until_complete(gate.execute(CREATE))
+    assert result.error_code is ErrorCode.none
+    assert not scene.doors.asked
