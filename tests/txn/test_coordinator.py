@@ -1,13 +1,17 @@
 """Seats, loads and losses: when a partition of ours takes commands."""
 
 import asyncio
+from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC
+from fencepost.cluster.metadata.image import ImageDelta, TopicState
 from fencepost.txn.groups.commands import ListGroups
 from fencepost.txn.runtime.shard import Shard
 from support.fake_log import FakeLog
 from support.group_node import GroupNode, on_node
+from support.group_scene import Scene
+from test_loader import fill
 
 E = ErrorCode
 
@@ -108,8 +112,70 @@ def test_a_second_election_of_the_same_leader_keeps_the_shard() -> None:
     async def scenario(node: GroupNode) -> None:
         await created(node)
         before = shard_of(node)
-        node.lead(0, 1, epoch=5)
+        node.lead(0, 1, epoch=1)
         assert shard_of(node) is before
+        node.lead(0, 1, epoch=2)
+        assert shard_of(node) is before
+
+    on_node(scenario, partitions=1)
+
+
+def test_a_term_of_another_that_was_never_heard_of_discards_the_shard() -> None:
+    """A node that was away gets the image of a snapshot: 1 led, 2 led, 1 leads. What 2 wrote is not in its memory."""
+
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        await node.commit(5)
+        before = shard_of(node)
+        assert isinstance(before, Shard)
+        other = Scene()
+        other.commit(("t", 0, 9))
+        fill(node.logs[0], other)
+        node.lead(0, 1, epoch=2)
+        assert shard_of(node) is E.coordinator_load_in_progress
+        assert await before.execute(ListGroups()) is E.not_coordinator
+        await asyncio.sleep(1)
+        assert await node.fetch() == 9
+
+    on_node(scenario, partitions=1)
+
+
+def test_a_topic_made_anew_under_its_name_has_no_groups() -> None:
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        await node.commit(5)
+        topic = node.image.topics[GROUP_OFFSETS_TOPIC]
+        node.logs[0] = FakeLog()
+        again = TopicState(topic.name, UUID(int=999), topic.partitions)
+        node.image.topics[topic.name] = again
+        delta = ImageDelta(node.image)
+        delta.partitions_changed.append((again, again.partitions[0]))
+        node.service.on_image(delta)  # as from a snapshot: nobody says that the old one was deleted
+        await asyncio.sleep(1)
+        assert await node.fetch() == -1
+
+    on_node(scenario, partitions=1)
+
+
+def test_joining_members_hear_that_the_coordinator_moved_and_leave_nothing_behind() -> None:
+    """Who waits for a rebalance is memory of the coordinator: the next one has never heard of them."""
+
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        await node.commit(5)
+        first = await node.join()
+        joining = asyncio.get_running_loop().create_task(node.join(first.member_id))
+        other = await node.join()
+        await asyncio.sleep(0)
+        node.logs[0].resign()
+        node.lead(0, 2, epoch=1)
+        assert (await joining).error_code is E.not_coordinator
+        assert (await node.join(other.member_id)).error_code is E.not_coordinator
+        node.logs[0].is_leader = True
+        node.lead(0, 1, epoch=2)
+        await asyncio.sleep(1)
+        assert (await node.join(other.member_id)).error_code is E.unknown_member_id
+        assert (await node.ask("list_groups", 5)).groups[0].group_state == "Empty"
 
     on_node(scenario, partitions=1)
 

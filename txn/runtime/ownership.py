@@ -6,6 +6,8 @@ PROVED BY  tests/txn/test_ownership.py::test_keys_are_put_where_java_puts_them
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER, BrokerId
@@ -27,6 +29,16 @@ def partition_for(key: str, partition_count: int) -> int:
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
+class _Term(NamedTuple):
+    topic_id: UUID
+    leader_epoch: int
+
+    def goes_on(self, known: "_Term") -> bool:
+        """Whether nobody else can have led in between: each leader, also none, raises the epoch. A snapshot of the
+        metadata may tell us of our third term without the second, which was another node's."""
+        return self.topic_id == known.topic_id and 0 <= self.leader_epoch - known.leader_epoch <= 1
+
+
 class Ownership:
     """Follows the image; says when a partition became ours and when it ceased to be."""
 
@@ -42,7 +54,7 @@ class Ownership:
         self._node_id = node_id
         self._elected = elected
         self._resigned = resigned
-        self._owned: set[int] = set()
+        self._owned: dict[int, _Term] = {}
 
     def on_image(self, delta: ImageDelta) -> None:
         if any(topic.name == self.topic for topic in delta.topics_deleted):
@@ -51,13 +63,16 @@ class Ownership:
         for topic, state in delta.partitions_changed:
             if topic.name != self.topic:
                 continue
-            if state.leader == self._node_id:
-                # A new leader epoch that is ours again changes nothing: nobody else wrote in between.
-                if state.partition not in self._owned:
-                    self._owned.add(state.partition)
-                    self._elected(state.partition)
-            else:
-                self._give_up(state.partition)
+            partition = state.partition
+            is_ours = state.leader == self._node_id
+            term = _Term(topic.topic_id, state.leader_epoch)
+            known = self._owned.get(partition)
+            if known is not None and not (is_ours and term.goes_on(known)):
+                self._give_up(partition)
+            if is_ours:
+                self._owned[partition] = term
+                if known is None or not term.goes_on(known):
+                    self._elected(partition)
 
     def owns(self, partition: int) -> bool:
         return partition in self._owned
@@ -76,5 +91,5 @@ class Ownership:
 
     def _give_up(self, partition: int) -> None:
         if partition in self._owned:
-            self._owned.remove(partition)
+            del self._owned[partition]
             self._resigned(partition)

@@ -42,6 +42,7 @@ UNREADABLE: Final = E.corrupt_message  # what `on_lost` is told of a record that
 
 # What a partition says -> what a coordinator's client understands (CoordinatorOperationExceptionHelper).
 _AS_COORDINATOR: Final = {
+    E.network_exception: E.coordinator_load_in_progress,  # a transaction could not be verified
     E.unknown_topic_or_partition: E.coordinator_not_available,
     E.not_enough_replicas: E.coordinator_not_available,
     E.request_timed_out: E.coordinator_not_available,
