@@ -94,8 +94,10 @@ class ClusterRun:
             await self.faults.end()
             admin.stopping = True
             await self._converge()
-            for each in (*self.readers, *self.keepers):
-                each.stopping = True
+            for reader in self.readers:
+                reader.stopping = True
+            for keeper in self.keepers:
+                keeper.stopping = True
             await asyncio.wait(running)
         sweeping.cancel()
         await asyncio.wait([sweeping])

@@ -295,7 +295,7 @@ class ClusterFaults:
     async def clock(self) -> None:
         """Somebody sets the clock of a machine; nobody sets it back."""
         wall = self.world.machine(node_name(self._any())).wall
-        wall.jump(self.rng.choice((-1, 1)) * self.rng.choice((50, 2_000, 60_000, 86_400_000)))
+        wall.jump(self.rng.choice((-1, 1)) * self.rng.choice((50, 2_000, 60_000, 100_000_000)))
         wall.drift(self.rng.uniform(-500, 500))
 
 

@@ -40,6 +40,9 @@ def node_config(node_id: int, nodes: int, extra: Sequence[str] = ()) -> NodeConf
         # Small, so that rolls, snapshots and retention checks happen in every run.
         "log.internal.segment.bytes=4096",
         "log.index.interval.bytes=256",
+        # A clock a day ahead may make nothing old but what retention is asked to remove.
+        "log.retention.ms=-1",
+        "log.retention.check.interval.ms=500",
         *_peer_flags(node_id, nodes),
         *extra,
     ]

@@ -209,6 +209,7 @@ class Log:
         self.size_bytes += size
         self.bytes_since_snapshot += size
         self.log_end_offset = active.next_offset
+        seen_ms = self.shared.clock.now_ms()
         for position, header in headers:
             if header.leader_epoch > self.latest_epoch:
                 self.assign_epoch(header.leader_epoch, header.base_offset)
@@ -216,7 +217,7 @@ class Log:
                 header,
                 header.base_offset,
                 header.base_offset + header.last_offset_delta,
-                now_ms=now_ms,
+                now_ms=seen_ms,
                 marker=markers.get(position) if markers else None,
             )
             if completed is not None and completed.aborted:

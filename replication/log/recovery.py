@@ -170,7 +170,7 @@ class _Recovery:
         self.known = known
         self.names = names
         self.trusted = known.recovery_point or 0  # below this everything was synced and settled
-        self.now_ms = log.env.clock.now_ms()
+        self.now_ms = log.shared.clock.now_ms()
         self.machine = snapshots.new_machine(log)
         self.replay_from = 0
         self.was_cut = False

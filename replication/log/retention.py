@@ -34,8 +34,9 @@ def advance_start(log: "Log", offset: int) -> None:
 
 def apply(log: "Log", now_ms: int, high_watermark: int) -> int:
     """One round; how many segments went. Expires producers too."""
-    if log.producers_loaded:
-        log.producers.expire(now_ms)
+    clock = log.shared.clock
+    if log.producers_loaded and clock.may_expire(log.producers.expiration_ms):
+        log.producers.expire(clock.now_ms())
     if len(log.segments) == 1 and log.active.size == 0:
         return 0
     gone = _delete(log, now_ms, high_watermark, _is_before_start(log))

@@ -8,6 +8,7 @@ from fencepost.cluster.base.ports import Env
 from .checkpoint import PartitionOffsets
 from .pool import FilePool
 from .producer_verdicts import ProducerBudget
+from .producers_clock import ProducersClock
 from .producers_machine import PRODUCER_ID_EXPIRATION_MS
 
 if TYPE_CHECKING:
@@ -21,8 +22,12 @@ class Shared:
     offsets: PartitionOffsets | None = None  # None: nothing outlives the log (tests, tools)
     budget: ProducerBudget = field(default_factory=ProducerBudget)
     producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    clock: ProducersClock = field(init=False)
     # Logs with something to do for the next checkpoint, in the order in which they came to have it.
     unsettled: "dict[Log, None]" = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.clock = ProducersClock(self.env)
 
     @classmethod
     def alone(cls, env: Env) -> "Shared":

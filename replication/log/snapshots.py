@@ -24,6 +24,8 @@ from .segment_files import remove_if_there
 if TYPE_CHECKING:
     from .log import Log
 
+# Whoever was not seen for long may only seem so: the clock may have been set meanwhile (see producers_clock.py).
+NOBODY_EXPIRES: Final = 0
 KEEP: Final = 2
 INLINE_MAX: Final = 16 * 1024  # what a hint carries itself: no file to sync at a clean stop
 
@@ -95,12 +97,12 @@ def load_producers(log: "Log", machine: ProducersMachine | None = None) -> Produ
     """The state at the log's end: the newest snapshot, and what was written since. Blocks."""
     if machine is None:
         machine = new_machine(log)
-    now_ms = log.env.clock.now_ms()
+    now_ms = log.shared.clock.now_ms()
     hint = log.hint
     if hint is not None and hint.producers_at < 0 and hint.log_end_offset == log.log_end_offset:
         machine.reset(log.log_end_offset)
         if hint.producers:
-            machine.restore(hint.producers, now_ms=now_ms)
+            machine.restore(hint.producers, now_ms=NOBODY_EXPIRES)
         return machine
     load_newest(log, machine)
     for segment, position, header in log.headers_from(machine.end_offset, log.log_end_offset):
@@ -119,12 +121,11 @@ def new_machine(log: "Log") -> ProducersMachine:
 
 def load_newest(log: "Log", machine: ProducersMachine) -> None:
     """Make `machine` what the newest good snapshot says; `machine.end_offset` is where to replay from."""
-    now_ms = log.env.clock.now_ms()
     while log.snapshots:
         path = path_of(log, log.snapshots[-1])
         try:
             data = log.env.disk.read_all(path)
-            if machine.restore(data, now_ms=now_ms) == log.snapshots[-1]:
+            if machine.restore(data, now_ms=NOBODY_EXPIRES) == log.snapshots[-1]:
                 return
             why = "it is of another offset than its name says"
         except FileNotFoundError:

@@ -1,6 +1,7 @@
 """Seeds that once found a fault, by what went wrong. The table is `chaos/RECORD.md`."""
 
 import pytest
+from fencepost.chaos.sim.cluster import ClusterRun
 from fencepost.chaos.sim.one_node import OneNode
 
 
@@ -8,3 +9,11 @@ from fencepost.chaos.sim.one_node import OneNode
 def test_a_log_that_recovery_cut_acknowledges_what_is_appended_next() -> None:
     """The recovered log forgot how far its file was synced, and waited for a sync that never came."""
     OneNode(1260, seconds=8).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 6, 58])
+def test_a_clock_that_was_set_ahead_makes_no_producer_forgotten(seed: int) -> None:
+    """Expiry went by the wall clock: set a day ahead, it forgot producers whose next retry would be written twice."""
+    faults = ["clock", "kill", "cut-client", "reset"]
+    ClusterRun(seed, nodes=1, faults=faults).run()
