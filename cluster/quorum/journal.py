@@ -61,7 +61,7 @@ class Journal:
     def __init__(self, env: Env, folder: str, vote: VoteFile) -> None:
         self._env = env
         self._folder = folder
-        self._vote = vote
+        self.vote = vote
         self._entries: list[Entry] = []
         self._segments: list[_Segment] = []
         self._file: File | None = None
@@ -73,6 +73,8 @@ class Journal:
         self._reset = False
         self._heads_dropped = False
         self._synced = True  # the last group that was written
+        self._group_last = 0  # of that group, or before it where that was cut since
+        self.durable_last = 0  # the last entry that survives an end of power
 
     # --- opening ---
 
@@ -88,6 +90,7 @@ class Journal:
         if journal._file is not None:
             # A killed process may have written this and not synced it: from now on it counts.
             journal._file.sync()
+        journal._group_last = journal.durable_last = journal._disk_last
         return journal
 
     def _read_segment(self, path: str, *, is_last: bool) -> None:
@@ -194,11 +197,15 @@ class Journal:
 
     def clear(self) -> None:
         self._entries.clear()
-        self._reset = True
+        self._reset = self._heads_dropped = True
+        self._group_last = self.durable_last = 0
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803
         del self._entries[entryFrom:]
-        self._next_write = min(self._next_write, self._entries[-1].idx + 1)
+        last = self._entries[-1].idx
+        self._next_write = min(self._next_write, last + 1)
+        self._group_last = min(self._group_last, last)
+        self.durable_last = min(self.durable_last, last)
 
     def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803
         del self._entries[:entryTo]
@@ -207,6 +214,10 @@ class Journal:
 
     def __getitem__(self, item: int) -> Entry:
         return self._entries[item]
+
+    def between(self, start: int, count: int) -> list[Entry]:
+        """Entries by their place."""
+        return self._entries[start : start + count]
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -222,13 +233,13 @@ class Journal:
         return self._commit_index
 
     def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:  # noqa: N802, N803
-        self._vote.store(term, votedForNodeId)
+        self.vote.store(term, votedForNodeId)
 
     def getCurrentTerm(self) -> int:  # noqa: N802
-        return self._vote.term
+        return self.vote.term
 
     def getVotedForNodeId(self) -> int | None:  # noqa: N802
-        return self._vote.voted_for
+        return self.vote.voted_for
 
     def onOneSecondTimer(self) -> None:  # noqa: N802
         """There is nothing that would be written later."""
@@ -259,20 +270,22 @@ class Journal:
         """
         await self._sync()  # of a call that was cancelled
         if self.unwritten:
-            await self._write(RESET if self._reset else 0)
+            await self._write()
         if self._heads_dropped:
             self._heads_dropped = False
             await self._drop_segments()
 
-    async def _write(self, flags: int) -> None:
+    async def _write(self) -> None:
         await self._make_room(self._next_write)
         # from here ...
+        flags = RESET if self._reset else 0
         first_index = self._next_write
         new = self._entries[first_index - self._entries[0].idx :] if self._entries else []
         self._append(write_group(self._salt, first_index, new, flags))
         self._reset = False
         self._disk_last = first_index + len(new) - 1
         self._next_write = self._disk_last + 1
+        self._group_last = self._disk_last
         # ... to here no await: entries may be added and cut by what a peer sends
         await self._sync()
 
@@ -287,6 +300,7 @@ class Journal:
         assert self._file is not None
         await self._sync_file(self._file)
         self._synced = True
+        self.durable_last = self._group_last
 
     async def _sync_file(self, file: File) -> None:
         try:

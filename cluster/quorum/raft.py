@@ -1,224 +1,156 @@
-"""pysyncobj's SyncObj, held: our clock, our dice, our journal, our snapshots, no pickles, no files, sockets or threads.
+"""Raft of one node: who leads, which terms there are, and what each message does. Leading and following are its halves.
 
-What could not be handed in is overridden, each with its reason. Names that begin with `_SyncObj__` are SyncObj's own
-private ones (0.3.17); `tests/cluster/quorum/test_raft.py` fails when a version of it has other ones.
+INVARIANT  a voter elects one candidate in a term, whose log is as far as its own; votes are counted by voter.
+PREVENTS   two leaders in one term, and a leader that lacks what was committed before it.
+PROVED BY  tests/cluster/quorum/test_raft_messages.py::test_a_voter_that_votes_twice_is_counted_once
+
+Whatever is said carries its sender's term. What is of an earlier term is not listened to, and its sender is told that
+it is behind; a later term is taken up before the message is looked at.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pysyncobj import SyncObj, SyncObjConf, syncobj
-from pysyncobj.config import FAIL_REASON, SERIALIZER_STATE
-from pysyncobj.node import Node
-
+from ..base.errors import FrameRefused
 from ..base.ids import BrokerId
-from ..base.ports import Env
-from .journal import Journal
-from .raft_files import Snapshot
-from .segment_format import Entry
-from .transport import QuorumTransport
+from .held import CANDIDATE, Snapshots, in_world
+from .raft_follower import FollowerSide
+from .transport import read_message
+from .voters import is_elected
 
-SUCCESS: Final = FAIL_REASON.SUCCESS
-# What surely did not happen: the entry is in nobody's log, or another took its place.
-NEVER_HAPPENED: Final = frozenset(
-    {
-        FAIL_REASON.QUEUE_FULL,
-        FAIL_REASON.MISSING_LEADER,
-        FAIL_REASON.DISCARDED,
-        FAIL_REASON.NOT_LEADER,
-        FAIL_REASON.REQUEST_DENIED,
-    }
+__all__ = ["Raft", "Snapshots", "in_world"]
+
+_TOLD_WHEN_BEHIND: Final = frozenset(
+    {"append_entries", "snapshot", "pre_vote", "request_vote", "follow"}
 )
 
-_REGULAR: Final = 0  # pysyncobj's kinds of commands
-_NO_OP: Final = 1
 
-# --- the module's globals -------------------------------------------------------------------------
+class Raft(FollowerSide):
+    def __init__(self, *args: Any) -> None:
+        self._votes: dict[BrokerId, bool] = {}  # for this node, and whether the voter is fresh
+        super().__init__(*args)
+        self._handlers: Mapping[str, Callable[[BrokerId, dict[str, Any]], None]] = {
+            "pre_vote": self._on_pre_vote,
+            "pre_vote_granted": self._on_pre_vote_granted,
+            "request_vote": self._on_request_vote,
+            "response_vote": self._on_response_vote,
+            "append_entries": self._on_append_entries,
+            "held": self._on_held,
+            "gap": self._on_gap,
+            "alive": self._on_alive,
+            "snapshot": self._on_snapshot,
+            "snapshot_wanted": self._on_snapshot_wanted,
+            "follow": self._on_follow,
+            "timeout_now": self._on_timeout_now,
+            "behind": lambda _node_id, _message: None,
+        }
 
-_world: ContextVar[Env] = ContextVar("fencepost_quorum_world")
+    def is_up_to_date(self) -> bool:
+        """A leader is known, and all is applied that it had committed when it was last heard, in its term."""
+        known: int | None = self._SyncObj__leaderCommitIndex
+        if self.leader_id is None or known is None or not self.has_begun_term:
+            return False
+        return self.leads or self.applied_index >= known
 
+    def has_left(self) -> bool:
+        """A leader that removed itself goes when the others have agreed."""
+        return not self.is_voter and self.sets.index <= self.commit_index
 
-@contextlib.contextmanager
-def in_world(env: Env) -> Iterator[None]:
-    """While this lasts, pysyncobj's clock and dice are this Env's. No `await` inside: many nodes share a loop."""
-    token = _world.set(env)
-    try:
-        yield
-    finally:
-        _world.reset(token)
+    # --- messages ---
 
+    def receive(self, node_id: BrokerId, frame: bytes | memoryview) -> None:
+        """A frame of a peer, whose identity the door has checked. FrameRefused closes its connection.
 
-def _steady() -> float:
-    return _world.get().clock.steady()
+        OSError when a vote or a term could not be stored: nothing has come of the message then.
+        """
+        sender_term, message = read_message(frame)
+        kind = message["type"]
+        if "term" in message and message["term"] != sender_term:
+            raise FrameRefused(f"A {kind} of term {message['term']} was said in {sender_term}.")
+        if sender_term < self.term:
+            if kind in _TOLD_WHEN_BEHIND:
+                self._transport.say(node_id, {"type": "behind"})
+            return
+        if sender_term > self.term:
+            self.adopt(sender_term)
+        self._handlers[kind](node_id, message)
 
+    # --- before a term ---
 
-class _Dice:
-    """Stands for the module `random`."""
+    def ask_pre_vote(self) -> None:
+        """Whether the other voters miss their leader too."""
+        self.forget_leader()
+        round_ = self.election.ask(self._now(), self.node_id, fresh=self.journal.vote.fresh)
+        message = {
+            "type": "pre_vote",
+            "round": round_,
+            "last_log_index": self.last.idx,
+            "last_log_term": self.last.term,
+        }
+        for each in sorted(self.voters):
+            if each != self.node_id:
+                self._transport.say(each, message)
 
-    def random(self) -> float:
-        return _world.get().rng.random()
+    def ask_to_follow(self) -> None:
+        """A node that does not vote and hears no leader: one of the voters may lead."""
+        self.forget_leader()
+        self.election.ask(self._now(), self.node_id, fresh=True)
+        for each in sorted(self.voters):
+            self._transport.say(each, {"type": "follow"})
 
+    def _on_pre_vote(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        now = self._now()
+        misses = self.lease_end() <= now if self.leads else self.election.misses_leader(now)
+        if misses and self._is_as_far(message):
+            fresh = self.journal.vote.fresh
+            answer = {"type": "pre_vote_granted", "round": message["round"], "fresh": fresh}
+            self._transport.say(node_id, answer)
 
-class _Log:
-    """Stands for a logger: what pysyncobj has to say is an event of the node that it says it for."""
+    def _on_pre_vote_granted(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        if self.leads or not self.is_voter:
+            return
+        round_, fresh = message["round"], message["fresh"]
+        if self.election.on_granted(node_id, round_, self.voters, fresh=fresh):
+            self.election.stand(self._now())
+            self.elect_at_once()
 
-    def warning(self, message: str, *values: object) -> None:
-        _world.get().log.warn("raft", message=message % values)
+    def _on_timeout_now(self, node_id: BrokerId, _message: dict[str, Any]) -> None:
+        if node_id == self.leader_id and self.is_voter:
+            self.election.stand(self._now())
+            self.elect_at_once()
 
-    error = critical = exception = warning
+    # --- votes ---
 
-    def info(self, message: str, *values: object) -> None:
-        _world.get().log.info("raft", message=message % values)
+    def _is_as_far(self, message: Mapping[str, Any]) -> bool:
+        """Whether the asker's log has all that may be committed of this node's (Raft, §5.4.1)."""
+        theirs = message["last_log_term"], message["last_log_index"]
+        return bool(theirs >= (self.last.term, self.last.idx))
 
+    def _on_request_vote(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        if self.leads or not self._is_as_far(message):
+            return
+        if self._SyncObj__votedForNodeId not in (None, node_id):
+            return
+        self._SyncObj__setCurrentTerm(self.term, node_id)
+        self.election.voted(self._now())
+        fresh = self.journal.vote.fresh
+        answer = {"type": "response_vote", "term": self.term, "fresh": fresh}
+        self._transport.say(node_id, answer)
 
-class _NoPickles:
-    """Stands for the module `pickle`: what came from a disk or a peer is never unpickled."""
+    def _on_response_vote(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        """SyncObj's counts messages; this counts voters."""
+        if self._SyncObj__raftState != CANDIDATE:
+            return
+        self._votes[node_id] = message["fresh"]
+        if is_elected(self.voters, self._votes):
+            self._SyncObj__onBecomeLeader()
 
-    def dumps(self, *_: object) -> bytes:
-        raise AssertionError("pysyncobj pickles")
+    def _SyncObj__setCurrentTerm(self, term: int, voted_for: BrokerId | None) -> None:  # noqa: N802
+        super()._SyncObj__setCurrentTerm(term, voted_for)
+        if voted_for == self.node_id:
+            self._votes = {self.node_id: self.journal.vote.fresh}
 
-    def loads(self, *_: object) -> object:
-        raise AssertionError("pysyncobj unpickles")
-
-
-def _as_it_is(journal: Journal) -> Journal:
-    """Stands for `createJournal`: the configuration's `journalFile` is our journal."""
-    assert isinstance(journal, Journal)
-    return journal
-
-
-class _NoPoller:
-    """Stands for a poller of sockets, of which there are none."""
-
-    def poll(self, _timeout: float) -> None:
-        return
-
-
-# There are no hooks for these in SyncObjConf.
-syncobj.monotonicTime = _steady
-syncobj.random = _Dice()
-syncobj.pickle = _NoPickles()
-syncobj.logger = _Log()
-syncobj.createJournal = _as_it_is
-
-
-# --- nodes, snapshots -----------------------------------------------------------------------------
-
-
-class Voter(Node):  # type: ignore[misc]  # pysyncobj has no types
-    """A voter by its number: SyncObj keeps nodes in sets, and sets of numbers have one order in every process."""
-
-    def __init__(self, node_id: BrokerId) -> None:
-        super().__init__(node_id)
-
-    def __str__(self) -> str:
-        return str(self.id)
-
-
-class Snapshots:
-    """Stands for SyncObj's Serializer: it asks for a snapshot here, the shell writes it between two ticks."""
-
-    def __init__(self, take: Callable[[], bytes]) -> None:
-        self._take = take
-        self._state = SERIALIZER_STATE.NOT_SERIALIZING
-        self._id: int | None = None
-        self.loaded: Snapshot | None = None
-        self.to_write: Snapshot | None = None
-
-    def serialize(self, data: tuple[Any, Any, Any, Any], id_: int) -> None:
-        """`data` is (attributes, last entry, the one before, nodes); the machine's state is what counts."""
-        _, last, previous, _ = data
-        self.to_write = Snapshot(tuple(previous), tuple(last), self._take())
-        self._state, self._id = SERIALIZER_STATE.SERIALIZING, id_
-
-    def written(self, *, well: bool) -> None:
-        self.to_write = None
-        self._state = SERIALIZER_STATE.SUCCESS if well else SERIALIZER_STATE.FAILED
-
-    def checkSerializing(self) -> tuple[int, int | None]:  # noqa: N802
-        state = self._state
-        if state in (SERIALIZER_STATE.SUCCESS, SERIALIZER_STATE.FAILED):
-            self._state = SERIALIZER_STATE.NOT_SERIALIZING
-        return state, self._id
-
-    def deserialize(self) -> tuple[None, Entry, Entry, list[Any]]:
-        """The shell has restored the machine already; SyncObj learns where its log begins."""
-        assert self.loaded is not None
-        return None, Entry(*self.loaded.last), Entry(*self.loaded.previous), []
-
-    def getTransmissionData(self, _node: Node) -> None:  # noqa: N802
-        raise AssertionError("a voter alone has nobody to send its snapshot to")
-
-    def setTransmissionData(self, _data: object) -> bool:  # noqa: N802
-        raise AssertionError("a voter alone has nobody to get a snapshot from")
-
-    def cancelTransmisstion(self, _node: Node) -> None:  # noqa: N802  # its spelling
-        """Nothing is under way."""
-
-
-# --- the subclass ---------------------------------------------------------------------------------
-
-
-def _settings(journal: Journal) -> SyncObjConf:
-    return SyncObjConf(
-        autoTick=False,  # our loop ticks
-        journalFile=journal,
-        # False opens a pipe. The shell sends without waiting for a batch all the same.
-        appendEntriesUseBatch=True,
-        # Above any entry: SyncObj would send a larger one in pickled pieces.
-        appendEntriesBatchSizeBytes=64 * 1024 * 1024,
-        # The shell says when: SyncObj's own conditions are never met.
-        logCompactionMinEntries=2**62,
-        logCompactionMinTime=2**62,
-        commandsQueueSize=0,  # no bound: the shell bounds what it hands in
-        dynamicMembershipChange=False,
-    )
-
-
-class Raft(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
-    """SyncObj without replicated methods: an entry is a kind and the bytes that `apply` is given.
-
-    SyncObj applies a method that raised again and again, and nothing behind it, ever; `apply` must be total.
-    """
-
-    def __init__(
-        self,
-        node_id: BrokerId,
-        others: list[BrokerId],
-        journal: Journal,
-        transport: QuorumTransport,
-        snapshots: Snapshots,
-        apply: Callable[[bytes], object],
-    ) -> None:
-        self._apply = apply
-        self.journal = journal
-        nodes = [Voter(each) for each in others]
-        super().__init__(Voter(node_id), nodes, conf=_settings(journal), transport=transport)
-        self._poller = _NoPoller()
-        self._SyncObj__serializer = snapshots
-        if snapshots.loaded is not None:
-            self._SyncObj__loadDumpFile(clearJournal=False)
-            assert self.raftLastApplied == snapshots.loaded.last[1], "the snapshot was not taken up"
-
-    def elect_at_once(self) -> None:
-        """A voter alone has nobody to wait for."""
-        self._SyncObj__raftElectionDeadline = float("-inf")
-
-    def submit(self, entry: bytes, callback: Callable[[object, int], None]) -> None:
-        """To be added to the log at the next tick, if this node leads then."""
-        self._applyCommand(entry, callback, _REGULAR)
-
-    @property
-    def leader_id(self) -> BrokerId | None:
-        leader = self._getLeader()
-        return None if leader is None else leader.id
-
-    def _SyncObj__doApplyCommand(self, command: bytes) -> object:  # noqa: N802
-        """SyncObj's unpickles what it applies, and numbers methods by their place in a sorted list."""
-        kind = command[0]
-        if kind == _NO_OP:
-            return None
-        assert kind == _REGULAR, f"an entry of kind {kind} in the metadata log"
-        return self._apply(command[1:])
+    def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
+        vote = self.journal.vote
+        vote.store(vote.term, vote.voted_for, fresh=False)
+        super()._SyncObj__onBecomeLeader()

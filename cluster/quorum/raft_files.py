@@ -5,13 +5,15 @@ PREVENTS   a voter that reads an unreadable vote as no vote, and elects a second
 PROVED BY  tests/cluster/quorum/test_raft_files.py::test_an_unreadable_vote_keeps_the_node_from_voting
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 from crc32c import crc32c
 
 from ..base.errors import LogDamaged
 from ..base.ports import Env
+from .segment_format import Entry
+from .voters import Voters, pack_voters, unpack_voters
 
 _FORMAT: Final = 1
 _CHECKSUM_SIZE: Final = 4
@@ -39,15 +41,20 @@ _ADVICE: Final = (
 
 
 class VoteFile:
-    """The current term and the vote given in it, durable before any message that shows them leaves."""
+    """The current term and the vote given in it, durable before any message that shows them leaves.
+
+    `fresh`: this voter began with an empty folder and has not caught up yet (`voters.is_elected`).
+    """
 
     def __init__(self, env: Env, path: str) -> None:
         self._env = env
         self._path = path
         self.term = 0
         self.voted_for: int | None = None
+        self.fresh = True
         if env.disk.exists(path):
-            self.term, self.voted_for = _read(path, env.disk.read_all(path))
+            self.term, self.voted_for, *rest = _read(path, env.disk.read_all(path))
+            self.fresh = rest == [True]  # the first versions did not write it
 
     def check(self, last_term: int | None) -> None:
         """A term is stored before its first entry: LogDamaged when vote and journal disagree about that."""
@@ -59,26 +66,36 @@ class VoteFile:
                 f" term {self.term} at most: votes were lost. {_ADVICE}"
             )
 
-    def store(self, term: int, voted_for: int | None) -> None:
+    def store(self, term: int, voted_for: int | None, *, fresh: bool | None = None) -> None:
         assert term >= self.term, "a term went backwards"
         assert term > self.term or self.voted_for in (None, voted_for), "a second vote in one term"
-        if (term, voted_for) == (self.term, self.voted_for):
+        fresh = self.fresh if fresh is None else fresh
+        if (term, voted_for, fresh) == (self.term, self.voted_for, self.fresh):
             return
-        self._env.disk.replace(self._path, _write([term, voted_for]))
-        self.term, self.voted_for = term, voted_for
+        self._env.disk.replace(self._path, _write([term, voted_for, fresh]))
+        self.term, self.voted_for, self.fresh = term, voted_for, fresh
 
 
-class Snapshot:
-    """A state of the machine, and the last two entries that are in it."""
+class Snapshot(NamedTuple):
+    """A state of the machine, the last two entries that are in it, and who voted then."""
 
-    __slots__ = ("last", "machine", "previous")
+    previous: Entry
+    last: Entry
+    machine: bytes
+    voters: Voters
 
-    def __init__(
-        self, previous: tuple[bytes, int, int], last: tuple[bytes, int, int], machine: bytes
-    ) -> None:
-        self.previous = previous
-        self.last = last
-        self.machine = machine
+
+def write_snapshot(snapshot: Snapshot) -> bytes:
+    """The bytes of the file, which also travel to who is far behind."""
+    packed = pack_voters(snapshot.voters)
+    return _write([list(snapshot.previous), list(snapshot.last), snapshot.machine, packed])
+
+
+def read_snapshot(path: str, data: bytes) -> Snapshot:
+    """LogDamaged when it is not whole and sound."""
+    previous, last, machine, *rest = _read(path, data)
+    voters = unpack_voters(rest[0]) if rest else {}  # the first versions had one voter
+    return Snapshot(Entry(*previous), Entry(*last), machine, voters)
 
 
 class SnapshotFile:
@@ -91,10 +108,8 @@ class SnapshotFile:
     def load(self) -> Snapshot | None:
         if not self._env.disk.exists(self._path):
             return None
-        previous, last, machine = _read(self._path, self._env.disk.read_all(self._path))
-        return Snapshot(tuple(previous), tuple(last), machine)
+        return read_snapshot(self._path, self._env.disk.read_all(self._path))
 
     async def store(self, snapshot: Snapshot) -> None:
         """Durable when this returns. OSError leaves the one before."""
-        body = [list(snapshot.previous), list(snapshot.last), snapshot.machine]
-        await self._env.disk.run(self._env.disk.replace, self._path, _write(body))
+        await self._env.disk.run(self._env.disk.replace, self._path, write_snapshot(snapshot))

@@ -1,17 +1,19 @@
 """The metadata quorum of one node: Raft on our disk, our clock and our loop, and the machine that it drives.
 
-INVARIANT  SyncObj ticks only while all of its log is durable; what it sends waits for that too.
+INVARIANT  a leader ticks only while all of its log is durable; a follower acknowledges only what is.
 PREVENTS   an entry that is counted, answered or applied anywhere, and is gone after an end of power.
 PROVED BY  tests/cluster/quorum/test_raft_shell.py::test_a_kill_at_any_disk_operation_loses_nothing_acknowledged
 
 A tick first commits and applies what is in the log, then adds what was proposed since. So one proposal alone is
-added, synced, applied and answered: its latency is one sync. Whatever comes during that sync is added
-by the next tick and shares the next sync. A voter that is alone and has nothing to do does not tick at all.
+added, synced here and on the followers at the same time, applied and answered: its latency is one sync and one round
+trip. Whatever comes during that sync is added by the next tick and shares the next sync. A voter that is
+alone and has nothing to do does not tick at all; others tick when something arrives, at heartbeats and timeouts.
+
+Two tasks: one ticks, one makes durable (`store.py`). Messages are taken as they come, between their steps.
 """
 
 import asyncio
-import errno
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Final
 
 from ..base.errors import ConfigRefused, DiskFull, LogDamaged, Outcome, Trouble
@@ -20,22 +22,27 @@ from ..base.ports import Env
 from ..metadata.image import ClusterImage
 from ..metadata.machine import Applied, MetadataMachine, Result
 from ..metadata.refusal import Refused
-from .journal import Journal
-from .raft import NEVER_HAPPENED, SUCCESS, Raft, Snapshots, in_world
+from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots, in_world
+from .journal import Journal, JournalLost
+from .raft import Raft
 from .raft_files import SnapshotFile, VoteFile
-from .segment_format import Entry
-from .transport import QuorumTransport
+from .store import FULL, Store
+from .transport import Links, QuorumTransport
+from .view import QuorumView, view_of
+from .voters import Address, Voters, change_by_one, write_voters
 
 PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
-SNAPSHOT_ENTRIES: Final = 5_000  # in the log since the last snapshot: take the next
-SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
-SNAPSHOT_RETRY_S: Final = 10.0
-FULL_DISK_RETRY_S: Final = 0.5
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+CATCH_UP_S: Final = 10.0  # how long a node that is to vote may take to hold all of the log
+CATCH_UP_POLL_S: Final = 0.05
+Decided = Callable[[object, int], None]
 
 
 class Quorum:
-    """`folder` holds journal, vote and snapshot; `voters` are node id -> (host, port) of the peer door."""
+    """`folder` holds journal, vote and snapshot; `voters` are node id -> (host, port) of the peer door.
+
+    They are the first set only: what the log says of voters counts (`change_voters`). A node that is not among them
+    reads the log and never votes. Callbacks in `on_leader_change` hear of every change of leader, term or lead.
+    """
 
     def __init__(
         self,
@@ -43,29 +50,31 @@ class Quorum:
         folder: str,
         machine: MetadataMachine,
         node_id: BrokerId,
-        voters: Mapping[BrokerId, tuple[str, int]],
+        voters: Voters,
+        links: Links | None = None,
     ) -> None:
-        if set(voters) != {node_id}:
+        if links is None and set(voters) != {node_id}:
             raise ConfigRefused(
-                f"Invalid value {sorted(voters)} for configuration controller.quorum.voters: this"
-                f" version runs with one voter, and this node is {node_id}."
+                f"Invalid value {sorted(voters)} for configuration controller.quorum.voters: node"
+                f" {node_id} has no peer listener, so it can only be the one voter."
             )
         self.node_id = node_id
         self._env = env
         self._folder = folder
         self._machine = machine
-        self._others = sorted(each for each in voters if each != node_id)
+        self._first_voters = voters
         self._snapshots = Snapshots(machine.snapshot)
-        self._transport = QuorumTransport()
+        self._transport = QuorumTransport(links)
         self._raft: Raft | None = None
         self._work = asyncio.Event()
         self._ready = asyncio.Event()
-        self._waiting: dict[asyncio.Future[Result], None] = {}
-        self._bytes_since_snapshot = 0
-        self._snapshot_asked = False
-        self._no_snapshot_before = float("-inf")
-        self._disk_full: str | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: dict[asyncio.Future[object], None] = {}
+        self._changing_voters = False
+        self._said: tuple[BrokerId | None, int, bool] = (None, 0, False)
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = NEVER
+        self._tasks: list[asyncio.Task[None]] = []
+        self.on_leader_change: list[Callable[[], None]] = []
 
     # --- life ---
 
@@ -74,13 +83,13 @@ class Quorum:
         vote = VoteFile(self._env, f"{self._folder}/vote")
         self._journal = Journal.open(self._env, self._folder, vote)
         vote.check(self._journal[-1].term if len(self._journal) else None)
-        self._snapshot_file = SnapshotFile(self._env, f"{self._folder}/snapshot")
-        snapshot = self._snapshot_file.load()
+        snapshot_file = SnapshotFile(self._env, f"{self._folder}/snapshot")
+        snapshot = snapshot_file.load()
         if snapshot is not None:
-            previous, last = Entry(*snapshot.previous), Entry(*snapshot.last)
-            self._journal.start_at(previous, last, may_lag=bool(self._others))
+            alone = set(snapshot.voters or self._first_voters) == {self.node_id}
+            self._journal.start_at(snapshot.previous, snapshot.last, may_lag=not alone)
             self._machine.restore(snapshot.machine)
-            self._snapshots.loaded = snapshot
+            self._snapshots.newest = snapshot
         elif len(self._journal) and self._journal[0].idx != 1:
             raise LogDamaged(
                 f"{self._folder} has no snapshot, and its journal begins at entry"
@@ -89,27 +98,38 @@ class Quorum:
         with in_world(self._env):
             raft = Raft(
                 self.node_id,
-                self._others,
+                self._first_voters,
                 self._journal,
                 self._transport,
                 self._snapshots,
                 self._apply,
             )
-        self._transport.term = lambda: raft.raftCurrentTerm
+        self._transport.term = lambda: raft.term
         self._raft = raft
-        self._work.set()
-        self._task = self._env.tasks.spawn(self._run(raft), name="quorum")
+        journal, file = self._journal, snapshot_file
+        self._store = Store(self._env, self._folder, journal, file, self._machine, self._work.set)
+        spawn = self._env.tasks.spawn
+        self._tasks = [
+            spawn(self._store.run(raft), name="quorum store"),
+            spawn(self._run(raft), name="quorum"),
+        ]
 
     async def wait_ready(self) -> None:
         """Wait until a leader is known and this node has applied all that was committed when it came."""
         await self._ready.wait()
 
     async def stop(self) -> None:
-        """Proposals under way end with outcome UNKNOWN."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        """Proposals under way end with outcome UNKNOWN. A leader hands over first."""
+        if self._raft is not None and self._raft.leads:
+            with in_world(self._env):
+                self._raft.hand_over()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+            self._tasks = []
+        if self._timer is not None:
+            self._timer.cancel()
         self._give_up("This node is stopping.")
         if self._raft is not None:
             with in_world(self._env):
@@ -125,45 +145,135 @@ class Quorum:
 
     @property
     def is_leader(self) -> bool:
-        return self._raft is not None and bool(self._raft._isLeader())
+        """Whether it leads right now, by the clock, and has applied all that was committed before it did."""
+        raft = self._raft
+        if raft is None or not raft.leads or not raft.has_begun_term:
+            return False
+        return raft.lease_end() > self._env.clock.steady()
 
     @property
     def term(self) -> int:
-        return 0 if self._raft is None else int(self._raft.raftCurrentTerm)
+        return 0 if self._raft is None else self._raft.term
 
     @property
     def leader_id(self) -> BrokerId | None:
         return None if self._raft is None else self._raft.leader_id
 
+    @property
+    def voters(self) -> Voters:
+        """Who votes, and where: as the log says, or the configuration where it does not say yet."""
+        return self._first_voters if self._raft is None else self._raft.voters
+
+    def view(self) -> QuorumView:
+        return view_of(self._raft, self._first_voters, self._env.clock.now_ms())
+
     async def propose(self, record: bytes) -> Result:
         """Have the quorum agree on an entry; its result, applied here. Trouble when it can't be known to have been."""
+        result = await self._ask(lambda raft, decided: raft.submit(record, decided))
+        assert isinstance(result, Applied | Refused)
+        return result
+
+    async def change_voters(
+        self, *, add: tuple[BrokerId, Address] | None = None, remove: BrokerId | None = None
+    ) -> None:
+        """Add a voter, which must be up and following, or remove one; done when it is committed. On the leader."""
+        if self._changing_voters:
+            raise Trouble("Another change of the voters is under way.", Outcome.REFUSED)
+        self._changing_voters = True
+        try:
+            if add is not None:
+                await self._wait_caught_up(add[0])
+            raft = self._leading()
+            if raft.sets.index > raft.commit_index:
+                raise Trouble("The last change of the voters is not committed.", Outcome.REFUSED)
+            packed = write_voters(change_by_one(raft.voters, add=add, remove=remove))
+            await self._ask(lambda raft, decided: raft.submit_voters(packed, decided))
+        finally:
+            self._changing_voters = False
+
+    async def _wait_caught_up(self, node_id: BrokerId) -> None:
+        """A voter that has to be sent the log first would hold up every commit until then."""
+        deadline = self._env.clock.steady() + CATCH_UP_S
+        while True:
+            raft = self._leading()
+            progress = raft.progress.get(node_id)
+            if progress is not None and progress.match_index >= raft.commit_index:
+                return
+            if self._env.clock.steady() >= deadline:
+                why = f"Node {node_id} does not follow the metadata log: start it, then add it."
+                raise Trouble(why, Outcome.REFUSED)
+            await self._env.clock.sleep(CATCH_UP_POLL_S)
+
+    def _leading(self) -> Raft:
         if self._raft is None or not self.is_leader:
             raise Trouble("This node does not lead the metadata quorum.", Outcome.REFUSED)
-        if self._disk_full is not None:
-            why = f"The metadata journal can't be written: {self._disk_full}"
-            raise DiskFull(why)
+        return self._raft
+
+    async def _ask(self, submit: Callable[[Raft, Decided], None]) -> object:
+        raft = self._leading()
+        if self._store.disk_full is not None:
+            raise DiskFull(f"The metadata journal can't be written: {self._store.disk_full}")
         if len(self._waiting) >= PROPOSALS_MAX:
             raise Trouble(f"{PROPOSALS_MAX} metadata changes wait already.", Outcome.REFUSED)
-        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def decided(result: object, reason: int) -> None:
             self._waiting.pop(answer, None)
             if answer.done():
                 return  # whoever asked has given up waiting
             if reason == SUCCESS:
-                assert isinstance(result, Applied | Refused)
                 answer.set_result(result)
                 return
             outcome = Outcome.REFUSED if reason in NEVER_HAPPENED else Outcome.UNKNOWN
             answer.set_exception(Trouble(f"The quorum did not agree ({reason}).", outcome))
 
         self._waiting[answer] = None
-        self._raft.submit(record, decided)
+        submit(raft, decided)
         self._work.set()
         try:
             return await answer
         finally:
             self._waiting.pop(answer, None)
+
+    # --- what the peer door says ---
+
+    def on_frame(self, peer_id: BrokerId, frame: memoryview | bytes) -> None:
+        """FrameRefused closes the connection."""
+        raft = self._raft
+        if raft is None or not self._store.opened:
+            return
+        try:
+            with in_world(self._env):
+                raft.receive(peer_id, frame)
+        except OSError as trouble:
+            # A term or a vote could not be stored: the message was as good as lost.
+            if trouble.errno not in FULL:
+                self._env.die(JournalLost(f"The vote in {self._folder} is not stored: {trouble}."))
+            self._env.log.warn("quorum_vote_not_stored", why=str(trouble))
+        self._after(raft)
+        self._work.set()
+
+    def on_peer_up(self, peer_id: BrokerId) -> None:
+        """There is a connection to it again, so it need not wait for the next heartbeat, nor this node for its own."""
+        raft = self._raft
+        if raft is None or not self._store.opened:
+            return
+        with in_world(self._env):
+            raft.send_to(peer_id)
+            if raft.leader_id is None:
+                raft.election.hurry(self._env.clock.steady())
+        self._work.set()
+
+    def on_peer_gone(self, peer_id: BrokerId) -> None:
+        """Its process is dead. If it led, there is nothing to wait for."""
+        raft = self._raft
+        if raft is None or raft.leader_id != peer_id or raft.leads:
+            return
+        with in_world(self._env):
+            raft.election.leader_gone(self._env.clock.steady())
+            raft.forget_leader()
+        self._after(raft)
+        self._work.set()
 
     # --- the loop ---
 
@@ -171,88 +281,107 @@ class Quorum:
         while True:
             await self._work.wait()
             self._work.clear()
-            await self._make_durable()
-            await self._elect(raft)
-            self._tick(raft)
-            while self._journal.dirty or self._snapshots.to_write is not None:
-                await self._make_durable()
-                await self._write_snapshot()
-                self._tick(raft)
-            self._transport.flush()
+            if not self._store.opened:
+                continue
+            await self._elect_alone(raft)
+            self._step(raft)
+            self._after(raft)
 
-    async def _elect(self, raft: Raft) -> None:
+    async def _elect_alone(self, raft: Raft) -> None:
         """A voter alone leads from its first tick on, which begins with a vote for itself."""
-        while not self._others and not self.is_leader:
+        while raft.is_alone and not raft.leads and not self._journal.undurable:
             try:
                 with in_world(self._env):
                     raft.elect_at_once()
                     raft.doTick()
             except OSError as trouble:
                 # Nobody has seen this vote. The next try is one for a higher term.
-                await self._wait_for_room(trouble)
-            await self._make_durable()
+                await self._store.wait_for_room(trouble, raft)
 
-    def _tick(self, raft: Raft) -> None:
-        assert not self._journal.undurable, "a tick counts what is in the log as held"
-        led = self.is_leader
+    def _step(self, raft: Raft) -> None:
+        """What time and messages have brought: a lead that is over, an election, a heartbeat, a tick."""
+        now = self._env.clock.steady()
         with in_world(self._env):
-            raft.doTick()
-        self._machine.image.controller_id = raft.leader_id
-        if led and not self.is_leader:
-            self._give_up("This node does not lead the metadata quorum any more.")
-        if raft.isReady():
-            self._ready.set()
-        if self._wants_snapshot():
-            self._snapshot_asked = True
-            raft.forceLogCompaction()
-            self._work.set()
+            if raft.leads and raft.has_left():
+                raft.hand_over()
+                raft.step_down()
+            if raft.leads and (raft.lease_end() <= now or not self._store.works):
+                raft.step_down()
+            if not raft.leads and not raft.is_alone and raft.election.is_due(now):
+                self._ask_for_leader(raft, now)
+            if raft.leads and self._journal.undurable:
+                # SyncObj counts its own log as held. Followers may have it before that.
+                if now >= raft.heartbeat_due:
+                    raft.replicate()
+                return
+            self._store.maybe_ask_snapshot(raft)
+            before = raft.commit_index, raft.last.idx
+            try:
+                raft.doTick()
+                raft.maybe_grow_up()
+            except OSError as trouble:
+                if trouble.errno not in FULL:
+                    raise
+                self._env.log.warn("quorum_vote_not_stored", why=str(trouble))
+                raft.election.stand(now)  # a candidate that could not vote for itself is none
+            news = (raft.commit_index, raft.last.idx) != before
+            if raft.leads and (news or now >= raft.heartbeat_due):
+                raft.replicate()
 
-    def _wants_snapshot(self) -> bool:
-        if self._snapshot_asked or self._env.clock.steady() < self._no_snapshot_before:
-            return False
-        log_is_long = len(self._journal) > SNAPSHOT_ENTRIES
-        return log_is_long or self._bytes_since_snapshot > SNAPSHOT_BYTES
+    def _ask_for_leader(self, raft: Raft, now: float) -> None:
+        if not raft.is_voter:
+            raft.ask_to_follow()
+        elif self._store.works:
+            raft.ask_pre_vote()
+        else:
+            raft.election.stand(now)  # later
+
+    def _after(self, raft: Raft) -> None:
+        """Whatever changed is told, stored and timed."""
+        said = raft.leader_id, raft.term, self.is_leader
+        if said != self._said:
+            led = self._said[2]
+            self._said = said
+            if led and not said[2]:
+                self._give_up("This node does not lead the metadata quorum any more.")
+            self._machine.image.controller_id = raft.leader_id
+            for call in self.on_leader_change:
+                call()
+        if not self._ready.is_set() and raft.is_up_to_date():
+            self._ready.set()
+        self._store.wake_if_needed(raft)
+        self._set_timer(raft)
+
+    def _set_timer(self, raft: Raft) -> None:
+        when = NEVER
+        if raft.leads:
+            when = min(raft.lease_end(), raft.heartbeat_due if raft.progress else NEVER)
+        elif not raft.is_alone:
+            when = raft.election.deadline
+        if when >= self._wake_at:
+            return  # it fires too early, and is set again then
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake_at = when
+        delay = max(0.0, when - self._env.clock.steady())
+        self._timer = self._env.clock.call_later(delay, self._on_time)
+
+    def _on_time(self) -> None:
+        """Also while the disk stands still: a lead that is over is over at once."""
+        self._wake_at, self._timer = NEVER, None
+        raft = self._raft
+        if raft is None:
+            return
+        if raft.leads and raft.lease_end() <= self._env.clock.steady():
+            with in_world(self._env):
+                raft.step_down()
+            self._after(raft)
+        self._work.set()
 
     def _apply(self, entry: bytes) -> object:
         """Refusals are values. What is raised leaves the tick and ends this task, and with it the process."""
-        self._bytes_since_snapshot += len(entry)
+        self._store.bytes_since_snapshot += len(entry)
         return self._machine.apply(entry)
-
-    async def _make_durable(self) -> None:
-        """Until it is. A full disk is waited for, with proposals refused; one that fails ends the process."""
-        wrote = self._journal.dirty  # to write nothing says nothing about room
-        while self._journal.dirty:
-            try:
-                await self._journal.make_durable()
-            except OSError as trouble:
-                await self._wait_for_room(trouble)
-        if wrote and self._disk_full is not None:
-            self._env.log.info("metadata_disk_has_room_again", folder=self._folder)
-            self._disk_full = None
-
-    async def _wait_for_room(self, trouble: OSError) -> None:
-        if trouble.errno not in _FULL:
-            raise trouble
-        if self._disk_full is None:
-            self._env.log.error("metadata_disk_full", folder=self._folder, why=str(trouble))
-        self._disk_full = str(trouble)
-        await self._env.clock.sleep(FULL_DISK_RETRY_S)
-
-    async def _write_snapshot(self) -> None:
-        snapshot = self._snapshots.to_write
-        if snapshot is None:
-            return
-        self._snapshot_asked = False
-        self._bytes_since_snapshot = 0
-        well = True
-        try:
-            await self._snapshot_file.store(snapshot)
-        except OSError as trouble:
-            # The journal still has everything: it grows until the disk has room again.
-            self._env.log.error("metadata_snapshot_failed", folder=self._folder, why=str(trouble))
-            self._no_snapshot_before = self._env.clock.steady() + SNAPSHOT_RETRY_S
-            well = False
-        self._snapshots.written(well=well)
 
     def _give_up(self, why: str) -> None:
         for answer in list(self._waiting):

@@ -1,12 +1,11 @@
-"""How voters speak: which messages there are, how they are written, and when they may leave.
+"""How the nodes of the quorum speak: which messages there are, and how they are written.
 
-INVARIANT  a message leaves only when all that it says of this voter's log and vote is durable.
-PREVENTS   a leader that counts an entry as held by a follower which then loses power.
-PROVED BY  tests/cluster/quorum/test_transport.py::test_nothing_leaves_before_what_it_acknowledges_is_durable
+INVARIANT  nothing of a peer reaches Raft but a known message, whole, with the term in which it was said.
+PREVENTS   a pickle from whoever reaches the port; an acknowledgement of an earlier term that counts in this one.
+PROVED BY  tests/cluster/quorum/test_transport.py::test_only_what_raft_needs_is_let_in
 
-pysyncobj sends pickles, and takes them from whoever reaches its port. Here a message is msgpack, of a known type, with
-known fields of known types, and carries its sender's term: `next_node_idx` has none of its own, and a late one
-from an earlier term would count as a match. What comes from an earlier term than ours is dropped.
+pysyncobj sends pickles, and its `next_node_idx` has no term. Here a message is msgpack, of a known type, with known
+fields of known types, behind its sender's term at the time when it was said.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,22 +21,46 @@ from .segment_format import Entry
 
 _INT: Final = (int,)
 _BOOL: Final = (bool,)
+_BYTES: Final = (bytes,)
+_FLOAT: Final = (float,)
 _ENTRIES: Final = (list,)
 
-# Type -> its fields and their types. Forwarded commands, snapshots and pysyncobj's status messages are not among
-# them: nobody here sends any.
+# Type -> its fields and their types. `stamp` is the leader's steady clock when it said what is answered: its lead
+# lasts as long as a majority has answered something that it said recently.
 MESSAGES: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
+    "pre_vote": {"round": _INT, "last_log_index": _INT, "last_log_term": _INT},
+    "pre_vote_granted": {"round": _INT, "fresh": _BOOL},
     "request_vote": {"term": _INT, "last_log_index": _INT, "last_log_term": _INT},
-    "response_vote": {"term": _INT},
+    "response_vote": {"term": _INT, "fresh": _BOOL},
     "append_entries": {
-        "term": _INT,
         "commit_index": _INT,
         "entries": _ENTRIES,
-        "prevLogIdx": (int, type(None)),
-        "prevLogTerm": (int, type(None)),
+        "previous_index": _INT,
+        "previous_term": _INT,
+        "stamp": _FLOAT,
     },
-    "next_node_idx": {"next_node_idx": _INT, "reset": _BOOL, "success": _BOOL},
-    "timeout_now": {"term": _INT},
+    # The log is the leader's before `next_index`, durably.
+    "held": {"next_index": _INT, "stamp": _FLOAT},
+    # What was sent does not follow on what is there: begin at `next_index`.
+    "gap": {"next_index": _INT, "stamp": _FLOAT},
+    # Heard; the disk is not as far yet.
+    "alive": {"stamp": _FLOAT},
+    # A part of the snapshot that ends with that entry.
+    "snapshot": {
+        "last_index": _INT,
+        "last_term": _INT,
+        "position": _INT,
+        "size": _INT,
+        "data": _BYTES,
+        "stamp": _FLOAT,
+    },
+    "snapshot_wanted": {"last_index": _INT, "position": _INT, "stamp": _FLOAT},
+    # Of a node that hears no leader: a member that only reads is not known to a new one.
+    "follow": {},
+    # Of a leader that goes: stand for election now.
+    "timeout_now": {},
+    # The answer to who is in an earlier term; the term before the message says all.
+    "behind": {},
 }
 
 
@@ -47,7 +70,7 @@ def write_message(message: Mapping[str, Any], sender_term: int) -> bytes:
     return bytes(msgpack.packb([sender_term, dict(message)], use_bin_type=True))
 
 
-def read_message(frame: bytes) -> tuple[int, dict[str, Any]]:
+def read_message(frame: bytes | memoryview) -> tuple[int, dict[str, Any]]:
     """The sender's term and its message. FrameRefused for all that is none."""
     try:
         sender_term, message = msgpack.unpackb(frame, raw=False, strict_map_key=True)
@@ -83,38 +106,28 @@ def _entry(item: object) -> Entry:
 
 
 class Links(Protocol):
-    """The connections to the other voters, on the peer door."""
+    """The connections to the other nodes, on the peer door."""
 
     def send(self, node_id: BrokerId, frame: bytes) -> None:
         """Queue a frame; one that can't be sent is lost, as in any network."""
 
 
 class QuorumTransport(Transport):  # type: ignore[misc]  # pysyncobj has no types
-    """What SyncObj sends waits here until the shell has made its log durable, then goes out by `flush`."""
+    """What SyncObj and its subclass say goes out at once, stamped with the term in which it is said."""
 
     def __init__(self, links: Links | None = None) -> None:
         super().__init__(None, None, [])
         self._links = links
-        self._outbox: list[tuple[BrokerId, Mapping[str, Any]]] = []
         self.term: Callable[[], int] = lambda: 0  # of this node; the shell sets it
 
     def send(self, node: Node, message: Mapping[str, Any]) -> bool:
-        self._outbox.append((node.id, message))
+        """SyncObj's own entry; the votes that it shows were stored before."""
+        self.say(node.id, message)
         return True
 
-    def flush(self) -> None:
-        """All that was said so far may leave: the shell calls this when the journal is not dirty."""
-        outbox, self._outbox = self._outbox, []
-        for node_id, message in outbox:
-            assert self._links is not None, "a voter alone has said something to somebody"
-            self._links.send(node_id, write_message(message, self.term()))
-
-    def deliver(self, node: Node, frame: bytes) -> None:
-        """A frame of a peer, whose identity the door has checked. FrameRefused closes its connection."""
-        sender_term, message = read_message(frame)
-        if sender_term < self.term():
-            return
-        self._onMessageReceived(node, message)
+    def say(self, node_id: BrokerId, message: Mapping[str, Any]) -> None:
+        assert self._links is not None, "a node without links has something to say"
+        self._links.send(node_id, write_message(message, self.term()))
 
     def destroy(self) -> None:
-        self._outbox.clear()
+        """Links belong to the node."""

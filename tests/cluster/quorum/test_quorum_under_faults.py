@@ -10,7 +10,7 @@ from fencepost.cluster.metadata.codec import encode
 from fencepost.cluster.metadata.image import ConfigType
 from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.metadata.records import ConfigsChanged
-from fencepost.cluster.quorum import raft_shell
+from fencepost.cluster.quorum import store
 from fencepost.cluster.quorum.raft_shell import Quorum
 
 LIVES = 12
@@ -80,7 +80,7 @@ class Voter:
 def test_nothing_acknowledged_is_lost_through_any_faults(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_shell, "SNAPSHOT_ENTRIES", 25)
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 25)
     monkeypatch.setattr("fencepost.cluster.quorum.journal.SEGMENT_BYTES_MAX", 900)
     with World(seed=seed) as world:
         voter = Voter(world)

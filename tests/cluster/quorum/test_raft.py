@@ -7,8 +7,9 @@ import threading
 
 import pytest
 from fencepost.chaos.sim.world import World
+from fencepost.cluster.quorum.held import Snapshots, in_world
 from fencepost.cluster.quorum.journal import Journal
-from fencepost.cluster.quorum.raft import Raft, Snapshots, in_world
+from fencepost.cluster.quorum.raft import Raft
 from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.transport import QuorumTransport
 from pysyncobj import SyncObj, syncobj
@@ -28,7 +29,7 @@ def raft_on(world: World, name: str, apply=lambda entry: entry) -> Raft:
     env = world.node(name)
     journal = Journal.open(env, "/data/q", VoteFile(env, "/data/q/vote"))
     with in_world(env):
-        raft = Raft(1, [], journal, QuorumTransport(), Snapshots(bytes), apply)
+        raft = Raft(1, {1: ("a", 1)}, journal, QuorumTransport(), Snapshots(bytes), apply)
         raft.elect_at_once()
     return raft
 

@@ -10,7 +10,7 @@ from fencepost.cluster.metadata.image import ConfigType
 from fencepost.cluster.metadata.machine import Applied, MetadataMachine
 from fencepost.cluster.metadata.records import ConfigsChanged, FeatureChanged
 from fencepost.cluster.metadata.refusal import Refused
-from fencepost.cluster.quorum import raft_shell
+from fencepost.cluster.quorum import raft_shell, store
 from fencepost.cluster.quorum.raft_shell import Quorum
 from support.metadata_commands import created
 
@@ -151,7 +151,7 @@ def test_a_kill_at_any_disk_operation_loses_nothing_acknowledged(
     kill: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Snapshots, rolls and dropped segments among them, the kill between rename and trim too."""
-    monkeypatch.setattr(raft_shell, "SNAPSHOT_ENTRIES", 12)
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 12)
     monkeypatch.setattr("fencepost.cluster.quorum.journal.SEGMENT_BYTES_MAX", 600)
     done = False
     for operation in range(1, 400):
@@ -191,7 +191,7 @@ def test_a_kill_between_the_snapshots_rename_and_the_journals_trim_loses_nothing
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pysyncobj clears the whole journal then: 20 acknowledged entries came back as 15 (field.md §5.2.1)."""
-    monkeypatch.setattr(raft_shell, "SNAPSHOT_ENTRIES", 20)
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 20)
     node = Node(world)
     node.run(node.start())
 
@@ -216,7 +216,7 @@ def test_a_kill_between_the_snapshots_rename_and_the_journals_trim_loses_nothing
 def test_a_long_log_becomes_a_snapshot_and_the_journal_stays_small(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_shell, "SNAPSHOT_ENTRIES", 50)
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 50)
     monkeypatch.setattr("fencepost.cluster.quorum.journal.SEGMENT_BYTES_MAX", 2000)
     node = Node(world)
     node.run(node.start())
@@ -238,7 +238,7 @@ def test_a_long_log_becomes_a_snapshot_and_the_journal_stays_small(
 def test_a_snapshot_that_can_not_be_written_is_tried_again_later(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_shell, "SNAPSHOT_ENTRIES", 20)
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 20)
     node = Node(world)
     node.run(node.start())
     world.disk("a").faults.fail("*", path="*/snapshot*", number=errno.ENOSPC)
@@ -398,7 +398,7 @@ def test_no_more_proposals_wait_than_have_room(
 def test_a_lost_vote_a_lost_journal_and_a_lost_snapshot_each_stop_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(raft_shell, "SNAPSHOT_ENTRIES", 10)
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 10)
     monkeypatch.setattr("fencepost.cluster.quorum.journal.SEGMENT_BYTES_MAX", 300)
     for lost in ("vote", "snapshot", "journal"):
         with World(seed=1) as world:

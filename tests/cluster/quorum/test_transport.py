@@ -3,7 +3,7 @@ from typing import Any
 import msgpack
 import pytest
 from fencepost.cluster.base.errors import FrameRefused
-from fencepost.cluster.quorum.raft import Voter
+from fencepost.cluster.quorum.held import Peer
 from fencepost.cluster.quorum.segment_format import Entry
 from fencepost.cluster.quorum.transport import (
     MESSAGES,
@@ -18,7 +18,13 @@ numbers = st.integers(0, 2**63)
 entry_lists = st.lists(
     st.builds(Entry, st.binary(min_size=1, max_size=8), numbers, numbers), max_size=3
 )
-OF_TYPE = {int: numbers, bool: st.booleans(), list: entry_lists, type(None): st.none()}
+OF_TYPE = {
+    int: numbers,
+    bool: st.booleans(),
+    bytes: st.binary(max_size=8),
+    float: st.floats(allow_nan=False),
+    list: entry_lists,
+}
 
 
 def messages_of(kind: str) -> st.SearchStrategy:
@@ -80,28 +86,11 @@ class Sent:
         self.frames.append((node_id, frame))
 
 
-def test_nothing_leaves_before_what_it_acknowledges_is_durable() -> None:
-    """SyncObj says «I have it» as soon as it has added it; the shell flushes when it has synced it."""
+def test_a_message_is_stamped_with_the_term_in_which_it_was_said() -> None:
+    """`held` has no term of its own: a late one would count as a match in a later term."""
     links = Sent()
     transport = QuorumTransport(links)
-    transport.term = lambda: 3
-    acknowledged = {"type": "next_node_idx", "next_node_idx": 9, "reset": False, "success": True}
-    transport.send(Voter(2), acknowledged)
-    assert links.frames == []
-    transport.flush()
-    assert links.frames == [(2, write_message(acknowledged, 3))]
-    transport.flush()
-    assert len(links.frames) == 1
-
-
-def test_what_was_said_in_an_earlier_term_is_dropped() -> None:
-    """`next_node_idx` has no term of its own: a late one would count as a match in this one."""
-    heard: list[Any] = []
-    transport = QuorumTransport(Sent())
-    transport.setOnMessageReceivedCallback(lambda node, message: heard.append((node.id, message)))
-    transport.term = lambda: 3
-    late = {"type": "next_node_idx", "next_node_idx": 9, "reset": False, "success": True}
-    transport.deliver(Voter(2), write_message(late, 2))
-    assert heard == []
-    transport.deliver(Voter(2), write_message(late, 3))
-    assert heard == [(2, late)]
+    for term in (3, 4):
+        transport.term = lambda term=term: term
+        transport.send(Peer(2), {"type": "alive", "stamp": 1.0})
+    assert [read_message(frame)[0] for _, frame in links.frames] == [3, 4]

@@ -1,0 +1,86 @@
+"""The least that a quorum needs of a peer door: one connection to each other node, to speak on.
+
+Each node dials every other one, and hears on the connections that others dialed: so what two nodes say to each other
+travels on two connections, and what one says before and after a reset on two more. The order between them is chance.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ports import Connection
+from fencepost.cluster.quorum.raft_shell import Quorum
+
+from .node import SimEnv
+
+PORT: Final = 9192
+FRAME_MAX: Final = 64 * 1024 * 1024
+RETRY_S: Final = (0.02, 0.5)
+DIAL_S: Final = 1.0
+
+
+def host_of(node_id: BrokerId) -> str:
+    return f"node-{node_id}"
+
+
+def write_frame(connection: Connection, frame: bytes) -> None:
+    connection.write([len(frame).to_bytes(4, "big") + frame])
+
+
+class QuorumLinks:
+    """See `transport.Links`."""
+
+    def __init__(
+        self, env: SimEnv, node_id: BrokerId, peers: Mapping[BrokerId, tuple[str, int]]
+    ) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._peers = peers
+        self._quorum: Quorum | None = None
+        self._connections: dict[BrokerId, Connection] = {}
+
+    def send(self, node_id: BrokerId, frame: bytes) -> None:
+        connection = self._connections.get(node_id)
+        if connection is not None:
+            write_frame(connection, frame)
+
+    async def open(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+        await self._env.net.listen(host_of(self._node_id), PORT, self._hear)
+        for peer in sorted(self._peers):
+            if peer != self._node_id:
+                self._env.tasks.spawn(self._keep_up(peer), name=f"link to {peer}")
+
+    async def _hear(self, connection: Connection) -> None:
+        assert self._quorum is not None
+        hello = await connection.read_frame(FRAME_MAX)
+        if hello is None:
+            return
+        peer = BrokerId(int(bytes(hello)))
+        while (frame := await connection.read_frame(FRAME_MAX)) is not None:
+            self._quorum.on_frame(peer, frame)
+
+    async def _keep_up(self, peer: BrokerId) -> None:
+        assert self._quorum is not None
+        wait, was_up = RETRY_S[0], False
+        while True:
+            try:
+                connection = await self._env.net.connect(*self._peers[peer], timeout_s=DIAL_S)
+            except ConnectionLost as lost:
+                if was_up and "refused" in str(lost):
+                    was_up = False
+                    self._quorum.on_peer_gone(peer)
+                await self._env.clock.sleep(wait * self._env.rng.uniform(0.5, 1))
+                wait = min(RETRY_S[1], 2 * wait)
+                continue
+            wait, was_up = RETRY_S[0], True
+            write_frame(connection, str(self._node_id).encode())
+            self._connections[peer] = connection
+            self._quorum.on_peer_up(peer)
+            try:
+                await connection.read_frame(FRAME_MAX)
+            except (ConnectionLost, FrameRefused):
+                pass
+            del self._connections[peer]
+            connection.close()

@@ -1,0 +1,84 @@
+"""When a voter asks to lead, and whether it lets another one ask: timeouts and pre-votes, and nothing of terms.
+
+INVARIANT  a term begins only when a majority of voters, asked first, had not heard a leader for a while either.
+PREVENTS   a node back from a cut, whose term grew while it was alone, that deposes a healthy leader.
+PROVED BY  tests/cluster/quorum/test_quorum_of_three.py::test_a_voter_back_from_a_cut_deposes_nobody
+
+A pre-vote costs nothing and changes nothing, so it is asked again soon; the dice keep two voters from
+asking in step for ever.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from ..base.ids import BrokerId
+from .voters import is_elected
+
+HEARTBEAT_S: Final = 0.1
+# Silence after which a leader is given up. Kafka's `controller.quorum.election.timeout.ms` is 1 s and its
+# `controller.quorum.fetch.timeout.ms` 2 s; heartbeats here come five times as often.
+ELECTION_S: Final = 0.5
+# Its process is known to be dead: nothing but a tie is to be avoided.
+GONE_S: Final = 0.05
+RETRY_S: Final = 0.1  # and up to twice that
+# How long a candidate waits for votes, which its peers sync to their disks, before it asks anew.
+CANDIDATE_S: Final = 0.2
+
+
+class ElectionMachine:
+    """`draw` gives a number in [0, 1)."""
+
+    def __init__(self, now: float, draw: Callable[[], float]) -> None:
+        self._draw = draw
+        self._heard_at: float | None = None
+        self._granted: dict[BrokerId, bool] = {}  # whether it is fresh
+        self.round = 0
+        self.deadline = now + RETRY_S * (1 + draw())
+
+    def heard_leader(self, now: float) -> None:
+        self._heard_at = now
+        self._granted.clear()
+        self.deadline = now + ELECTION_S * (1 + self._draw())
+
+    def leader_gone(self, now: float) -> None:
+        """The leader's process is dead, or it has stepped down: it need not be waited for."""
+        self._heard_at = None
+        self.hurry(now)
+
+    def hurry(self, now: float) -> None:
+        self.deadline = min(self.deadline, now + GONE_S * self._draw())
+
+    def voted(self, now: float) -> None:
+        """For another voter: it gets the time to win."""
+        self.deadline = max(self.deadline, now + CANDIDATE_S * (1 + self._draw()))
+
+    def is_due(self, now: float) -> bool:
+        return now >= self.deadline
+
+    def ask(self, now: float, me: BrokerId, *, fresh: bool) -> int:
+        """A round of pre-votes begins. Answers to earlier rounds count no more."""
+        self.round += 1
+        self._granted = {me: fresh}
+        self.deadline = now + RETRY_S * (1 + self._draw())
+        return self.round
+
+    def stand(self, now: float) -> None:
+        """The pre-vote was won, or a leader has asked for it: the real election begins."""
+        self._granted.clear()
+        self.deadline = now + CANDIDATE_S * (1 + self._draw())
+
+    def on_granted(
+        self, voter: BrokerId, round_: int, voters: Collection[BrokerId], *, fresh: bool
+    ) -> bool:
+        """Whether enough have now granted this round. Says so once."""
+        if round_ != self.round or not self._granted:
+            return False
+        self._granted[voter] = fresh
+        won = is_elected(voters, self._granted)
+        if won:
+            self._granted.clear()
+        return won
+
+    def misses_leader(self, now: float) -> bool:
+        """Whether this voter, for its part, has given up the leader that it had."""
+        return self._heard_at is None or now - self._heard_at >= ELECTION_S

@@ -1,0 +1,399 @@
+"""pysyncobj's SyncObj, held: our clock, our dice, our journal, our snapshots, no pickles, no files, sockets or threads.
+
+What could not be handed in is overridden, each with its reason. Names that begin with `_SyncObj__` are SyncObj's own
+private ones (0.3.17); `tests/cluster/quorum/test_raft.py` fails when a version of it has other ones.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, Final
+
+from pysyncobj import SyncObj, SyncObjConf, syncobj
+from pysyncobj.config import FAIL_REASON, SERIALIZER_STATE
+from pysyncobj.node import Node
+
+from ..base.ids import BrokerId
+from ..base.ports import Env
+from .election_machine import ELECTION_S, HEARTBEAT_S
+from .journal import Journal
+from .raft_files import Snapshot
+from .segment_format import Entry
+from .transport import QuorumTransport
+from .voters import VOTERS_KIND, Voters, VoterSets, read_voters
+
+SUCCESS: Final = FAIL_REASON.SUCCESS
+# What surely did not happen: the entry is in nobody's log, or another took its place.
+NEVER_HAPPENED: Final = frozenset(
+    {
+        FAIL_REASON.QUEUE_FULL,
+        FAIL_REASON.MISSING_LEADER,
+        FAIL_REASON.DISCARDED,
+        FAIL_REASON.NOT_LEADER,
+        FAIL_REASON.REQUEST_DENIED,
+    }
+)
+
+_REGULAR: Final = 0  # pysyncobj's kinds of commands
+_NO_OP: Final = 1
+FOLLOWER: Final = 0  # pysyncobj's states
+CANDIDATE: Final = 1
+LEADER: Final = 2
+NEVER: Final = float("inf")
+
+# --- the module's globals -------------------------------------------------------------------------
+
+_world: ContextVar[Env] = ContextVar("fencepost_quorum_world")
+
+
+@contextlib.contextmanager
+def in_world(env: Env) -> Iterator[None]:
+    """While this lasts, pysyncobj's clock and dice are this Env's. No `await` inside: many nodes share a loop."""
+    token = _world.set(env)
+    try:
+        yield
+    finally:
+        _world.reset(token)
+
+
+def _steady() -> float:
+    return _world.get().clock.steady()
+
+
+class _Dice:
+    """Stands for the module `random`."""
+
+    def random(self) -> float:
+        return _world.get().rng.random()
+
+
+class _Log:
+    """Stands for a logger: what pysyncobj has to say is an event of the node that it says it for."""
+
+    def warning(self, message: str, *values: object) -> None:
+        _world.get().log.warn("raft", message=message % values)
+
+    error = critical = exception = warning
+
+    def info(self, message: str, *values: object) -> None:
+        _world.get().log.info("raft", message=message % values)
+
+
+class _NoPickles:
+    """Stands for the module `pickle`: what came from a disk or a peer is never unpickled."""
+
+    def dumps(self, *_: object) -> bytes:
+        raise AssertionError("pysyncobj pickles")
+
+    def loads(self, *_: object) -> object:
+        raise AssertionError("pysyncobj unpickles")
+
+
+def _as_it_is(journal: Journal) -> Journal:
+    """Stands for `createJournal`: the configuration's `journalFile` is our journal."""
+    assert isinstance(journal, Journal)
+    return journal
+
+
+class _NoPoller:
+    """Stands for a poller of sockets, of which there are none."""
+
+    def poll(self, _timeout: float) -> None:
+        return
+
+
+# There are no hooks for these in SyncObjConf.
+syncobj.monotonicTime = _steady
+syncobj.random = _Dice()
+syncobj.pickle = _NoPickles()
+syncobj.logger = _Log()
+syncobj.createJournal = _as_it_is
+
+
+# --- nodes, snapshots -----------------------------------------------------------------------------
+
+
+class Peer(Node):  # type: ignore[misc]  # pysyncobj has no types
+    """A node by its number: SyncObj keeps nodes in sets, and sets of numbers have one order in every process."""
+
+    def __init__(self, node_id: BrokerId) -> None:
+        super().__init__(node_id)
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class Snapshots:
+    """Stands for SyncObj's Serializer: it asks for a snapshot here, the shell writes it between two ticks."""
+
+    def __init__(self, take: Callable[[], bytes]) -> None:
+        self._take = take
+        self._state = SERIALIZER_STATE.NOT_SERIALIZING
+        self._id: int | None = None
+        self.voters_at: Callable[[int], Voters] = lambda _: {}  # the log's owner sets it
+        self.newest: Snapshot | None = None  # on disk
+        self.to_write: Snapshot | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """The last one is written, and SyncObj has dropped the log before it."""
+        return bool(self._state == SERIALIZER_STATE.NOT_SERIALIZING)
+
+    def serialize(self, data: tuple[Any, Any, Any, Any], id_: int) -> None:
+        """`data` is (attributes, last entry, the one before, nodes); the machine's state is what counts."""
+        _, last, previous, _ = data
+        voters = self.voters_at(last[1])
+        self.to_write = Snapshot(Entry(*previous), Entry(*last), self._take(), voters)
+        self._state, self._id = SERIALIZER_STATE.SERIALIZING, id_
+
+    def written(self, *, well: bool) -> None:
+        if well:
+            self.newest = self.to_write
+        self.to_write = None
+        self._state = SERIALIZER_STATE.SUCCESS if well else SERIALIZER_STATE.FAILED
+
+    def checkSerializing(self) -> tuple[int, int | None]:  # noqa: N802
+        state = self._state
+        if state in (SERIALIZER_STATE.SUCCESS, SERIALIZER_STATE.FAILED):
+            self._state = SERIALIZER_STATE.NOT_SERIALIZING
+        return state, self._id
+
+    def deserialize(self) -> tuple[None, Entry, Entry, list[Any]]:
+        """The shell has restored the machine already; SyncObj learns where its log begins."""
+        assert self.newest is not None
+        return None, self.newest.last, self.newest.previous, []
+
+
+# --- the subclass ---------------------------------------------------------------------------------
+
+
+def _settings(journal: Journal) -> SyncObjConf:
+    return SyncObjConf(
+        autoTick=False,  # our loop ticks
+        journalFile=journal,
+        # False opens a pipe. The shell sends without waiting for a batch all the same.
+        appendEntriesUseBatch=True,
+        appendEntriesPeriod=HEARTBEAT_S,
+        # A leader that no majority has answered for so long leads no more; 30 s as it comes.
+        leaderFallbackTimeout=ELECTION_S,
+        # The shell says when: SyncObj's own conditions are never met.
+        logCompactionMinEntries=2**62,
+        logCompactionMinTime=2**62,
+        dynamicMembershipChange=False,
+    )
+
+
+class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
+    """SyncObj without replicated methods: an entry is a kind and the bytes that `apply` is given.
+
+    SyncObj applies a method that raised again and again, and nothing behind it, ever; `apply` must be total.
+    """
+
+    _SyncObj__raftLeader: Any
+    _SyncObj__votedForNodeId: Any
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        voters: Voters,
+        journal: Journal,
+        transport: QuorumTransport,
+        snapshots: Snapshots,
+        apply: Callable[[bytes], object],
+    ) -> None:
+        self._apply = apply
+        self._submitted: list[tuple[bytes, Callable[[object, int], None]]] = []
+        self.node_id = node_id
+        self.journal = journal
+        self.snapshots = snapshots
+        newest = snapshots.newest
+        known = voters if newest is None or not newest.voters else newest.voters
+        self.sets = VoterSets(0 if newest is None else newest.last.idx, known)
+        super().__init__(Peer(node_id), [], conf=_settings(journal), transport=transport)
+        self._transport = transport
+        self._poller = _NoPoller()
+        self._SyncObj__serializer = snapshots
+        snapshots.voters_at = self.sets_at
+        if newest is not None:
+            self._take_up_snapshot(clear=False)
+        for place in range(len(journal)):
+            self._note_voters(journal[place])
+        self._voters_changed()
+
+    def __dir__(self) -> list[str]:
+        """SyncObj looks for replicated methods in every attribute, properties too. There are none."""
+        return []
+
+    # --- what it knows ---
+
+    @property
+    def term(self) -> int:
+        return int(self._SyncObj__raftCurrentTerm)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it has been elected in this term. It may have been deposed since: `lease_end` tells."""
+        return bool(self._SyncObj__raftState == LEADER)
+
+    @property
+    def commit_index(self) -> int:
+        return int(self._SyncObj__raftCommitIndex)
+
+    @property
+    def applied_index(self) -> int:
+        return int(self._SyncObj__raftLastApplied)
+
+    @property
+    def last(self) -> Entry:
+        return self.journal[-1]
+
+    @property
+    def heartbeat_due(self) -> float:
+        return float(self._SyncObj__newAppendEntriesTime)
+
+    @property
+    def leader_id(self) -> BrokerId | None:
+        leader = self._getLeader()
+        return None if leader is None else leader.id
+
+    @property
+    def voters(self) -> Voters:
+        return self.sets.current
+
+    @property
+    def is_voter(self) -> bool:
+        return self.node_id in self.voters
+
+    @property
+    def is_alone(self) -> bool:
+        """The only voter: it need ask nobody."""
+        return self.voters.keys() == {self.node_id}
+
+    @property
+    def has_begun_term(self) -> bool:
+        """An entry of this term is applied, and so all that was committed in the terms before."""
+        return self._term_at(self.applied_index) == self.term
+
+    def _now(self) -> float:
+        return _steady()
+
+    def _now_ms(self) -> int:
+        return _world.get().clock.now_ms()
+
+    def _draw(self) -> float:
+        return _world.get().rng.random()
+
+    def _warn(self, event: str, **fields: object) -> None:
+        _world.get().log.warn(event, **fields)
+
+    def sets_at(self, index: int) -> Voters:
+        return self.sets.at(index)
+
+    def _term_at(self, index: int) -> int:
+        return self.journal[index - self.journal[0].idx].term
+
+    # --- what is asked of it ---
+
+    def elect_at_once(self) -> None:
+        """The next tick begins a term. SyncObj never does so by itself: the pre-vote comes first."""
+        self._SyncObj__raftElectionDeadline = -NEVER
+
+    def do_not_elect(self) -> None:
+        self._SyncObj__raftElectionDeadline = NEVER
+
+    def submit(self, entry: bytes, callback: Callable[[object, int], None]) -> None:
+        """To be added to the log at the next tick, if this node leads then."""
+        self._submitted.append((bytes([_REGULAR]) + entry, callback))
+
+    def submit_voters(self, packed: bytes, callback: Callable[[object, int], None]) -> None:
+        self._submitted.append((bytes([VOTERS_KIND]) + packed, callback))
+
+    def adopt(self, term: int) -> None:
+        """Another node is in a later term: this one follows in it."""
+        assert term > self.term, "a term went backwards"
+        self._SyncObj__setCurrentTerm(term, None)
+        self.step_down()
+
+    def step_down(self) -> None:
+        self._SyncObj__setState(FOLLOWER)
+        self.forget_leader()
+
+    def forget_leader(self) -> None:
+        self._SyncObj__raftLeader = None
+
+    def install(self, snapshot: Snapshot) -> None:
+        """The machine has been restored from it: the log begins anew there."""
+        assert snapshot is self.snapshots.newest and snapshot.last.idx > self.commit_index
+        self._take_up_snapshot(clear=True)
+        self._SyncObj__raftCommitIndex = snapshot.last.idx
+        self.journal.setRaftCommitIndex(snapshot.last.idx)
+        self._SyncObj__commandsWaitingCommit.clear()
+        self.sets = VoterSets(snapshot.last.idx, snapshot.voters or self.voters)
+        self._voters_changed()
+
+    def _take_up_snapshot(self, *, clear: bool) -> None:
+        self._SyncObj__loadDumpFile(clearJournal=clear)
+        newest = self.snapshots.newest
+        assert newest is not None and self.applied_index == newest.last.idx, "it was not taken up"
+
+    # --- the log and the set of voters in it ---
+
+    def _add(self, entry: Entry) -> None:
+        self.journal.add(*entry)
+        if self._note_voters(entry):
+            self._voters_changed()
+
+    def _note_voters(self, entry: Entry) -> bool:
+        if entry.command[0] != VOTERS_KIND or entry.idx <= self.sets.index:
+            return False
+        self.sets.add(entry.idx, read_voters(entry.command[1:]))
+        return True
+
+    def _cut_from(self, index: int) -> None:
+        assert index > self.commit_index, f"entry {index} is committed and is to be cut"
+        self.journal.deleteEntriesFrom(index - self.journal[0].idx)
+        before = self.sets.index
+        self.sets.cut_from(index)
+        if self.sets.index != before:
+            self._voters_changed()
+
+    def _voters_changed(self) -> None:
+        """SyncObj counts majorities of `otherNodes` and this node."""
+        others = {Peer(each) for each in sorted(self.voters) if each != self.node_id}
+        self._SyncObj__otherNodes = others
+
+    # --- what SyncObj does otherwise ---
+
+    def _checkCommandsToApply(self) -> None:  # noqa: N802
+        """SyncObj's sends a follower's commands on to the leader, unauthenticated as to what may be asked."""
+        submitted, self._submitted = self._submitted, []
+        for command, callback in submitted:
+            if not self.leads:
+                callback(None, FAIL_REASON.NOT_LEADER)
+                continue
+            index = self.last.idx + 1
+            self._add(Entry(command, index, self.term))
+            self._SyncObj__commandsWaitingCommit[index].append((self.term, callback))
+
+    def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
+        """SyncObj's election has no pre-vote: `ElectionMachine` says when, by `elect_at_once`."""
+        return NEVER
+
+    def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
+        """The pre-vote has shown it."""
+        return True
+
+    def _SyncObj__setCurrentTerm(self, term: int, voted_for: BrokerId | None) -> None:  # noqa: N802
+        """SyncObj's takes the vote up before it is stored: one that could not be stored would count all the same."""
+        self.journal.setCurrentTerm(term, voted_for)
+        self._SyncObj__raftCurrentTerm = term
+        self._SyncObj__votedForNodeId = voted_for
+        self.do_not_elect()  # whoever has given its vote away does not stand against it
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> object:  # noqa: N802
+        """SyncObj's unpickles what it applies, and numbers methods by their place in a sorted list."""
+        kind = command[0]
+        if kind in (_NO_OP, VOTERS_KIND):
+            return None
+        assert kind == _REGULAR, f"an entry of kind {kind} in the metadata log"
+        return self._apply(command[1:])

@@ -1,0 +1,72 @@
+"""How far another node is, as the leader knows it: what it holds, what is under way to it, when it last answered."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..base.ids import BrokerId
+from .raft_files import Snapshot, write_snapshot
+from .segment_format import Entry
+
+APPEND_BYTES_MAX: Final = 1024 * 1024  # of entries in one message; a single larger one goes alone
+UNDER_WAY_BYTES_MAX: Final = 8 * 1024 * 1024  # sent to one node and not answered
+UNDER_WAY_ENTRIES_MAX: Final = 8192
+CHUNK_BYTES: Final = 256 * 1024
+CHUNK_RETRY_S: Final = 0.5
+
+
+class SnapshotSending:
+    """One chunk at a time; the receiver says which one it wants next."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.last = snapshot.last
+        self.data = write_snapshot(snapshot)
+        self.position = 0
+        self.sent_at = float("-inf")
+
+
+class Progress:
+    """Of one node. `next_index` runs ahead of what it is known to hold: appends are sent without waiting."""
+
+    def __init__(self, node_id: BrokerId, next_index: int, now: float) -> None:
+        self.node_id = node_id
+        self.next_index = next_index
+        self.match_index = 0
+        self.answered = now  # the stamp of the newest message of ours that it has answered
+        self.heard_ms = -1  # wall clock, for people
+        self.caught_up_ms = -1
+        self.bytes_under_way = 0
+        self.sending: SnapshotSending | None = None
+
+    def on_held(self, next_index: int) -> None:
+        self.match_index = max(self.match_index, next_index - 1)
+        self.next_index = max(self.next_index, self.match_index + 1)
+        if self.sending is not None and self.match_index >= self.sending.last.idx:
+            self.sending = None
+
+    def on_gap(self, next_index: int, last_index: int) -> None:
+        self.next_index = min(max(next_index, self.match_index + 1, 2), last_index + 1)
+        self.bytes_under_way = 0
+
+    def has_room(self) -> bool:
+        # Before the first answer nothing is known of what is under way but its size.
+        entries = self.next_index - 1 - self.match_index if self.match_index else 0
+        return self.bytes_under_way < UNDER_WAY_BYTES_MAX and entries < UNDER_WAY_ENTRIES_MAX
+
+    def sent(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            self.next_index = entries[-1].idx + 1
+            self.bytes_under_way += size_of(entries)
+
+
+def size_of(entries: Sequence[Entry]) -> int:
+    return sum(len(entry.command) for entry in entries)
+
+
+def first_bytes(entries: Sequence[Entry], most: int) -> Sequence[Entry]:
+    """As many of them as fit, and one at least."""
+    size = 0
+    for place, entry in enumerate(entries):
+        size += len(entry.command)
+        if place and size > most:
+            return entries[:place]
+    return entries

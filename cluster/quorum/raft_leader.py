@@ -1,0 +1,231 @@
+"""The leader's half of Raft: sending the log, counting who holds it, and knowing when its lead is over.
+
+INVARIANT  a node counts as holding an entry only after it said so, in this term, of what it had synced.
+PREVENTS   a commit that a majority does not hold: it is lost with the next leader.
+PROVED BY  tests/cluster/quorum/test_raft_messages.py::test_an_answer_counts_only_what_the_follower_has_synced
+
+SyncObj still decides what is committed; it reads `raftMatchIndex` and `lastResponseTime`, which are kept here.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..base.errors import FrameRefused
+from ..base.ids import BrokerId
+from .election_machine import ELECTION_S
+from .held import NEVER, HeldSyncObj, Peer
+from .progress import (
+    APPEND_BYTES_MAX,
+    CHUNK_BYTES,
+    CHUNK_RETRY_S,
+    UNDER_WAY_ENTRIES_MAX,
+    Progress,
+    SnapshotSending,
+    first_bytes,
+    size_of,
+)
+from .segment_format import Entry
+from .voters import majority
+
+# A member that only reads and has not answered for so long is not sent to any more; it asks again when it is back.
+OBSERVER_SILENT_S: Final = 10.0
+
+
+class LeaderSide(HeldSyncObj):
+    """Methods of a node that leads, or does not: then they do nothing."""
+
+    def __init__(self, *args: Any) -> None:
+        self._progress: dict[BrokerId, Progress] = {}
+        super().__init__(*args)
+
+    @property
+    def progress(self) -> dict[BrokerId, Progress]:
+        """Of every node that is sent to."""
+        return self._progress
+
+    @property
+    def observers(self) -> list[BrokerId]:
+        return [each for each in self._progress if each not in self.voters]
+
+    def lease_end(self) -> float:
+        """Until then, by the steady clock, no other node can have been elected; the past when this one does not lead.
+
+        A voter that hears a leader grants no pre-vote for ELECTION_S, and it heard after the leader had spoken.
+        """
+        if not self.leads:
+            return -NEVER
+        answered = sorted(
+            (
+                NEVER if each == self.node_id else self._progress[each].answered
+                for each in self.voters
+            ),
+            reverse=True,
+        )
+        return answered[majority(len(answered)) - 1] + ELECTION_S
+
+    # --- what it sends ---
+
+    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
+        """SyncObj's sends entries of over 64 KiB in pickles, snapshots in one go, and asks what is connected."""
+        now = self._now()
+        self._SyncObj__newAppendEntriesTime = now + self.conf.appendEntriesPeriod
+        for progress in list(self._progress.values()):
+            silent = now - progress.answered > OBSERVER_SILENT_S
+            if silent and progress.node_id not in self.voters:
+                del self._progress[progress.node_id]
+            else:
+                self._send_to(progress, now)
+
+    def replicate(self) -> None:
+        """Everybody hears what is new, and how far the commit is."""
+        assert self.leads, "it does not lead"
+        self._SyncObj__sendAppendEntries()
+
+    def send_to(self, node_id: BrokerId) -> None:
+        progress = self._progress.get(node_id)
+        if self.leads and progress is not None:
+            self._send_to(progress, self._now())
+
+    def _send_to(self, progress: Progress, now: float) -> None:
+        """At least one message: it is a heartbeat too."""
+        first, last = self.journal[0].idx, self.last.idx
+        if progress.next_index <= first:
+            self._send_snapshot(progress, now)
+            return
+        while True:
+            start = progress.next_index - first
+            previous = self.journal[start - 1]
+            entries: Sequence[Entry] = ()
+            if progress.has_room():
+                ahead = self.journal.between(start, UNDER_WAY_ENTRIES_MAX)
+                entries = first_bytes(ahead, APPEND_BYTES_MAX)
+            self._transport.say(
+                progress.node_id,
+                {
+                    "type": "append_entries",
+                    "commit_index": self.commit_index,
+                    "entries": list(entries),
+                    "previous_index": previous.idx,
+                    "previous_term": previous.term,
+                    "stamp": now,
+                },
+            )
+            progress.sent(entries)
+            if not entries or progress.next_index > last or not progress.has_room():
+                return
+
+    def _send_snapshot(self, progress: Progress, now: float) -> None:
+        newest = self.snapshots.newest
+        assert newest is not None, "the log has lost its head without a snapshot"
+        sending = progress.sending
+        if sending is None:
+            sending = progress.sending = SnapshotSending(newest)
+        waits = now - sending.sent_at < CHUNK_RETRY_S
+        # What was sent already is not sent again: the message without data is a heartbeat.
+        data = b"" if waits else sending.data[sending.position : sending.position + CHUNK_BYTES]
+        if data:
+            sending.sent_at = now
+        self._transport.say(
+            progress.node_id,
+            {
+                "type": "snapshot",
+                "last_index": sending.last.idx,
+                "last_term": sending.last.term,
+                "position": sending.position,
+                "size": len(sending.data),
+                "data": data,
+                "stamp": now,
+            },
+        )
+
+    # --- what it hears ---
+
+    def _on_answer(self, node_id: BrokerId, message: dict[str, Any]) -> Progress | None:
+        """Of a follower in this term."""
+        progress = self._progress.get(node_id)
+        if not self.leads or progress is None:
+            return None
+        if message["stamp"] > self._now():
+            raise FrameRefused(f"Node {node_id} answers what was not said yet.")
+        progress.answered = max(progress.answered, message["stamp"])
+        progress.heard_ms = self._now_ms()
+        self._SyncObj__lastResponseTime[Peer(node_id)] = progress.answered
+        return progress
+
+    def _on_alive(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        self._on_answer(node_id, message)
+
+    def _on_held(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        progress = self._on_answer(node_id, message)
+        if progress is None:
+            return
+        if message["next_index"] > self.last.idx + 1:
+            raise FrameRefused(f"Node {node_id} claims to hold what this leader does not have.")
+        progress.on_held(message["next_index"])
+        self._SyncObj__raftMatchIndex[Peer(node_id)] = progress.match_index
+        start = progress.match_index + 1 - self.journal[0].idx
+        under_way = progress.next_index - progress.match_index - 1
+        progress.bytes_under_way = (
+            size_of(self.journal.between(start, under_way)) if start > 0 else 0
+        )
+        if progress.match_index == self.last.idx:
+            progress.caught_up_ms = progress.heard_ms
+        elif progress.next_index <= self.last.idx and progress.has_room():
+            self._send_to(progress, self._now())
+
+    def _on_gap(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        progress = self._on_answer(node_id, message)
+        if progress is not None:
+            progress.on_gap(message["next_index"], self.last.idx)
+            self._send_to(progress, self._now())
+
+    def _on_snapshot_wanted(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        progress = self._on_answer(node_id, message)
+        if progress is None or progress.sending is None:
+            return
+        sending = progress.sending
+        if message["last_index"] == sending.last.idx and message["position"] <= len(sending.data):
+            sending.position = message["position"]
+            sending.sent_at = -NEVER
+            self._send_snapshot(progress, self._now())
+
+    def _on_follow(self, node_id: BrokerId, _message: dict[str, Any]) -> None:
+        """A node that hears no leader: from now on it does."""
+        if not self.leads:
+            return
+        if node_id not in self._progress:
+            self._follow(node_id)
+        self._send_to(self._progress[node_id], self._now())
+
+    def _follow(self, node_id: BrokerId) -> None:
+        now = self._now()
+        self._progress[node_id] = Progress(node_id, self.last.idx + 1, now)
+        self._SyncObj__raftMatchIndex[Peer(node_id)] = 0
+        self._SyncObj__lastResponseTime[Peer(node_id)] = now
+
+    # --- coming and going ---
+
+    def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
+        assert self.is_voter, "a node that is no voter was elected"
+        self._progress = {}
+        for each in sorted(self.voters):
+            if each != self.node_id:
+                self._follow(each)
+        super()._SyncObj__onBecomeLeader()
+
+    def _voters_changed(self) -> None:
+        """One who votes no more is sent to all the same: it has to learn that, and goes on reading."""
+        super()._voters_changed()
+        if not self.leads:
+            return
+        for each in sorted(self.voters):
+            if each != self.node_id and each not in self._progress:
+                self._follow(each)
+
+    def hand_over(self) -> None:
+        """Whoever holds all of the log need not wait until this node is missed."""
+        for node_id in sorted(self.voters):
+            progress = self._progress.get(node_id)
+            if progress is not None and progress.match_index == self.last.idx:
+                self._transport.say(node_id, {"type": "timeout_now"})
+                return

@@ -1,0 +1,168 @@
+"""What Raft has to write, made durable by one task: the journal, snapshots of its own, snapshots of a leader.
+
+INVARIANT  the machine takes up a snapshot of a leader only after its file is durable, and the journal follows it.
+PREVENTS   a node that comes back with a journal that begins behind the snapshot it has.
+PROVED BY  tests/cluster/quorum/test_snapshot_install.py::test_a_crash_at_any_disk_operation_of_an_install_loses_nothing
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from ..base.ports import Env
+from ..metadata.machine import MetadataMachine
+from .held import in_world
+from .journal import Journal
+from .raft import Raft
+from .raft_files import SnapshotFile
+
+SNAPSHOT_ENTRIES: Final = 5_000  # in the log since the last snapshot: take the next
+SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
+SNAPSHOT_RETRY_S: Final = 10.0
+FULL_DISK_RETRY_S: Final = 0.5
+# A voter whose disk has stood still for so long leads no more, and does not ask to.
+STALLED_S: Final = 1.0
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Store:
+    """`stored` is called whenever more is durable than before."""
+
+    def __init__(
+        self,
+        env: Env,
+        folder: str,
+        journal: Journal,
+        snapshot_file: SnapshotFile,
+        machine: MetadataMachine,
+        stored: Callable[[], None],
+    ) -> None:
+        self._env = env
+        self._folder = folder
+        self._journal = journal
+        self._snapshot_file = snapshot_file
+        self._machine = machine
+        self._stored = stored
+        self._work = asyncio.Event()
+        self._no_snapshot_before = float("-inf")
+        self._undurable_since: float | None = None
+        self.bytes_since_snapshot = 0
+        self.disk_full: str | None = None
+        self.opened = False  # the log's beginning is durable: now a vote may be stored beside it
+
+    # --- what the shell asks between two steps ---
+
+    def wake_if_needed(self, raft: Raft) -> None:
+        if self._journal.undurable and self._undurable_since is None:
+            self._undurable_since = self._env.clock.steady()
+        if self._has_work(raft):
+            self._work.set()
+
+    def stalled_s(self) -> float:
+        """For how long nothing has become durable that should have."""
+        if self._undurable_since is None:
+            return 0.0
+        return self._env.clock.steady() - self._undurable_since
+
+    @property
+    def works(self) -> bool:
+        """Whether this node's disk is good enough for a leader."""
+        return self.disk_full is None and self.stalled_s() < STALLED_S
+
+    def maybe_ask_snapshot(self, raft: Raft) -> None:
+        """All that is applied has to be in the journal when it is cut to the snapshot."""
+        if not raft.snapshots.is_idle or self._journal.undurable:
+            return
+        if self._env.clock.steady() < self._no_snapshot_before:
+            return
+        log_is_long = len(self._journal) > SNAPSHOT_ENTRIES
+        if log_is_long or self.bytes_since_snapshot > SNAPSHOT_BYTES:
+            raft.forceLogCompaction()
+
+    # --- the task ---
+
+    async def run(self, raft: Raft) -> None:
+        await self._make_durable(raft)
+        self.opened = True
+        self._stored()
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while self._has_work(raft):
+                await self._make_durable(raft)
+                await self._write_snapshot(raft)
+                await self._install(raft)
+                self._stored()
+
+    def _has_work(self, raft: Raft) -> bool:
+        to_write = raft.snapshots.to_write is not None or raft.to_install is not None
+        return self._journal.dirty or to_write
+
+    async def _make_durable(self, raft: Raft) -> None:
+        """Until it is. A full disk is waited for, with proposals refused; one that fails ends the process."""
+        wrote = self._journal.dirty  # to write nothing says nothing about room
+        while self._journal.dirty:
+            try:
+                await self._journal.make_durable()
+            except OSError as trouble:
+                await self.wait_for_room(trouble, raft)
+                continue
+            undurable = self._journal.undurable
+            self._undurable_since = self._env.clock.steady() if undurable else None
+            with in_world(self._env):
+                raft.say_what_is_held()
+            self._stored()
+        if wrote and self.disk_full is not None:
+            self._env.log.info("metadata_disk_has_room_again", folder=self._folder)
+            self.disk_full = None
+
+    async def wait_for_room(self, trouble: OSError, raft: Raft) -> None:
+        if trouble.errno not in FULL:
+            raise trouble
+        if self.disk_full is None:
+            self._env.log.error("metadata_disk_full", folder=self._folder, why=str(trouble))
+        self.disk_full = str(trouble)
+        if raft.leads and not raft.is_alone:
+            raft.step_down()  # another one may have room
+            self._stored()
+        await self._env.clock.sleep(FULL_DISK_RETRY_S)
+
+    async def _write_snapshot(self, raft: Raft) -> None:
+        snapshot = raft.snapshots.to_write
+        if snapshot is None:
+            return
+        self.bytes_since_snapshot = 0
+        well = True
+        try:
+            await self._snapshot_file.store(snapshot)
+        except OSError as trouble:
+            # The journal still has everything: it grows until the disk has room again.
+            self._env.log.error("metadata_snapshot_failed", folder=self._folder, why=str(trouble))
+            self._no_snapshot_before = self._env.clock.steady() + SNAPSHOT_RETRY_S
+            well = False
+        raft.snapshots.written(well=well)
+
+    async def _install(self, raft: Raft) -> None:
+        """A leader's snapshot takes the place of all that is here, unless the log has come that far by itself."""
+        snapshot = raft.to_install
+        if snapshot is None:
+            return
+        try:
+            if not raft.has(snapshot.last):
+                await self._snapshot_file.store(snapshot)
+                # from here ...
+                raft.snapshots.newest = snapshot
+                if not raft.has(snapshot.last):
+                    self._machine.restore(snapshot.machine)
+                    with in_world(self._env):
+                        raft.install(snapshot)
+                    self.bytes_since_snapshot = 0
+                    self._env.log.info("metadata_snapshot_installed", last=snapshot.last.idx)
+                # ... to here no await: the machine, the log and the voters change together
+        except OSError as trouble:
+            if trouble.errno not in FULL:
+                raise
+            self._env.log.error("metadata_snapshot_failed", folder=self._folder, why=str(trouble))
+            await self._env.clock.sleep(FULL_DISK_RETRY_S)
+        raft.installed()

@@ -1,0 +1,329 @@
+"""One Raft and what its peers say, word by word: no loop, no network, and a disk only where it matters."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.errors import FrameRefused
+from fencepost.cluster.quorum.election_machine import ELECTION_S
+from fencepost.cluster.quorum.held import Snapshots, in_world
+from fencepost.cluster.quorum.journal import Journal
+from fencepost.cluster.quorum.raft import Raft
+from fencepost.cluster.quorum.raft_files import VoteFile
+from fencepost.cluster.quorum.segment_format import Entry
+from fencepost.cluster.quorum.transport import QuorumTransport, read_message, write_message
+
+VOTERS = {each: (f"n{each}", 9192) for each in (1, 2, 3)}
+
+
+class Peers:
+    """Node 1 of three; what it says is kept, what it hears is written here."""
+
+    def __init__(self, world: World, *, fresh: bool = False) -> None:
+        self.world = world
+        self.env = self.world.node("a")
+        self.said: list[tuple[int, int, dict[str, Any]]] = []
+        vote = VoteFile(self.env, "/data/q/vote")
+        self.journal = Journal.open(self.env, "/data/q", vote)
+        if not fresh:
+            vote.store(0, None, fresh=False)
+        transport = QuorumTransport(self)
+        with in_world(self.env):
+            self.raft = Raft(1, VOTERS, self.journal, transport, Snapshots(bytes), len)
+        transport.term = lambda: self.raft.term
+        self.sync()
+
+    def send(self, node_id: int, frame: bytes) -> None:
+        self.said.append((node_id, *read_message(frame)))
+
+    def hear(self, node_id: int, term: int, kind: str, /, **fields: Any) -> list[tuple[int, str]]:
+        """What is said because of it, in short."""
+        self.said.clear()
+        with in_world(self.env):
+            self.raft.receive(node_id, write_message({"type": kind, **fields}, term))
+        return [(to, message["type"]) for to, _, message in self.said]
+
+    def append(self, term: int, previous: tuple[int, int], *terms: int, commit: int = 1) -> Any:
+        entries = [
+            Entry(b"\x00x", index, each) for index, each in enumerate(terms, previous[0] + 1)
+        ]
+        fields = {"commit_index": commit, "entries": entries, "stamp": 0.0}
+        before = {"previous_index": previous[0], "previous_term": previous[1]}
+        return self.hear(2, term, "append_entries", **fields, **before)
+
+    def tick(self) -> None:
+        with in_world(self.env):
+            self.raft.doTick()
+
+    def sync(self) -> None:
+        self.world.run(self.world.on(self.env, self.journal.make_durable()))
+        with in_world(self.env):
+            self.raft.say_what_is_held()
+
+    def sleep(self, seconds: float) -> None:
+        self.world.run(asyncio.sleep(seconds))
+
+    def lead(self) -> None:
+        """Elected in the next term, with its first entry durable."""
+        with in_world(self.env):
+            self.raft.elect_at_once()
+            self.raft.doTick()
+        self.hear(2, self.raft.term, "response_vote", term=self.raft.term, fresh=False)
+        assert self.raft.leads
+        self.sync()
+
+    def held(self, node_id: int, next_index: int, *, term: int | None = None) -> None:
+        term = self.raft.term if term is None else term
+        stamp = self.world.loop.time()
+        self.hear(node_id, term, "held", next_index=next_index, stamp=stamp)
+
+
+@pytest.fixture
+def world():
+    with World(seed=1) as world:
+        yield world
+
+
+@pytest.fixture
+def one(world: World) -> Peers:
+    return Peers(world)
+
+
+# --- following ------------------------------------------------------------------------------------
+
+
+def test_an_answer_counts_only_what_the_follower_has_synced(one: Peers) -> None:
+    """pysyncobj's acknowledges what it has added to its memory."""
+    assert one.append(1, (1, 0), 1, 1) == [(2, "alive")]
+    one.said.clear()
+    one.sync()
+    assert [(to, message) for to, _, message in one.said] == [
+        (2, {"type": "held", "next_index": 4, "stamp": 0.0})
+    ]
+
+
+def test_what_comes_while_the_disk_syncs_waits_for_the_next_sync(one: Peers) -> None:
+
+    async def scenario() -> None:
+        one.append(1, (1, 0), 1)
+        syncing = asyncio.ensure_future(one.journal.make_durable())
+        await asyncio.sleep(0)
+        assert one.append(1, (2, 1), 1) == [(2, "alive")]
+        await syncing
+        one.said.clear()
+        with in_world(one.env):
+            one.raft.say_what_is_held()
+        assert [message["next_index"] for _, _, message in one.said] == [3]
+
+    one.world.run(one.world.on(one.env, scenario()))
+    one.said.clear()
+    one.sync()
+    assert [message["next_index"] for _, _, message in one.said] == [4]
+
+
+def test_a_late_append_takes_nothing_away_and_proves_nothing_more(one: Peers) -> None:
+    one.append(1, (1, 0), 1, 1, 1)
+    one.sync()
+    assert one.append(1, (1, 0), 1) == [(2, "held")]
+    assert one.said[0][2]["next_index"] == 3
+    assert one.raft.last.idx == 4
+
+
+def test_the_commit_goes_no_further_than_what_the_leader_is_known_to_have(one: Peers) -> None:
+    """Behind it lie entries of an earlier leader, which nobody committed: pysyncobj would apply them."""
+    one.append(1, (1, 0), 1, 1, 1)
+    one.append(2, (2, 1), commit=4)
+    assert one.raft.commit_index == 2
+
+
+def test_two_leaders_in_one_term_are_a_broken_invariant(one: Peers) -> None:
+    one.append(1, (1, 0), 1)
+    with pytest.raises(AssertionError, match="both lead term 1"):
+        one.hear(
+            3, 1, "append_entries", commit_index=1, entries=[], stamp=0.0,
+            previous_index=1, previous_term=0,
+        )  # fmt: skip
+
+
+def test_who_is_behind_is_told_so_and_not_listened_to(one: Peers) -> None:
+    """Otherwise a leader of an earlier term never hears that it is deposed."""
+    one.append(3, (1, 0), 3)
+    assert one.append(2, (1, 0), 2) == [(2, "behind")]
+    assert one.said[0][1] == 3
+    assert one.raft.last.term == 3
+
+
+def test_entries_that_do_not_follow_each_other_are_refused(one: Peers) -> None:
+    entries = [Entry(b"\x00x", 2, 1), Entry(b"\x00x", 4, 1)]
+    with pytest.raises(FrameRefused, match="do not follow"):
+        one.hear(
+            2, 1, "append_entries", commit_index=1, entries=entries, stamp=0.0,
+            previous_index=1, previous_term=0,
+        )  # fmt: skip
+
+
+# --- voting ---------------------------------------------------------------------------------------
+
+
+def asks(one: Peers, node_id: int, term: int, last: tuple[int, int] = (1, 0)) -> Any:
+    index, of_term = last
+    fields = {"term": term, "last_log_index": index, "last_log_term": of_term}
+    return one.hear(node_id, term, "request_vote", **fields)
+
+
+def test_a_voter_that_votes_twice_is_counted_once(one: Peers) -> None:
+    """pysyncobj counts messages: one voter and its echo make a leader of five voters."""
+    with in_world(one.env):
+        one.raft.sets.add(2, {each: (f"n{each}", 9192) for each in range(1, 6)})
+        one.raft._voters_changed()
+        one.raft.elect_at_once()
+        one.raft.doTick()
+    for _ in range(3):
+        one.hear(2, 1, "response_vote", term=1, fresh=False)
+        assert not one.raft.leads
+    one.hear(3, 1, "response_vote", term=1, fresh=False)
+    assert one.raft.leads
+
+
+def test_a_vote_of_who_is_no_voter_counts_nothing(one: Peers) -> None:
+    with in_world(one.env):
+        one.raft.elect_at_once()
+        one.raft.doTick()
+    one.hear(7, 1, "response_vote", term=1, fresh=False)
+    assert not one.raft.leads
+
+
+def test_one_vote_a_term_and_it_is_on_the_disk_before_it_leaves(one: Peers) -> None:
+    assert asks(one, 2, 1) == [(2, "response_vote")]
+    stored = VoteFile(one.env, "/data/q/vote")
+    assert (stored.term, stored.voted_for) == (1, 2)
+    assert asks(one, 3, 1) == []
+    assert asks(one, 2, 1) == [(2, "response_vote")], "its answer may have been lost"
+    assert asks(one, 3, 2) == [(3, "response_vote")]
+
+
+def test_a_vote_that_can_not_be_stored_is_not_given(one: Peers) -> None:
+    one.world.disk("a").faults.fail("*", path="*vote*", number=28)
+    with pytest.raises(OSError, match="No space"):
+        asks(one, 2, 1)
+    assert (one.said, one.raft.term) == ([], 0)
+    assert asks(one, 3, 1) == [(3, "response_vote")]
+
+
+def test_who_is_less_far_gets_no_vote(one: Peers) -> None:
+    one.append(1, (1, 0), 1, 1)
+    one.sleep(2)
+    assert asks(one, 3, 2, last=(9, 0)) == []
+    assert asks(one, 3, 3, last=(2, 1)) == []
+    assert asks(one, 3, 4, last=(3, 1)) == [(3, "response_vote")]
+
+
+def test_whoever_has_given_its_vote_away_does_not_stand_in_the_next_moment(one: Peers) -> None:
+    """Found at once: both won their pre-vote, one voted for the other and deposed it with the next tick."""
+    with in_world(one.env):
+        one.raft.elect_at_once()
+    asks(one, 3, 1)
+    one.tick()
+    assert (one.raft.term, one.raft.leads) == (1, False)
+
+
+# --- before a vote --------------------------------------------------------------------------------
+
+
+def pre_asks(one: Peers, node_id: int, term: int, last: tuple[int, int]) -> Any:
+    index, of_term = last
+    fields = {"round": 1, "last_log_index": index, "last_log_term": of_term}
+    return one.hear(node_id, term, "pre_vote", **fields)
+
+
+def test_who_hears_a_leader_grants_no_pre_vote_and_no_term_grows(one: Peers) -> None:
+    one.append(1, (1, 0), 1)
+    assert pre_asks(one, 3, 1, (2, 1)) == []
+    one.sleep(2 * ELECTION_S)
+    assert pre_asks(one, 3, 1, (1, 0)) == [], "it is less far"
+    assert pre_asks(one, 3, 1, (2, 1)) == [(3, "pre_vote_granted")]
+    assert one.raft.term == 1
+
+
+def test_a_leader_that_a_majority_answers_grants_no_pre_vote(one: Peers) -> None:
+    one.lead()
+    one.held(2, 3)
+    assert pre_asks(one, 3, 1, (9, 1)) == []
+    one.sleep(2 * ELECTION_S)
+    assert pre_asks(one, 3, 1, (9, 1)) == [(3, "pre_vote_granted")]
+
+
+# --- leading --------------------------------------------------------------------------------------
+
+
+def test_a_commit_needs_a_majority_that_has_synced_it(one: Peers) -> None:
+    one.lead()
+    one.tick()
+    assert one.raft.commit_index == 1
+    one.hear(2, 1, "alive", stamp=0.0)
+    one.tick()
+    assert one.raft.commit_index == 1
+    one.held(2, 3)
+    one.tick()
+    assert one.raft.commit_index == 2
+
+
+def test_an_answer_of_an_earlier_term_counts_nothing(one: Peers) -> None:
+    """pysyncobj's `next_node_idx` has no term."""
+    one.lead()
+    one.append(2, (1, 0), 2)  # deposed
+    one.lead()
+    one.held(3, 3, term=1)
+    one.tick()
+    assert one.raft.commit_index == 1
+
+
+def test_a_lead_ends_with_the_clock_when_no_majority_has_answered_lately(one: Peers) -> None:
+    """30 s as pysyncobj comes. What counts is when that was said which they answer, not when the answer arrived."""
+    one.lead()
+    start = one.world.loop.time()
+    one.sleep(0.2)
+    one.held(2, 3)
+    assert one.raft.lease_end() == pytest.approx(start + 0.2 + ELECTION_S)
+    one.sleep(3)  # the process was stopped, and finds an old answer in its socket
+    one.hear(3, 1, "held", next_index=3, stamp=start + 0.3)
+    assert one.raft.lease_end() < one.world.loop.time()
+
+
+def test_a_follower_that_claims_what_is_not_there_is_refused(one: Peers) -> None:
+    one.lead()
+    with pytest.raises(FrameRefused, match="does not have"):
+        one.held(2, 99)
+    with pytest.raises(FrameRefused, match="not said yet"):
+        one.hear(2, 1, "alive", stamp=1e9)
+
+
+def test_followers_have_an_entry_before_the_leaders_own_disk_does(one: Peers) -> None:
+    """It need not wait for its own sync: it does not count itself before that."""
+    one.lead()
+    one.held(2, 3)
+    one.tick()
+    with in_world(one.env):
+        one.raft.submit(b"x", lambda *_: None)
+        one.raft.doTick()
+        one.said.clear()
+        one.raft.replicate()
+    sent = [len(message["entries"]) for _, _, message in one.said]
+    assert sent == [1, 1] and one.journal.undurable
+
+
+# --- a voter that lost its disk -------------------------------------------------------------------
+
+
+def test_a_voter_that_began_empty_says_so_until_it_has_caught_up(world: World) -> None:
+    one = Peers(world, fresh=True)
+    asks(one, 3, 1)
+    assert one.said[0][2]["fresh"] is True
+    one.append(2, (1, 0), 2, commit=2)
+    one.sync()
+    one.tick()
+    with in_world(one.env):
+        one.raft.maybe_grow_up()
+    stored = VoteFile(one.env, "/data/q/vote")
+    assert (stored.fresh, stored.voted_for) == (False, 2)

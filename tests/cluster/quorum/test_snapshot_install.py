@@ -1,0 +1,140 @@
+"""A node that was away for so long that the log it needs is gone gets a snapshot, in pieces."""
+
+import asyncio
+
+import pytest
+from fencepost.chaos.sim.quorum_links import host_of
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.quorum import progress, store
+from fencepost.cluster.quorum.transport import QuorumTransport
+from support.quorum_nodes import FOLDER, Nodes
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 15)
+    monkeypatch.setattr(progress, "CHUNK_BYTES", 64)
+    monkeypatch.setattr("fencepost.cluster.quorum.raft_leader.CHUNK_BYTES", 64)
+    monkeypatch.setattr("fencepost.cluster.quorum.journal.SEGMENT_BYTES_MAX", 900)
+
+
+async def leave_one_behind(nodes: Nodes) -> int:
+    """Its name; the others have dropped what it lacks."""
+    await nodes.start()
+    leader = await nodes.leader()
+    await nodes.agree("first")
+    await nodes.alike()
+    await asyncio.sleep(1)
+    behind = next(each for each in nodes.ids if each != leader)
+    nodes.kill(behind)
+    for number in range(60):
+        await nodes.agree(f"s{number}")
+    assert nodes.quorums[leader]._journal[0].idx > 20
+    return behind
+
+
+def test_a_node_that_is_far_behind_gets_a_snapshot_in_pieces_and_goes_on_from_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+    say = QuorumTransport.say
+
+    def watched(self: QuorumTransport, node_id: int, message: dict) -> None:
+        if message["type"] == "snapshot":
+            sizes.append(len(message["data"]))
+        say(self, node_id, message)
+
+    monkeypatch.setattr(QuorumTransport, "say", watched)
+    with World(seed=1) as world:
+        nodes = Nodes(world, voters=3)
+
+        async def scenario() -> None:
+            behind = await leave_one_behind(nodes)
+            nodes.restart(behind)
+            await nodes.start(behind)
+            await nodes.alike()
+            assert max(sizes) <= 64 and len([size for size in sizes if size]) > 5
+            await nodes.agree("after")
+            await nodes.alike()
+            # And it is on its disk.
+            nodes.crash(behind)
+            nodes.restart(behind)
+            await nodes.start(behind)
+            await nodes.alike()
+            assert nodes.settings(behind)["after"] == "1"
+
+        world.run(scenario())
+
+
+@pytest.mark.slow
+def test_a_crash_at_any_disk_operation_of_an_install_loses_nothing() -> None:
+    finished = 0
+    for operation in range(1, 40):
+        with World(seed=operation) as world:
+            nodes = Nodes(world, voters=3)
+
+            async def scenario(nodes: Nodes = nodes, operation: int = operation) -> int:
+                behind = await leave_one_behind(nodes)
+                nodes.restart(behind)
+                nodes.world.crash_at_disk_op(host_of(behind), operation)
+                starting = asyncio.ensure_future(nodes.start(behind))
+                await asyncio.wait([starting])
+                await asyncio.sleep(3)
+                ended = nodes.is_up(behind)
+                nodes.world.disk(host_of(behind)).on_operation = None
+                nodes.restart(behind)
+                await nodes.start(behind)
+                await nodes.agree("after")
+                await nodes.alike()
+                assert len(nodes.settings(behind)) == 62
+                return ended
+
+            finished += world.run(scenario())
+        if finished:
+            break
+    assert finished and operation > 8
+
+
+def test_a_piece_that_was_changed_on_the_way_is_asked_for_again() -> None:
+    with World(seed=3) as world:
+        nodes = Nodes(world, voters=3)
+
+        async def scenario() -> None:
+            behind = await leave_one_behind(nodes)
+            nodes.restart(behind)
+            await nodes.start(behind)
+            raft = nodes.quorums[behind]._raft
+            handler, spoilt = raft._handlers["snapshot"], []
+
+            def spoil(node_id: int, message: dict) -> None:
+                if message["position"] == 128 and not spoilt and message["data"]:
+                    spoilt.append(message["data"])
+                    message["data"] = bytes(len(message["data"]))
+                handler(node_id, message)
+
+            raft._handlers["snapshot"] = spoil
+            await nodes.alike()
+            assert spoilt
+            events = [event for _, event, _ in world.machine(host_of(behind)).events]
+            assert "quorum_snapshot_refused" in events
+
+        world.run(scenario())
+
+
+def test_a_full_disk_puts_an_install_off() -> None:
+    with World(seed=4) as world:
+        nodes = Nodes(world, voters=3)
+
+        async def scenario() -> None:
+            behind = await leave_one_behind(nodes)
+            nodes.restart(behind)
+            files = world.disk(host_of(behind)).files
+            files.capacity = files.used + 100
+            await nodes.start(behind)
+            await asyncio.sleep(5)
+            assert len(nodes.settings(behind)) <= 1
+            files.capacity = None
+            await nodes.alike()
+            assert nodes.env(behind).disk.exists(f"{FOLDER}/snapshot")
+
+        world.run(scenario())
