@@ -8,12 +8,11 @@ PROVED BY  tests/replication/test_partition_crash.py::test_what_was_acknowledged
 The decisions are in `partition_machine.py` and `log/producers_machine.py`; this is the shell around them.
 """
 
-import errno
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, ErrorCode
 from fencepost.cluster.base.ids import BrokerId, Offset
 from fencepost.cluster.base.ports import Buffer, Env
 from fencepost.cluster.metadata.image import PartitionState
@@ -33,7 +32,7 @@ from .waits import OffsetWait, OffsetWaits
 
 __all__ = ["Appended", "Owner", "Partition", "Read", "Refusal"]
 
-NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_SPACE: Final = DISK_FULL_ERRNOS
 
 
 class Partition(CopiedPartition):

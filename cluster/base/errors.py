@@ -5,12 +5,24 @@ that says whether the thing may have happened. A *broken invariant* is a bare `a
 """
 
 import enum
+import errno
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ConfigRefused", "ConnectionLost", "ConnectionRefused", "DiskFull", "ErrorCode"]
+__all__ = [
+    "DISK_FULL_ERRNOS",
+    "ConfigRefused",
+    "ConnectionLost",
+    "ConnectionRefused",
+    "DiskFull",
+    "ErrorCode",
+]
 __all__ += ["FrameRefused"]
 __all__ += ["LogDamaged", "Outcome", "Trouble"]
+
+# What a disk without room says: none is left, the user's share is, or the file may not grow (`ulimit -f`).
+DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Outcome(enum.Enum):

@@ -6,10 +6,10 @@ PROVED BY  tests/cluster/quorum/test_snapshot_install.py::test_a_crash_at_any_di
 """
 
 import asyncio
-import errno
 from collections.abc import Callable
 from typing import Final
 
+from ..base.errors import DISK_FULL_ERRNOS
 from ..base.ports import Env
 from ..metadata.machine import MetadataMachine
 from .held import in_world
@@ -23,7 +23,7 @@ SNAPSHOT_RETRY_S: Final = 10.0
 FULL_DISK_RETRY_S: Final = 0.5
 # A voter whose disk has stood still for so long leads no more, and does not ask to.
 STALLED_S: Final = 1.0
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+FULL: Final = DISK_FULL_ERRNOS
 
 
 class Store:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
-from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Buffer, Env, File
 from fencepost.cluster.wire.batch import BatchHeader
@@ -37,9 +37,7 @@ from .txn_index import AbortedTxn
 from .walk import damaged
 
 # A write that failed for one of these may succeed later; after any other the log is not written again.
-PASSING: Final = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-)
+PASSING: Final = DISK_FULL_ERRNOS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 
 class Log:

@@ -4,7 +4,7 @@ import asyncio
 import errno
 
 import pytest
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, ErrorCode
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.batch import parse_header
 from fencepost.cluster.wire.records import control_batch, read_records
@@ -233,11 +233,12 @@ def test_waiting_for_a_commit_ends_with_the_leadership() -> None:
 # -- a disk that fails -------------------------------------------------------------------------------
 
 
-def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself() -> None:
+@pytest.mark.parametrize("number", sorted(DISK_FULL_ERRNOS))
+def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(number: int) -> None:
     async def scene(node: Node) -> None:
         await node.write(batch("a", pid=7))
         faults = node.env.machine.disk.faults
-        faults.fail("append", path="*.log", number=errno.ENOSPC, times=2)
+        faults.fail("append", path="*.log", number=number, times=2)
         for _ in range(2):
             refused = node.produce(batch("b", pid=7, sequence=1))
             assert error_of(refused) is E.kafka_storage_error
