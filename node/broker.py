@@ -4,13 +4,18 @@ INVARIANT  a node tells the cluster that it is there only after its logs are ope
            in only after the cluster's answer has been applied here.
 PREVENTS   a client that writes to a partition whose producer state is not loaded yet.
 PROVED BY  tests/node/test_broker.py::test_a_client_that_comes_early_is_served_after_recovery
-"""
 
-from uuid import UUID
+A node alone goes the same way: it votes alone, its gate leads to itself, and there is no peer door and nothing that
+would use one.
+"""
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ports import Env
-from fencepost.cluster.controller.commands import AutoCreateTopics, FormCluster, RegisterBroker
+from fencepost.cluster.controller import reassign_policy
+from fencepost.cluster.controller.balance_policy import LeaderBalance
+from fencepost.cluster.controller.commands import AutoCreateTopics, FormCluster
+from fencepost.cluster.controller.gate import ControllerGate
+from fencepost.cluster.controller.liveness import Liveness
 from fencepost.cluster.controller.service import Controller
 from fencepost.cluster.metadata.image import (
     BrokerState,
@@ -22,17 +27,21 @@ from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.quorum.raft_shell import Quorum
 from fencepost.replication.fetch_sessions import FetchSessions
 from fencepost.replication.manager import ReplicaManager
+from fencepost.replication.replication import Replication
 from fencepost.txn.groups.service import GroupService
 from fencepost.txn.runtime.partition_log import LocalPartitions
 
 from .config import NodeConfig
 from .group_settings import consumer_config, group_config
 from .handlers import APIS
+from .isr_proposals import IsrProposals
 from .node_folder import NodeFolder
+from .peers import PEER_LISTENER, Peers
 from .producer_ids import ProducerIds
 from .server.dispatch import Dispatcher
 from .server.listener import ClientListener
 from .services import Services
+from .session import BrokerSession
 from .topics import Topics
 
 # Feature name -> the levels that this build can work at. Grows with what is built.
@@ -48,16 +57,32 @@ class Broker:
         self.is_ready = False
         self.folder = NodeFolder(env.disk, config.log_dir, config.node_id)
         self.machine = MetadataMachine()
-        me = config.node_id
-        self.quorum = Quorum(env, self.folder.metadata_path, self.machine, me, {me: ("", 0)})
-        self.controller = Controller(env, self.quorum, config.text)
+        me, peers = config.node_id, config.peers
+        self.peers = Peers(env, me, peers, self.machine.image, self._cluster_id)
+        self.quorum = Quorum(
+            env,
+            self.folder.metadata_path,
+            self.machine,
+            me,
+            peers.voters,
+            self.peers.links,
+        )
+        self.liveness = self._make_liveness()
+        self.controller = ControllerGate(env, self.peers.door, self.quorum, self.liveness)
+        self.machine.listeners += [self.controller, self.liveness, self.peers]
+        self.session = self._make_session()
         self.replicas = ReplicaManager(
             env,
             node_id=me,
             data_dir=config.log_dir,
             node_config=config.text,
             image=self.image,
+            may_lead=False,
         )
+        self.replication: Replication | None = None
+        if self.peers.door is not None:
+            propose = IsrProposals(self.controller, self._me)
+            self.replication = Replication(env, self.replicas, self.peers.door, propose.ask)
         self.groups = GroupService(
             env=env,
             node_id=me,
@@ -67,7 +92,40 @@ class Broker:
             consumer_config=consumer_config(config),
             create_topic=self._create_internal_topic,
         )
-        self.services = Services(
+        self.services = self._make_services()
+        self.listeners = self._make_listeners()
+
+    def _make_liveness(self) -> Liveness:
+        return Liveness(
+            self.env,
+            self.quorum,
+            Controller(self.env, self.quorum, self.config.text),
+            session_timeout_ms=self.config.integer("broker.session.timeout.ms"),
+            duties=(
+                ("finish moves", reassign_policy.decide_tick),
+                ("balance leaders", LeaderBalance().decide_tick),
+            ),
+        )
+
+    def _make_session(self) -> BrokerSession:
+        return BrokerSession(
+            self.env,
+            self.controller,
+            self.image,
+            self.config.node_id,
+            rack=self.config.string("broker.rack") or None,
+            features=SUPPORTED_FEATURES,
+            heartbeat_s=self.config.integer("broker.heartbeat.interval.ms") / 1000,
+            timeout_s=self.config.integer("broker.session.timeout.ms") / 1000,
+            on_registered=self._lead,
+        )
+
+    def _lead(self) -> None:
+        self.replicas.lead()
+
+    def _make_services(self) -> Services:
+        env, config = self.env, self.config
+        return Services(
             env=env,
             config=config,
             image=self.image,
@@ -80,18 +138,22 @@ class Broker:
             ),
             producer_ids=ProducerIds(self.controller, self._me),
             topics=Topics(env, self.controller),
+            describe_quorum=self.peers.describe_quorum,
             apis=list(APIS.values()),
             supported_features=SUPPORTED_FEATURES,
         )
+
+    def _make_listeners(self) -> list[ClientListener]:
+        config = self.config
         dispatcher = Dispatcher(
-            env.clock,
+            self.env.clock,
             APIS,
             self.services,
             request_bytes_max=config.integer("socket.request.max.bytes"),
         )
-        self.listeners = [
+        return [
             ClientListener(
-                env,
+                self.env,
                 address.name,
                 dispatcher,
                 connections_max=config.integer("max.connections"),
@@ -109,16 +171,21 @@ class Broker:
         """Start serving; the address of the first listener."""
         self.folder.open()
         await self.quorum.start()
-        await self.quorum.wait_ready()
+        await self.peers.open(self.quorum, self.liveness)
+        self.liveness.start()
+        await self.peers.wait_ready()
         await self._form_cluster()
         all_is_here = await self.replicas.start()
         self.machine.listeners.append(self)
+        if self.replication is not None:
+            await self.replication.start()
+            self.replication.on_image(ImageDelta.everything(self.image))
         # The doors are opened first, because port 0 gets its number there; whoever knocks waits.
         addresses = [
             await door.open(wanted.host, wanted.port)
             for door, wanted in zip(self.listeners, self.config.listeners, strict=True)
         ]
-        await self._register(addresses, clean_start=all_is_here)
+        await self.session.start(self._endpoints(addresses), clean_start=all_is_here)
         await self.groups.start()
         for door in self.listeners:
             door.let_in()
@@ -127,46 +194,46 @@ class Broker:
         return addresses[0]
 
     async def stop(self) -> None:
-        """Stop cleanly: nobody new, parked requests end, logs closed and marked as clean."""
+        """Stop cleanly: leaders move, nobody new, parked requests end, logs closed and marked as clean."""
+        await self.session.leave()
         for door in self.listeners:
             await door.stop_accepting()
         await self.groups.stop()
         for door in self.listeners:
             await door.close_all()
+        if self.replication is not None:
+            await self.replication.stop()
         await self.replicas.stop()
+        await self.liveness.stop()
         await self.quorum.stop()
+        await self.peers.close()
         self.folder.close()
 
     def on_image(self, delta: ImageDelta) -> None:
         """After each command of the metadata log: replicas first, then those who write through them."""
         self.replicas.on_image(delta)
+        if self.replication is not None:
+            self.replication.on_image(delta)
         self.groups.on_image(delta)
+        self.session.on_image(delta)
 
     async def _form_cluster(self) -> None:
         """The first node of a cluster gives it its name."""
         self.folder.join(await self.controller.execute(FormCluster()))
 
-    async def _register(self, addresses: list[tuple[str, int]], *, clean_start: bool) -> None:
-        endpoints = []
-        for wanted, (_, port) in zip(self.config.advertised, addresses, strict=True):
-            endpoints.append(Endpoint(wanted.name, wanted.host, wanted.port or port, "PLAINTEXT"))
-        registered = await self.controller.execute(
-            RegisterBroker(
-                broker_id=self.config.node_id,
-                cluster_id=self.image.cluster_id,
-                incarnation_id=UUID(int=self.env.rng.getrandbits(128), version=4),
-                endpoints=tuple(endpoints),
-                rack=self.config.string("broker.rack") or None,
-                features=SUPPORTED_FEATURES,
-                clean_start=clean_start,
-            )
-        )
-        if registered.error_code is not ErrorCode.none:
-            raise Trouble(
-                f"the cluster refused this node: {registered.error_code.name}, "
-                f"{registered.error_message}",
-                Outcome.REFUSED,
-            )
+    def _cluster_id(self) -> str:
+        """Empty while this node belongs to none."""
+        return self.folder.cluster_id or self.image.cluster_id
+
+    def _endpoints(self, addresses: list[tuple[str, int]]) -> tuple[Endpoint, ...]:
+        endpoints = [
+            Endpoint(wanted.name, wanted.host, wanted.port or port, "PLAINTEXT")
+            for wanted, (_, port) in zip(self.config.advertised, addresses, strict=True)
+        ]
+        if self.config.peers.advertised is not None:
+            host, port = self.config.peers.advertised
+            endpoints.append(Endpoint(PEER_LISTENER, host, port, PEER_LISTENER))
+        return tuple(endpoints)
 
     def _me(self) -> BrokerState:
         return self.image.brokers[self.config.node_id]

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ids import ProducerId
 from fencepost.cluster.controller.commands import AllocateProducerIds
-from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.controller.service import Executes
 from fencepost.cluster.metadata.image import BrokerState
 
 
 class ProducerIds:
     """One node's current block. What is left of it at a crash is never used: ids are plenty."""
 
-    def __init__(self, controller: Controller, broker: Callable[[], BrokerState]) -> None:
+    def __init__(self, controller: Executes, broker: Callable[[], BrokerState]) -> None:
         self._controller = controller
         self._broker = broker
         self._next = 0

@@ -1,6 +1,6 @@
 """What a handler may reach: the parts of one running node, wired together in `broker.py`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
@@ -8,8 +8,9 @@ from uuid import UUID
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER, BrokerId
 from fencepost.cluster.base.ports import Env
-from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.controller.service import Executes
 from fencepost.cluster.metadata.image import ClusterImage, Endpoint, PartitionState
+from fencepost.cluster.quorum.view import QuorumView
 from fencepost.replication.fetch_sessions import FetchSessions
 from fencepost.replication.manager import ReplicaManager
 from fencepost.txn.groups.service import GroupService
@@ -29,12 +30,14 @@ class Services:
     env: Env
     config: NodeConfig
     image: ClusterImage
-    controller: Controller
+    controller: Executes
     replicas: ReplicaManager
     groups: GroupService
     fetch_sessions: FetchSessions
     producer_ids: "ProducerIds"
     topics: "Topics"
+    # How the metadata quorum stands, as its leader sees it. Trouble while none can be asked.
+    describe_quorum: Callable[[], Awaitable[QuorumView]]
     apis: Sequence[Api]
     # Feature name -> the levels that this build can work at.
     supported_features: Mapping[str, tuple[int, int]]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.controller.commands import AutoCreateTopics
-from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.controller.service import Executes
 from fencepost.cluster.metadata.topic_config import why_topic_name_invalid
 
 # Like Kafka's purgatory for auto-created topics, this waits for the quorum, not for a person.
@@ -20,7 +20,7 @@ CREATE_TIMEOUT_S = 5.0
 class Topics:
     """Creates what is missing, and says why something is."""
 
-    def __init__(self, env: Env, controller: Controller) -> None:
+    def __init__(self, env: Env, controller: Executes) -> None:
         self.env = env
         self.controller = controller
         self._creating: dict[str, asyncio.Future[ErrorCode]] = {}

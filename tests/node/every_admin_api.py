@@ -249,3 +249,24 @@ def list_config_resources(node: Asker, version: int) -> None:
     topics = node.ask(key, version, resource_types=[TOPIC_TYPE])
     assert {each.resource_type for each in topics.config_resources} == {TOPIC_TYPE}
     assert node.ask(key, version, resource_types=[99]).error_code is E.unsupported_version
+
+
+@check(ApiKey.describe_quorum)
+def describe_quorum(node: Asker, version: int) -> None:
+    def ask(*topics: tuple[str, int]) -> Any:
+        asked = [
+            {"topic_name": name, "partitions": [{"partition_index": index}]}
+            for name, index in topics
+        ]
+        reply = node.ask(ApiKey.describe_quorum, version, topics=asked)
+        assert reply.error_code is E.none
+        return [partition for topic in reply.topics for partition in topic.partitions]
+
+    metadata = "__cluster_metadata"
+    (partition,) = ask((metadata, 0))
+    assert (partition.error_code, partition.leader_id) == (E.none, 1)
+    assert 0 < partition.high_watermark <= partition.current_voters[0].log_end_offset
+    assert [each.replica_id for each in partition.current_voters] == [1]
+    assert partition.leader_epoch > 0
+    for wrong in ([(metadata, 1)], [(TOPIC, 0)], [(metadata, 0), (TOPIC, 0)]):
+        assert set(codes(ask(*wrong))) == {E.unknown_topic_or_partition}

@@ -1,0 +1,178 @@
+"""This node's peer door, and what goes through it to the metadata quorum.
+
+A node alone has no door: its `links` carry nothing, as there is nobody to send to.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgpack
+from fencepost.cluster.base.errors import FrameRefused, Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ports import Buffer, Env
+from fencepost.cluster.controller.liveness import Liveness
+from fencepost.cluster.controller.service import NotController
+from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
+from fencepost.cluster.quorum.raft_shell import Quorum
+from fencepost.cluster.quorum.view import QuorumView, ReplicaView
+from fencepost.cluster.wire.peer_door import PeerDoor
+
+from .peer_settings import Address, PeerSettings
+
+# The name under which a node registers its peer door; no client listener has it.
+PEER_LISTENER: Final = "PEER"
+QUORUM, DESCRIBE_QUORUM = "quorum", "describe quorum"
+DESCRIBE_S: Final = 5.0
+# Nobody takes this node in for so long, and those who answer say why: it ends with their sentence.
+REFUSED_S: Final = 10.0
+LOOK_S: Final = 0.5
+
+
+class QuorumLinks:
+    """What Raft sends to other voters and observers, one-way."""
+
+    def __init__(self, door: PeerDoor) -> None:
+        self._door = door
+
+    def send(self, node_id: BrokerId, frame: bytes) -> None:
+        self._door.send(node_id, QUORUM, {}, frame)
+
+
+class Peers:
+    """The door, to be opened once the quorum can take what comes in."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: BrokerId,
+        settings: PeerSettings,
+        image: ClusterImage,
+        cluster_id: Callable[[], str],
+    ) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._settings = settings
+        self._image = image
+        self._quorum: Quorum | None = None
+        self.door: PeerDoor | None = None
+        self.links: QuorumLinks | None = None
+        if not settings.is_alone:
+            self.door = PeerDoor(
+                env,
+                node_id,
+                secret=settings.secret,
+                cluster_id=cluster_id,
+                address_of=self._address_of,
+            )
+            self.links = QuorumLinks(self.door)
+
+    async def open(self, quorum: Quorum, liveness: Liveness) -> None:
+        """From here on peers are heard; who of them comes and goes, quorum and controller are told."""
+        self._quorum = quorum
+        quorum.on_leader_change.append(liveness.on_leader_change)
+        if self.door is None:
+            return
+        assert self._settings.listener is not None
+
+        def on_frame(peer_id: BrokerId, _header: dict[str, Any], frame: memoryview) -> None:
+            quorum.on_frame(peer_id, frame)
+
+        self.door.on_message(QUORUM, on_frame)
+        self.door.on_request(DESCRIBE_QUORUM, self._describe)
+        self.door.on_up(quorum.on_peer_up)
+        self.door.on_up(liveness.on_up)
+        self.door.on_gone(quorum.on_peer_gone)
+        self.door.on_gone(liveness.on_gone)
+        await self.door.open(*self._settings.listener)
+        self._watch()
+
+    async def close(self) -> None:
+        if self.door is not None:
+            await self.door.close()
+
+    async def wait_ready(self) -> None:
+        """Until the quorum has a leader and this node its log. Trouble when the others don't want this node."""
+        assert self._quorum is not None
+        refused_since: float | None = None
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._quorum.wait_ready()
+                return
+            except TimeoutError:
+                refusals = self._refusals()
+            now = self._env.clock.steady()
+            if not refusals:
+                refused_since = None
+            elif refused_since is None:
+                refused_since = now
+            elif now - refused_since >= REFUSED_S:
+                raise Trouble("; ".join(refusals), Outcome.REFUSED)
+
+    def _refusals(self) -> list[str]:
+        """Why the voters don't want this node, when none of those that answer does."""
+        if self.door is None or self.door.connected():
+            return []
+        others = [each for each in sorted(self._settings.voters) if each != self._node_id]
+        said = [self.door.refusal_of(each) for each in others]
+        return [f"voter {each}: {why}" for each, why in zip(others, said, strict=True) if why]
+
+    # --- who is watched, and where ---
+
+    def on_image(self, delta: ImageDelta) -> None:
+        if self._quorum is not None and delta.brokers_changed:
+            self._watch()
+
+    def _watch(self) -> None:
+        if self.door is not None:
+            known = {*self._settings.voters, *self._image.brokers} - {self._node_id}
+            self.door.watch(sorted(known))
+
+    def _address_of(self, node_id: BrokerId) -> Address | None:
+        """Where it was registered; of a voter that never was, where the settings say."""
+        broker = self._image.brokers.get(node_id)
+        registered = None if broker is None else broker.endpoint(PEER_LISTENER)
+        if registered is not None:
+            return registered.host, registered.port
+        return self._settings.voters.get(node_id)
+
+    # --- how the quorum stands ---
+
+    async def describe_quorum(self) -> QuorumView:
+        """What its leader knows of it. Trouble when there is none to ask."""
+        assert self._quorum is not None
+        leader_id = self._quorum.leader_id
+        if self._quorum.is_leader or self.door is None:
+            return self._quorum.view()
+        if leader_id is None or leader_id == self._node_id:
+            raise NotController(leader_id)
+        _, packed = await self.door.request(leader_id, DESCRIBE_QUORUM, {}, timeout_s=DESCRIBE_S)
+        return _read_view(packed)
+
+    async def _describe(
+        self, _peer_id: BrokerId, _header: dict[str, Any], _payload: memoryview
+    ) -> tuple[dict[str, Any], Buffer]:
+        assert self._quorum is not None
+        if not self._quorum.is_leader:
+            raise NotController(self._quorum.leader_id)
+        view = self._quorum.view()
+        said = [view.leader_id, view.term, view.high_watermark]
+        return {}, msgpack.packb([*said, _pack(view.voters), _pack(view.observers)])
+
+
+def _pack(replicas: Any) -> list[tuple[int, ...]]:
+    return [(id_, *seen) for id_, seen in replicas.items()]
+
+
+def _read_view(packed: memoryview) -> QuorumView:
+    try:
+        leader_id, term, high_watermark, *members = msgpack.unpackb(packed)
+        voters, observers = (
+            {BrokerId(id_): ReplicaView(*seen) for id_, *seen in each} for each in members
+        )
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
+        raise FrameRefused(f"a peer describes the quorum in unreadable words: {damaged}") from (
+            damaged
+        )
+    return QuorumView(leader_id, term, high_watermark, voters, observers)

@@ -1,0 +1,215 @@
+"""A broker's life in its cluster: it registers, sends heartbeats, is let in, and takes its leave.
+
+INVARIANT  clients are let in only while the cluster counts this process in: registered, unfenced, and seen here.
+PREVENTS   a node that serves clients in the name of a registration that another process has taken over.
+PROVED BY  tests/node/test_cluster_session.py::test_a_node_whose_id_is_taken_says_so_and_ends
+
+It registers as fenced; the first heartbeat that has seen the registration lets it in (Kafka's two steps). Told that
+its epoch is stale it registers again, unless another process has its node id. Before a clean stop it asks to go:
+its leaderships move first, so that clients lose no more than one refusal that names the new leader.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ports import Env
+from fencepost.cluster.controller.commands import (
+    BrokerHeartbeat,
+    HeartbeatResult,
+    RegisterBroker,
+)
+from fencepost.cluster.controller.gate import ControllerGate
+from fencepost.cluster.metadata.image import (
+    NO_BROKER_EPOCH,
+    BrokerState,
+    ClusterImage,
+    Endpoint,
+    ImageDelta,
+)
+
+REGISTER_WITHIN_S: Final = 5.0  # of one try; there are as many as it takes
+RETRY_S: Final = 0.2
+# A process with our node id that was killed is given up after its session; one that lives is not.
+DUPLICATE_SESSIONS: Final = 2
+LEAVE_WITHIN_S: Final = 5.0  # for the leaderships to move
+LEAVE_CHECK_S: Final = 0.02
+
+
+class BrokerSession:
+    """`image` is this node's; `gate` is the way to the controller."""
+
+    def __init__(
+        self,
+        env: Env,
+        gate: ControllerGate,
+        image: ClusterImage,
+        broker_id: BrokerId,
+        *,
+        rack: str | None,
+        features: Mapping[str, tuple[int, int]],
+        heartbeat_s: float,
+        timeout_s: float,
+        on_registered: Callable[[], None],
+    ) -> None:
+        self._env = env
+        self._gate = gate
+        self._image = image
+        self._me = broker_id
+        self._rack = rack
+        self._features = dict(features)
+        self._heartbeat_s = heartbeat_s
+        self._timeout_s = timeout_s
+        self._on_registered = on_registered
+        self._incarnation = UUID(int=env.rng.getrandbits(128), version=4)
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self.broker_epoch = NO_BROKER_EPOCH
+        self._leaving = False
+        self._let_in = asyncio.Event()
+        self._now = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # --- coming ---
+
+    async def start(self, endpoints: tuple[Endpoint, ...], *, clean_start: bool) -> None:
+        """Returns when the cluster has let this broker in, and this node knows it."""
+        self._endpoints = endpoints
+        await self._register(clean_start=clean_start)
+        self._task = self._env.tasks.spawn(self._live(), name="broker session")
+        await self._let_in.wait()
+
+    async def _register(self, *, clean_start: bool) -> None:
+        clock = self._env.clock
+        give_up = clock.steady() + DUPLICATE_SESSIONS * self._timeout_s
+        command = RegisterBroker(
+            broker_id=self._me,
+            cluster_id=self._image.cluster_id,
+            incarnation_id=self._incarnation,
+            endpoints=self._endpoints,
+            rack=self._rack,
+            features=self._features,
+            fenced=True,
+            clean_start=clean_start,
+        )
+        while True:
+            try:
+                registered = await self._gate.execute(command, within_s=REGISTER_WITHIN_S)
+            except Trouble as trouble:
+                self._env.log.warn("broker_not_registered_yet", reason=str(trouble))
+                give_up = clock.steady() + DUPLICATE_SESSIONS * self._timeout_s
+            else:
+                if registered.error_code is ErrorCode.none:
+                    self.broker_epoch = registered.broker_epoch
+                    self._env.log.info("broker_registered", broker_epoch=self.broker_epoch)
+                    self._on_registered()
+                    return
+                duplicate = registered.error_code is ErrorCode.duplicate_broker_registration
+                if not duplicate or clock.steady() >= give_up:
+                    raise Trouble(
+                        self._why_refused(registered.error_code, registered.error_message)
+                    )
+            await clock.sleep(RETRY_S)
+
+    def _why_refused(self, code: ErrorCode, message: str | None) -> str:
+        if code is ErrorCode.duplicate_broker_registration:
+            return (
+                f"The cluster has a living node {self._me} already: this process must have been started "
+                f"with another's node.id. Set node.id to one that is free, or stop the other. ({message})"
+            )
+        return f"the cluster refused this node: {code.name}, {message}"
+
+    # --- living ---
+
+    async def _live(self) -> None:
+        while not self._leaving:
+            await self._beat()
+            try:
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._now.wait()
+            except TimeoutError:
+                continue
+            self._now.clear()
+
+    async def _beat(self) -> None:
+        try:
+            result = await self._heartbeat(leaving=False)
+        except Trouble as trouble:
+            # The gate has tried for as long as a session lasts. The next one finds a controller, or does not.
+            self._env.log.warn("heartbeat_failed", reason=str(trouble))
+            return
+        if self._leaving:
+            return
+        if result.error_code is ErrorCode.stale_broker_epoch:
+            await self._come_back(result.error_message)
+        elif result.is_fenced:
+            # It has not seen its registration, or what fenced it: the next beat comes with the image.
+            if not result.is_caught_up:
+                await self._env.clock.sleep(LEAVE_CHECK_S)
+            self._now.set()
+
+    async def _heartbeat(self, *, leaving: bool) -> HeartbeatResult:
+        command = BrokerHeartbeat(
+            broker_id=self._me,
+            broker_epoch=self.broker_epoch,
+            image_version=self._image.version,
+            want_shut_down=leaving,
+        )
+        return await self._gate.execute(command, within_s=self._timeout_s)
+
+    async def _come_back(self, why: str | None) -> None:
+        """Our registration is not in force. What this process had in memory it still has: a clean start."""
+        now = self._image.brokers.get(self._me)
+        if now is not None and now.incarnation_id != self._incarnation and self._is_newer(now):
+            raise Trouble(
+                f"Another process has registered as node {self._me} while this one was not heard. This one ends.",
+                Outcome.REFUSED,
+            )
+        self._env.log.warn("broker_registers_again", reason=why)
+        await self._register(clean_start=True)
+        self._now.set()
+
+    def _is_newer(self, other: BrokerState) -> bool:
+        return other.broker_epoch > self.broker_epoch
+
+    def on_image(self, delta: ImageDelta) -> None:
+        if self._me not in delta.brokers_changed:
+            return
+        me = self._image.brokers.get(self._me)
+        if me is None or me.broker_epoch != self.broker_epoch:
+            return
+        if not me.fenced:
+            self._let_in.set()
+        elif self._let_in.is_set() and not self._leaving:
+            self._env.log.warn("broker_was_fenced", broker_epoch=self.broker_epoch)
+            self._now.set()
+
+    # --- going ---
+
+    async def leave(self) -> None:
+        """Hand over what this broker leads, as far as others can take it; no longer than a bounded time."""
+        self._leaving = True
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._task = None
+        others = [each for each in self._image.alive_brokers() if each.broker_id != self._me]
+        if not others:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_WITHIN_S):
+                await self._hand_over()
+        except (TimeoutError, Trouble) as trouble:
+            self._env.log.warn("leaderships_not_handed_over", reason=str(trouble))
+
+    async def _hand_over(self) -> None:
+        """One command moves all that can move; what stays has nobody else in its ISR."""
+        while (await self._heartbeat(leaving=True)).error_code is ErrorCode.none:
+            for _ in range(round(self._heartbeat_s / LEAVE_CHECK_S) + 1):
+                me = self._image.brokers.get(self._me)
+                if me is None or me.in_controlled_shutdown or me.fenced:
+                    return
+                await self._env.clock.sleep(LEAVE_CHECK_S)

@@ -1,0 +1,164 @@
+"""Brokers that come, live and go in a cluster of three, as their clients see it."""
+
+import asyncio
+
+import pytest
+from fencepost.chaos.sim.cluster_nodes import node_config, node_name
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.node.broker import Broker
+from fencepost.node.config import NodeConfig
+from sim_cluster import Cluster
+
+SESSION_S = 3.0
+
+
+def test_three_nodes_that_start_together_are_one_cluster() -> None:
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        ids = {cluster.nodes.broker(each).image.cluster_id for each in (1, 2, 3)}
+        assert len(ids) == 1
+        for node_id in (1, 2, 3):
+            reply = await cluster.ask(node_id, ApiKey.describe_cluster)
+            assert [each.broker_id for each in reply.brokers] == [1, 2, 3]
+            assert {each.port for each in reply.brokers} == {9092}, (
+                "the peer door is nobody's business"
+            )
+
+    cluster.play(scenario)
+
+
+def test_a_topic_that_was_made_at_any_node_is_known_there_at_once() -> None:
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        for node_id in (1, 2, 3):
+            name = f"t{node_id}"
+            assert (await cluster.create(name, node_id)).error_code is ErrorCode.none
+            reply = await cluster.ask(
+                node_id, ApiKey.metadata, topics=[{"name": name}], allow_auto_topic_creation=False
+            )
+            assert [each.error_code for each in reply.topics] == [ErrorCode.none]
+
+    cluster.play(scenario)
+
+
+def test_a_killed_nodes_partitions_are_led_by_others_long_before_its_session_ends() -> None:
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        controller = cluster.nodes.controller()
+        victim = next(each for each in (1, 2, 3) if each != controller)
+        assert victim in cluster.leaders()
+        cluster.kill(victim)
+        took = await cluster.until(lambda: victim not in cluster.leaders())
+        assert -1 not in cluster.leaders()
+        assert took < 0.1
+        assert await cluster.produce(cluster.leaders()[0]) is ErrorCode.none
+
+    cluster.play(scenario)
+
+
+def test_a_killed_controller_takes_no_more_than_an_election_with_it() -> None:
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        victim = cluster.nodes.controller()
+        assert victim is not None
+        cluster.kill(victim)
+        took = await cluster.until(lambda: victim not in cluster.leaders())
+        assert took < 0.5
+        cluster.nodes.start(victim)
+        await cluster.nodes.until_whole()
+
+    cluster.play(scenario)
+
+
+@pytest.mark.parametrize("whom", ["controller", "another"])
+def test_a_stopped_nodes_partitions_move_when_its_session_is_over(whom: str) -> None:
+    """SIGSTOP: nobody is told anything. It comes back, sees that it leads nothing, and follows."""
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        controller = cluster.nodes.controller()
+        others = [each for each in (1, 2, 3) if each != controller]
+        victim = controller if whom == "controller" else others[0]
+        assert victim is not None
+        cluster.world.pause(node_name(victim))
+        took = await cluster.until(lambda: victim not in cluster.leaders())
+        assert took < SESSION_S + 2.0
+        assert -1 not in cluster.leaders()
+        await asyncio.sleep(2)
+        cluster.world.resume(node_name(victim))
+        await cluster.nodes.until_whole()
+        assert len(cluster.events(victim, "broker_registered")) == 1, "its registration still held"
+
+    cluster.play(scenario)
+
+
+def test_a_node_that_stops_hands_over_first() -> None:
+    """Its leaderships have moved before it closes its door: nothing is without a leader for a moment."""
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        for node_id in (1, 2, 3):
+            seen: list[list[int]] = []
+
+            async def watch(seen: list[list[int]] = seen) -> None:
+                while True:
+                    seen.append(cluster.leaders())
+                    await asyncio.sleep(0.0005)
+
+            watching = asyncio.create_task(watch())
+            await cluster.nodes.stop(node_id)
+            watching.cancel()
+            assert all(-1 not in leaders for leaders in seen)
+            assert node_id not in cluster.leaders()
+            cluster.nodes.start(node_id)
+            await cluster.nodes.until_whole()
+
+    cluster.play(scenario)
+
+
+def test_a_node_alone_with_its_partitions_stops_without_asking_anybody() -> None:
+    cluster = Cluster(1)
+
+    async def scenario() -> None:
+        await cluster.create("t", copies=1)
+        before = cluster.nodes.broker(1).image.version
+        await cluster.nodes.stop(1)
+        assert cluster.nodes.broker(1).image.version == before
+
+    cluster.play(scenario)
+
+
+def test_a_node_whose_id_is_taken_says_so_and_ends() -> None:
+    """Somebody starts a second node 3, on another machine. The first one stays in service."""
+    cluster = Cluster(deaths_allowed=True)
+
+    async def scenario() -> None:
+        await cluster.create("t")
+        env = cluster.world.node("impostor")
+        text = {**node_config(3, 3).text, "peer.advertised.listener": "impostor:9192"}
+        text["advertised.listeners"] = "PLAINTEXT://impostor:9092"
+        broker = Broker(env, NodeConfig(text))
+
+        async def serve(_env: object) -> None:
+            await broker.start()
+
+        cluster.world.start(env, serve)
+        await cluster.until(lambda: bool(cluster.world.deaths))
+        ((name, reason),) = cluster.world.deaths
+        assert name == "impostor"
+        assert "the node id 3 is taken" in str(reason)
+        assert not broker.is_ready
+        await cluster.nodes.until_whole()
+        assert await cluster.produce(cluster.partition().leader) is ErrorCode.none
+        assert not cluster.events(3, "broker_was_fenced")
+
+    cluster.play(scenario)
