@@ -56,6 +56,7 @@ class ReplicaManager:
         *,
         open_files_max: int = OPEN_MAX,
         producers_max: int = PRODUCERS_MAX,
+        may_lead: bool = True,
     ) -> None:
         self.env = env
         self.node_id = node_id
@@ -74,6 +75,9 @@ class ReplicaManager:
         self._configs = TopicConfigs(node_config, node_id)
         self._topic_ids: dict[str, UUID] = {}  # of the topics that have a replica here
         self._is_running = False
+        # False until this process is registered: what the image gives this broker to lead until then, it gives
+        # to the process that was here before, in an epoch that may have more than this one found on the disk.
+        self._may_lead = may_lead
         self._flushing: asyncio.Task[None] | None = None
 
     # -- start and stop --------------------------------------------------------------------------------
@@ -105,6 +109,11 @@ class ReplicaManager:
             seconds=round(self.env.clock.steady() - started, 3),
         )
         return has_all
+
+    def lead(self) -> None:
+        """The image has this process's registration: what it gives this broker to lead, it leads."""
+        self._may_lead = True
+        self.on_image(ImageDelta.everything(self.image))
 
     async def stop(self) -> None:
         """Take nothing more, sync what there is, and leave the marker of a clean stop."""
@@ -160,7 +169,7 @@ class ReplicaManager:
         partition = self.partitions.get(name)
         if partition is None and name not in self.offline:
             partition = self._open(topic, state)
-        if partition is not None:
+        if partition is not None and (self._may_lead or state.leader != self.node_id):
             partition.on_image(state)
 
     def _open(self, topic: TopicState, state: PartitionState) -> Partition | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, ErrorCode
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import BrokerId, Offset
 from fencepost.cluster.base.ports import Buffer, Env
 from fencepost.cluster.metadata.image import PartitionState
@@ -22,7 +22,7 @@ from fencepost.cluster.wire.batch import LOG_APPEND_TIME, BatchRefused, parse_he
 from . import appends
 from .appends import Appended, Refusal
 from .flusher import Flusher
-from .log.log import Log
+from .log.log import PASSING, Log
 from .log.producer_verdicts import Duplicate
 from .metrics import Counters
 from .partition_copies import AT_ONCE, CopiedPartition, Owner, flush_delay_ms
@@ -133,8 +133,12 @@ class Partition(CopiedPartition):
             return Refusal(refused.code, refused.message, refused.record_errors)
         # from here ...
         log = self.log
+        try:
+            producers = log.producers  # the first batch since a clean start has them read
+        except (OSError, LogDamaged) as failed:
+            return self._history_unreadable(failed)
         verdict = appends.judge(
-            log.producers, buffer, headers,
+            producers, buffer, headers,
             origin_client=origin_client, guard=guard, transaction_version=transaction_version,
         )  # fmt: skip
         if isinstance(verdict, Duplicate):
@@ -174,6 +178,15 @@ class Partition(CopiedPartition):
         why = "the disk is full" if failed.errno in NO_SPACE else str(failed)
         return Refusal(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
 
+    def _history_unreadable(self, failed: OSError | LogDamaged) -> Refusal:
+        """Without the history of its producers no batch can be told from its retry: nothing is written here."""
+        self._counters.refuse(ErrorCode.kafka_storage_error)
+        why = f"the producers' history can't be read: {failed}"
+        if isinstance(failed, LogDamaged) or failed.errno not in PASSING:
+            self.close(ErrorCode.kafka_storage_error)
+            self._owner.on_offline(self, why)
+        return Refusal(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
+
     def _refuse_retriable(
         self, error: ErrorCode, records: Buffer, *, origin_client: bool
     ) -> Refusal:
@@ -183,6 +196,8 @@ class Partition(CopiedPartition):
                 self.log.producers.note_refused(parse_header(records))
             except BatchRefused:
                 pass  # it is no batch at all: there is nothing to remember, and the error stands
+            except (OSError, LogDamaged) as failed:
+                return self._history_unreadable(failed)
         return Refusal(error, f"{self.topic_partition}: {error.name}")
 
     # -- waiting for it to count -----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
-from fencepost.cluster.base.ids import Offset, TopicPartition
+from fencepost.cluster.base.ids import BrokerId, Offset, TopicPartition
 from fencepost.cluster.base.ports import Chunk, Env
 from fencepost.cluster.metadata.topic_config import TopicConfig
 
@@ -108,11 +108,14 @@ class ReadablePartition:
     def check_leader_epoch(self, leader_epoch: int) -> ErrorCode:
         return self.closed or self.machine.check_leader_epoch(leader_epoch)
 
-    def _why_not_read(self, current_leader_epoch: int) -> ErrorCode:
+    def _why_not_read(self, current_leader_epoch: int, *, leader_only: bool = True) -> ErrorCode:
         error = self.check_leader_epoch(current_leader_epoch)
-        if error is ErrorCode.none and not self.is_leader:
-            return ErrorCode.not_leader_or_follower
-        return error
+        if error is not ErrorCode.none:
+            return error
+        role = self.machine.role
+        if role is Role.LEADER or (role is Role.FOLLOWER and not leader_only):
+            return error
+        return ErrorCode.not_leader_or_follower
 
     def read(
         self,
@@ -123,10 +126,15 @@ class ReadablePartition:
         min_one: bool,
         current_leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
+        leader_only: bool = True,
         block: bool = True,
     ) -> Read | Refusal:
-        """What is committed from `offset` on. With `block` false it raises Cold where the disk must be waited for."""
-        error = self._why_not_read(current_leader_epoch)
+        """What is committed from `offset` on. With `block` false it raises Cold where the disk must be waited for.
+
+        `leader_only` false (KIP-392: a consumer that named its rack) reads from a follower, too, as far as it knows
+        of commits.
+        """
+        error = self._why_not_read(current_leader_epoch, leader_only=leader_only)
         if error is not ErrorCode.none:
             return Refusal(error)
         log = self.log
@@ -171,6 +179,7 @@ class ReadablePartition:
         min_one: bool,
         current_leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
+        leader_only: bool = True,
     ) -> Read | Refusal:
         """`read`, with the disk waited for off the loop."""
         for attempt in range(COLD_READS_MAX):
@@ -182,6 +191,7 @@ class ReadablePartition:
                     min_one=min_one,
                     current_leader_epoch=current_leader_epoch,
                     last_fetched_epoch=last_fetched_epoch,
+                    leader_only=leader_only,
                     block=attempt == COLD_READS_MAX - 1,
                 )
             except Cold as cold:
@@ -203,7 +213,8 @@ class ReadablePartition:
             self._readers.pop(wait, None)
 
     def readable_bytes(self, offset: int, max_bytes: int, isolation: int) -> int | None:
-        if self._why_not_read(NO_EPOCH) is not ErrorCode.none:
+        # Whoever waits was let read here; another leader ends every wait.
+        if self._why_not_read(NO_EPOCH, leader_only=False) is not ErrorCode.none:
             return None
         end = self.last_stable_offset if isolation == READ_COMMITTED else self.high_watermark
         log = self.log
@@ -225,6 +236,19 @@ class ReadablePartition:
                     wait.end()
                 else:
                     wait.on_change(self)
+
+    def replicas_to_read(self, offset: int) -> list[BrokerId]:
+        """Who is in sync and has `offset` (KIP-392): the leader, and followers by their acknowledgements."""
+        machine = self.machine
+        isr = machine.isr.isr
+        return [
+            BrokerId(broker_id)
+            for broker_id, end in (
+                (machine.broker_id, machine.log_end),
+                *((other, replica.log_end) for other, replica in machine.replicas.items()),
+            )
+            if broker_id in isr and self.log.log_start_offset <= offset <= end
+        ]
 
     # -- other questions -------------------------------------------------------------------------------
 

@@ -174,6 +174,33 @@ def test_a_restart_knows_every_record_producer_and_watermark(clean: bool) -> Non
         start(after)
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_producers_that_can_not_be_read_after_a_start_refuse_the_batch_and_say_why(
+    number: int,
+) -> None:
+    """They are read for the first batch. One that may be read later (too many open files) costs that batch only."""
+    with World(1) as world:
+        start = Restarts(world, Metadata(topic_of("orders")))
+
+        async def before(node: Node) -> None:
+            for pid in range(300):  # more than a hint carries: they are in a file of their own
+                await node.write(batch("a", pid=pid))
+
+        async def after(node: Node) -> None:
+            faults = node.env.machine.disk.faults
+            faults.fail("*", path="*.snapshot", number=number)
+            refused = node.produce(batch("b", pid=7, sequence=1))
+            assert isinstance(refused, Refusal) and refused.error is E.kafka_storage_error
+            if number == errno.EMFILE:
+                await node.write(batch("b", pid=7, sequence=1))
+                return
+            assert "the producers' history can't be read" in node.manager.offline[ORDERS]
+            assert node.manager.partition(ORDERS) is E.kafka_storage_error
+
+        start(before, stop=True)
+        start(after)
+
+
 def test_a_start_tells_whether_all_that_was_written_is_here() -> None:
     with World(1) as world:
         metadata = Metadata(topic_of("orders"))
