@@ -21,6 +21,7 @@ from .config_def import (
     double,
     gzip_level,
     integer,
+    invalid_value,
     list_of,
     long,
     one_of,
@@ -48,6 +49,13 @@ def _retention_ms(name: str, value: ConfigValue) -> str | None:
     if value != 0:
         return None
     return f"requirement failed: {name} must be unlimited (-1) or, greater than or equal to 1"
+
+
+def _selector(name: str, value: ConfigValue) -> str | None:
+    """Kafka loads any class; of those that it brings along there is one (node/read_replica_policy.py)."""
+    if value in (None, "", "org.apache.kafka.common.replica.RackAwareReplicaSelector"):
+        return None
+    return invalid_value(name, value, f"Class {value} could not be found.")
 
 
 _ROWS: Final = (
@@ -167,6 +175,7 @@ _ROWS: Final = (
     integer("producer.id.expiration.ms", 86_400_000, at_least(1), CLUSTER_WIDE),
     long("replica.high.watermark.checkpoint.interval.ms", 5000),
     long("replica.lag.time.max.ms", 30_000),
+    string("replica.selector.class", None, _selector),
     integer("socket.request.max.bytes", 104_857_600, at_least(1)),
     integer("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, at_least(1)),
     integer("transaction.max.timeout.ms", 900_000, at_least(1)),

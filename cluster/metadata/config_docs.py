@@ -118,6 +118,7 @@ _OF_BROKERS: Final[Mapping[str, str]] = {
     "producer.id.expiration.ms": "After how long without a batch a producer id is forgotten by a partition.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
     "replica.lag.time.max.ms": "For how long a replica may be behind before it leaves the ISR.",
+    "replica.selector.class": "Kafka's RackAwareReplicaSelector lets consumers read from replicas in their own rack.",
     "socket.request.max.bytes": "The largest request that is read.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often is looked for transactions to time out.",
     "transaction.max.timeout.ms": "The longest timeout that a transaction may ask for.",

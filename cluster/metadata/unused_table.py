@@ -186,7 +186,6 @@ _ROWS: Final = (
     integer("replica.fetch.min.bytes", 1),
     integer("replica.fetch.response.max.bytes", 10_485_760, at_least(0)),
     integer("replica.fetch.wait.max.ms", 500),
-    string("replica.selector.class", None),
     integer("replica.socket.receive.buffer.bytes", 65_536),
     integer("replica.socket.timeout.ms", 30_000),
     integer("replication.quota.window.num", 11, at_least(1)),

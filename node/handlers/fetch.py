@@ -1,6 +1,7 @@
 """Fetch, api key 1, versions 4-18.
 
-Does      reads batches from partitions led here; waits up to `max_wait` until there are `min_bytes` of them.
+Does      reads batches; waits up to `max_wait` until there are `min_bytes` of them. From version 11 on a follower is
+          read from, too, up to its high watermark, and a leader names a better replica (KIP-392).
 Versions  7 sessions (KIP-227); 9 leader epochs; 11 racks; 12 divergence; 13 topic ids; 16 where the leader is.
 Refuses   OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
           and what the partition says. Replicas do not fetch at this door.
@@ -19,10 +20,12 @@ from fencepost.replication.partition import Partition, Read
 from fencepost.replication.waits import FetchWait
 
 from ..moved import name_new_leaders
-from ..services import HandlerContext, Services
+from ..read_replica_policy import preferred_read_replica
+from ..services import HandlerContext
 
 Key = tuple[str | UUID, int]  # a topic, by name or from v13 on by id; and a partition
 SESSIONS_SINCE: Final = 7
+RACKS_SINCE: Final = 11
 TOPIC_IDS_SINCE: Final = 13
 
 
@@ -51,7 +54,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     if isinstance(context, ErrorCode):
         return {"error_code": context, "responses": []}
     partitions: list[tuple[Key, Wanted]] = list(context.partitions())  # type: ignore[arg-type]
-    answers = await _read_or_wait(services, request, partitions)
+    answers = await _read_or_wait(ctx, request, partitions)
     reply = context.finish(
         [(key, _outcome(answer)) for (key, _), answer in zip(partitions, answers, strict=True)],
         services.env.clock.now_ms(),
@@ -97,10 +100,10 @@ def _forgotten(request: Any, version: int) -> list[Key]:
 
 
 async def _read_or_wait(
-    services: Services, request: Any, partitions: list[tuple[Key, Wanted]]
+    ctx: HandlerContext, request: Any, partitions: list[tuple[Key, Wanted]]
 ) -> list[_Answer]:
     """Read once; if that is less than the client wants, wait for more and read once again."""
-    answers = await _read_all(services, request, partitions)
+    answers = await _read_all(ctx, request, partitions)
     wait_s = request.max_wait.total_seconds()
     enough = sum(answer.size for answer in answers) >= request.min_bytes
     final = any(answer.partition is None for answer in answers)
@@ -118,18 +121,18 @@ async def _read_or_wait(
         for partition, _, _ in watched:
             wait.on_change(partition)  # reading may have waited for the disk: look once more
         await wait.until(wait_s)
-    return await _read_all(services, request, partitions)
+    return await _read_all(ctx, request, partitions)
 
 
 async def _read_all(
-    services: Services, request: Any, partitions: list[tuple[Key, Wanted]]
+    ctx: HandlerContext, request: Any, partitions: list[tuple[Key, Wanted]]
 ) -> list[_Answer]:
     """In the order of the session, within `max_bytes` in all; the first batch comes whatever its size."""
-    room = min(request.max_bytes, services.config.fetch_max_bytes)
+    room = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
     answers = []
     min_one = True
     for key, wanted in partitions:
-        answer = await _read(services, key, wanted, request.isolation_level, room, min_one=min_one)
+        answer = await _read(ctx, request, key, wanted, room, min_one=min_one)
         room = max(0, room - answer.size)
         min_one = min_one and answer.size == 0
         answers.append(answer)
@@ -137,8 +140,9 @@ async def _read_all(
 
 
 async def _read(
-    services: Services, key: Key, wanted: Wanted, isolation: int, room: int, *, min_one: bool
+    ctx: HandlerContext, request: Any, key: Key, wanted: Wanted, room: int, *, min_one: bool
 ) -> _Answer:
+    services = ctx.services
     topic, index = key
     name = topic if isinstance(topic, str) else services.topic_name(topic)
     if name is None:
@@ -146,13 +150,19 @@ async def _read(
     partition = services.replicas.partition(TopicPartition(name, index))
     if isinstance(partition, ErrorCode):
         return _refusal(index, partition)
+    knows_racks = ctx.api_version >= RACKS_SINCE
+    if knows_racks and request.rack_id and services.config.string("replica.selector.class"):
+        elsewhere = _read_elsewhere(ctx, request.rack_id, partition, index, wanted)
+        if elsewhere is not None:
+            return elsewhere
     read = await partition.read_waiting(
         wanted.fetch_offset,
         min(wanted.max_bytes, room),
-        isolation=isolation,
+        isolation=request.isolation_level,
         min_one=min_one,
         current_leader_epoch=wanted.current_leader_epoch,
         last_fetched_epoch=wanted.last_fetched_epoch,
+        leader_only=not knows_racks,
     )
     if not isinstance(read, Read):
         return _refusal(index, read.error)
@@ -172,6 +182,33 @@ async def _read(
     epoch, end_offset = read.diverging
     fields["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
     return _Answer(fields)
+
+
+def _read_elsewhere(
+    ctx: HandlerContext, rack: str, partition: Partition, index: int, wanted: Wanted
+) -> _Answer | None:
+    """An answer without records that names a replica in the consumer's rack, when there is one to prefer."""
+    brokers = ctx.services.image.brokers
+    replica = preferred_read_replica(
+        partition, wanted.fetch_offset, rack, brokers, ctx.origin.listener
+    )
+    if replica is None:
+        return None
+    error = partition.check_leader_epoch(wanted.current_leader_epoch)
+    if error is not ErrorCode.none:
+        return _refusal(index, error)
+    return _Answer(
+        {
+            "partition_index": index,
+            "error_code": ErrorCode.none,
+            "high_watermark": partition.high_watermark,
+            "last_stable_offset": partition.last_stable_offset,
+            "log_start_offset": partition.log_start_offset,
+            "aborted_transactions": None,
+            "preferred_read_replica": replica,
+            "records": b"",
+        }
+    )
 
 
 def _refusal(index: int, error: ErrorCode) -> _Answer:
@@ -195,7 +232,7 @@ def _outcome(answer: _Answer) -> Outcome:
         fields["high_watermark"],
         fields["log_start_offset"],
         answer.size,
-        must_tell="diverging_epoch" in fields,
+        must_tell="diverging_epoch" in fields or "preferred_read_replica" in fields,
     )
 
 
