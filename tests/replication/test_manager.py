@@ -9,7 +9,7 @@ from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.replication.metrics import COUNTERS, GAUGES, Counters
-from fencepost.replication.partition import Appended, Partition
+from fencepost.replication.partition import Appended, Partition, Refusal
 from replica_helpers import (
     FOLDER,
     NONE,
@@ -188,7 +188,7 @@ def test_producers_that_can_not_be_read_after_a_start_refuse_the_batch_and_say_w
 
         async def after(node: Node) -> None:
             faults = node.env.machine.disk.faults
-            faults.fail("*", path="*.snapshot", number=number)
+            faults.fail("*", path="*.producers", number=number)
             refused = node.produce(batch("b", pid=7, sequence=1))
             assert isinstance(refused, Refusal) and refused.error is E.kafka_storage_error
             if number == errno.EMFILE:
