@@ -1,4 +1,4 @@
-"""One broker for all client suites of a session: Fencepost, or a real Kafka to see that the suites are right."""
+"""The same brokers for all client suites of a session: see `brokers.py` for who they may be."""
 
 import os
 import re
@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
-from support.fencepost_process import fencepost
-from support.kafka_peer import KafkaPeer, NotFetched
-from support.needs import give_up, missing
+from brokers import brokers
 
 # Kafka's defaults, but for two waits that are long because clusters are large: three seconds for more
 # members before a group's first assignment, and five between a KIP-848 member's heartbeats.
@@ -20,31 +18,10 @@ SETTINGS = {
 _number = count(1)
 
 
-def as_variables(settings: dict[str, str]) -> dict[str, str]:
-    """How `fencepost dev` is told the same: FENCEPOST_GROUP_INITIAL_REBALANCE_DELAY_MS=0."""
-    return {f"FENCEPOST_{name.upper().replace('.', '_')}": v for name, v in settings.items()}
-
-
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
-    """FENCEPOST_TEST_BOOTSTRAP=host:port, FENCEPOST_TEST_AGAINST=kafka, or by default a new node."""
-    address = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
-    against = os.environ.get("FENCEPOST_TEST_AGAINST", "fencepost")
-    if address is not None:
+    with brokers(SETTINGS) as address:
         yield address
-    elif against == "kafka":
-        if reason := missing("kafka"):
-            give_up(reason)
-        try:
-            peer = KafkaPeer(settings=SETTINGS)
-        except NotFetched as error:
-            give_up(str(error))
-        with peer:
-            yield peer.bootstrap
-    else:
-        assert against == "fencepost", f"FENCEPOST_TEST_AGAINST={against}: kafka or fencepost"
-        with fencepost(environment=as_variables(SETTINGS)) as node:
-            yield node.bootstrap
 
 
 @pytest.fixture

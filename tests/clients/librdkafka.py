@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from brokers import COPIES
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -40,7 +41,7 @@ def admin_of(bootstrap: str) -> AdminClient:
 
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: Any) -> None:
     settings = {name.replace("_", "."): str(value) for name, value in config.items()}
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings)
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=COPIES, config=settings)
     admin_of(bootstrap).create_topics([new])[topic].result(WAIT_S)
 
 

@@ -19,6 +19,7 @@ from aiokafka.errors import (
     TopicAlreadyExistsError,
     for_code,
 )
+from brokers import COPIES
 
 WAIT_S = 20
 
@@ -71,7 +72,7 @@ class Clients(AsyncExitStack):
 
     async def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        new = NewTopic(topic, partitions, 1, topic_configs=settings)
+        new = NewTopic(topic, partitions, COPIES, topic_configs=settings)
         answer = await (await self.admin()).create_topics([new])
         assert answer.topic_errors[0][1] == 0, answer
 

@@ -1,7 +1,7 @@
 """Java's kafka-clients: one JVM runs every selected scenario of tests/clients/java."""
 
 import pytest
-from client_programs import java_program, run, selected, verify
+from client_programs import java_program, run, scenarios, selected, verify
 
 PRODUCE = [
     "every_level_of_acks_writes_every_record",
@@ -72,6 +72,7 @@ EDGES = [
     "new_partitions_reach_a_group_kip848",
     "the_server_matches_a_pattern",
 ]
+AT_REST = {"topics_are_created_described_deleted", "the_cluster_is_described"}
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +88,8 @@ def java_scenario(outcomes, scenario):
 @pytest.mark.slow
 @pytest.mark.needs("java")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("scenario", [*PRODUCE, *CONSUME, *GROUPS, *ADMIN, *EDGES])
+@pytest.mark.parametrize(
+    "scenario", scenarios([*PRODUCE, *CONSUME, *GROUPS, *ADMIN, *EDGES], at_rest=AT_REST)
+)
 def test_java(java_scenario, scenario) -> None:
     """What was asserted stands in the scenario; its failure is this test's."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
+from brokers import COPIES, NODES
 
 with warnings.catch_warnings():  # it loads its schemas in a way that Python no longer likes
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -56,7 +57,7 @@ def producer_of(bootstrap):
 
 def make(admin: KafkaAdminClient, topic: str, partitions: int = 1, **configs: str) -> None:
     settings = {name.replace("_", "."): value for name, value in configs.items()}
-    wish = {"num_partitions": partitions, "replication_factor": 1, "configs": settings}
+    wish = {"num_partitions": partitions, "replication_factor": COPIES, "configs": settings}
     admin.create_topics({topic: wish}, wait_for_metadata=True)
 
 
@@ -295,6 +296,6 @@ def test_groups_are_administered(bootstrap, admin, producer_of, topic, group) ->
 
 def test_the_cluster_is_described(bootstrap, admin) -> None:
     described = admin.describe_cluster()
-    [node] = described["brokers"]
-    assert (node["host"], node["port"]) == ("127.0.0.1", int(bootstrap.rpartition(":")[2]))
+    there = {f"{node['host']}:{node['port']}" for node in described["brokers"]}
+    assert len(described["brokers"]) == NODES and there == set(bootstrap.split(","))
     assert admin.describe_log_dirs()

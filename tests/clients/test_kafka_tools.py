@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+from brokers import COPIES, calm
 from support.kafka_peer import NotFetched, java
 from support.needs import give_up
 
@@ -87,6 +88,7 @@ def write(tool: Tool, topic: str, lines: int) -> None:
     tool(PRODUCE, "--topic", topic, *options, stdin=text)
 
 
+@calm
 def test_kafka_topics_makes_grows_shows_and_deletes(tool, topic) -> None:
     made = tool(TOPICS, "--create", "--topic", topic, "--partitions", "2")
     assert f"Created topic {topic}." in made
@@ -95,7 +97,10 @@ def test_kafka_topics_makes_grows_shows_and_deletes(tool, topic) -> None:
     tool(TOPICS, "--alter", "--topic", topic, "--partitions", "3")
     shown = tool(TOPICS, "--describe", "--topic", topic)
     assert "PartitionCount: 3" in shown
-    assert re.search(r"Partition: 2\s+Leader: (\d+)\s+Replicas: \1\s+Isr: \1\s", shown)
+    row = re.search(r"Partition: 2\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)\s", shown)
+    assert row is not None, shown
+    leader, replicas, isr = row[1], row[2].split(","), row[3].split(",")
+    assert leader == replicas[0] and len(replicas) == COPIES and sorted(isr) == sorted(replicas)
     assert topic in tool(TOPICS, "--list").split()
     tool(TOPICS, "--delete", "--topic", topic)
     assert "does not exist as expected" in tool(TOPICS, "--describe", "--topic", topic, code=1)

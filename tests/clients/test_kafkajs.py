@@ -1,7 +1,7 @@
 """kafkajs: one Node process runs every selected scenario of tests/clients/node."""
 
 import pytest
-from client_programs import node_program, run, selected, verify
+from client_programs import node_program, run, scenarios, selected, verify
 
 SCENARIOS = [
     "every_level_of_acks_writes_every_record_in_order",
@@ -42,6 +42,6 @@ def kafkajs_scenario(kafkajs, scenario):
 @pytest.mark.slow
 @pytest.mark.needs("node")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", scenarios(SCENARIOS, at_rest={"the_cluster_describes_itself"}))
 def test_kafkajs(kafkajs_scenario, scenario) -> None:
     """What was asserted stands in the scenario; its failure is this test's."""

@@ -1,6 +1,7 @@
 """librdkafka's admin client (confluent-kafka): topics, settings, offsets and groups, and every refusal's code."""
 
 import pytest
+from brokers import COPIES, NODES, calm
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -45,6 +46,7 @@ def refusal(futures) -> int:
     return error_code(caught)
 
 
+@calm
 def test_a_topic_is_created_listed_described_and_deleted(bootstrap, topic) -> None:
     admin = admin_of(bootstrap)
     create(bootstrap, topic, partitions=3)
@@ -53,10 +55,12 @@ def test_a_topic_is_created_listed_described_and_deleted(bootstrap, topic) -> No
     described = result_of(admin.describe_topics(TopicCollection([topic])))
     assert str(described.topic_id) != "AAAAAAAAAAAAAAAAAAAAAA"
     assert not described.is_internal
-    [node] = {partition.leader.id for partition in described.partitions}
+    nodes = {node.id for node in admin.describe_cluster().result(WAIT_S).nodes}
     for partition in described.partitions:
-        assert [replica.id for replica in partition.replicas] == [node]
-        assert [replica.id for replica in partition.isr] == [node]
+        replicas = [replica.id for replica in partition.replicas]
+        assert len(set(replicas)) == len(replicas) == COPIES and set(replicas) <= nodes
+        assert partition.leader.id == replicas[0]
+        assert {replica.id for replica in partition.isr} == set(replicas)
     result_of(admin.delete_topics([topic]))
     until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics, what="it is gone")
     assert refusal(admin.describe_topics(TopicCollection([topic]))) == (
@@ -238,11 +242,12 @@ def test_records_can_be_deleted_up_to_an_offset_and_not_past_the_end(bootstrap, 
     assert result_of(admin.delete_records([everything])).low_watermark == 10
 
 
+@calm
 def test_the_cluster_is_described(bootstrap) -> None:
     described = admin_of(bootstrap).describe_cluster().result(WAIT_S)
-    [node] = described.nodes
-    assert (node.host, node.port) == ("127.0.0.1", int(bootstrap.rpartition(":")[2]))
-    assert described.controller.id == node.id
+    there = {f"{node.host}:{node.port}" for node in described.nodes}
+    assert len(described.nodes) == NODES and there == set(bootstrap.split(","))
+    assert described.controller.id in {node.id for node in described.nodes}
     assert len(described.cluster_id) == 22
 
 

@@ -232,7 +232,7 @@ func madeAgain(kit *Kit) {
 	_, err := kit.admin.DeleteTopic(kit.ctx, kit.topic)
 	must(err)
 	until("the name is free", func() bool {
-		_, err := kit.admin.CreateTopic(kit.ctx, 1, 1, nil, kit.topic)
+		_, err := kit.admin.CreateTopic(kit.ctx, 1, int16(min(nodes(), 3)), nil, kit.topic)
 		check(err == nil || errors.Is(err, kerr.TopicAlreadyExists), "creating: %v", err)
 		return err == nil
 	})

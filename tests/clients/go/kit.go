@@ -30,6 +30,15 @@ type Kit struct {
 	admin     *kadm.Client
 }
 
+// nodes is how many brokers there are.
+func nodes() int {
+	count, err := strconv.Atoi(os.Getenv("FENCEPOST_TEST_NODES"))
+	if err != nil {
+		return 1
+	}
+	return count
+}
+
 func newKit(ctx context.Context, bootstrap, scenario string) *Kit {
 	stem := fmt.Sprintf("%s.%d", scenario, os.Getpid())
 	kit := &Kit{
@@ -67,7 +76,7 @@ func (kit *Kit) create(partitions int32, settings ...string) {
 	for index := 0; index < len(settings); index += 2 {
 		configs[settings[index]] = &settings[index+1]
 	}
-	_, err := kit.admin.CreateTopic(kit.ctx, partitions, 1, configs, kit.topic)
+	_, err := kit.admin.CreateTopic(kit.ctx, partitions, int16(min(nodes(), 3)), configs, kit.topic)
 	must(err)
 }
 

@@ -4,6 +4,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.Config;
@@ -76,7 +77,7 @@ final class AdminScenarios {
             Kit.await(admin.describeTopics(List.of(kit.topic)).allTopicNames()).get(kit.topic);
         Kit.equal(id, byName.topicId(), "id");
         Kit.equal(3, byName.partitions().size(), "partitions");
-        Kit.equal(1, byName.partitions().get(0).isr().size(), "isr");
+        Kit.equal((int) Kit.COPIES, byName.partitions().get(0).isr().size(), "isr");
         TopicDescription byId = Kit.await(
             admin.describeTopics(TopicCollection.ofTopicIds(List.of(id))).allTopicIds()).get(id);
         Kit.equal(kit.topic, byId.name(), "name by id");
@@ -97,7 +98,7 @@ final class AdminScenarios {
         Kit.refused(InvalidTopicException.class, create(kit, new NewTopic("a b", 1, one)));
         Kit.refused(InvalidPartitionsException.class, create(kit, new NewTopic("none", 0, one)));
         Kit.refused(InvalidReplicationFactorException.class,
-            create(kit, new NewTopic("copies", 1, (short) 3)));
+            create(kit, new NewTopic("copies", 1, (short) 9)));
         Kit.refused(InvalidConfigurationException.class,
             create(kit, new NewTopic("s", 1, one).configs(Map.of("segment.bytes", "ten"))));
         Kit.refused(UnknownTopicOrPartitionException.class,
@@ -107,7 +108,7 @@ final class AdminScenarios {
     /** DescribeTopicPartitions with a small page (KIP-966). */
     private static void pages(Kit kit) throws Exception {
         kit.create(7);
-        TopicDescription described = Kit.await(kit.admin().describeTopics(
+        TopicDescription described = Kit.onceKnown(() -> kit.admin().describeTopics(
             List.of(kit.topic),
             new DescribeTopicsOptions().partitionSizeLimitPerResponse(2)).allTopicNames())
             .get(kit.topic);
@@ -227,9 +228,11 @@ final class AdminScenarios {
 
     private static void cluster(Kit kit) throws Exception {
         var described = kit.admin().describeCluster();
-        Node node = Kit.await(described.nodes()).iterator().next();
-        Kit.equal(kit.bootstrap, node.host() + ":" + node.port(), "address");
-        Kit.equal(node.id(), Kit.await(described.controller()).id(), "controller");
+        Collection<Node> nodes = Kit.await(described.nodes());
+        Kit.equal(Kit.NODES, nodes.size(), "nodes");
+        Kit.equal(Set.of(kit.bootstrap.split(",")),
+            nodes.stream().map(n -> n.host() + ":" + n.port()).collect(Collectors.toSet()), "addresses");
+        Kit.check(nodes.contains(Kit.await(described.controller())), "the controller is one of them");
         Kit.equal(16, Uuid.fromString(Kit.await(described.clusterId())).toString().length() - 6, "id");
         Kit.check(!Kit.await(kit.admin().describeFeatures().featureMetadata())
             .finalizedFeatures().isEmpty(), "features");

@@ -18,12 +18,16 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** What a scenario works with: clients that are closed at its end, names of its own, loops that end. */
 public final class Kit implements AutoCloseable {
     static final long WAIT_S = 25;
+    static final int NODES =
+        Integer.parseInt(System.getenv().getOrDefault("FENCEPOST_TEST_NODES", "1"));
+    static final short COPIES = (short) Math.min(NODES, 3);
 
     final String bootstrap;
     final String topic;
@@ -40,6 +44,10 @@ public final class Kit implements AutoCloseable {
 
     interface Condition {
         boolean holds() throws Exception;
+    }
+
+    interface Asked<T> {
+        Future<T> ask();
     }
 
     static byte[] bytes(String text) {
@@ -99,8 +107,23 @@ public final class Kit implements AutoCloseable {
     }
 
     void create(String name, int partitions, String... settings) throws Exception {
-        NewTopic made = new NewTopic(name, partitions, (short) 1).configs(pairs(settings));
+        NewTopic made = new NewTopic(name, partitions, COPIES).configs(pairs(settings));
         await(admin().createTopics(List.of(made)).all());
+    }
+
+    /** The answer, once the node that is asked knows of the topic: it may be behind the one that made it. */
+    static <T> T onceKnown(Asked<T> asked) throws Exception {
+        long deadline = System.nanoTime() + WAIT_S * 1_000_000_000L;
+        while (true) {
+            try {
+                return await(asked.ask());
+            } catch (ExecutionException failed) {
+                boolean unknown = failed.getCause() instanceof UnknownTopicOrPartitionException;
+                if (!unknown || System.nanoTime() > deadline) {
+                    throw failed;
+                }
+            }
+        }
     }
 
     static Map<String, String> pairs(String... alternating) {

@@ -3,6 +3,7 @@
 
 const { Kafka, logLevel } = require("kafkajs");
 
+const NODES = Number(process.env.FENCEPOST_TEST_NODES ?? 1);
 const WAIT_MS = 25_000;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -49,7 +50,7 @@ class Kit {
 
   async create(numPartitions = 1, config = {}) {
     const configEntries = Object.entries(config).map(([name, value]) => ({ name, value }));
-    const wanted = { topic: this.topic, numPartitions, replicationFactor: 1, configEntries };
+    const wanted = { topic: this.topic, numPartitions, replicationFactor: Math.min(NODES, 3), configEntries };
     await (await this.admin()).createTopics({ topics: [wanted], waitForLeaders: true });
   }
 
@@ -107,4 +108,4 @@ class Kit {
   }
 }
 
-module.exports = { Kit, until, pause, byPartition };
+module.exports = { Kit, NODES, until, pause, byPartition };
