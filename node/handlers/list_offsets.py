@@ -1,7 +1,7 @@
 """ListOffsets, api key 2, versions 1-11.
 
 Does      finds the offset of a time, of an end, or of the largest timestamp, on partitions led here.
-Versions  2 isolation; 4 leader epochs; 7 max timestamp; 8 local log start; 9, 11 remote tiers (none here).
+Versions  2 isolation; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE (KIP-207); 7 max timestamp; 8 local log start; 9, 11 remote tiers (none here).
 Refuses   INVALID_REQUEST for a partition asked for twice, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
           NOT_LEADER_OR_FOLLOWER, UNSUPPORTED_VERSION for a special timestamp that the version has not.
 """
@@ -18,6 +18,8 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 # Special timestamps and the first version that knows them.
 SPECIAL_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 SPECIAL_SINCE |= {EARLIEST_PENDING: 11}
+# Older clients know another error for "the new leader does not know yet what was committed" (KIP-207).
+OFFSET_NOT_AVAILABLE_SINCE = 5
 _UNKNOWN = {"timestamp": -1, "offset": -1, "leader_epoch": NO_LEADER_EPOCH}
 
 
@@ -62,6 +64,8 @@ def _find(
         return {"error_code": ErrorCode.none, **_UNKNOWN}
     found = partition.list_offset(timestamp, isolation)
     if isinstance(found, ErrorCode):
+        if found is ErrorCode.offset_not_available and version < OFFSET_NOT_AVAILABLE_SINCE:
+            found = ErrorCode.leader_not_available
         return {"error_code": found, **_UNKNOWN}
     offset, at, leader_epoch = found
     return {

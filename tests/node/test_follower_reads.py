@@ -220,3 +220,39 @@ def test_a_consumer_stays_with_the_leader_while_the_replica_in_its_rack_is_not_i
         assert values_of(answer) == [b"a"]
 
     played(scenario)
+
+
+def test_a_new_leader_that_does_not_know_yet_what_was_committed_says_so() -> None:
+    """KIP-207: its end is not the end, and clients before version 5 know another error for that."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.produce(b"a", b"b")
+        leader = scene.leader
+        partition = scene.nodes.broker(leader).replicas.partition(TopicPartition(TOPIC, 0))
+        assert not isinstance(partition, ErrorCode)
+        partition.machine.high_watermark = 1
+        partition.machine.epoch_start_offset = 2
+        for version, error in (
+            (4, ErrorCode.leader_not_available),
+            (5, ErrorCode.offset_not_available),
+        ):
+            reply = await scene.wires[leader].request(
+                ApiKey.list_offsets,
+                version,
+                topics=[{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+            )
+            assert reply.topics[0].partitions[0].error_code is error
+
+    played(scenario)
+
+
+def test_offsets_are_asked_of_the_leader_alone() -> None:
+    async def scenario(scene: Scene) -> None:
+        reply = await scene.wires[scene.follower].request(
+            ApiKey.list_offsets,
+            topics=[{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+        )
+        answer = reply.topics[0].partitions[0]
+        assert answer.error_code is ErrorCode.not_leader_or_follower
+
+    played(scenario)
