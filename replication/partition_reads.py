@@ -156,7 +156,7 @@ class ReadablePartition:
             if aborted is not None and found.size:
                 aborted = [
                     (txn.producer_id, txn.first_offset)
-                    for txn in log.aborted_between(offset, found.next_offset)
+                    for txn in log.aborted_between(offset, found.next_offset, block=block)
                 ]
         except (OSError, LogDamaged) as failed:
             return self._read_failed(failed, offset)
@@ -258,8 +258,24 @@ class ReadablePartition:
         leading = (machine.leader_epoch, machine.epoch_start_offset) if self.is_leader else None
         return self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset, leading)
 
-    def list_offset(self, timestamp: int, isolation: int) -> tuple[int, int, int] | ErrorCode:
-        """ListOffsets: (offset, timestamp, leader epoch), each -1 where there is none."""
+    async def list_offset_waiting(
+        self, timestamp: int, isolation: int
+    ) -> tuple[int, int, int] | ErrorCode:
+        """`list_offset`, with the disk waited for off the loop."""
+        for attempt in range(COLD_READS_MAX):
+            try:
+                return self.list_offset(timestamp, isolation, block=attempt == COLD_READS_MAX - 1)
+            except Cold as cold:
+                try:
+                    await self._env.disk.run(cold.work)
+                except (OSError, LogDamaged) as failed:
+                    return self._read_failed(failed, -1).error
+        raise AssertionError("a search that may block was cold")
+
+    def list_offset(
+        self, timestamp: int, isolation: int, *, block: bool = True
+    ) -> tuple[int, int, int] | ErrorCode:
+        """ListOffsets: (offset, timestamp, leader epoch), each -1 where there is none. `block` as in `read`."""
         error = self._why_not_read(NO_EPOCH)
         if error is not ErrorCode.none:
             return error
@@ -275,9 +291,9 @@ class ReadablePartition:
             return ErrorCode.offset_not_available if lags else (end, -1, machine.leader_epoch)
         try:
             if timestamp == MAX_TIMESTAMP:
-                found = log.max_timestamp()
+                found = log.max_timestamp(block=block)
             else:
-                found = log.offset_for_timestamp(timestamp, end)
+                found = log.offset_for_timestamp(timestamp, end, block=block)
         except (OSError, LogDamaged) as failed:
             return self._read_failed(failed, -1).error
         if found is not None and found.offset < end:

@@ -35,7 +35,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
                     {
                         "partition_index": wanted.partition_index,
                         **(
-                            _find(services, topic.name, wanted, isolation, ctx.api_version)
+                            await _find(services, topic.name, wanted, isolation, ctx.api_version)
                             if asked[topic.name, wanted.partition_index] == 1
                             else {"error_code": ErrorCode.invalid_request, **_UNKNOWN}
                         ),
@@ -48,7 +48,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     }
 
 
-def _find(
+async def _find(
     services: Services, topic: str, wanted: Any, isolation: int, version: int
 ) -> dict[str, Any]:
     timestamp = wanted.timestamp
@@ -62,7 +62,7 @@ def _find(
         return {"error_code": refused, **_UNKNOWN}
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return {"error_code": ErrorCode.none, **_UNKNOWN}
-    found = partition.list_offset(timestamp, isolation)
+    found = await partition.list_offset_waiting(timestamp, isolation)
     if isinstance(found, ErrorCode):
         if found is ErrorCode.offset_not_available and version < OFFSET_NOT_AVAILABLE_SINCE:
             found = ErrorCode.leader_not_available

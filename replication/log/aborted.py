@@ -16,18 +16,22 @@ from .producers_machine import ProducersMachine
 from .segment import Segment
 from .segment_files import extend, read_if_there
 from .txn_index import ENTRY_SIZE, AbortedTxn, IndexDamaged, collect, parse, truncated
+from .walk import Cold, read_range
 
 if TYPE_CHECKING:
     from .log import Log
 
 
-def load(log: "Log", segment: Segment) -> list[AbortedTxn]:
+def load(log: "Log", segment: Segment, *, block: bool = True) -> list[AbortedTxn]:
     if segment.aborted is None:
-        data = read_if_there(log.env.disk, segment.path_of(TXNINDEX))
+        if segment.raw_aborted is None:
+            if not block:
+                raise Cold(lambda: _read(log, segment))
+            _read(log, segment)
         try:
-            found = parse(data or b"", base_offset=segment.base_offset)
+            found = parse(segment.raw_aborted or b"", base_offset=segment.base_offset)
             for entry in found:
-                _check_marker(segment, entry)
+                _check_marker(segment, entry, block=block)
             segment.aborted, segment.aborted_written = found, len(found)
         except IndexDamaged as error:
             path = segment.path_of(TXNINDEX)
@@ -35,14 +39,20 @@ def load(log: "Log", segment: Segment) -> list[AbortedTxn]:
             segment.aborted = derive(log, segment)
             segment.aborted_written = 0
             mark(log, segment)
+        segment.raw_aborted = None
     return segment.aborted
 
 
-def _check_marker(segment: Segment, entry: AbortedTxn) -> None:
+def _read(log: "Log", segment: Segment) -> None:
+    segment.raw_aborted = read_if_there(log.env.disk, segment.path_of(TXNINDEX)) or b""
+
+
+def _check_marker(segment: Segment, entry: AbortedTxn, *, block: bool) -> None:
     """The file has no checksum: each entry must at least name a marker that is there."""
-    step = locate(segment, entry.last_offset, block=True)
+    step = locate(segment, entry.last_offset, block=block)
     if step is not None:
-        header = parse_header(segment.file().read(step.position, HEADER_SIZE))
+        data = read_range(segment.file(), step.position, HEADER_SIZE, block=block)
+        header = parse_header(data)
         if header.is_control and (header.producer_id, header.last_offset) == (
             entry.producer_id,
             entry.last_offset,
@@ -68,10 +78,10 @@ def add(log: "Log", segment: Segment, completed: CompletedTxn) -> None:
     mark(log, segment)
 
 
-def between(log: "Log", first: int, last: int) -> list[AbortedTxn]:
+def between(log: "Log", first: int, last: int, *, block: bool = True) -> list[AbortedTxn]:
     found: list[AbortedTxn] = []
     for segment in log.segments[log.index_of(first) :]:
-        more, done = collect(load(log, segment), first, last)
+        more, done = collect(load(log, segment, block=block), first, last)
         found += more
         if done:
             break

@@ -149,27 +149,31 @@ def read(
     return ReadResult([piece], size, start.base_offset, next_offset)
 
 
-def end_before(segment: Segment, offset: int) -> Edge:
-    """Where the last batch that ends at or before `offset` ends, in the file and in offsets; blocks."""
-    index, _ = segment.load_indexes()
+def end_before(segment: Segment, offset: int, *, block: bool = True) -> Edge:
+    """Where the last batch that ends at or before `offset` ends, in the file and in offsets."""
+    index, _ = segment.load_indexes(block=block)
+    slot = index.slot_before(offset - segment.base_offset)
     try:
-        return _end_before(segment, offset, index.slot_before(offset - segment.base_offset))
+        return _end_before(segment, offset, slot, block=block)
     except IndexWrong:
-        return _end_before(segment, offset, -1)
+        return _end_before(segment, offset, -1, block=block)
 
 
-def _end_before(segment: Segment, offset: int, slot: int) -> Edge:
+def _end_before(segment: Segment, offset: int, slot: int, *, block: bool) -> Edge:
     position, end = 0, segment.base_offset
-    for step in steps_from(segment, slot, block=True):
+    for step in steps_from(segment, slot, block=block):
         if step.next_offset > offset:
             break
         position, end = step.position + step.size, step.next_offset
     return Edge(position, end)
 
 
-def headers_of(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch that ends behind `offset`; blocks."""
-    start = end_before(segment, offset).position
-    for position, header in walk_headers(segment.file(), start, segment.size, segment.base_offset):
+def headers_of(
+    segment: Segment, offset: int, *, block: bool = True
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch that ends behind `offset`."""
+    start = end_before(segment, offset, block=block).position
+    file, base = segment.file(), segment.base_offset
+    for position, header in walk_headers(file, start, segment.size, base, block=block):
         if header.last_offset >= offset:
             yield position, header

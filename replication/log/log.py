@@ -300,17 +300,19 @@ class Log:
                     return
                 yield segment, position, header
 
-    def offset_for_timestamp(self, timestamp: int, limit: int) -> search.Found | None:
-        """The first record below `limit` that is not older than `timestamp`; blocks."""
-        return search.first_at_or_after(self, timestamp, limit)
+    def offset_for_timestamp(
+        self, timestamp: int, limit: int, *, block: bool = True
+    ) -> search.Found | None:
+        """The first record below `limit` that is not older than `timestamp`. Cold as with `read`, here and below."""
+        return search.first_at_or_after(self, timestamp, limit, block=block)
 
-    def max_timestamp(self) -> search.Found | None:
-        """The first record that bears the largest timestamp; blocks."""
-        return search.newest(self)
+    def max_timestamp(self, *, block: bool = True) -> search.Found | None:
+        """The first record that bears the largest timestamp."""
+        return search.newest(self, block=block)
 
-    def aborted_between(self, first: int, last: int) -> list[AbortedTxn]:
+    def aborted_between(self, first: int, last: int, *, block: bool = True) -> list[AbortedTxn]:
         """Aborted transactions with records in [first, last)."""
-        return aborted.between(self, first, last)
+        return aborted.between(self, first, last, block=block)
 
     # -- taking away -----------------------------------------------------------------------------------
 

@@ -32,8 +32,8 @@ class Segment:
     __slots__ = (
         "_index", "_raw_indexes", "_times", "aborted", "aborted_written", "base_offset", "bytes_since_index",
         "created_ms", "dirty", "ends", "extra", "first_timestamp", "folder", "fresh", "index_written", "interval",
-        "jitter_ms", "max_timestamp", "next_offset", "nexts", "offset_of_max", "open_file", "pool", "sealed", "size",
-        "synced_size", "times_written", "used",
+        "jitter_ms", "max_timestamp", "next_offset", "nexts", "offset_of_max", "open_file", "pool", "raw_aborted",
+        "sealed", "size", "synced_size", "times_written", "used",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class Segment:
         self.nexts = array("q", (self.next_offset,))
         self.ends = array("q", (size,))
         self.aborted_written = 0
+        self.raw_aborted: bytes | None = None  # the file, read and not looked at yet
         self.aborted: list[AbortedTxn] | None = [] if size == 0 else None  # None: in the file
 
     # -- the file --------------------------------------------------------------------------------------
@@ -333,26 +334,32 @@ class Segment:
             or len(times) >= segment_index_bytes // TIME_ENTRY_SIZE - 1
         )
 
-    def largest_timestamp(self) -> int:
+    def largest_timestamp(self, *, block: bool = True) -> int:
         """By which retention goes, so the index is not believed without a look at the batch it names."""
         if self.max_timestamp == UNKNOWN:
-            _, times = self.load_indexes()
+            _, times = self.load_indexes(block=block)
             self._take_max_from(times)
-            if not self._is_max_there():
+            try:
+                is_there = self._is_max_there(block=block)
+            except Cold:
+                self.max_timestamp = UNKNOWN  # it has not been looked at yet
+                raise
+            if not is_there:
                 self.rebuild_indexes()
         return self.max_timestamp
 
-    def _is_max_there(self) -> bool:
+    def _is_max_there(self, *, block: bool) -> bool:
         """The batch that the last time entry names has that timestamp, and none behind it a larger one.
 
         Where time goes forward that is a few batches, once for each segment after a crash.
         """
-        index, _ = self.load_indexes()
+        index, _ = self.load_indexes(block=block)
         slot = index.slot_at_or_before(self.offset_of_max - self.base_offset)
         start = index.positions[slot] if slot >= 0 else 0
         found = self.max_timestamp == -1
         try:
-            for _, header in walk_headers(self.file(), start, self.size, self.base_offset):
+            headers = walk_headers(self.file(), start, self.size, self.base_offset, block=block)
+            for _, header in headers:
                 if header.max_timestamp > self.max_timestamp:
                     return False
                 found |= (header.last_offset, header.max_timestamp) == (

@@ -88,15 +88,16 @@ def walk(
 
 
 def walk_headers(
-    file: File, position: int, end: int, offset: int
+    file: File, position: int, end: int, offset: int, *, block: bool = True
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The same with whole headers; blocks on the disk."""
+    """The same with whole headers."""
     data = b""
     start = position
-    for step in walk(file, position, end, offset, block=True, chunk=LONG_CHUNK):
+    for step in walk(file, position, end, offset, block=block, chunk=LONG_CHUNK):
         at = step.position - start
         if at + HEADER_SIZE > len(data):
-            data = file.read(step.position, min(LONG_CHUNK, end - step.position))
+            length = min(LONG_CHUNK, end - step.position)
+            data = read_range(file, step.position, length, block=block)
             start, at = step.position, 0
         try:
             yield step.position, parse_header(data, at)

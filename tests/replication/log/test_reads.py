@@ -1,9 +1,14 @@
 """What a fetch is given, and what it is told when the log is not what it was."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from fencepost.chaos.sim.disk import SimDisk, SimFile
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import headers_of
+from fencepost.replication.log.log import Log
 from fencepost.replication.log.walk import Cold
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +17,7 @@ from log_helpers import (
     Node,
     append,
     batch_at,
+    end_txn,
     offsets_in,
     produce,
     read_all,
@@ -200,5 +206,82 @@ def test_records_without_a_time_are_found_at_no_time() -> None:
         produce(log, 3, timestamp=-1)
         assert log.max_timestamp() is None
         assert log.offset_for_timestamp(0, 3) is None
+
+    run(scenario)
+
+
+class OffTheLoop:
+    """Answers questions of a log, and counts the reads that the loop itself would have waited for."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.files = world.disk("n1").files
+        self.blocked = self.colds = 0
+        self._may_read = False
+        read, read_cached, read_all = SimFile.read, SimFile.read_cached, SimDisk.read_all
+
+        def watched_read(file: SimFile, position: int, length: int) -> bytes:
+            self.blocked += not self._may_read
+            return read(file, position, length)
+
+        def watched_read_all(disk: SimDisk, path: str) -> bytes:
+            self.blocked += not self._may_read
+            return read_all(disk, path)
+
+        def watched_read_cached(file: SimFile, position: int, length: int) -> bytes | None:
+            before, self._may_read = self._may_read, True
+            try:
+                return read_cached(file, position, length)
+            finally:
+                self._may_read = before
+
+        monkeypatch.setattr(SimFile, "read", watched_read)
+        monkeypatch.setattr(SimFile, "read_cached", watched_read_cached)
+        monkeypatch.setattr(SimDisk, "read_all", watched_read_all)
+
+    def ask(self, log: Log, question: Callable[[], Any]) -> Any:
+        for segment in log.segments:
+            segment.forget_index()
+            if segment.size:
+                self.files.file(segment.path_of(".log")).cold = True
+        while True:
+            try:
+                return question()
+            except Cold as cold:
+                self.colds += 1
+                self._may_read = True
+                cold.work()
+                self._may_read = False
+
+
+@pytest.mark.parametrize("how", ["kill", "crash", "clean"])
+def test_no_question_waits_for_a_cold_disk_on_the_loop(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By time, by the largest time, and which transactions were aborted: as those who may wait are answered."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=400)
+        log = await node.start()
+        for number in range(12):
+            produce(log, producer_id=1, producer_epoch=0, base_sequence=number, transactional=True,
+                    timestamp=START_MS + number)  # fmt: skip
+            end_txn(log, 1, commit=False)
+        end = log.log_end_offset
+        asked = [START_MS + at for at in (-1, 0, 5, 11, 12)]
+        plain = [log.offset_for_timestamp(each, end) for each in asked]
+        newest, aborted = log.max_timestamp(), log.aborted_between(0, end)
+        assert len(log.segments) > 2 and len(aborted) == 12
+        await node.settle()
+        log = await node.restart(how)
+        loop = OffTheLoop(world, monkeypatch)
+        found = [
+            loop.ask(log, lambda at=each: log.offset_for_timestamp(at, end, block=False))
+            for each in asked
+        ]
+        assert found == plain
+        assert loop.ask(log, lambda: log.max_timestamp(block=False)) == newest
+        assert loop.ask(log, lambda: log.aborted_between(0, end, block=False)) == aborted
+        assert loop.colds > 0
+        assert loop.blocked == 0
 
     run(scenario)
