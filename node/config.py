@@ -17,6 +17,7 @@ from fencepost.cluster.metadata.broker_config import BROKER_CONFIGS
 from fencepost.cluster.metadata.config_def import ConfigValue
 
 from .peer_settings import PeerSettings, peer_settings
+from .peer_tls import peer_tls
 
 ENVIRONMENT_PREFIX: Final = "FENCEPOST_"
 # Variables of the commands and the tests, which a node that they start inherits.
@@ -78,6 +79,12 @@ class NodeConfig:
             self.string("peer.listener"),
             self.string("peer.advertised.listener"),
             self.string("peer.secret"),
+            peer_tls(
+                self.string("peer.ssl.keystore.location"),
+                self.string("peer.ssl.truststore.location"),
+                self.string("peer.ssl.key.password"),
+                self.string("peer.ssl.endpoint.identification.algorithm"),
+            ),
         )
         self._check()
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from fencepost.cluster.base.errors import ConfigRefused
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.wire.peer_door import PeerTls
 
 VOTERS: Final = "controller.quorum.voters"
 LISTENER: Final = "peer.listener"
@@ -27,6 +28,7 @@ class PeerSettings:
     listener: Address | None
     advertised: Address | None
     secret: bytes
+    tls: PeerTls | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -34,7 +36,12 @@ class PeerSettings:
 
 
 def peer_settings(
-    node_id: BrokerId, voters: Sequence[str], listener: str, advertised: str, secret: str
+    node_id: BrokerId,
+    voters: Sequence[str],
+    listener: str,
+    advertised: str,
+    secret: str,
+    tls: PeerTls | None = None,
 ) -> PeerSettings:
     """ConfigRefused for what can't be; a node that is none of the voters follows them."""
     known = _parse_voters(voters)
@@ -58,7 +65,11 @@ def peer_settings(
         told = known[node_id]
     _check_reach(node_id, known, bound, told, secret)
     return PeerSettings(
-        voters=known or {node_id: told}, listener=bound, advertised=told, secret=secret.encode()
+        voters=known or {node_id: told},
+        listener=bound,
+        advertised=told,
+        secret=secret.encode(),
+        tls=tls,
     )
 
 

@@ -11,8 +11,11 @@ of its own. A handler that raises Trouble answers with it; FrameRefused ends the
 """
 
 import asyncio
+import ipaddress
+import ssl
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 from ..base.errors import ConfigRefused, Outcome, Trouble
 from ..base.ids import BrokerId
@@ -33,9 +36,15 @@ from .peer_handshake import (
 from .peer_link import LinkCalls, PeerCounters, PeerLink, PeerStream, PeerTimes, PeerWire
 from .peer_serving import OnMessage, OnRequest, OnStream, PeerServing
 
-__all__ = ["PeerCounters", "PeerDoor", "PeerStream", "PeerTimes"]
+__all__ = ["PeerCounters", "PeerDoor", "PeerStream", "PeerTimes", "PeerTls"]
 
-LOOPBACK: Final = ("127.", "::1", "localhost")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerTls:
+    """TLS both ways, when the network between the nodes is not trusted."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
 
 
 class PeerDoor:
@@ -50,6 +59,7 @@ class PeerDoor:
         cluster_id: Callable[[], str],
         address_of: Callable[[BrokerId], tuple[str, int] | None],
         times: PeerTimes = PeerTimes(),  # noqa: B008 - it is frozen
+        tls: PeerTls | None = None,
     ) -> None:
         self.node_id = node_id
         self.counters = PeerCounters()
@@ -60,6 +70,7 @@ class PeerDoor:
         self._env = env
         self._cluster_id = cluster_id
         self._address_of = address_of
+        self._tls = tls
         self._listener: Listener | None = None
         self._links: dict[BrokerId, PeerLink] = {}
         self._watched: dict[PeerWire | PeerStream, None] = {}
@@ -83,11 +94,13 @@ class PeerDoor:
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Listen. Without a secret only on the loopback, where the machine's own users are trusted."""
-        if not self.me.secret and not host.startswith(LOOPBACK):
+        if not self.me.secret and not _is_loopback(host):
             raise ConfigRefused(
                 f"peer.listener {host}:{port} can be reached from other machines, so peer.secret must be set"
             )
-        self._listener = await self._env.net.listen(host, port, self._serve)
+        self._listener = await self._env.net.listen(
+            host, port, self._serve, tls=None if self._tls is None else self._tls.server
+        )
         return self._listener.address
 
     async def close(self) -> None:
@@ -249,7 +262,9 @@ class PeerDoor:
             why = "the peer door is closed" if self._closed else f"no address of node {node_id}"
             raise Trouble(why, Outcome.REFUSED)
         times = self.times
-        connection = await self._env.net.connect(*address, timeout_s=times.connect_s)
+        connection = await self._env.net.connect(
+            *address, tls=None if self._tls is None else self._tls.client, timeout_s=times.connect_s
+        )
         name: PeerName | None = None
         try:
             async with asyncio.timeout(times.handshake_s):
@@ -268,6 +283,7 @@ class PeerDoor:
 
     def _dial_failed(self, node_id: BrokerId, trouble: Trouble) -> None:
         event = "peer_unreachable"
+        self._refusals.pop(node_id, None)
         if isinstance(trouble, PeerRefused):
             event = "peer_refuses"
             self._refusals[node_id] = str(trouble)
@@ -337,3 +353,10 @@ class PeerDoor:
             if not watched.tick(now, late=late):
                 del self._watched[watched]
         self._tick_later()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

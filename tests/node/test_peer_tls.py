@@ -1,0 +1,174 @@
+"""Certificates beneath the peer door, over real sockets."""
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from fencepost.cluster.base.errors import ConfigRefused, Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.log import StreamLog
+from fencepost.cluster.base.real_env import open_env
+from fencepost.cluster.wire.peer_door import PeerDoor, PeerTls
+from fencepost.node.config import NodeConfig
+from fencepost.node.peer_tls import peer_tls
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
+
+
+def openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+class Authority:
+    """A certificate authority in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.trust = str(folder / "ca.pem")
+        openssl(
+            *f"req -x509 {CURVE} -nodes -days 2 -subj /CN=ca".split(),
+            *("-keyout", str(folder / "ca.key"), "-out", self.trust),
+        )
+
+    def keystore(self, host: str, password: str = "") -> str:
+        base = str(self.folder / host)
+        guard = ["-passout", f"pass:{password}"] if password else ["-nodes"]
+        openssl(
+            *f"req {CURVE} -subj /CN={host}".split(),
+            *guard,
+            "-keyout",
+            f"{base}.key",
+            "-out",
+            f"{base}.csr",
+        )
+        Path(f"{base}.ext").write_text(f"subjectAltName=DNS:{host}\n")
+        openssl(
+            *f"x509 -req -in {base}.csr -CA {self.trust} -CAkey {self.folder}/ca.key -days 2".split(),
+            *("-extfile", f"{base}.ext", "-out", f"{base}.crt"),
+        )
+        store = Path(f"{base}.pem")
+        store.write_text(Path(f"{base}.key").read_text() + Path(f"{base}.crt").read_text())
+        return str(store)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make certificates: there is none on the PATH")
+    return Authority(tmp_path_factory.mktemp("tls") / "ours")
+
+
+def in_reality(scenario: Any) -> None:
+    async def main() -> None:
+        async with open_env(log=StreamLog(level="error")) as env, asyncio.timeout(20):
+            addresses: dict[BrokerId, tuple[str, int]] = {}
+
+            async def door(node_id: BrokerId, tls: PeerTls | None) -> PeerDoor:
+                made = PeerDoor(
+                    env,
+                    node_id,
+                    secret=b"s",
+                    cluster_id=lambda: "c",
+                    address_of=addresses.get,
+                    tls=tls,
+                )
+                made.on_request("echo", echo)
+                made.on_stream("echo", echo_stream)
+                addresses[node_id] = "localhost", (await made.open("localhost", 0))[1]
+                return made
+
+            await scenario(door)
+
+    uvloop.run(main())
+
+
+async def echo(peer: BrokerId, header: dict[str, Any], payload: memoryview) -> Any:
+    return header, payload
+
+
+async def echo_stream(peer: BrokerId, hello: dict[str, Any], stream: Any) -> None:
+    while (frame := await stream.read()) is not None:
+        stream.write(frame[0], [frame[1]])
+        await stream.drain()
+
+
+@pytest.mark.slow
+def test_nodes_with_certificates_of_their_cluster_speak_and_others_do_not(
+    authority: Authority, tmp_path: Path
+) -> None:
+    other = Authority(tmp_path / "theirs")
+    ours = peer_tls(authority.keystore("localhost"), authority.trust, "", "https")
+    foreign = peer_tls(other.keystore("localhost"), authority.trust, "", "https")
+
+    async def scenario(door: Any) -> None:
+        one, two = await door(ONE, ours), await door(TWO, ours)
+        payload = bytes(range(256)) * 4096
+        header, got = await one.request(TWO, "echo", {"n": 1}, payload, timeout_s=5)
+        assert (header, bytes(got)) == ({"n": 1}, payload)
+        stream = await two.open_stream(ONE, "echo", {})
+        stream.write({"n": 2}, [payload, payload])
+        frame = await stream.read()
+        assert frame is not None
+        assert (frame[0], bytes(frame[1])) == ({"n": 2}, payload * 2)
+        stream.close()
+        for tls in (None, foreign):
+            three = await door(THREE, tls)
+            for asking, asked in ((three, ONE), (one, THREE)):
+                with pytest.raises(Trouble) as trouble:
+                    await asking.request(asked, "echo", {}, timeout_s=5)
+                assert trouble.value.outcome is Outcome.REFUSED
+            await three.close()
+        await one.request(TWO, "echo", {}, timeout_s=5)
+
+    in_reality(scenario)
+
+
+@pytest.mark.slow
+def test_a_certificate_with_another_name_is_refused_unless_names_are_not_checked(
+    authority: Authority,
+) -> None:
+    keystore = authority.keystore("elsewhere.example", password="hush")
+    checked = peer_tls(keystore, authority.trust, "hush", "https")
+    unchecked = peer_tls(keystore, authority.trust, "hush", "")
+
+    async def scenario(door: Any) -> None:
+        one, two = await door(ONE, checked), await door(TWO, unchecked)
+        with pytest.raises(Trouble, match="can't connect") as trouble:
+            await one.request(TWO, "echo", {}, timeout_s=5)
+        assert trouble.value.outcome is Outcome.REFUSED
+        await two.request(ONE, "echo", {}, timeout_s=5)
+
+    in_reality(scenario)
+
+
+def test_settings_that_give_no_certificates_stop_the_start(authority: Authority) -> None:
+    def load(**told: str) -> NodeConfig:
+        flags = [f"peer.ssl.{name}.location={path}" for name, path in told.items()]
+        return NodeConfig.load(
+            flags=["peer.listener=127.0.0.1:9192", *flags], environment={}, file=None
+        )
+
+    assert load().peers.tls is None
+    keystore = authority.keystore("a.example")
+    assert load(keystore=keystore, truststore=authority.trust).peers.tls is not None
+    for told, complaint in (
+        ({"keystore": keystore}, r"peer\.ssl\.truststore\.location is not"),
+        ({"truststore": authority.trust}, r"peer\.ssl\.keystore\.location is not"),
+        (
+            {"keystore": "/nowhere", "truststore": authority.trust},
+            "'/nowhere'.*PEM file with a key",
+        ),
+        ({"keystore": authority.trust, "truststore": authority.trust}, "PEM file with a key"),
+        ({"keystore": keystore, "truststore": "/nowhere"}, "'/nowhere'.*certificates to trust"),
+    ):
+        with pytest.raises(ConfigRefused, match=complaint):
+            load(**told)
+    locked = authority.keystore("b.example", password="hush")
+    with pytest.raises(ConfigRefused, match="PEM file with a key"):
+        load(keystore=locked, truststore=authority.trust)
