@@ -139,6 +139,7 @@ class Broker:
             producer_ids=ProducerIds(self.controller, self._me),
             topics=Topics(env, self.controller),
             describe_quorum=self.peers.describe_quorum,
+            settled=self.peers.settled,
             apis=list(APIS.values()),
             supported_features=SUPPORTED_FEATURES,
         )

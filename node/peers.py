@@ -27,6 +27,10 @@ DESCRIBE_S: Final = 5.0
 # Nobody takes this node in for so long, and those who answer say why: it ends with their sentence.
 REFUSED_S: Final = 10.0
 LOOK_S: Final = 0.5
+# How long an answer waits for the cluster to say what became of a broker that was just lost sight of.
+SETTLE_S: Final = 1.0
+# Of the loop, in which the end of a connection that came together with the question is noticed.
+TURNS: Final = 3
 
 
 class QuorumLinks:
@@ -55,6 +59,8 @@ class Peers:
         self._settings = settings
         self._image = image
         self._quorum: Quorum | None = None
+        self._lost_since: dict[BrokerId, float] = {}
+        self._settling: list[asyncio.Future[None]] = []
         self.door: PeerDoor | None = None
         self.links: QuorumLinks | None = None
         if not settings.is_alone:
@@ -64,6 +70,7 @@ class Peers:
                 secret=settings.secret,
                 cluster_id=cluster_id,
                 address_of=self._address_of,
+                tls=settings.tls,
             )
             self.links = QuorumLinks(self.door)
 
@@ -82,6 +89,7 @@ class Peers:
         self.door.on_request(DESCRIBE_QUORUM, self._describe)
         self.door.on_up(quorum.on_peer_up)
         self.door.on_up(liveness.on_up)
+        self.door.on_up(self._seen)
         self.door.on_gone(quorum.on_peer_gone)
         self.door.on_gone(liveness.on_gone)
         await self.door.open(*self._settings.listener)
@@ -123,6 +131,7 @@ class Peers:
     def on_image(self, delta: ImageDelta) -> None:
         if self._quorum is not None and delta.brokers_changed:
             self._watch()
+            self._look_again()
 
     def _watch(self) -> None:
         if self.door is not None:
@@ -136,6 +145,50 @@ class Peers:
         if registered is not None:
             return registered.host, registered.port
         return self._settings.voters.get(node_id)
+
+    # --- who was just lost ---
+
+    async def settled(self) -> None:
+        """Until the image says what became of a broker that this node has just lost sight of, or for a bounded time.
+
+        A client asks who leads in the moment in which its connection to a killed leader ends. Told the old
+        leader's name it asks again after a second; told a few milliseconds later who leads now, it goes on.
+        """
+        if self.door is None:
+            return
+        for _ in range(TURNS):
+            await self._env.clock.sleep(0)
+        while (wait_s := self._wait_s()) > 0:
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._settling.append(changed)
+            try:
+                async with asyncio.timeout(wait_s):
+                    await changed
+            except TimeoutError:
+                continue
+            finally:
+                changed.cancel()
+
+    def _wait_s(self) -> float:
+        assert self.door is not None
+        seen = self.door.connected()
+        now = self._env.clock.steady()
+        since = [
+            self._lost_since.setdefault(broker.broker_id, now)
+            for broker in self._image.alive_brokers()
+            if broker.broker_id != self._node_id and broker.broker_id not in seen
+        ]
+        return max(since) + SETTLE_S - now if since else 0.0
+
+    def _seen(self, node_id: BrokerId) -> None:
+        self._lost_since.pop(node_id, None)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        settling, self._settling = self._settling, []
+        for changed in settling:
+            if not changed.done():
+                changed.set_result(None)
 
     # --- how the quorum stands ---
 

@@ -38,6 +38,8 @@ class Services:
     topics: "Topics"
     # How the metadata quorum stands, as its leader sees it. Trouble while none can be asked.
     describe_quorum: Callable[[], Awaitable[QuorumView]]
+    # Waits, for a bounded time, until it is known what became of brokers that were just lost sight of.
+    settled: Callable[[], Awaitable[None]]
     apis: Sequence[Api]
     # Feature name -> the levels that this build can work at.
     supported_features: Mapping[str, tuple[int, int]]

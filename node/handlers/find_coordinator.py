@@ -16,6 +16,7 @@ _GROUP, _TRANSACTION = 0, 1
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    await ctx.services.settled()
     key_type = getattr(request, "key_type", _GROUP)
     several = ctx.api_version >= 4
     keys = request.coordinator_keys if several else (request.key,)

@@ -22,6 +22,7 @@ IDS_SINCE = 12
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
+    await services.settled()
     wanted = request.topics
     if wanted is not None and ctx.api_version < IDS_SINCE and any(map(_names_no_topic, wanted)):
         # Versions 10 and 11 have the field and not the meaning. Kafka refuses the whole request.

@@ -77,6 +77,44 @@ def test_a_killed_controller_takes_no_more_than_an_election_with_it() -> None:
     cluster.play(scenario)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_who_asks_in_the_moment_of_a_kill_is_told_who_leads_now(seed: int) -> None:
+    """Librdkafka asks once when its connection ends. Told the old leader's name it asks again after a second."""
+    cluster = Cluster(seed=seed)
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        victim = cluster.partition().leader
+        asked = next(each for each in (1, 2, 3) if each != victim)
+        await cluster.ask(asked, ApiKey.metadata, topics=[{"name": "t"}])
+        cluster.kill(victim)
+        began = cluster.now
+        reply = await cluster.ask(asked, ApiKey.metadata, topics=[{"name": "t"}])
+        assert {each.leader_id for each in reply.topics[0].partitions} <= {1, 2, 3} - {victim}
+        assert cluster.now - began < 0.5
+
+    cluster.play(scenario)
+
+
+def test_a_broker_that_stays_out_of_sight_delays_no_answer_for_long() -> None:
+    """A cable between two brokers is cut; the controller sees both of them."""
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t")
+        controller = cluster.nodes.controller()
+        one, other = (each for each in (1, 2, 3) if each != controller)
+        cluster.world.net.cut(node_name(one), node_name(other))
+        await asyncio.sleep(3)
+        for within_s in (1.2, 0.1):
+            began = cluster.now
+            reply = await cluster.ask(one, ApiKey.metadata, topics=[])
+            assert [each.node_id for each in reply.brokers] == [1, 2, 3]
+            assert cluster.now - began < within_s
+
+    cluster.play(scenario)
+
+
 @pytest.mark.parametrize("whom", ["controller", "another"])
 def test_a_stopped_nodes_partitions_move_when_its_session_is_over(whom: str) -> None:
     """SIGSTOP: nobody is told anything. It comes back, sees that it leads nothing, and follows."""
