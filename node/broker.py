@@ -171,6 +171,8 @@ class Broker:
     async def start(self) -> tuple[str, int]:
         """Start serving; the address of the first listener."""
         self.folder.open()
+        for door, wanted in zip(self.listeners, self.config.listeners, strict=True):
+            await door.try_address(wanted.host, wanted.port)
         await self.quorum.start()
         await self.peers.open(self.quorum, self.liveness)
         self.liveness.start()
@@ -195,7 +197,19 @@ class Broker:
         return addresses[0]
 
     async def stop(self) -> None:
-        """Stop cleanly: leaders move, nobody new, parked requests end, logs closed and marked as clean."""
+        """Stop cleanly: leaders move, nobody new, parked requests end, logs closed and marked as clean.
+
+        One that was not ready yet just ends, as if it had been killed: nothing was promised to anybody.
+        """
+        if self.is_ready:
+            self.is_ready = False
+            await self._stop_serving()
+        await self.liveness.stop()
+        await self.quorum.stop()
+        await self.peers.close()
+        self.folder.close()
+
+    async def _stop_serving(self) -> None:
         await self.session.leave()
         for door in self.listeners:
             await door.stop_accepting()
@@ -205,10 +219,6 @@ class Broker:
         if self.replication is not None:
             await self.replication.stop()
         await self.replicas.stop()
-        await self.liveness.stop()
-        await self.quorum.stop()
-        await self.peers.close()
-        self.folder.close()
 
     def on_image(self, delta: ImageDelta) -> None:
         """After each command of the metadata log: replicas first, then those who write through them."""

@@ -105,7 +105,7 @@ class ReplicaManager:
             "logs_open",
             partitions=len(self.partitions),
             offline=len(self.offline),
-            was_clean=self.store.was_clean,
+            was_clean=None if self.store.is_new else self.store.was_clean,
             seconds=round(self.env.clock.steady() - started, 3),
         )
         return has_all

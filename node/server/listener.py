@@ -43,9 +43,20 @@ class ClientListener:
         self._is_open = asyncio.Event()
         self._gone = asyncio.Event()
 
+    async def try_address(self, host: str, port: int) -> None:
+        """Trouble where `open` would fail: before the logs are opened, which leaves a mark, and before anybody who
+        knocks would have to wait for that."""
+        if port:
+            await (await self._listen(host, port)).close()
+
     async def open(self, host: str, port: int) -> tuple[str, int]:
+        self._door = await self._listen(host, port)
+        self.env.tasks.spawn(self._close_idle(), name=f"idle connections of {self.name}")
+        return self._door.address
+
+    async def _listen(self, host: str, port: int) -> Door:
         try:
-            self._door = await self.env.net.listen(host, port, self._serve)
+            return await self.env.net.listen(host, port, self._serve)
         except OSError as refused:
             raise Trouble(
                 f"can't listen on {host}:{port} ({self.name}): {refused.strerror or refused}. "
@@ -53,8 +64,6 @@ class ClientListener:
                 "listeners).",
                 Outcome.REFUSED,
             ) from refused
-        self.env.tasks.spawn(self._close_idle(), name=f"idle connections of {self.name}")
-        return self._door.address
 
     async def stop_accepting(self) -> None:
         if self._door is not None:

@@ -67,6 +67,7 @@ class LogStore:
             producer_expiration_ms=producer_expiration_ms,
         )
         self.was_clean = False
+        self.is_new = False  # nothing was ever stored here, so nothing was left unclean either
         self._hints: dict[TopicPartition, LogHint] = {}
         self._knows_offsets = True
         self._same_boot = False
@@ -83,13 +84,15 @@ class LogStore:
             if name.endswith(DELETE_SUFFIX):
                 disk.remove_tree(f"{self.data_dir}/{name}")
         self.offsets.load()
-        if FILE_NAME not in names and any(_partition_of(name) for name in names):
+        has_logs = any(_partition_of(name) for name in names)
+        if FILE_NAME not in names and has_logs:
             self.offsets.intact = False
             self.env.log.error("partition_offsets_missing", folder=self.data_dir)
         self._knows_offsets = self.offsets.intact
         self._same_boot = self.offsets.boot_id == self.env.boot_id
         found = hints.load(disk, self.data_dir)
         self.was_clean = found is not None
+        self.is_new = not self.was_clean and FILE_NAME not in names and not has_logs
         self._hints = found or {}
 
     def folders(self) -> list[TopicPartition]:

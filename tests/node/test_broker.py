@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
 from fencepost.chaos.sim.node import SimEnv
 from fencepost.chaos.sim.world import World
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
@@ -140,6 +141,49 @@ def test_a_duplicate_is_known_after_a_kill_and_after_a_clean_stop() -> None:
         assert later.base_offset == 3
 
     scene.play(scenario())
+
+
+def test_a_port_in_use_leaves_the_logs_as_they_were() -> None:
+    """It is noticed before they are opened: the next start finds the clean stop before."""
+    scene = Scene()
+
+    async def scenario() -> None:
+        broker = await scene.up()
+        await scene.create("orders")
+        await scene.world.on(broker.env, broker.stop())
+        env = scene.world.restart(NODE)
+
+        async def hold_the_port() -> Any:
+            return await env.net.listen("0.0.0.0", PORT, _ignore)
+
+        async def start_again() -> None:
+            with pytest.raises(Trouble, match=f"can't listen on 0.0.0.0:{PORT}"):
+                await Broker(env, config()).start()
+
+        await scene.world.on(env, hold_the_port())
+        await scene.world.on(env, start_again())
+        broker = await scene.up()
+        assert broker.replicas.store.was_clean
+
+    scene.play(scenario())
+
+
+async def _ignore(connection: Any) -> None:
+    """Whoever has the port has no use for us."""
+
+
+def test_a_new_folder_was_not_left_unclean() -> None:
+    scene = Scene()
+
+    async def scenario() -> None:
+        await scene.up()
+        await scene.create("orders")
+        await scene.up()
+
+    scene.play(scenario())
+    opened = [line for line in scene.world.trace.lines if "event=logs_open" in line]
+    said = ["None" if "'was_clean': None" in line else "False" for line in opened]
+    assert said == ["None", "False"]
 
 
 def test_a_clean_stop_answers_who_waits_and_leaves_no_connection() -> None:
