@@ -68,8 +68,8 @@ class Epochs:
         before = self._states.get((seen.key, seen.partition_epoch - 1))
         if before is None or seen.leader in (NOBODY, before.leader):
             return []
-        if seen.leader in before.isr or seen.leader in before.elr:
-            return []
+        if seen.leader in (*before.isr, *before.elr, *before.adding):
+            return []  # the change that lets the last new replica in may end the move, and have it lead
         what = f"{seen.leader} was elected from ISR {before.isr} and ELR {before.elr}"
         return [Anomaly("unclean", seen.key, what)]
 

@@ -22,6 +22,7 @@ class Described:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,6 +278,7 @@ def _described(node_id: int, life: int, key: str, state: PartitionState) -> Desc
         tuple(state.replicas),
         tuple(state.isr),
         tuple(state.elr),
+        tuple(state.adding),
     )
 
 

@@ -15,7 +15,7 @@ from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 
 REQUEST_TIMEOUT_S: Final = 4.0
-METADATA_TIMEOUT_S: Final = 1.0
+METADATA_TIMEOUT_S: Final = 2.0
 Address = tuple[str, int]
 
 # The client's picture of who leads may be old: look again, then go on.
@@ -30,6 +30,8 @@ LOOK_AGAIN: Final = frozenset(
         ErrorCode.unknown_leader_epoch,
         ErrorCode.replica_not_available,
         ErrorCode.kafka_storage_error,
+        # Its leader may be cut off from the others, and not know of the one that was elected meanwhile.
+        ErrorCode.request_timed_out,
         ErrorCode.network_exception,
     }
 )

@@ -28,7 +28,6 @@ ACK_TIMEOUT_MS: Final = 3000
 # Nothing is wrong with the client's picture: try the same leader again.
 TRY_AGAIN: Final = frozenset(
     {
-        ErrorCode.request_timed_out,
         ErrorCode.not_enough_replicas,
         ErrorCode.not_enough_replicas_after_append,
         ErrorCode.corrupt_message,
