@@ -13,8 +13,8 @@ from .output import show_json
 
 try:
     import confluent_kafka
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 except ModuleNotFoundError:
     sys.exit(
         "fencepost: this command needs the Kafka client: pip install 'fencepost[clients]' "
@@ -124,6 +124,21 @@ def outcome(what: str, future: "Future[Any]") -> Any:
         raise Failed(
             f"{what}: no answer in {TIMEOUT_S:.0f} s. It may happen yet; look before trying again."
         ) from late
+
+
+def offsets_at(
+    admin: AdminClient, places: Iterable[tuple[str, int]], spec: OffsetSpec
+) -> dict[tuple[str, int], int]:
+    """Where a place in the log (its start, its end, a time) is, partition by partition."""
+    wanted = {TopicPartition(topic, partition): spec for topic, partition in places}
+    if not wanted:
+        return {}
+    return {
+        (place.topic, place.partition): outcome(
+            f"can't read the offsets of {place.topic}-{place.partition}", future
+        ).offset
+        for place, future in admin.list_offsets(wanted).items()
+    }
 
 
 def settle(
@@ -240,4 +255,5 @@ __all__ = [
     "did_you_mean",
     "find_topic",
 ]
-__all__ += ["confluent_kafka", "explain", "outcome", "pairs", "records", "run_safely", "settle"]
+__all__ += ["confluent_kafka", "explain", "offsets_at", "outcome", "pairs", "records"]
+__all__ += ["run_safely", "settle"]

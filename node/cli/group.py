@@ -13,6 +13,7 @@ from .cluster import (
     add_cluster_arguments,
     connect,
     find_topic,
+    offsets_at,
     outcome,
     records,
     run_safely,
@@ -115,11 +116,7 @@ def _positions(admin: Any, name: str, owners: dict[tuple[str, int], Any]) -> lis
     )
     stored = {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
     every = sorted(set(stored) | set(owners))
-    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for topic, partition in every}
-    ends = {
-        (each.topic, each.partition): outcome(f"can't read the end of {each.topic}", future).offset
-        for each, future in (admin.list_offsets(wanted) if wanted else {}).items()
-    }
+    ends = offsets_at(admin, every, OffsetSpec.latest())
     rows = []
     for place in every:
         position = stored.get(place, -1)
@@ -168,38 +165,21 @@ def _seek(arguments: argparse.Namespace) -> int:
 
 def _targets(admin: Any, arguments: argparse.Namespace, partitions: list[int]) -> list[Any]:
     """Where each partition is moved to, within what it holds: beyond it, members would start anywhere."""
+    places = [(arguments.topic, each) for each in partitions]
+    ends = offsets_at(admin, places, OffsetSpec.latest())
     if arguments.to.isdigit():
+        firsts = offsets_at(admin, places, OffsetSpec.earliest())
         named = int(arguments.to)
-        places = [TopicPartition(arguments.topic, each) for each in partitions]
-        firsts = admin.list_offsets(dict.fromkeys(places, OffsetSpec.earliest()))
-        ends = admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()))
-        return [
-            TopicPartition(
-                place.topic,
-                place.partition,
-                min(
-                    max(named, outcome("can't read the start", firsts[place]).offset),
-                    outcome("can't read the end", ends[place]).offset,
-                ),
-            )
-            for place in places
-        ]
-    if arguments.to == "start":
-        spec = OffsetSpec.earliest()
+        found = {place: max(named, firsts[place]) for place in places}
+    elif arguments.to == "start":
+        found = offsets_at(admin, places, OffsetSpec.earliest())
     elif arguments.to == "end":
-        spec = OffsetSpec.latest()
+        found = ends
     else:
-        spec = OffsetSpec.for_timestamp(_milliseconds(arguments.to))
-    wanted = {TopicPartition(arguments.topic, each): spec for each in partitions}
-    found = admin.list_offsets(wanted)
-    latest = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
-    targets = []
-    for place in wanted:
-        offset = outcome(f"can't look up {arguments.to}", found[place]).offset
-        if offset < 0:  # nothing is that young: the end
-            offset = outcome("can't read the end", latest[place]).offset
-        targets.append(TopicPartition(place.topic, place.partition, offset))
-    return targets
+        found = offsets_at(admin, places, OffsetSpec.for_timestamp(_milliseconds(arguments.to)))
+    # Nothing is that young: the end.
+    offsets = {place: found[place] if found[place] >= 0 else ends[place] for place in places}
+    return [TopicPartition(*place, min(offsets[place], ends[place])) for place in places]
 
 
 def _milliseconds(text: str) -> int:

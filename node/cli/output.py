@@ -53,6 +53,16 @@ def show(
         show_table(header, rows)
 
 
+def show_size(count: int) -> str:
+    """Bytes as people say them."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "-"

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
 from .cluster import (
@@ -14,6 +14,7 @@ from .cluster import (
     add_cluster_arguments,
     connect,
     did_you_mean,
+    offsets_at,
     outcome,
     pairs,
     run_safely,
@@ -106,29 +107,41 @@ def _describe(arguments: argparse.Namespace) -> int:
         partitions: list[dict[str, Any]] = about["partitions"]
         rows = [tuple(partition.values()) for partition in partitions]
         show(("partition", "leader", "replicas", "isr", "first", "end"), rows, as_json=False)
+    _say_why_offline(arguments, described)
     return code
 
 
 def _partitions(admin: Any, topic: Any) -> list[dict[str, Any]]:
-    def ends(spec: Any) -> dict[int, int]:
-        wanted = {TopicPartition(topic.name, each.id): spec for each in topic.partitions}
-        return {
-            partition.partition: outcome(f"can't read offsets of {topic.name}", future).offset
-            for partition, future in admin.list_offsets(wanted).items()
-        }
-
-    first, end = ends(OffsetSpec.earliest()), ends(OffsetSpec.latest())
+    # Whoever has no leader has nobody to ask.
+    led = [(topic.name, each.id) for each in topic.partitions if each.leader]
+    first = offsets_at(admin, led, OffsetSpec.earliest())
+    end = offsets_at(admin, led, OffsetSpec.latest())
     return [
         {
             "partition": each.id,
             "leader": each.leader.id if each.leader else None,
             "replicas": [node.id for node in each.replicas],
             "isr": [node.id for node in each.isr],
-            "first": first[each.id],
-            "end": end[each.id],
+            "first": first.get((topic.name, each.id)),
+            "end": end.get((topic.name, each.id)),
         }
         for each in topic.partitions
     ]
+
+
+def _say_why_offline(arguments: argparse.Namespace, described: list[dict[str, Any]]) -> None:
+    offline = [
+        about["topic"]
+        for about in described
+        if any(partition["leader"] is None for partition in about["partitions"])
+    ]
+    if not offline:
+        return
+    from .partition import say_why_offline  # as rarely needed as it is slow to import
+    from .wire import Wire, read_image
+
+    with Wire(arguments.bootstrap) as wire:
+        say_why_offline(read_image(wire, offline))
 
 
 def _create(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,83 @@
+"""Why a partition has no leader, and what a person can do: sentences for the command line and the console."""
+
+from collections.abc import Sequence
+
+from ..base.ids import NO_LEADER, BrokerId, TopicPartition
+from .image import ClusterImage, PartitionState
+
+
+def why_offline(image: ClusterImage, place: TopicPartition) -> str | None:
+    """Who must return, and the way out if he never will. None when the partition has a leader."""
+    now = image.partition(*place)
+    if now is None:
+        return f"There is no partition {place}."
+    if now.leader != NO_LEADER:
+        return None
+    complete = complete_replicas(now)
+    alone = len(complete) == 1
+    has = "Only" if alone else "Only one of"
+    who = "; ".join(f"{_role(now, each)} {_state(image, each)}" for each in complete)
+    said = f"{has} {_nodes(complete, 'or')} {'has' if alone else 'need return: each has'}"
+    said += f" all that was acknowledged in {place}: {who}."
+    return f"{said} {_way_out(image, now, place)}"
+
+
+def complete_replicas(now: PartitionState) -> tuple[BrokerId, ...]:
+    """Those that have all that was acknowledged: in sync, or eligible to lead (KIP-966)."""
+    return (*now.isr, *(each for each in now.elr if each not in now.isr))
+
+
+def living_replicas(image: ClusterImage, now: PartitionState) -> tuple[BrokerId, ...]:
+    return tuple(each for each in now.replicas if _is_alive(image, each))
+
+
+def what_is_lost(image: ClusterImage, place: TopicPartition, heir: BrokerId) -> str:
+    """What it means to have this replica lead, though it may lack something."""
+    now = image.partition(*place)
+    assert now is not None
+    said = (
+        f"What was acknowledged in {place} after node {heir} was last in sync would be gone for good, and"
+        f" {_nodes(complete_replicas(now), 'and')} would drop it too when back."
+    )
+    if heir in now.adding:
+        said += f" Node {heir} was only being added: it may have nothing at all."
+    return said
+
+
+def _way_out(image: ClusterImage, now: PartitionState, place: TopicPartition) -> str:
+    complete = complete_replicas(now)
+    start = f"Start {_nodes(complete, 'or')}."
+    living = living_replicas(image, now)
+    if any(each in complete for each in living):
+        return "It is alive: the controller makes it the leader."
+    if not living:
+        return f"{start} No replica is alive."
+    return (
+        f"{start} {_nodes(living, 'and').capitalize()} {'is' if len(living) == 1 else 'are'} alive and may"
+        " lack some of it. If the others never return:"
+        f" `fencepost partition recover {place.topic} {place.partition} --accept-data-loss`."
+    )
+
+
+def _role(now: PartitionState, broker_id: BrokerId) -> str:
+    return f"node {broker_id} ({'in sync' if broker_id in now.isr else 'eligible'})"
+
+
+def _state(image: ClusterImage, broker_id: BrokerId) -> str:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return "is not registered"
+    if broker.fenced:
+        return "is not running, or can't be reached"
+    return "is shutting down" if broker.in_controlled_shutdown else "is alive"
+
+
+def _is_alive(image: ClusterImage, broker_id: BrokerId) -> bool:
+    return _state(image, broker_id) == "is alive"
+
+
+def _nodes(broker_ids: Sequence[BrokerId], last: str) -> str:
+    names = [str(each) for each in broker_ids]
+    if len(names) == 1:
+        return f"node {names[0]}"
+    return f"nodes {', '.join(names[:-1])} {last} {names[-1]}"

@@ -1,0 +1,301 @@
+"""`fencepost node`: the nodes of a cluster; empty one, give a new one its share, even them out."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.metadata.image import ClusterImage
+from fencepost.cluster.wire.api import ApiKey
+
+from .cluster import EXIT_FAILED, EXIT_OK, Failed, add_cluster_arguments, run_safely
+from .move_plan import (
+    Move,
+    Place,
+    PlanImpossible,
+    after,
+    leaders_first,
+    loads,
+    plan_add,
+    plan_drain,
+    plan_rebalance,
+)
+from .moving import CANCEL, Carrier, Pace, carry_out, elect_preferred, order, reassigning
+from .output import show, show_json, show_size
+from .wire import Wire, read_image, read_sizes
+
+PARALLEL: Final = 10
+SHOWN_MAX: Final = 20  # moves of a plan that are shown one by one
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="show the nodes, what they lead and what they have")
+    listing.set_defaults(action=_list)
+    drain = actions.add_parser("drain", help="move everything away from a node")
+    drain.add_argument("node", type=int)
+    drain.set_defaults(action=_drain)
+    add = actions.add_parser("add", help="give a new node its share, and move nothing else")
+    add.add_argument("node", type=int)
+    add.set_defaults(action=_add)
+    even = actions.add_parser("rebalance", help="even out what all nodes have and lead")
+    even.set_defaults(action=_rebalance)
+    cancel = actions.add_parser(
+        "cancel-moves", help="stop all moves; partitions stay where they were"
+    )
+    cancel.set_defaults(action=_cancel)
+    forget = actions.add_parser("forget", help="take a node that is gone for good off the list")
+    forget.add_argument("node", type=int)
+    forget.set_defaults(action=_forget)
+    for action in (drain, add, even):
+        action.add_argument("--dry-run", action="store_true", help="only show what would move")
+        action.add_argument("--yes", action="store_true", help="don't ask")
+        action.add_argument(
+            "--throttle", type=float, metavar="MB/s", help="copy no more than this on average"
+        )
+        action.add_argument(
+            "--parallel",
+            type=int,
+            default=PARALLEL,
+            metavar="N",
+            help=f"partitions at a time ({PARALLEL})",
+        )
+    for action in (listing, drain, add, even, cancel, forget):
+        add_cluster_arguments(action)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return run_safely(arguments.action, arguments)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with Wire(arguments.bootstrap) as wire:
+        image = read_image(wire)
+        places = _places(image, read_sizes(wire, image))
+    found = loads(places, image.brokers)
+    led = dict.fromkeys(found, 0)
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            led[partition.leader] = led.get(partition.leader, 0) + 1
+    rows = []
+    for node in sorted(found):
+        broker = image.brokers.get(BrokerId(node))
+        replicas, _, size = found[node]
+        rows.append(
+            (
+                node,
+                f"{broker.endpoints[0].host}:{broker.endpoints[0].port}" if broker else None,
+                broker.rack if broker else None,
+                "unknown" if broker is None else "down" if broker.fenced else "up",
+                led.get(node, 0),
+                replicas,
+                size if arguments.json else show_size(size),
+            )
+        )
+    header = ("node", "address", "rack", "state", "leads", "replicas", "size")
+    show(header, rows, as_json=arguments.json)
+    moving = sum(each.is_moving for topic in image.topics.values() for each in topic.partitions)
+    if moving and not arguments.json:
+        print(f"{_partitions(moving)} on the move; {CANCEL} stops them")
+    return EXIT_OK
+
+
+# --- moving -------------------------------------------------------------------------------------------
+
+
+def _drain(arguments: argparse.Namespace) -> int:
+    node = arguments.node
+    with Wire(arguments.bootstrap) as wire:
+        image, places = _look(wire)
+        _check_known(image, node)
+        racks = {**_racks(image), node: image.brokers[BrokerId(node)].rack}
+        moves = _planned(lambda: plan_drain(places, racks, node))
+        if not _agreed(arguments, moves, places, racks, f"node {node} has nothing to move"):
+            return EXIT_OK
+        relieved = leaders_first(moves, node)
+        if relieved:
+            order(wire, [(move.topic, move.partition, move.after) for move in relieved])
+            elect_preferred(wire, [(move.topic, move.partition) for move in relieved])
+        done = _move(arguments, wire, moves)
+        if done:
+            _say(arguments, f"node {node} is empty: it may be stopped and forgotten")
+    return EXIT_OK if done else EXIT_FAILED
+
+
+def _add(arguments: argparse.Namespace) -> int:
+    node = arguments.node
+    with Wire(arguments.bootstrap) as wire:
+        image, places = _look(wire)
+        _check_known(image, node)
+        racks = _racks(image)
+        moves = _planned(lambda: plan_add(places, racks, node))
+        if not _agreed(arguments, moves, places, racks, f"node {node} has its share"):
+            return EXIT_OK
+        return EXIT_OK if _move(arguments, wire, moves) else EXIT_FAILED
+
+
+def _rebalance(arguments: argparse.Namespace) -> int:
+    with Wire(arguments.bootstrap) as wire:
+        image, places = _look(wire)
+        racks = _racks(image)
+        moves = _planned(lambda: plan_rebalance(places, racks))
+        if not _agreed(arguments, moves, places, racks, "the nodes are even"):
+            return EXIT_OK
+        return EXIT_OK if _move(arguments, wire, moves) else EXIT_FAILED
+
+
+def _cancel(arguments: argparse.Namespace) -> int:
+    with Wire(arguments.bootstrap) as wire:
+        moving = sorted(reassigning(wire))
+        answers = order(wire, [(topic, partition, None) for topic, partition in moving])
+    rows = [(*key, answers.get(key)) for key in moving]
+    show(("topic", "partition", "error"), rows, as_json=arguments.json, empty="Nothing moves.")
+    return EXIT_FAILED if any(answers.values()) else EXIT_OK
+
+
+def _forget(arguments: argparse.Namespace) -> int:
+    with Wire(arguments.bootstrap) as wire:
+        image, places = _look(wire)
+        left = sum(arguments.node in place.replicas for place in places)
+        if left:
+            raise Failed(
+                f"node {arguments.node} still has {left} replicas; move them away first:"
+                f" `fencepost node drain {arguments.node}`"
+            )
+        _check_known(image, arguments.node)
+        reply = wire.ask(ApiKey.unregister_broker, broker_id=arguments.node)
+    if reply.error_code is not ErrorCode.none:
+        raise Failed(f"can't forget node {arguments.node}: {reply.error_message}")
+    _say(arguments, f"node {arguments.node} forgotten")
+    if arguments.json:
+        show_json({"node": arguments.node, "error": None})
+    return EXIT_OK
+
+
+def _look(wire: Wire) -> tuple[ClusterImage, list[Place]]:
+    """What there is, and nothing on the move: a plan for what is moving would be one for the past."""
+    image = read_image(wire)
+    moving = [
+        f"{topic.name}-{each.partition}"
+        for topic in image.topics.values()
+        for each in topic.partitions
+        if each.is_moving
+    ]
+    if moving:
+        raise Failed(
+            f"{_partitions(len(moving))} on the move already, {moving[0]} among them. Wait until that is"
+            f" done (`fencepost node list`), or stop it: {CANCEL}."
+        )
+    return image, _places(image, read_sizes(wire, image))
+
+
+def _places(image: ClusterImage, sizes: dict[tuple[str, int, BrokerId], int]) -> list[Place]:
+    return [
+        Place(
+            topic=topic.name,
+            partition=each.partition,
+            replicas=each.replicas,
+            size=max(
+                (sizes.get((topic.name, each.partition, node), 0) for node in each.replicas),
+                default=0,
+            ),
+        )
+        for topic in image.topics.values()
+        for each in topic.partitions
+    ]
+
+
+def _racks(image: ClusterImage) -> dict[int, str | None]:
+    return {broker.broker_id: broker.rack for broker in image.alive_brokers()}
+
+
+def _check_known(image: ClusterImage, node: int) -> None:
+    if node not in image.brokers:
+        known = ", ".join(map(str, sorted(image.brokers)))
+        raise Failed(f"there is no node {node}; there are {known}")
+
+
+def _planned(plan: Any) -> list[Move]:
+    try:
+        moves: list[Move] = plan()
+    except PlanImpossible as impossible:
+        raise Failed(str(impossible)) from impossible
+    return moves
+
+
+def _agreed(
+    arguments: argparse.Namespace,
+    moves: Sequence[Move],
+    places: Sequence[Place],
+    racks: dict[int, str | None],
+    nothing: str,
+) -> bool:
+    """Show the plan; whether it is to be carried out."""
+    copied = sum(move.bytes_copied for move in moves)
+    if arguments.json and (arguments.dry_run or not moves):
+        show_json(_as_json(moves, copied, done=False))
+    if not moves:
+        _say(arguments, f"{nothing}: nothing moves")
+        return False
+    if not arguments.json:
+        _show_plan(moves, places, racks)
+        print(f"{_partitions(len(moves))} to change, {show_size(copied)} to copy")
+    if arguments.dry_run or arguments.yes:
+        return not arguments.dry_run
+    if not sys.stdin.isatty():
+        raise Failed("say --yes to do it, or --dry-run to only look")
+    return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _show_plan(
+    moves: Sequence[Move], places: Sequence[Place], racks: dict[int, str | None]
+) -> None:
+    rows = [
+        (move.topic, move.partition, move.before, move.after, show_size(move.bytes_copied))
+        for move in moves[:SHOWN_MAX]
+    ]
+    show(("topic", "partition", "from", "to", "copied"), rows, as_json=False)
+    if len(moves) > SHOWN_MAX:
+        print(f"… and {len(moves) - SHOWN_MAX} more")
+    now, then = loads(places, racks), loads(after(places, moves), racks)
+    print()
+    change = [
+        (n, now[n][0], then.get(n, (0, 0))[0], now[n][1], then.get(n, (0, 0))[1]) for n in now
+    ]
+    show(("node", "replicas", "then", "leads", "then"), change, as_json=False)
+
+
+def _move(arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move]) -> bool:
+    if arguments.parallel < 1 or (arguments.throttle is not None and arguments.throttle <= 0):
+        raise Failed("--parallel and --throttle must be more than 0")
+    throttle = None if arguments.throttle is None else arguments.throttle * 1e6
+    carrier = Carrier(wire, moves, Pace(arguments.parallel, throttle))
+    done = carry_out(carrier, say=lambda text: _say(arguments, text))
+    elect_preferred(wire, [(move.topic, move.partition) for move in carrier.done])
+    if arguments.json:
+        show_json(
+            _as_json(carrier.done, sum(each.bytes_copied for each in carrier.done), done=done)
+        )
+    return done
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
+
+
+def _as_json(moves: Sequence[Move], copied: int, *, done: bool) -> dict[str, Any]:
+    return {
+        "done": done,
+        "bytes_copied": copied,
+        "moves": [
+            {"topic": m.topic, "partition": m.partition, "from": m.before, "to": m.after}
+            for m in moves
+        ],
+    }
+
+
+def _say(arguments: argparse.Namespace, text: str) -> None:
+    if not arguments.json:
+        print(text)

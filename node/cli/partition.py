@@ -1,0 +1,149 @@
+"""`fencepost partition`: which partitions are in trouble and why, and giving up what nobody can bring back."""
+
+import argparse
+from typing import Any, Final
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import NO_LEADER, BrokerId, TopicPartition
+from fencepost.cluster.metadata.image import ClusterImage, PartitionState
+from fencepost.cluster.metadata.offline import living_replicas, what_is_lost, why_offline
+from fencepost.cluster.wire.api import ApiKey
+
+from .cluster import EXIT_OK, Failed, add_cluster_arguments, run_safely
+from .moving import order
+from .output import show, show_json
+from .wire import ASK_MS, Wire, read_image
+
+UNCLEAN: Final = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="show partitions, and why some are offline")
+    listing.add_argument("topic", nargs="*", help="default: all")
+    listing.add_argument("--offline", action="store_true", help="only those without a leader")
+    listing.add_argument(
+        "--lagging", action="store_true", help="only those with a replica that is not in sync"
+    )
+    listing.set_defaults(action=_list)
+    recover = actions.add_parser("recover", help="have a replica lead that may lack records")
+    recover.add_argument("topic")
+    recover.add_argument("partition", type=int)
+    recover.add_argument(
+        "--accept-data-loss",
+        action="store_true",
+        help="needed: what the new leader lacks is gone for good",
+    )
+    recover.add_argument(
+        "--replica", type=int, metavar="NODE", help="who leads (default: the first that is alive)"
+    )
+    recover.set_defaults(action=_recover)
+    for action in (listing, recover):
+        add_cluster_arguments(action)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return run_safely(arguments.action, arguments)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with Wire(arguments.bootstrap) as wire:
+        image = read_image(wire, arguments.topic or None)
+    found = [
+        (TopicPartition(name, each.partition), each)
+        for name in sorted(image.topics)
+        for each in image.topics[name].partitions
+        if (not arguments.offline or each.leader == NO_LEADER)
+        and (not arguments.lagging or set(each.isr) < set(each.replicas))
+    ]
+    rows = [(*place, *_shown(each)) for place, each in found]
+    if arguments.json:
+        header = ("topic", "partition", "leader", "replicas", "isr", "eligible", "moving_to")
+        show_json(
+            [
+                {**dict(zip(header, row, strict=True)), "why_offline": why_offline(image, place)}
+                for row, (place, _) in zip(rows, found, strict=True)
+            ]
+        )
+        return EXIT_OK
+    header = ("topic", "partition", "leader", "replicas", "isr", "eligible", "moving to")
+    nothing = "Every partition has a leader." if arguments.offline else "There are none."
+    show(header, rows, as_json=False, empty=nothing)
+    say_why_offline(image)
+    return EXIT_OK
+
+
+def _shown(now: PartitionState) -> tuple[Any, ...]:
+    target = [each for each in now.replicas if each not in now.removing] if now.is_moving else None
+    leader = None if now.leader == NO_LEADER else now.leader
+    return leader, list(now.replicas), list(now.isr), list(now.elr), target
+
+
+def say_why_offline(image: ClusterImage) -> None:
+    """A sentence for each partition without a leader."""
+    for name in sorted(image.topics):
+        for each in image.topics[name].partitions:
+            why = why_offline(image, TopicPartition(name, each.partition))
+            if why is not None:
+                print(f"\n{name}-{each.partition} is offline. {why}")
+
+
+def _recover(arguments: argparse.Namespace) -> int:
+    place = TopicPartition(arguments.topic, arguments.partition)
+    with Wire(arguments.bootstrap) as wire:
+        image = read_image(wire, [arguments.topic])
+        now = image.partition(*place)
+        if now is None:
+            count = len(image.topics[arguments.topic].partitions)
+            raise Failed(
+                f"{place.topic} has no partition {place.partition}; it has 0 to {count - 1}"
+            )
+        why = why_offline(image, place)
+        if why is None:
+            raise Failed(f"{place} is led by node {now.leader}: there is nothing to recover")
+        heir = _heir(image, now, arguments.replica, place)
+        if not arguments.accept_data_loss:
+            raise Failed(
+                f"{why} {what_is_lost(image, place, heir)} To do that, say --accept-data-loss."
+            )
+        leader = _elect(wire, place, now, heir)
+    if arguments.json:
+        show_json({"topic": place.topic, "partition": place.partition, "leader": leader})
+    else:
+        print(f"{place} is led by node {leader}")
+    return EXIT_OK
+
+
+def _heir(
+    image: ClusterImage, now: PartitionState, wanted: int | None, place: TopicPartition
+) -> BrokerId:
+    living = living_replicas(image, now)
+    settled = [each for each in living if each not in now.adding]
+    if not living:
+        raise Failed(f"{why_offline(image, place)}")
+    if wanted is None:
+        return (settled or list(living))[0]
+    if wanted not in living:
+        names = ", ".join(map(str, living))
+        raise Failed(f"node {wanted} is no living replica of {place}; those are {names}")
+    return BrokerId(wanted)
+
+
+def _elect(wire: Wire, place: TopicPartition, now: PartitionState, heir: BrokerId) -> int:
+    """The cluster elects the first living replica, so the heir is made the first."""
+    if now.replicas[0] != heir and not now.is_moving:
+        others = [each for each in now.replicas if each != heir]
+        order(wire, [(place.topic, place.partition, [heir, *others])])
+    reply = wire.ask(
+        ApiKey.elect_leaders,
+        timeout=ASK_MS,
+        election_type=UNCLEAN,
+        topic_partitions=[{"topic": place.topic, "partitions": [place.partition]}],
+    )
+    for topic in reply.replica_election_results:
+        for each in topic.partition_result:
+            if each.error_code is not ErrorCode.none:
+                raise Failed(f"{place} was not recovered: {each.error_message}")
+    then = read_image(wire, [place.topic]).partition(*place)
+    assert then is not None
+    return then.leader

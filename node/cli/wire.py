@@ -1,0 +1,197 @@
+"""How the commands that move things reach a cluster: by the wire, as librdkafka's admin client can't.
+
+Reassignments, elections and log folders are asked for with the project's own small client; what the cluster says
+of itself becomes a `ClusterImage`, so that the same sentences and plans serve here and in a node.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from fencepost.cluster.base.real_env import RealEnv
+from fencepost.cluster.metadata.image import (
+    BrokerState,
+    ClusterImage,
+    Endpoint,
+    PartitionState,
+    TopicState,
+)
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.client import WireClient
+
+from .cluster import BOOTSTRAP, Failed
+
+PORT: Final = 9092
+ASK_S: Final = 30.0
+ASK_MS: Final = round(ASK_S * 1000)
+PAGE: Final = 2000  # partitions a question, as Kafka's own client
+
+
+class Wire:
+    """`with Wire(bootstrap) as wire: wire.ask(ApiKey.…, …)`: any node answers, the next if one does not."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._addresses = [_address(each) for each in bootstrap.split(",")]
+        self._clients: dict[tuple[str, int], WireClient] = {}
+        self._runner = asyncio.Runner()
+        self._env: RealEnv | None = None
+
+    def __enter__(self) -> Self:
+        self._env = self._runner.run(_make_env())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        reason: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._env is not None
+        self._runner.run(self._env.close())
+        self._runner.close()
+
+    def ask(self, key: ApiKey, **fields: Any) -> Any:
+        """Failed when nobody answers. A question that may have been heard is not put to another node."""
+        why: Trouble | None = None
+        for address in self._addresses:
+            try:
+                return self._ask_at(address, key, fields)
+            except Trouble as trouble:
+                why = trouble
+                if trouble.outcome is Outcome.UNKNOWN:
+                    raise Failed(
+                        f"{key.name}: {trouble}. It may happen yet; look before trying again."
+                    ) from trouble
+        raise Failed(
+            f"no broker answers at {self._bootstrap} ({why}). Start one with `fencepost dev`, or name"
+            " another with --bootstrap."
+        )
+
+    def ask_node(self, endpoint: Endpoint, key: ApiKey, **fields: Any) -> Any:
+        """Trouble when this one does not answer."""
+        return self._ask_at((endpoint.host, endpoint.port), key, fields)
+
+    def sleep(self, seconds: float) -> None:
+        self._runner.run(asyncio.sleep(seconds))
+
+    def _ask_at(self, address: tuple[str, int], key: ApiKey, fields: dict[str, Any]) -> Any:
+        assert self._env is not None
+        client = self._clients.get(address)
+        if client is None:
+            client = WireClient(self._env, *address, client_id="fencepost-cli", timeout_s=ASK_S)
+            self._clients[address] = client
+        return self._runner.run(client.request(key, **fields))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.strip().rpartition(":")
+    if not colon and text.strip():
+        return text.strip(), PORT
+    if not host or not port.isdigit():
+        raise Failed(f"--bootstrap {text!r}: say HOST:PORT, for example {BOOTSTRAP}")
+    return host, int(port)
+
+
+class _Quiet:
+    """What goes wrong is said by the command, once."""
+
+    def info(self, event: str, **fields: object) -> None: ...
+
+    warn = error = info
+
+
+async def _make_env() -> RealEnv:
+    return RealEnv(log=_Quiet())
+
+
+# --- what the cluster says of itself --------------------------------------------------------------
+
+
+def read_image(wire: Wire, topics: Sequence[str] | None = None) -> ClusterImage:
+    """Nodes, topics with their partitions (all, or those named), and what is on the move."""
+    image = ClusterImage()
+    cluster = wire.ask(ApiKey.describe_cluster, include_fenced_brokers=True)
+    image.cluster_id = cluster.cluster_id
+    for broker in cluster.brokers:
+        broker_id = BrokerId(broker.broker_id)
+        image.brokers[broker_id] = BrokerState(
+            broker_id=broker_id,
+            broker_epoch=BrokerEpoch(0),
+            incarnation_id=UUID(int=0),
+            endpoints=(Endpoint("CLIENT", broker.host, broker.port, "PLAINTEXT"),),
+            rack=broker.rack,
+            fenced=getattr(broker, "is_fenced", False),
+        )
+    if topics is not None and not topics:
+        return image
+    listed = wire.ask(ApiKey.list_partition_reassignments, timeout=ASK_MS, topics=None)
+    moving = {
+        (topic.name, each.partition_index): each
+        for topic in listed.topics
+        for each in topic.partitions
+    }
+    for name, topic_id, partition in _partitions(wire, topics):
+        topic = image.topics.setdefault(name, TopicState(name, topic_id, []))
+        image.topics_by_id[topic_id] = topic
+        topic.partitions.append(
+            _partition(partition, moving.get((name, partition.partition_index)))
+        )
+    return image
+
+
+def _partitions(wire: Wire, topics: Sequence[str] | None) -> Iterator[tuple[str, UUID, Any]]:
+    cursor: Any = None
+    while True:
+        page = wire.ask(
+            ApiKey.describe_topic_partitions,
+            topics=[{"name": name} for name in topics or ()],
+            response_partition_limit=PAGE,
+            cursor=cursor,
+        )
+        for topic in page.topics:
+            if topic.error_code is ErrorCode.unknown_topic_or_partition:
+                raise Failed(
+                    f"there is no topic {topic.name}. `fencepost topic list` shows those there are."
+                )
+            for partition in topic.partitions:
+                yield topic.name, topic.topic_id, partition
+        if page.next_cursor is None:
+            return
+        cursor = {
+            "topic_name": page.next_cursor.topic_name,
+            "partition_index": page.next_cursor.partition_index,
+        }
+
+
+def _partition(described: Any, moving: Any) -> PartitionState:
+    return PartitionState(
+        partition=described.partition_index,
+        leader=described.leader_id,
+        leader_epoch=LeaderEpoch(described.leader_epoch),
+        partition_epoch=PartitionEpoch(0),
+        replicas=tuple(described.replica_nodes),
+        isr=tuple(described.isr_nodes),
+        elr=tuple(described.eligible_leader_replicas or ()),
+        adding=() if moving is None else tuple(moving.adding_replicas),
+        removing=() if moving is None else tuple(moving.removing_replicas),
+    )
+
+
+def read_sizes(wire: Wire, image: ClusterImage) -> dict[tuple[str, int, BrokerId], int]:
+    """How many bytes each replica takes. A node that does not answer is left out."""
+    sizes: dict[tuple[str, int, BrokerId], int] = {}
+    for broker in image.alive_brokers():
+        with contextlib.suppress(Trouble):
+            reply = wire.ask_node(broker.endpoints[0], ApiKey.describe_log_dirs, topics=None)
+            for folder in reply.results:
+                for topic in folder.topics:
+                    for each in topic.partitions:
+                        key = topic.name, each.partition_index, broker.broker_id
+                        sizes[key] = each.partition_size
+    return sizes

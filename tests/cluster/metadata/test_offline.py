@@ -1,0 +1,90 @@
+from uuid import UUID
+
+import pytest
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.metadata.image import (
+    BrokerState,
+    ClusterImage,
+    PartitionState,
+    TopicState,
+)
+from fencepost.cluster.metadata.offline import what_is_lost, why_offline
+
+PLACE = TopicPartition("orders", 0)
+RECOVER = "`fencepost partition recover orders 0 --accept-data-loss`"
+
+
+def image(partition: PartitionState, *, alive: tuple[int, ...] = (), gone: tuple[int, ...] = ()):
+    made = ClusterImage()
+    for broker_id in set(partition.replicas) - set(gone):
+        made.brokers[broker_id] = BrokerState(
+            broker_id, 1, UUID(int=1), (), fenced=broker_id not in alive
+        )
+    made.topics["orders"] = TopicState("orders", UUID(int=1), [partition])
+    return made
+
+
+def partition(
+    leader: int, isr: tuple[int, ...], elr: tuple[int, ...] = (), **more: tuple[int, ...]
+):
+    return PartitionState(0, leader, 5, 7, (1, 2, 3), isr, elr, **more)
+
+
+def test_a_partition_with_a_leader_is_not_offline() -> None:
+    assert why_offline(image(partition(1, (1,)), alive=(1,)), PLACE) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "alive", "gone", "sentence"),
+    [
+        (
+            partition(-1, (1,)),
+            (2, 3),
+            (),
+            (
+                "Only node 1 has all that was acknowledged in orders-0: node 1 (in sync) is not running, or"
+                " can't be reached. Start node 1. Nodes 2 and 3 are alive and may lack some of it. If the"
+                f" others never return: {RECOVER}."
+            ),
+        ),
+        (
+            partition(-1, (1,), (3,)),
+            (2,),
+            (3,),
+            (
+                "Only one of nodes 1 or 3 need return: each has all that was acknowledged in orders-0: node 1"
+                " (in sync) is not running, or can't be reached; node 3 (eligible) is not registered. Start"
+                " nodes 1 or 3. Node 2 is alive and may lack some of it. If the others never return:"
+                f" {RECOVER}."
+            ),
+        ),
+        (
+            partition(-1, (2,)),
+            (),
+            (),
+            (
+                "Only node 2 has all that was acknowledged in orders-0: node 2 (in sync) is not running, or"
+                " can't be reached. Start node 2. No replica is alive."
+            ),
+        ),
+        (
+            partition(-1, (2,)),
+            (2,),
+            (),
+            (
+                "Only node 2 has all that was acknowledged in orders-0: node 2 (in sync) is alive. It is"
+                " alive: the controller makes it the leader."
+            ),
+        ),
+    ],
+)
+def test_an_offline_partition_says_who_must_return(now, alive, gone, sentence) -> None:
+    assert why_offline(image(now, alive=alive, gone=gone), PLACE) == sentence
+
+
+def test_what_an_heir_may_lack_is_said_before_it_leads() -> None:
+    told = what_is_lost(image(partition(-1, (1,), adding=(3,)), alive=(3,)), PLACE, 3)
+    assert told == (
+        "What was acknowledged in orders-0 after node 3 was last in sync would be gone for good, and"
+        " node 1 would drop it too when back. Node 3 was only being added: it may have nothing at all."
+    )
