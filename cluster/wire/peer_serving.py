@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from ..base.errors import FrameRefused, Outcome, Trouble
+from ..base.errors import ConnectionLost, FrameRefused, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Buffer, Env
 from . import peer_frames as frames
@@ -60,6 +60,8 @@ class PeerServing:
             else:
                 stream.write({"opened": True})
                 await handler(stream.peer_id, hello, stream)
+        except ConnectionLost as lost:
+            self._env.log.info("peer_stream_lost", node=stream.peer_id, reason=str(lost))
         except Trouble as trouble:
             self._complaints.warn(
                 f"stream {stream.peer_id}",
