@@ -45,8 +45,16 @@ async def _run(config: NodeConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     broker = Broker(env, config)
-    host, port = await broker.start()
-    print(f"ready {host}:{port}", flush=True)
-    await stop.wait()
+    starting = asyncio.create_task(broker.start(), name="start")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        host, port = starting.result()
+        print(f"ready {host}:{port}", flush=True)
+        await stopping
+    else:
+        # It waits for other nodes, or reads its logs: neither keeps it from being stopped.
+        starting.cancel()
+        await asyncio.wait([starting])
     env.log.info("node_stopping")
     await broker.stop()

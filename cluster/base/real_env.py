@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+from .errors import Trouble
 from .log import StreamLog, reason_of
 from .ports import Log
 from .real_disk import RealDisk
@@ -58,7 +59,10 @@ class RealEnv:
         loop.set_exception_handler(self._on_loop_exception)
 
     def die(self, reason: BaseException) -> None:
-        self.log.error("broken_invariant", reason=repr(reason), traceback=reason_of(reason))
+        # Trouble is a sentence about the world, such as a metadata log of a later version.
+        event = "node_ends" if isinstance(reason, Trouble) else "broken_invariant"
+        said = str(reason) if isinstance(reason, Trouble) else repr(reason)
+        self.log.error(event, reason=said, traceback=reason_of(reason))
         os._exit(EXIT_BROKEN)
 
     def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
