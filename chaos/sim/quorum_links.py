@@ -29,7 +29,7 @@ def write_frame(connection: Connection, frame: bytes) -> None:
 
 
 class QuorumLinks:
-    """See `transport.Links`."""
+    """See `transport.Links`. A frame may be lost, late or there twice, which is more than TCP would do."""
 
     def __init__(
         self, env: SimEnv, node_id: BrokerId, peers: Mapping[BrokerId, tuple[str, int]]
@@ -39,8 +39,26 @@ class QuorumLinks:
         self._peers = peers
         self._quorum: Quorum | None = None
         self._connections: dict[BrokerId, Connection] = {}
+        self.loss_odds = 0.0
+        self.late_odds = 0.0  # that it comes after what is sent later
+        self.twice_odds = 0.0
 
     def send(self, node_id: BrokerId, frame: bytes) -> None:
+        rng = self._env.rng
+        if self.loss_odds and rng.random() < self.loss_odds:
+            return
+        if self.twice_odds and rng.random() < self.twice_odds:
+            self._send_later(node_id, frame)
+        if self.late_odds and rng.random() < self.late_odds:
+            self._send_later(node_id, frame)
+        else:
+            self._send_now(node_id, frame)
+
+    def _send_later(self, node_id: BrokerId, frame: bytes) -> None:
+        wait = self._env.rng.choice((0.01, 0.1, 1.0)) * self._env.rng.random()
+        self._env.clock.call_later(wait, lambda: self._send_now(node_id, frame))
+
+    def _send_now(self, node_id: BrokerId, frame: bytes) -> None:
         connection = self._connections.get(node_id)
         if connection is not None:
             write_frame(connection, frame)

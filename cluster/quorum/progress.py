@@ -44,7 +44,9 @@ class Progress:
             self.sending = None
 
     def on_gap(self, next_index: int, last_index: int) -> None:
-        self.next_index = min(max(next_index, self.match_index + 1, 2), last_index + 1)
+        """It lacks what comes from there on. If it once said otherwise, its disk was lost."""
+        self.next_index = min(max(next_index, 2), last_index + 1)
+        self.match_index = min(self.match_index, self.next_index - 1)
         self.bytes_under_way = 0
 
     def has_room(self) -> bool:

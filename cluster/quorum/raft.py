@@ -101,6 +101,9 @@ class Raft(FollowerSide):
     def _on_pre_vote(self, node_id: BrokerId, message: dict[str, Any]) -> None:
         now = self._now()
         misses = self.lease_end() <= now if self.leads else self.election.misses_leader(now)
+        if self.leads and not misses:
+            # It does not hear this leader; it may not even know that it votes no more.
+            self._on_follow(node_id, message)
         if misses and self._is_as_far(message):
             fresh = self.journal.vote.fresh
             answer = {"type": "pre_vote_granted", "round": message["round"], "fresh": fresh}

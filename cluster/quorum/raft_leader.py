@@ -177,6 +177,7 @@ class LeaderSide(HeldSyncObj):
         progress = self._on_answer(node_id, message)
         if progress is not None:
             progress.on_gap(message["next_index"], self.last.idx)
+            self._SyncObj__raftMatchIndex[Peer(node_id)] = progress.match_index
             self._send_to(progress, self._now())
 
     def _on_snapshot_wanted(self, node_id: BrokerId, message: dict[str, Any]) -> None:

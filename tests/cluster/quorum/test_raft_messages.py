@@ -249,7 +249,7 @@ def test_who_hears_a_leader_grants_no_pre_vote_and_no_term_grows(one: Peers) -> 
 def test_a_leader_that_a_majority_answers_grants_no_pre_vote(one: Peers) -> None:
     one.lead()
     one.held(2, 3)
-    assert pre_asks(one, 3, 1, (9, 1)) == []
+    assert pre_asks(one, 3, 1, (9, 1)) == [(3, "append_entries")], "it hears the leader instead"
     one.sleep(2 * ELECTION_S)
     assert pre_asks(one, 3, 1, (9, 1)) == [(3, "pre_vote_granted")]
 
