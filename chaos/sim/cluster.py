@@ -40,6 +40,7 @@ SWEEP_S: Final = 0.25
 # Longer than any fault and any timeout: what is not well by then will not be.
 CONVERGE_S: Final = 90.0
 EVENTS_SHOWN: Final = 12
+TOLD_EVERY: Final = 25
 
 
 class ClusterRun:
@@ -53,13 +54,14 @@ class ClusterRun:
         faults: Sequence[str] = (),
         nodes: int = 0,
         churn: bool = True,
+        config: Sequence[str] = (),
     ) -> None:
         self.seed = seed
         self.world = World(seed, time_limit_s=3600.0, deaths_allowed=_may_end_a_node)
         self.rng = self.world.stream("run")
         count = nodes or self.rng.choice((3, 3, 3, 4, 5))
         self.watch = ClusterWatch(self.world)
-        self.nodes = ClusterNodes(self.world, count, on_start=self.watch.hook)
+        self.nodes = ClusterNodes(self.world, count, config=config, on_start=self.watch.hook)
         self.watch.nodes = self.nodes
         self.faults = ClusterFaults(self.world, self.nodes, self.watch, list(CLIENTS))
         self.fault_names = list(faults) or list(FAULTS)
@@ -205,12 +207,14 @@ class Wanted:
     seconds: float
     faults: str
     nodes: int
+    config: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
         parts = [f"--seeds {self.seed}", f"--seconds {self.seconds:g}"]
         parts += [f"--faults {self.faults}"] if self.faults else []
         parts += [f"--nodes {self.nodes}"] if self.nodes else []
+        parts += [f"--config {each}" for each in self.config]
         return f"python -m fencepost.chaos.sim.cluster {' '.join(parts)}"
 
 
@@ -228,7 +232,13 @@ class Outcome:
 
 def run_seed(wanted: Wanted) -> Outcome:
     faults = [name for name in wanted.faults.split(",") if name]
-    run = ClusterRun(wanted.seed, seconds=wanted.seconds, faults=faults, nodes=wanted.nodes)
+    run = ClusterRun(
+        wanted.seed,
+        seconds=wanted.seconds,
+        faults=faults,
+        nodes=wanted.nodes,
+        config=wanted.config,
+    )
     failure = ""
     try:
         run.run()
@@ -267,21 +277,30 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, help="virtual seconds of faults")
     parser.add_argument("--faults", default="", help=f"some of {','.join(FAULTS)}")
     parser.add_argument("--nodes", type=int, default=0, help="how many; the seed says when not")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="NAME=VALUE", help="of every node"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="seeds at one time")
     asked = parser.parse_args()
     wanted = [
-        Wanted(seed, asked.seconds, asked.faults, asked.nodes) for seed in _seeds(asked.seeds)
+        Wanted(seed, asked.seconds, asked.faults, asked.nodes, tuple(asked.config))
+        for seed in _seeds(asked.seeds)
     ]
     began, virtual_s, acknowledged = time.monotonic(), 0.0, 0
     failed: list[int] = []
     moments: Counter[str] = Counter()
-    for outcome in _outcomes(wanted, asked.jobs):
+    for number, outcome in enumerate(_outcomes(wanted, asked.jobs), 1):
         virtual_s += outcome.virtual_s
         acknowledged += outcome.acknowledged
         moments.update(outcome.moments)
         if outcome.failure:
             failed.append(outcome.wanted.seed)
             print(outcome.failure, file=sys.stderr, flush=True)
+        if number % TOLD_EVERY == 0:
+            print(
+                f"{number} seeds, {len(failed)} failed, {time.monotonic() - began:,.0f} s",
+                flush=True,
+            )
         if len(wanted) == 1:
             print(f"digest {outcome.digest}")
     real_s = time.monotonic() - began

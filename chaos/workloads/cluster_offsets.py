@@ -18,14 +18,8 @@ COMMIT_VERSION: Final = 8  # topics by name, groups without generation
 FETCH_VERSION: Final = 7
 FIND_VERSION: Final = 3
 PAUSE_S: Final = 0.2
-# Certain not to be stored, now or later. Everything else may be.
-NOT_STORED: Final = frozenset(
-    {
-        ErrorCode.not_coordinator,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.coordinator_load_in_progress,
-    }
-)
+# Certain not to be stored, now or later. NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE may follow an append.
+NOT_STORED: Final = frozenset({ErrorCode.coordinator_load_in_progress})
 
 
 class OffsetKeeper:
