@@ -2,20 +2,24 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+NODES ?= 3
 PORT ?= 9092
 DATA ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install lint format check benchmark benchmark-one chaos clean
+.PHONY: help run test test-cluster install lint format check benchmark benchmark-one chaos clean
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-run: $(VENV)/.installed  ## start a node on 127.0.0.1:9092 with its data in ./data
-	$(BIN)/fencepost dev --port $(PORT) --data $(DATA)
+run: $(VENV)/.installed  ## start three nodes on 127.0.0.1:9092 to 9094 with their data in ./data
+	@exec $(BIN)/fencepost dev --nodes $(NODES) --port $(PORT) --data $(DATA)
 
 test: $(VENV)/.tested  ## run every test that this machine has the tools for
 	$(BIN)/python -m pytest
+
+test-cluster: $(VENV)/.tested  ## run the client suites against three nodes whose leaders are being killed
+	FENCEPOST_TEST_AGAINST=cluster-chaos $(BIN)/python -m pytest tests/clients
 
 install: $(VENV)/.installed  ## put the command at .venv/bin/fencepost
 

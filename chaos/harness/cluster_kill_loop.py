@@ -191,6 +191,7 @@ def replicas_differ(cluster: LocalCluster, partitions: int) -> list[str]:
                 digest.update(data)
                 size += len(data)
             digests[node] = f"{size} bytes, {digest.hexdigest()[:12]}"
+            assert size > 0, f"{folder} is empty: nothing was compared"
         if len(set(digests.values())) > 1:
             found.append(f"replicas of {TOPIC}-{number} differ: {digests}")
     return found

@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl"),
 ]
-NODES = 1
+NODES = 3
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from fencepost.node.cli import children
 from fencepost.node.cli.children import free_port, is_free
 from fencepost.node.cli.dev_folder import DevFolder, Refused, node_flags, node_settings
+from fencepost.node.config import NodeConfig
 from fencepost.node.main import main
 
 
@@ -147,3 +148,11 @@ def test_a_free_port_is_none_that_the_kernel_gives_to_connections() -> None:
     first = int(children.PORT_RANGE.read_text().split()[0])
     ports = [free_port() for _ in range(20)]
     assert all(port < first and is_free(port) for port in ports)
+
+
+def test_what_each_node_is_told_is_a_setting_that_there_is(folder: DevFolder) -> None:
+    layout = folder.layout(3, 0)
+    given = node_settings(layout) | dict(
+        flag.split("=", 1) for flag in node_flags(layout, folder, 2)
+    )
+    assert NodeConfig(given).node_id == 2
