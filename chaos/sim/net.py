@@ -77,6 +77,7 @@ class SimNet:
         on_connect: OnConnect,
         *,
         tls: ssl.SSLContext | None = None,
+        essential: bool = False,
     ) -> SimListener:
         self.incarnation.check()
         name = self.incarnation.name

@@ -180,8 +180,12 @@ class Net(Protocol):
         on_connect: Callable[[Connection], Awaitable[None]],
         *,
         tls: ssl.SSLContext | None = None,
+        essential: bool = False,
     ) -> Listener:
-        """Accept connections; each is served by a task of its own running `on_connect`, closed when it ends."""
+        """Accept connections; each is served by a task of its own running `on_connect`, closed when it ends.
+
+        An `essential` listener accepts when all others have as many connections as they may, and bounds its own.
+        """
 
     async def connect(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None, timeout_s: float = 10.0

@@ -66,6 +66,7 @@ class RealNet:
         on_connect: OnConnect,
         *,
         tls: ssl.SSLContext | None = None,
+        essential: bool = False,
     ) -> "RealListener":
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(
@@ -82,7 +83,7 @@ class RealNet:
             for bound in sockets:
                 bound.close()
             raise
-        listener = RealListener(self, sockets, on_connect, tls)
+        listener = RealListener(self, sockets, on_connect, tls, essential=essential)
         self._listeners[listener] = None
         return listener
 
@@ -173,8 +174,11 @@ class RealListener:
         sockets: list[socket.socket],
         on_connect: OnConnect,
         tls: ssl.SSLContext | None,
+        *,
+        essential: bool,
     ) -> None:
         self._net = net
+        self._essential = essential
         self._sockets = sockets
         self._on_connect = on_connect
         self._tls = tls
@@ -192,7 +196,7 @@ class RealListener:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_AT_ONCE):
-            if self._net.connections >= self._net.connections_max:
+            if self._net.connections >= self._net.connections_max and not self._essential:
                 self._wait("connections.max reached")
                 return
             try:

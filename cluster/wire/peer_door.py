@@ -99,7 +99,12 @@ class PeerDoor:
                 f"peer.listener {host}:{port} can be reached from other machines, so peer.secret must be set"
             )
         self._listener = await self._env.net.listen(
-            host, port, self._serve, tls=None if self._tls is None else self._tls.server
+            host,
+            port,
+            self._serve,
+            tls=None if self._tls is None else self._tls.server,
+            # Clients, however many, must not keep the nodes apart.
+            essential=True,
         )
         return self._listener.address
 

@@ -100,6 +100,28 @@ def test_connections_over_the_limit_wait_until_others_have_gone(
     run(main())
 
 
+def test_an_essential_listener_accepts_when_the_others_have_all_they_may(run: Any) -> None:
+    """Or clients in their thousands would keep the nodes of a cluster apart."""
+
+    async def main() -> None:
+        notes = Notes()
+        async with open_env(log=notes) as env:
+            env.net.connections_max = 1
+            clients = await env.net.listen("127.0.0.1", 0, echo)
+            peers = await env.net.listen("127.0.0.1", 0, echo, essential=True)
+            await env.net.connect(*clients.address)
+            await asyncio.sleep(0.05)
+            late = asyncio.ensure_future(answers(env, clients.address))
+            await asyncio.sleep(0.05)
+            assert notes.events == ["accepting_paused"]
+            assert await answers(env, peers.address)
+            assert not late.done()
+            env.net.connections_max = 10
+            assert await late
+
+    run(main())
+
+
 @pytest.mark.slow
 def test_a_thousand_connections_at_once_are_all_served(run: Any) -> None:
     async def main() -> None:

@@ -8,7 +8,8 @@ import uvloop
 from fencepost.cluster.base.errors import ConnectionLost, FrameRefused, Outcome, Trouble
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.peer_door import PeerDoor, PeerStream
-from peer_place import ONE, THREE, TWO, Place, RealHost, SimHost, in_simulation, until
+from fencepost.cluster.wire.peer_handshake import CONTROL, Identity, greet
+from peer_place import ONE, SECRET, THREE, TWO, Place, RealHost, SimHost, in_simulation, until
 
 
 @pytest.fixture(params=["uvloop", "asyncio", "sim"])
@@ -240,6 +241,34 @@ def test_a_node_that_is_no_longer_watched_is_let_go(host: Any) -> None:
         assert gone == []
         one.watch([TWO])
         await until(lambda: one.connected() == [TWO])
+
+    host.run(scenario)
+
+
+def test_a_peer_that_never_reads_gets_what_fits_and_the_rest_is_dropped_and_counted(
+    host: Any,
+) -> None:
+    async def scenario(place: Place) -> None:
+        one = await place.door(ONE)
+        env = place.env(TWO)
+        connection = await env.net.connect(*place.addresses[ONE])
+        me = Identity(env=env, node_id=TWO, incarnation=1, secret=SECRET)
+        await greet(connection, me, "c", ONE, CONTROL)  # and from here on it reads nothing
+        await until(lambda: one.connected() == [TWO])
+        payload = bytes(256 * 1024)
+        sent = 0
+        for number in range(400):
+            sent += one.send(TWO, "n", {"n": number}, payload)
+            await asyncio.sleep(0)
+        assert one.counters.messages_sent == sent
+        assert one.counters.messages_dropped == 400 - sent
+        # 16 MiB here, and what the connection and, in reality, two kernels take.
+        assert sent * len(payload) < 40 << 20
+        with pytest.raises(Trouble, match="too much waits") as trouble:
+            await one.request(TWO, "n", {}, payload, timeout_s=5)
+        assert trouble.value.outcome is Outcome.REFUSED
+        connection.abort()
+        await until(lambda: one.connected() == [])
 
     host.run(scenario)
 
