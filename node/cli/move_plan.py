@@ -10,13 +10,12 @@ another. While some node has two more than another that it can give one to, over
 along the shortest way. The replicas are evened out first, then who is the first of them, which moves nothing.
 """
 
+import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 Key = tuple[str, int]
 Rack = str | None
-NO_RACK: Final = None
 
 
 class PlanImpossible(Exception):
@@ -60,8 +59,9 @@ class _Layout:
     racks: Mapping[int, Rack]
     replicas: dict[Key, list[int]]
     sizes: dict[Key, int]
-    on: dict[int, dict[Key, None]] = field(default_factory=dict)
-    per_topic: dict[tuple[str, int], int] = field(default_factory=dict)
+    # Node -> topic -> its partitions there, as (size, partition) in that order.
+    on: dict[int, dict[str, list[tuple[int, int]]]] = field(default_factory=dict)
+    loads: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for key, replicas in self.replicas.items():
@@ -69,16 +69,24 @@ class _Layout:
                 self._count(key, node, 1)
 
     def _count(self, key: Key, node: int, by: int) -> None:
-        here = self.on.setdefault(node, {})
+        topic, partition = key
+        here = self.on.setdefault(node, {}).setdefault(topic, [])
+        entry = (self.sizes[key], partition)
         if by > 0:
-            here[key] = None
+            bisect.insort(here, entry)
         else:
-            del here[key]
-        pair = key[0], node
-        self.per_topic[pair] = self.per_topic.get(pair, 0) + by
+            del here[bisect.bisect_left(here, entry)]
+        self.loads[node] = self.load(node) + by
 
     def load(self, node: int) -> int:
-        return len(self.on.get(node, ()))
+        return self.loads.get(node, 0)
+
+    def topic_load(self, topic: str, node: int) -> int:
+        return len(self.on.get(node, {}).get(topic, ()))
+
+    def keys_on(self, node: int) -> list[Key]:
+        here = self.on.get(node, {})
+        return [(topic, partition) for topic in sorted(here) for _, partition in here[topic]]
 
     def move(self, key: Key, giver: int, taker: int) -> None:
         replicas = self.replicas[key]
@@ -97,10 +105,26 @@ class _Layout:
     def may_move(self, key: Key, giver: int, taker: int) -> bool:
         return taker not in self.replicas[key] and self.keeps_spread(key, giver, taker)
 
-    def price(self, key: Key, giver: int, taker: int) -> tuple[int, bool, int, Key]:
+    def cheapest(
+        self, giver: int, taker: int, *, allowed: Callable[[Key], bool] = lambda _: True
+    ) -> Key | None:
         """What moves first: what its topic has most of here, followers before leaders, the smallest."""
-        skew = self.per_topic[key[0], giver] - self.per_topic.get((key[0], taker), 0)
-        return -skew, self.replicas[key][0] == giver, self.sizes[key], key
+
+        def skew(topic: str) -> tuple[int, str]:
+            return self.topic_load(topic, taker) - self.topic_load(topic, giver), topic
+
+        for topic in sorted(self.on.get(giver, {}), key=skew):
+            leads: Key | None = None
+            for _, partition in self.on[giver][topic]:
+                key = topic, partition
+                if not allowed(key) or not self.may_move(key, giver, taker):
+                    continue
+                if self.replicas[key][0] != giver:
+                    return key
+                leads = leads or key
+            if leads is not None:
+                return leads
+        return None
 
 
 # --- the plans ------------------------------------------------------------------------------------
@@ -110,7 +134,7 @@ def plan_drain(places: Iterable[Place], racks: Mapping[int, Rack], node: int) ->
     """Nothing is left on `node`. `racks` are those of the nodes that are alive, and of this one."""
     before = list(places)
     layout = _layout(before, [each for each in racks if each != node], racks)
-    mine = sorted(layout.on.get(node, ()), key=lambda key: (-layout.sizes[key], key))
+    mine = sorted(layout.keys_on(node), key=lambda key: (-layout.sizes[key], key))
     if mine and not layout.nodes:
         raise PlanImpossible(
             f"node {node} is the only one that is alive: nothing can take its replicas"
@@ -123,12 +147,11 @@ def plan_drain(places: Iterable[Place], racks: Mapping[int, Rack], node: int) ->
     original = {(each.topic, each.partition): each.replicas for each in before}
 
     def steps(giver: int, taker: int, used: frozenset[Key]) -> Key | None:
-        fresh = (
-            key
-            for key in layout.on.get(giver, ())
-            if key in given and key not in used and giver not in original[key]
+        return layout.cheapest(
+            giver,
+            taker,
+            allowed=lambda key: key in given and key not in used and giver not in original[key],
         )
-        return _cheapest(layout, fresh, giver, taker)
 
     _even_out(layout.nodes, layout.load, steps, layout.move)
     _even_out_leaders(layout, led)
@@ -141,18 +164,16 @@ def plan_add(places: Iterable[Place], racks: Mapping[int, Rack], node: int) -> l
         raise PlanImpossible(f"node {node} is not alive")
     before = list(places)
     layout = _layout(before, racks, racks)
-    moved: dict[Key, None] = {}
     while True:
         givers = [each for each in layout.nodes if layout.load(each) >= layout.load(node) + 2]
         for giver in sorted(givers, key=lambda each: (-layout.load(each), each)):
-            key = _cheapest(layout, layout.on[giver], giver, node)
+            key = layout.cheapest(giver, node)
             if key is not None:
                 layout.move(key, giver, node)
-                moved[key] = None
                 break
         else:
             break
-    _even_out_leaders(layout, list(layout.on.get(node, ())), taker_only=node)
+    _even_out_leaders(layout, layout.keys_on(node), taker_only=node)
     return _moves(before, layout)
 
 
@@ -162,8 +183,7 @@ def plan_rebalance(places: Iterable[Place], racks: Mapping[int, Rack]) -> list[M
     layout = _layout(before, racks, racks)
 
     def steps(giver: int, taker: int, used: frozenset[Key]) -> Key | None:
-        candidates = (key for key in layout.on.get(giver, ()) if key not in used)
-        return _cheapest(layout, candidates, giver, taker)
+        return layout.cheapest(giver, taker, allowed=lambda key: key not in used)
 
     _even_out(layout.nodes, layout.load, steps, layout.move)
     _even_out_leaders(layout, list(layout.replicas))
@@ -253,15 +273,10 @@ def _refuge(layout: _Layout, key: Key, node: int) -> int:
         key=lambda each: (
             layout.racks.get(each) in racks,
             layout.load(each),
-            layout.per_topic.get((key[0], each), 0),
+            layout.topic_load(key[0], each),
             each,
         ),
     )
-
-
-def _cheapest(layout: _Layout, keys: Iterable[Key], giver: int, taker: int) -> Key | None:
-    possible = (key for key in keys if layout.may_move(key, giver, taker))
-    return min(possible, key=lambda key: layout.price(key, giver, taker), default=None)
 
 
 Steps = Callable[[int, int, frozenset[Key]], Key | None]
@@ -321,14 +336,10 @@ def _even_out_leaders(
     def step(giver: int, taker: int, used: frozenset[Key]) -> Key | None:
         if taker_only is not None and taker != taker_only:
             return None
-        return min(
-            (
-                key
-                for key in led[giver]
-                if key in changeable and key not in used and taker in layout.replicas[key]
-            ),
-            default=None,
-        )
+        for key in led[giver]:
+            if key in changeable and key not in used and taker in layout.replicas[key]:
+                return key
+        return None
 
     def move(key: Key, giver: int, taker: int) -> None:
         replicas = layout.replicas[key]

@@ -117,6 +117,7 @@ def spread(replicas: Sequence[int], racks: Mapping[int, str | None]) -> int:
     return len({racks[each] for each in replicas})
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(clusters(), st.sampled_from(("drain", "add", "rebalance")), st.integers(1, 6))
 def test_a_plan_is_valid_and_balanced_and_moves_no_more_than_it_must(
@@ -160,6 +161,7 @@ def test_a_plan_is_valid_and_balanced_and_moves_no_more_than_it_must(
     assert len({move.partition for move in plan}) == len(plan)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(clusters())
 def test_leaders_are_evened_out_as_far_as_replicas_allow(
