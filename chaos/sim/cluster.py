@@ -226,6 +226,7 @@ class Outcome:
     failure: str
     acknowledged: int
     virtual_s: float
+    cpu_s: float
     digest: str
     moments: dict[str, int]
 
@@ -239,7 +240,7 @@ def run_seed(wanted: Wanted) -> Outcome:
         nodes=wanted.nodes,
         config=wanted.config,
     )
-    failure = ""
+    failure, began = "", time.process_time()
     try:
         run.run()
     except Exception as error:  # noqa: BLE001 - every failure of a seed is reported, and fails the campaign
@@ -249,6 +250,7 @@ def run_seed(wanted: Wanted) -> Outcome:
         failure,
         sum(each.acknowledged for each in run.producers),
         run.world.loop.time(),
+        time.process_time() - began,
         run.world.trace.digest(),
         run.watch.seen,
     )
@@ -286,11 +288,12 @@ def main() -> int:
         Wanted(seed, asked.seconds, asked.faults, asked.nodes, tuple(asked.config))
         for seed in _seeds(asked.seeds)
     ]
-    began, virtual_s, acknowledged = time.monotonic(), 0.0, 0
+    began, virtual_s, cpu_s, acknowledged = time.monotonic(), 0.0, 0.0, 0
     failed: list[int] = []
     moments: Counter[str] = Counter()
     for number, outcome in enumerate(_outcomes(wanted, asked.jobs), 1):
         virtual_s += outcome.virtual_s
+        cpu_s += outcome.cpu_s
         acknowledged += outcome.acknowledged
         moments.update(outcome.moments)
         if outcome.failure:
@@ -303,10 +306,10 @@ def main() -> int:
             )
         if len(wanted) == 1:
             print(f"digest {outcome.digest}")
-    real_s = time.monotonic() - began
     print(f"{acknowledged:,} records acknowledged; {dict(moments)}")
     print(
-        f"{virtual_s:,.0f} virtual seconds in {real_s:,.0f} real ones: {virtual_s / real_s:.1f} to 1"
+        f"{virtual_s:,.0f} virtual seconds in {time.monotonic() - began:,.0f} real ones, of which"
+        f" {cpu_s:,.0f} of a processor: {virtual_s / cpu_s:.1f} to 1"
     )
     print(f"{len(failed)} of {len(wanted)} seeds failed {failed[:20]}")
     return 1 if failed else 0

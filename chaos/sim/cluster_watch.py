@@ -26,6 +26,7 @@ from ..checkers.producer_state import Known
 from .cluster_nodes import ClusterNodes, node_name
 from .filesystem import FileNode
 from .node import SimEnv
+from .quorum_witness import Witness
 from .world import World
 
 # What may be done to a node just when it happens there.
@@ -46,6 +47,7 @@ class ClusterWatch:
         self.commits = Commits()
         self.prefixes = Prefixes()
         self.group_offsets = GroupOffsets()
+        self.witness = Witness(world.trace)
         self.sweeps = 0
         self.seen: dict[str, int] = dict.fromkeys(MOMENTS, 0)
         self.on_moment: Callable[[str, int], None] | None = None
@@ -60,6 +62,7 @@ class ClusterWatch:
         life = env.incarnation.number
         self._lives[node_id] = life
         broker.machine.listeners.append(_Listener(self, node_id, life))
+        self._witness(broker)
         manager: Any = broker.replicas
         told_written, told_committed = manager.on_write, manager.on_high_watermark
 
@@ -76,6 +79,17 @@ class ClusterWatch:
                 self._moment("commit", node_id)
 
         manager.on_write, manager.on_high_watermark = on_write, on_high_watermark
+
+    def _witness(self, broker: Broker) -> None:
+        """Raft's properties, from the start of the quorum on. One that is broken ends the node with an assertion."""
+        quorum: Any = broker.quorum
+        start = quorum.start
+
+        async def started() -> None:
+            await start()
+            self.witness.watch(quorum)
+
+        quorum.start = started
 
     def on_image(self, node_id: int, life: int, delta: ImageDelta) -> None:
         for topic, state in delta.partitions_changed:
