@@ -47,7 +47,7 @@ class Log:
         "_producers", "aborted_unsynced", "bases", "burials", "bytes_since_snapshot", "cleaned_to", "cleaning",
         "config", "created", "cut_unsynced", "cuts", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
         "failed", "folder", "folder_synced", "folder_version", "hint", "latest_epoch", "log_end_offset", "log_start_offset",
-        "recovery_point", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshots",
+        "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshots",
         "snapshots_unsynced", "ticket", "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -76,6 +76,7 @@ class Log:
         self.epochs = EpochsMachine()
         self.latest_epoch = -1
         self.failed: OSError | None = None
+        self.removed = False  # deleted, or moved to other nodes
         self.created = not all(segment.fresh for segment in segments)  # the folder is there
         self.cuts = 0  # truncations: what was planned before one is void
         self.cut_unsynced = False  # the last truncation may come undone when the power goes
@@ -357,7 +358,8 @@ class Log:
         ticket.done()
 
     def put(self, kind: Kind, offset: int) -> None:
-        if self.shared.offsets is not None:
+        # A checkpoint that had begun must claim nothing of a log that went meanwhile.
+        if self.shared.offsets is not None and not self.removed:
             self.shared.offsets.put(kind, self.topic_partition, offset)
 
     def lower(self, kind: Kind, offset: int) -> None:

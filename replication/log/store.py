@@ -180,6 +180,7 @@ class LogStore:
         partitions = [log.topic_partition for log in logs]
         self.offsets.forget(partitions)
         for log in logs:
+            log.removed = True
             log.close(clean=False)
             log.failed = log.failed or OSError("the log was deleted")
             if not disk.exists(log.folder):

@@ -1,7 +1,10 @@
 """What goes at the old end, when, and that nothing else does."""
 
+import asyncio
+
 import pytest
 from fencepost.chaos.sim.world import NodeLost, World
+from fencepost.cluster.base.ids import TopicPartition
 from fencepost.replication.log.checkpoint import Kind
 from log_helpers import FOLDER, PARTITION, START_MS, Node, produce, read_all, read_bytes, run
 
@@ -185,5 +188,28 @@ def test_a_partition_that_is_deleted_is_gone_for_good() -> None:
         log = node.store.open(PARTITION, None, node.config)
         assert (log.log_start_offset, log.log_end_offset) == (0, 0)
         produce(log)
+
+    run(scenario)
+
+
+def test_a_checkpoint_that_had_begun_claims_nothing_of_a_partition_that_went_meanwhile() -> None:
+    """A replica that was moved away and comes back would be taken for one whose log was lost. The other partition
+    is what the checkpoint waits for the disk for."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        await node.settle()
+        produce(log, 3)
+        other = node.store.open(TopicPartition("other", 0), None, node.config)
+        produce(other, 3)
+        await node.store.sync([log, other])
+        checkpoint = asyncio.create_task(node.store.checkpoint())
+        await asyncio.sleep(0)
+        node.store.delete([log])
+        await checkpoint
+        again = node.store.open(PARTITION, None, node.config)
+        assert (again.log_start_offset, again.log_end_offset) == (0, 0)
 
     run(scenario)
