@@ -12,6 +12,7 @@ from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import BrokerId, Offset, TopicPartition
 from fencepost.cluster.base.ports import Chunk, Env
 from fencepost.cluster.metadata.topic_config import TopicConfig
+from fencepost.cluster.wire.batch import BatchRefused
 
 from .appends import Refusal
 from .log.log import Log
@@ -164,7 +165,7 @@ class ReadablePartition:
         self._counters.read_bytes += found.size
         return Read(found.slices, found.size, high_watermark, stable, log.log_start_offset, aborted)
 
-    def _read_failed(self, failed: OSError | LogDamaged, offset: int) -> Refusal:
+    def _read_failed(self, failed: OSError | LogDamaged | BatchRefused, offset: int) -> Refusal:
         self._env.log.error(
             "read_failed", partition=str(self.topic_partition), offset=offset, error=str(failed)
         )
@@ -294,7 +295,7 @@ class ReadablePartition:
                 found = log.max_timestamp(block=block)
             else:
                 found = log.offset_for_timestamp(timestamp, end, block=block)
-        except (OSError, LogDamaged) as failed:
+        except (OSError, LogDamaged, BatchRefused) as failed:
             return self._read_failed(failed, -1).error
         if found is not None and found.offset < end:
             return found.offset, found.timestamp, found.leader_epoch

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.broker_config import BrokerValues
+from fencepost.cluster.wire.batch import BatchRefused
 
 from .log.checkpoint import Kind
 
@@ -155,7 +156,7 @@ class Rounds:
             self._compacted[partition] = end
             try:
                 await partition.log.compact(self._env.clock.now_ms(), partition.last_stable_offset)
-            except (OSError, LogDamaged) as error:
+            except (OSError, LogDamaged, BatchRefused) as error:
                 name = str(partition.topic_partition)
                 self._env.log.error("compaction_failed", partition=name, error=str(error))
             else:

@@ -305,7 +305,10 @@ def check_produced(
     elif header.attributes & COMPRESSION_MASK:
         _check_packed(buffer, header)
     else:
+        from .produced import check_first_record
+
         _check_lengths(buffer, header)
+        check_first_record(buffer, header)
     return [(0, header)]
 
 

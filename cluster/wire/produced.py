@@ -61,6 +61,38 @@ def check_each_record(
         _CRC.pack_into(buffer, _CRC_AT, header.crc)
 
 
+def check_first_record(buffer: Buffer, header: BatchHeader) -> None:
+    """The lengths inside the first record add up. Whoever writes them wrong does so in every record; to look into all
+    of them, as Kafka does, costs 1 to 2 µs a record, a tenth of what a produced megabyte of 1 KiB records takes."""
+    try:
+        length, position = read_varint(buffer, HEADER_SIZE)
+        end = position + length
+        _, position = read_varint(buffer, position + 1)  # behind the attributes: the time
+        _, position = read_varint(buffer, position)  # the offset
+        for _ in ("key", "value"):
+            length, position = read_varint(buffer, position)
+            position += max(length, 0)
+        if _end_of_headers(buffer, position) == end:
+            return
+    except IndexError:
+        pass
+    raise BatchRefused(ErrorCode.invalid_record, "record 0 is not what its lengths say")
+
+
+def _end_of_headers(body: Buffer, position: int) -> int:
+    """Behind the last header of a record; -1 for what can't be headers."""
+    count, position = read_varint(body, position)
+    if not 0 <= count <= len(body) - position:
+        return -1
+    for _ in range(count):
+        length, position = read_varint(body, position)
+        if length < 0:
+            return -1  # a header has a name
+        length, position = read_varint(body, position + length)
+        position += max(length, 0)
+    return position
+
+
 def _walk(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bool]]:
     """Timestamp and whether there is a key, record by record; they must be as many and as long as they claim."""
     base_timestamp, position, end = header.base_timestamp, 0, 0
@@ -72,7 +104,9 @@ def _walk(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bool]]:
             offset_delta, position = read_varint(body, position)
             key_length, position = read_varint(body, position)
             value_length, position = read_varint(body, position + max(key_length, 0))
-            if position + max(value_length, 0) >= end or offset_delta != index:
+            position += max(value_length, 0)
+            has_headers = position + 1 != end or body[position]
+            if offset_delta != index or (has_headers and _end_of_headers(body, position) != end):
                 raise BatchRefused(
                     ErrorCode.invalid_record,
                     f"record {index} is not what its lengths and offset say",

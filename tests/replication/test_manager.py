@@ -8,6 +8,8 @@ from fencepost.chaos.sim.node import SimEnv
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.wire.batch import compute_crc
+from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.replication.metrics import COUNTERS, GAUGES, Counters
 from fencepost.replication.partition import Appended, Partition, Refusal
 from replica_helpers import (
@@ -399,6 +401,28 @@ def test_checkpoints_are_written_when_something_moved_and_only_then() -> None:
         assert node.partition().log.settled_point == 1
 
     play(scene, node_config={"log.retention.check.interval.ms": "100000000"})
+
+
+def test_a_topic_that_can_not_be_compacted_says_so_and_the_node_goes_on() -> None:
+    """It was not compacted when a client wrote a record, the second of its batch, whose header claims too much."""
+
+    async def scene(node: Node) -> None:
+        now_ms = node.env.clock.now_ms()
+        records = [Record(i, now_ms, b"k", b"v", [("name", b"x")]) for i in range(2)]
+        lying = build_batch(records)
+        lying[-7] = 126  # the length of the last header's name
+        lying[17:21] = compute_crc(lying, 0, len(lying)).to_bytes(4, "big")
+        await node.write(lying)
+        node.partition().log.roll(now_ms)
+        changed = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0"}
+        node.metadata.configure(node.manager, "orders", **changed)
+        await node.env.clock.sleep(60)
+        events = [line for line in node.env.machine.events if "compaction_failed" in str(line)]
+        assert events
+        assert isinstance(await node.partition().list_offset_waiting(now_ms, 0), ErrorCode)
+        await node.write(batch("goes on", key=b"k"))
+
+    play(scene)
 
 
 def test_a_compacted_topic_is_compacted_in_its_round() -> None:

@@ -3,12 +3,14 @@
 A few rows came later without asking it again: the exact edges of timestamps among them.
 """
 
+import contextlib
 import struct
 from typing import Any
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.batch import (
+    HEADER_SIZE,
     LOG_APPEND_TIME,
     BatchRefused,
     check_batch,
@@ -16,7 +18,8 @@ from fencepost.cluster.wire.batch import (
     compute_crc,
     parse_header,
 )
-from fencepost.cluster.wire.records import Record, build_batch, read_records
+from fencepost.cluster.wire.produced import check_first_record
+from fencepost.cluster.wire.records import Record, build_batch, read_records, recompress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_strategies import batches
@@ -286,3 +289,43 @@ def test_a_length_of_a_megabyte_of_continuation_bits_is_refused_at_once() -> Non
     batch[61:] = b"\x80" * (len(batch) - 61)
     assert verdict(seal(batch), message_max_bytes=2 << 20)[0] is E.invalid_record
     assert verdict(batch, message_max_bytes=2 << 20, compacted=True)[0] is E.invalid_record
+
+
+def lying(field: str, record: int = 0, *, codec: int = 0) -> bytearray:
+    """Two records with a header each. In one of them a length inside says more than is there; its own is right."""
+    records = [Record(i, NOW, b"key", b"value", [("name", b"x")]) for i in range(2)]
+    batch = build_batch(records)
+    size = 2 + (batch[HEADER_SIZE] >> 1) - 1
+    at = HEADER_SIZE + record * size
+    place = {"key": 4, "value": 8, "headers": 14, "header name": 15, "header value": 20}[field]
+    batch[at + place] = 126 if field != "headers" else 8
+    with contextlib.suppress(BatchRefused):
+        read_records(batch)
+        raise AssertionError("a reader must stumble over it")
+    return seal(batch) if codec == 0 else recompress(seal(batch), codec)
+
+
+LENGTHS = ["key", "value", "headers", "header name", "header value"]
+
+
+@pytest.mark.parametrize("field", LENGTHS)
+def test_a_first_record_whose_lengths_do_not_add_up_is_refused(field: str) -> None:
+    """Kafka looks into each record that is not packed (DefaultRecord.readFrom); here the first speaks for all."""
+    assert verdict(lying(field)) == (E.invalid_record, [])
+
+
+@pytest.mark.parametrize("record", [0, 1])
+@pytest.mark.parametrize("codec", [0, 4])
+@pytest.mark.parametrize("field", LENGTHS)
+def test_a_compacted_topic_takes_no_record_that_its_cleaner_could_not_read(
+    field: str, codec: int, record: int
+) -> None:
+    """One batch with a header that claims too much would end compaction on every replica, and the node with it."""
+    assert verdict(lying(field, record, codec=codec), compacted=True) == (E.invalid_record, [])
+
+
+@given(batches())
+def test_the_first_record_of_a_good_batch_is_good(batch: bytes) -> None:
+    header = parse_header(batch)
+    if header.record_count and not header.compression:
+        check_first_record(batch, header)
