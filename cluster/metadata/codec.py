@@ -14,19 +14,7 @@ from typing import Any, ClassVar, Final, Protocol, Self
 import msgpack
 
 from ..base.errors import Outcome, Trouble
-from .records import (
-    BrokerChanged,
-    BrokerRegistered,
-    BrokerUnregistered,
-    ClusterFormed,
-    ConfigsChanged,
-    FeatureChanged,
-    PartitionsChanged,
-    PartitionsCreated,
-    ProducerIdsAllocated,
-    TopicCreated,
-    TopicDeleted,
-)
+from .records import ALL_COMMANDS
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # of one entry; 10,000 changed partitions take under 1 MiB
 
@@ -50,22 +38,7 @@ class Command(Protocol):
     def unpack(cls, _version: int, fields: list[Any]) -> Self: ...
 
 
-COMMANDS: Final[Mapping[int, type[Command]]] = {
-    command.TYPE: command
-    for command in (
-        ClusterFormed,
-        BrokerRegistered,
-        BrokerChanged,
-        BrokerUnregistered,
-        TopicCreated,
-        TopicDeleted,
-        PartitionsCreated,
-        PartitionsChanged,
-        ConfigsChanged,
-        FeatureChanged,
-        ProducerIdsAllocated,
-    )
-}
+COMMANDS: Final[Mapping[int, type[Command]]] = {command.TYPE: command for command in ALL_COMMANDS}
 
 
 def encode(commands: Sequence[Command]) -> bytes:

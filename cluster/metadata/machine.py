@@ -12,22 +12,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from . import brokers, configs, topics
+from . import brokers, configs, records, topics
 from .codec import Command, decode
 from .image import ClusterImage, ImageDelta, ImageListener
-from .records import (
-    BrokerChanged,
-    BrokerRegistered,
-    BrokerUnregistered,
-    ClusterFormed,
-    ConfigsChanged,
-    FeatureChanged,
-    PartitionsChanged,
-    PartitionsCreated,
-    ProducerIdsAllocated,
-    TopicCreated,
-    TopicDeleted,
-)
 from .refusal import Reason, Refused
 from .snapshot import read_snapshot, write_snapshot
 
@@ -52,57 +39,57 @@ class _Rule:
 
 
 RULES: Final[Mapping[type[Command], _Rule]] = {
-    ClusterFormed: _Rule(
+    records.ClusterFormed: _Rule(
         brokers.touched_by_cluster_formed,
         brokers.why_not_cluster_formed,
         brokers.apply_cluster_formed,
     ),
-    BrokerRegistered: _Rule(
+    records.BrokerRegistered: _Rule(
         brokers.touched_by_broker_registered,
         brokers.why_not_broker_registered,
         brokers.apply_broker_registered,
     ),
-    BrokerChanged: _Rule(
+    records.BrokerChanged: _Rule(
         brokers.touched_by_broker_changed,
         brokers.why_not_broker_changed,
         brokers.apply_broker_changed,
     ),
-    BrokerUnregistered: _Rule(
+    records.BrokerUnregistered: _Rule(
         brokers.touched_by_broker_unregistered,
         brokers.why_not_broker_unregistered,
         brokers.apply_broker_unregistered,
     ),
-    TopicCreated: _Rule(
+    records.TopicCreated: _Rule(
         topics.touched_by_topic_created,
         topics.why_not_topic_created,
         topics.apply_topic_created,
     ),
-    TopicDeleted: _Rule(
+    records.TopicDeleted: _Rule(
         topics.touched_by_topic_deleted,
         topics.why_not_topic_deleted,
         topics.apply_topic_deleted,
     ),
-    PartitionsCreated: _Rule(
+    records.PartitionsCreated: _Rule(
         topics.touched_by_partitions_created,
         topics.why_not_partitions_created,
         topics.apply_partitions_created,
     ),
-    PartitionsChanged: _Rule(
+    records.PartitionsChanged: _Rule(
         topics.touched_by_partitions_changed,
         topics.why_not_partitions_changed,
         topics.apply_partitions_changed,
     ),
-    ConfigsChanged: _Rule(
+    records.ConfigsChanged: _Rule(
         configs.touched_by_configs_changed,
         configs.why_not_configs_changed,
         configs.apply_configs_changed,
     ),
-    FeatureChanged: _Rule(
+    records.FeatureChanged: _Rule(
         brokers.touched_by_feature_changed,
         brokers.why_not_feature_changed,
         brokers.apply_feature_changed,
     ),
-    ProducerIdsAllocated: _Rule(
+    records.ProducerIdsAllocated: _Rule(
         brokers.touched_by_producer_ids,
         brokers.why_not_producer_ids,
         brokers.apply_producer_ids,

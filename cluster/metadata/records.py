@@ -364,3 +364,19 @@ class ProducerIdsAllocated:
             first_producer_id=first,
             count=count,
         )
+
+
+# Every command there is: `codec.py` reads and writes them, `machine.py` has a rule for each.
+ALL_COMMANDS = (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ClusterFormed,
+    ConfigsChanged,
+    FeatureChanged,
+    PartitionsChanged,
+    PartitionsCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
