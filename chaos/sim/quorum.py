@@ -238,6 +238,9 @@ class QuorumRun:
             return
         self.wiped = node_id
         self.quorums.pop(node_id, None)
+        self.world.disk(
+            host_of(node_id)
+        ).on_operation = None  # no crash half-way: that is another disk
         self.world.restart(host_of(node_id)).disk.remove_tree(FOLDER)
         self._start(node_id)
         self.world.trace.event("chaos", "wiped", node=node_id)

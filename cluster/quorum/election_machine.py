@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from ..base.ids import BrokerId
-from .voters import is_elected
+from .voters import is_elected, majority
 
 HEARTBEAT_S: Final = 0.1
 # Silence after which a leader is given up. Kafka's `controller.quorum.election.timeout.ms` is 1 s and its
@@ -78,6 +78,12 @@ class ElectionMachine:
         if won:
             self._granted.clear()
         return won
+
+    def waits_for(self, voters: Collection[BrokerId]) -> list[BrokerId]:
+        """Who has not granted a round that a majority has: only all are enough when fresh voters are among them."""
+        if sum(each in self._granted for each in voters) < majority(len(voters)):
+            return []
+        return [each for each in sorted(voters) if each not in self._granted]
 
     def misses_leader(self, now: float) -> bool:
         """Whether this voter, for its part, has given up the leader that it had."""

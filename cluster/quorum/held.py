@@ -1,23 +1,21 @@
-"""pysyncobj's SyncObj, held: our clock, our dice, our journal, our snapshots, no pickles, no files, sockets or threads.
+"""pysyncobj's SyncObj, held: our journal, our snapshots, our elections, no pickles, no files, sockets or threads.
 
 What could not be handed in is overridden, each with its reason. Names that begin with `_SyncObj__` are SyncObj's own
 private ones (0.3.17); `tests/cluster/quorum/test_raft.py` fails when a version of it has other ones.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any, Final
 
-from pysyncobj import SyncObj, SyncObjConf, syncobj
+from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.config import FAIL_REASON, SERIALIZER_STATE
 from pysyncobj.node import Node
 
 from ..base.ids import BrokerId
-from ..base.ports import Env
 from .election_machine import ELECTION_S, HEARTBEAT_S
 from .journal import Journal
 from .raft_files import Snapshot
+from .redirected import NoPoller, active_env, steady
 from .segment_format import Entry
 from .transport import QuorumTransport
 from .voters import VOTERS_KIND, Voters, VoterSets, read_voters
@@ -40,75 +38,6 @@ FOLLOWER: Final = 0  # pysyncobj's states
 CANDIDATE: Final = 1
 LEADER: Final = 2
 NEVER: Final = float("inf")
-
-# --- the module's globals -------------------------------------------------------------------------
-
-_world: ContextVar[Env] = ContextVar("fencepost_quorum_world")
-
-
-@contextlib.contextmanager
-def in_world(env: Env) -> Iterator[None]:
-    """While this lasts, pysyncobj's clock and dice are this Env's. No `await` inside: many nodes share a loop."""
-    token = _world.set(env)
-    try:
-        yield
-    finally:
-        _world.reset(token)
-
-
-def _steady() -> float:
-    return _world.get().clock.steady()
-
-
-class _Dice:
-    """Stands for the module `random`."""
-
-    def random(self) -> float:
-        return _world.get().rng.random()
-
-
-class _Log:
-    """Stands for a logger: what pysyncobj has to say is an event of the node that it says it for."""
-
-    def warning(self, message: str, *values: object) -> None:
-        _world.get().log.warn("raft", message=message % values)
-
-    error = critical = exception = warning
-
-    def info(self, message: str, *values: object) -> None:
-        _world.get().log.info("raft", message=message % values)
-
-
-class _NoPickles:
-    """Stands for the module `pickle`: what came from a disk or a peer is never unpickled."""
-
-    def dumps(self, *_: object) -> bytes:
-        raise AssertionError("pysyncobj pickles")
-
-    def loads(self, *_: object) -> object:
-        raise AssertionError("pysyncobj unpickles")
-
-
-def _as_it_is(journal: Journal) -> Journal:
-    """Stands for `createJournal`: the configuration's `journalFile` is our journal."""
-    assert isinstance(journal, Journal)
-    return journal
-
-
-class _NoPoller:
-    """Stands for a poller of sockets, of which there are none."""
-
-    def poll(self, _timeout: float) -> None:
-        return
-
-
-# There are no hooks for these in SyncObjConf.
-syncobj.monotonicTime = _steady
-syncobj.random = _Dice()
-syncobj.pickle = _NoPickles()
-syncobj.logger = _Log()
-syncobj.createJournal = _as_it_is
-
 
 # --- nodes, snapshots -----------------------------------------------------------------------------
 
@@ -146,9 +75,12 @@ class Snapshots:
         self.to_write = Snapshot(Entry(*previous), Entry(*last), self._take(), voters)
         self._state, self._id = SERIALIZER_STATE.SERIALIZING, id_
 
-    def written(self, *, well: bool) -> None:
+    def written(self, *, well: bool, keep: int = 0) -> None:
+        """`keep` entries before it stay in the log, for followers that are not far behind."""
         if well:
             self.newest = self.to_write
+            assert self._id is not None
+            self._id -= keep
         self.to_write = None
         self._state = SERIALIZER_STATE.SUCCESS if well else SERIALIZER_STATE.FAILED
 
@@ -211,7 +143,7 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         self.sets = VoterSets(0 if newest is None else newest.last.idx, known)
         super().__init__(Peer(node_id), [], conf=_settings(journal), transport=transport)
         self._transport = transport
-        self._poller = _NoPoller()
+        self._poller = NoPoller()
         self._SyncObj__serializer = snapshots
         snapshots.voters_at = self.sets_at
         if newest is not None:
@@ -275,16 +207,16 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         return self._term_at(self.applied_index) == self.term
 
     def _now(self) -> float:
-        return _steady()
+        return steady()
 
     def _now_ms(self) -> int:
-        return _world.get().clock.now_ms()
+        return active_env.get().clock.now_ms()
 
     def _draw(self) -> float:
-        return _world.get().rng.random()
+        return active_env.get().rng.random()
 
     def _warn(self, event: str, **fields: object) -> None:
-        _world.get().log.warn(event, **fields)
+        active_env.get().log.warn(event, **fields)
 
     def sets_at(self, index: int) -> Voters:
         return self.sets.at(index)

@@ -13,20 +13,21 @@ from typing import Any, Final
 
 from ..base.errors import FrameRefused
 from ..base.ids import BrokerId
-from .held import CANDIDATE, Snapshots, in_world
+from .held import CANDIDATE
 from .raft_follower import FollowerSide
 from .transport import read_message
 from .voters import is_elected
 
-__all__ = ["Raft", "Snapshots", "in_world"]
-
 _TOLD_WHEN_BEHIND: Final = frozenset(
     {"append_entries", "snapshot", "pre_vote", "request_vote", "follow"}
 )
+# How often a voter says for whom it waits.
+COMPLAIN_S: Final = 5.0
 
 
 class Raft(FollowerSide):
     def __init__(self, *args: Any) -> None:
+        self._complain_at = 0.0
         self._votes: dict[BrokerId, bool] = {}  # for this node, and whether the voter is fresh
         super().__init__(*args)
         self._handlers: Mapping[str, Callable[[BrokerId, dict[str, Any]], None]] = {
@@ -80,6 +81,7 @@ class Raft(FollowerSide):
     def ask_pre_vote(self) -> None:
         """Whether the other voters miss their leader too."""
         self.forget_leader()
+        self._say_who_is_missing()
         round_ = self.election.ask(self._now(), self.node_id, fresh=self.journal.vote.fresh)
         message = {
             "type": "pre_vote",
@@ -90,6 +92,18 @@ class Raft(FollowerSide):
         for each in sorted(self.voters):
             if each != self.node_id:
                 self._transport.say(each, message)
+
+    def _say_who_is_missing(self) -> None:
+        """The one case in which a majority is not enough: a person may wonder, and can start the others."""
+        missing = self.election.waits_for(self.voters)
+        if missing and self._now() >= self._complain_at:
+            self._complain_at = self._now() + COMPLAIN_S
+            self._warn(
+                "quorum_waits_for_all_voters",
+                missing=missing,
+                why="A voter began with an empty folder: a first election, or one after a disk was"
+                " replaced, needs every voter.",
+            )
 
     def ask_to_follow(self) -> None:
         """A node that does not vote and hears no leader: one of the voters may lead."""

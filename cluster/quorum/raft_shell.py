@@ -22,10 +22,11 @@ from ..base.ports import Env
 from ..metadata.image import ClusterImage
 from ..metadata.machine import Applied, MetadataMachine, Result
 from ..metadata.refusal import Refused
-from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots, in_world
+from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots
 from .journal import Journal, JournalLost
 from .raft import Raft
 from .raft_files import SnapshotFile, VoteFile
+from .redirected import in_world
 from .store import FULL, Store
 from .transport import Links, QuorumTransport
 from .view import QuorumView, view_of

@@ -12,13 +12,17 @@ from typing import Final
 from ..base.errors import DISK_FULL_ERRNOS
 from ..base.ports import Env
 from ..metadata.machine import MetadataMachine
-from .held import in_world
 from .journal import Journal
 from .raft import Raft
 from .raft_files import SnapshotFile
+from .redirected import in_world
 
 SNAPSHOT_ENTRIES: Final = 5_000  # in the log since the last snapshot: take the next
 SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
+# Of SNAPSHOT_ENTRIES, what stays in the log behind a snapshot: a follower that is not quite as far as the leader, as any
+# is at any moment, would be sent the snapshot otherwise.
+KEPT_PART: Final = 5
+KEPT_BYTES: Final = 4 * 1024 * 1024
 SNAPSHOT_RETRY_S: Final = 10.0
 FULL_DISK_RETRY_S: Final = 0.5
 # A voter whose disk has stood still for so long leads no more, and does not ask to.
@@ -76,7 +80,8 @@ class Store:
             return
         if self._env.clock.steady() < self._no_snapshot_before:
             return
-        log_is_long = len(self._journal) > SNAPSHOT_ENTRIES
+        newest = raft.snapshots.newest
+        log_is_long = raft.last.idx - (0 if newest is None else newest.last.idx) > SNAPSHOT_ENTRIES
         if log_is_long or self.bytes_since_snapshot > SNAPSHOT_BYTES:
             raft.forceLogCompaction()
 
@@ -141,7 +146,18 @@ class Store:
             self._env.log.error("metadata_snapshot_failed", folder=self._folder, why=str(trouble))
             self._no_snapshot_before = self._env.clock.steady() + SNAPSHOT_RETRY_S
             well = False
-        raft.snapshots.written(well=well)
+        raft.snapshots.written(well=well, keep=self._kept(snapshot.previous.idx))
+
+    def _kept(self, index: int) -> int:
+        """How many entries before this one are worth keeping."""
+        end = index - self._journal[0].idx
+        start = max(0, end - SNAPSHOT_ENTRIES // KEPT_PART)
+        size = 0
+        for kept, entry in enumerate(reversed(self._journal.between(start, end - start))):
+            size += len(entry.command)
+            if size > KEPT_BYTES:
+                return kept
+        return end - start
 
     async def _install(self, raft: Raft) -> None:
         """A leader's snapshot takes the place of all that is here, unless the log has come that far by itself."""

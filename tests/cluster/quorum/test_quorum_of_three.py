@@ -234,6 +234,13 @@ def test_two_of_three_that_lost_a_third_with_its_disk_keep_what_only_it_had(worl
         await nodes.start(behind, wiped)
         await asyncio.sleep(20)
         assert nodes.leaders() == []
+        said = [
+            fields["missing"]
+            for each in (behind, wiped)
+            for _, event, fields in world.machine(host_of(each)).events
+            if event == "quorum_waits_for_all_voters"
+        ]
+        assert [leader] in said
         nodes.restart(leader)
         await nodes.start(leader)
         await nodes.leader()

@@ -7,10 +7,11 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import FrameRefused
 from fencepost.cluster.quorum.election_machine import ELECTION_S
-from fencepost.cluster.quorum.held import Snapshots, in_world
+from fencepost.cluster.quorum.held import Snapshots
 from fencepost.cluster.quorum.journal import Journal
 from fencepost.cluster.quorum.raft import Raft
 from fencepost.cluster.quorum.raft_files import VoteFile
+from fencepost.cluster.quorum.redirected import in_world
 from fencepost.cluster.quorum.segment_format import Entry
 from fencepost.cluster.quorum.transport import QuorumTransport, read_message, write_message
 
@@ -311,6 +312,22 @@ def test_followers_have_an_entry_before_the_leaders_own_disk_does(one: Peers) ->
         one.raft.replicate()
     sent = [len(message["entries"]) for _, _, message in one.said]
     assert sent == [1, 1] and one.journal.undurable
+
+
+def test_what_a_follower_lost_with_its_disk_counts_no_more(one: Peers) -> None:
+    one.lead()
+    one.held(2, 3)
+    one.tick()
+    with in_world(one.env):
+        one.raft.submit(b"x", lambda *_: None)
+        one.raft.doTick()
+        one.raft.replicate()
+    one.held(2, 4)
+    one.hear(2, 1, "gap", next_index=2, stamp=one.world.loop.time())
+    assert [entry.idx for entry in one.said[0][2]["entries"]] == [2, 3]
+    one.sync()
+    one.tick()
+    assert one.raft.commit_index == 2
 
 
 # --- a voter that lost its disk -------------------------------------------------------------------

@@ -66,6 +66,26 @@ def test_a_node_that_is_far_behind_gets_a_snapshot_in_pieces_and_goes_on_from_th
         world.run(scenario())
 
 
+def test_a_follower_that_is_a_little_behind_is_sent_entries_and_no_snapshot() -> None:
+    """As any follower is at the moment when the leader cuts its log."""
+    with World(seed=5) as world:
+        nodes = Nodes(world, voters=3)
+
+        async def scenario() -> None:
+            await nodes.start()
+            leader = await nodes.leader()
+            slow = next(each for each in nodes.ids if each != leader)
+            world.disk(host_of(slow)).faults.sync_s = (0.01, 0.01)
+            for number in range(90):
+                await nodes.agree(f"s{number}")
+            await nodes.alike()
+            assert len(nodes.quorums[leader]._journal) < 30
+            events = [event for _, event, _ in world.machine(host_of(slow)).events]
+            assert "metadata_snapshot_installed" not in events
+
+        world.run(scenario())
+
+
 @pytest.mark.slow
 def test_a_crash_at_any_disk_operation_of_an_install_loses_nothing() -> None:
     finished = 0
