@@ -11,7 +11,7 @@ import enum
 from typing import Final
 from uuid import UUID
 
-from .stream_frames import Follow
+from .stream_frames import UNLIMITED, Follow
 
 NO_SLOT: Final = -1
 REST_MS: Final = 250  # the first rest; the next is twice as long, and so on
@@ -58,12 +58,27 @@ class FollowerMachine:
         self.rests_until = 0
         self._rest_ms = REST_MS
 
-    def ask(self, slot: int, *, last_epoch: int, log_end: int, durable_end: int) -> Follow:
+    def ask(
+        self,
+        slot: int,
+        *,
+        last_epoch: int,
+        log_end: int,
+        durable_end: int,
+        granted: int = UNLIMITED,
+    ) -> Follow:
         assert slot > self.slot, "a slot is given once"
         self._become(P.ASKING)
         self.slot = slot
         return Follow(
-            slot, self.topic_id, self.partition, self.leader_epoch, last_epoch, log_end, durable_end
+            slot,
+            self.topic_id,
+            self.partition,
+            self.leader_epoch,
+            last_epoch,
+            log_end,
+            durable_end,
+            granted,
         )
 
     def expects(self, slot: int) -> bool:

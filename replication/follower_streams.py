@@ -13,12 +13,16 @@ from fencepost.cluster.metadata.image import (
     TopicState,
 )
 
+from .follower_machine import Phase
 from .manager import ReplicaManager
 from .peers import Door
-from .streams_follower import FollowerStream
+from .stream_frames import UNLIMITED
+from .streams_follower import Copy, FollowerStream
+from .throttle_machine import ByteBucket
 
 # How often a leader that hears nothing else hears that we live. One small frame a stream, not one a partition.
 BEAT_S: Final = 0.25
+GRANT_BYTES: Final = 256 << 10
 
 
 class FollowerStreams:
@@ -31,6 +35,8 @@ class FollowerStreams:
         self._streams: dict[BrokerId, FollowerStream] = {}
         self._followed: dict[tuple[UUID, int], FollowerStream] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._throttle = ByteBucket()
+        self._grants = False  # some may have been limited in the last round
 
     def start(self) -> None:
         self._tasks.append(self._env.tasks.spawn(self._beat(), name="replication beats"))
@@ -106,3 +112,42 @@ class FollowerStreams:
             await self._env.clock.sleep(BEAT_S)
             for stream in self._streams.values():
                 stream.beat()
+            self._grant()
+
+    @property
+    def is_limited(self) -> bool:
+        self._throttle.set_rate(self.manager.follower_throttled_rate)
+        return self._throttle.is_limited
+
+    def _grant(self) -> None:
+        """follower.replication.throttled.rate: share out what may come now, over all leaders."""
+        if not self.is_limited and not self._grants:
+            return
+        grants: dict[Copy, None] = {}
+        hungry: list[Copy] = []
+        for stream in self._streams.values():
+            for copy in stream.copies.values():
+                if not self._throttle.is_limited or not copy.is_throttled:
+                    if copy.granted != UNLIMITED:
+                        copy.granted = UNLIMITED
+                        grants[copy] = None
+                elif copy.granted == UNLIMITED:
+                    copy.granted = copy.taken
+                    grants[copy] = None
+                elif (
+                    copy.granted - copy.taken < GRANT_BYTES
+                    and copy.machine.phase is Phase.FOLLOWING
+                ):
+                    hungry.append(copy)
+        self._grants = self._throttle.is_limited
+        room = self._throttle.available(self._env.clock.steady()) if hungry else 0
+        share = room // len(hungry) if hungry else 0
+        if share > 0:
+            for copy in hungry:
+                copy.granted += share
+                grants[copy] = None
+            self._throttle.take(share * len(hungry))
+        for stream in self._streams.values():
+            mine = [copy for copy in grants if copy.stream is stream]
+            if mine:
+                stream.grant(mine)

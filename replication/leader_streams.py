@@ -1,6 +1,6 @@
 """The streams of all followers of this node, and what they must know of the metadata."""
 
-from typing import Any
+from typing import Any, Final
 
 from fencepost.cluster.base.errors import FrameRefused
 from fencepost.cluster.base.ids import BrokerId
@@ -9,9 +9,47 @@ from fencepost.cluster.metadata.image import ImageDelta
 
 from . import stream_frames as frames
 from .isr_shell import IsrShell, ProposeIsr
+from .leader_feed import LeaderFeed
 from .manager import ReplicaManager
 from .peers import Stream
 from .streams_leader import LeaderStream
+from .throttle_machine import NO_LIMIT, ByteBucket
+
+# How often partitions are looked at that had to wait for leader.replication.throttled.rate.
+THROTTLE_S: Final = 0.05
+
+
+class LeaderThrottle:
+    """What all streams together may send of throttled partitions, to followers that are not in sync."""
+
+    def __init__(self, env: Env, manager: ReplicaManager) -> None:
+        self._env = env
+        self._manager = manager
+        self._bucket = ByteBucket()
+        self._waiting: dict[LeaderFeed, None] = {}
+
+    def room(self, feed: LeaderFeed) -> int:
+        """How many bytes may go now; when none may, it is looked at again later."""
+        bucket = self._bucket
+        bucket.set_rate(self._manager.leader_throttled_rate)
+        if not bucket.is_limited or not feed.is_throttled:
+            return NO_LIMIT
+        room = bucket.available(self._env.clock.steady())
+        if room <= 0:
+            if not self._waiting:
+                self._env.clock.call_later(THROTTLE_S, self._again)
+            self._waiting[feed] = None
+        return room
+
+    def sent(self, feed: LeaderFeed, size: int) -> None:
+        if self._bucket.is_limited and feed.is_throttled:
+            self._bucket.take(size)
+
+    def _again(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for feed in waiting:
+            if feed.is_valid:
+                feed.on_append()
 
 
 class LeaderStreams:
@@ -20,6 +58,7 @@ class LeaderStreams:
     def __init__(self, env: Env, manager: ReplicaManager, propose_isr: ProposeIsr) -> None:
         self.manager = manager
         self.isr = IsrShell(env, manager, propose_isr, self.broker_epoch_of)
+        self.throttle = LeaderThrottle(env, manager)
         self._env = env
         self._streams: dict[BrokerId, LeaderStream] = {}
         self._is_open = True

@@ -40,6 +40,7 @@ from .partition import NO_SPACE, Partition
 from .partition_copies import CopiedPartition
 from .partition_machine import REPLICA_LAG_MS_MAX
 from .rounds import Rounds
+from .throttle_machine import NO_LIMIT
 
 PARTITIONS_A_TURN: Final = 100
 STRAYS_NAMED_MAX: Final = 20
@@ -67,6 +68,7 @@ class ReplicaManager:
         self.counters = Counters()
         self.is_disk_full = False
         self.lag_ms_max = REPLICA_LAG_MS_MAX
+        self.leader_throttled_rate = self.follower_throttled_rate = NO_LIMIT
         self.store = LogStore(
             env, data_dir, open_files_max=open_files_max, producers_max=producers_max
         )
@@ -235,6 +237,8 @@ class ReplicaManager:
         expiration_ms = values.integer("producer.id.expiration.ms")
         self.store.shared.producer_expiration_ms = expiration_ms
         self.lag_ms_max = values.integer("replica.lag.time.max.ms")
+        self.leader_throttled_rate = values.integer("leader.replication.throttled.rate")
+        self.follower_throttled_rate = values.integer("follower.replication.throttled.rate")
         for partition in self.partitions.values():
             partition.machine.lag_ms_max = self.lag_ms_max
             if partition.log.producers_loaded:

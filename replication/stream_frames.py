@@ -5,7 +5,8 @@ INVARIANT  a frame is taken only if every number in it is one; a partition is na
 PREVENTS   batches of a leader that was deposed, still on their way, written behind a truncation.
 PROVED BY  tests/replication/test_stream_frames.py::test_what_is_no_frame_is_refused
 
-    follower -> leader   follow  [[slot, topic id, partition, leader epoch, last epoch, log end, durable end], …]
+    follower -> leader   follow  [[slot, topic id, partition, leader epoch, last epoch, log end, durable end, granted], …]
+                         grant   [slot, bytes that may be sent since it was asked (-1: as many as there are), …]
                          ack     [slot, log end, durable end, …], and how many bytes of records were taken so far
                          leave   [slot, …]
                          alive   the follower's broker epoch
@@ -24,11 +25,12 @@ from fencepost.cluster.base.errors import FrameRefused
 
 STREAM: Final = "replicate"  # the kind of stream, at the peer door
 KIND, LIST, TAKEN, EPOCH = "k", "l", "t", "e"
-FOLLOW, ACK, LEAVE, ALIVE = "follow", "ack", "leave", "alive"
+FOLLOW, ACK, LEAVE, ALIVE, GRANT = "follow", "ack", "leave", "alive", "grant"
 DATA, PART, RANGE, NO = "data", "part", "range", "no"
 # A header is at most 64 KiB, and five numbers are at most 45 bytes of it.
 PARTITIONS_MAX: Final = 1_000
 ASKED_MAX: Final = 500  # with topic ids
+UNLIMITED: Final = -1
 
 Header = dict[str, Any]
 
@@ -43,6 +45,7 @@ class Follow(NamedTuple):
     last_epoch: int
     log_end: int
     durable_end: int
+    granted: int = UNLIMITED
 
 
 class Ack(NamedTuple):
@@ -103,6 +106,10 @@ def read_taken(header: Header) -> int:
     return taken
 
 
+def grant(items: Sequence[tuple[int, int]]) -> Iterator[Header]:
+    return _pairs(GRANT, items)
+
+
 def leave(slots: Sequence[int]) -> Iterator[Header]:
     for start in range(0, len(slots), PARTITIONS_MAX):
         yield {KIND: LEAVE, LIST: list(slots[start : start + PARTITIONS_MAX])}
@@ -146,15 +153,20 @@ def read_three(header: Header) -> list[tuple[int, int, int]]:
 
 
 def no(items: Sequence[tuple[int, int]]) -> Iterator[Header]:
+    return _pairs(NO, items)
+
+
+def _pairs(kind: str, items: Sequence[tuple[int, int]]) -> Iterator[Header]:
     for start in range(0, len(items), PARTITIONS_MAX):
         yield {
-            KIND: NO,
+            KIND: kind,
             LIST: [n for item in items[start : start + PARTITIONS_MAX] for n in item],
         }
 
 
-def read_no(header: Header) -> list[tuple[int, int]]:
-    return [(slot, code) for slot, code in _tuples(header, 2)]
+def read_pairs(header: Header) -> list[tuple[int, int]]:
+    """Of `no`: slot and error code. Of `grant`: slot and bytes."""
+    return [(slot, number) for slot, number in _tuples(header, 2)]
 
 
 # -- what came from elsewhere ------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from .follower_machine import FollowerMachine, Phase
 from .partition import Partition
 from .peers import Stream
 from .stream_frames import Data, Follow, Header
+from .throttle_machine import is_throttled
 
 if TYPE_CHECKING:
     from .follower_streams import FollowerStreams
@@ -38,11 +39,13 @@ STEADY_S: Final = 1.0  # a stream that held for less was no success
 class Copy:
     """One partition that is copied from its leader, in one leader epoch."""
 
-    __slots__ = ("machine", "partition", "stream")
+    __slots__ = ("granted", "machine", "partition", "stream", "taken")
 
     def __init__(self, stream: "FollowerStream", partition: Partition) -> None:
         self.stream = stream
         self.partition = partition
+        self.granted = frames.UNLIMITED  # bytes that the leader may send since it was asked
+        self.taken = 0  # and how many it did
         self.machine = FollowerMachine(
             partition.topic_id, partition.topic_partition.partition, partition.leader_epoch
         )
@@ -50,6 +53,16 @@ class Copy:
     @property
     def name(self) -> tuple[UUID, int]:
         return self.machine.topic_id, self.machine.partition
+
+    @property
+    def is_throttled(self) -> bool:
+        """Kafka's shouldFollowerThrottle, but for how much there is left."""
+        machine = self.partition.machine
+        return machine.broker_id not in machine.isr.state.isr and is_throttled(
+            self.partition.config.follower_replication_throttled_replicas,
+            self.machine.partition,
+            machine.broker_id,
+        )
 
     def on_durable(self) -> None:
         if self.partition.sync_counts:
@@ -180,6 +193,10 @@ class FollowerStream:
             for copy in [each for each in self._resting if each.machine.has_rested(now_ms)]:
                 self._ask_soon(copy)
 
+    def grant(self, copies: list[Copy]) -> None:
+        """The leader may send more of these."""
+        self._write(*frames.grant([(copy.machine.slot, copy.granted) for copy in copies]))
+
     def tell_broker_epoch(self) -> None:
         """The leader counts us only as the process that the metadata log knows."""
         self._write(frames.alive(self._owner.broker_epoch()))
@@ -195,7 +212,7 @@ class FollowerStream:
                 for slot, log_start, log_end in frames.read_three(header):
                     self._on_parted(slot, OutOfRange(log_start, log_end))
             case frames.NO:
-                for slot, code in frames.read_no(header):
+                for slot, code in frames.read_pairs(header):
                     self._on_refused(slot, code)
             case unknown:
                 raise FrameRefused(f"a leader sent a frame of kind {unknown!r:.100}")
@@ -220,12 +237,15 @@ class FollowerStream:
             self._by_slot.pop(machine.slot, None)
             self._slots_given += 1
             log = partition.log
+            is_limited = self._owner.is_limited and copy.is_throttled
+            copy.granted, copy.taken = (0 if is_limited else frames.UNLIMITED), 0
             asked.append(
                 machine.ask(
                     self._slots_given,
                     last_epoch=log.epochs.latest,
                     log_end=log.log_end_offset,
                     durable_end=partition.machine.durable_end,
+                    granted=copy.granted,
                 )
             )
             self._by_slot[machine.slot] = copy
@@ -314,6 +334,7 @@ class FollowerStream:
 
     def _take(self, copy: Copy, data: Data, records: memoryview) -> None:
         partition, machine = copy.partition, copy.machine
+        copy.taken += data.size
         if data.size:
             if data.offset != partition.log_end_offset:
                 self._stuck(copy, f"sent from {data.offset}, it ends at {partition.log_end_offset}")

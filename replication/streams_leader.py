@@ -20,6 +20,7 @@ from fencepost.cluster.base.ports import Chunk, Env
 
 from . import stream_frames as frames
 from .divergence_machine import GoOn, OutOfRange, Parted, answer
+from .leader_feed import LeaderFeed
 from .log.walk import Cold
 from .partition import Partition
 from .partition_machine import Heard
@@ -36,42 +37,6 @@ PIECE_BYTES: Final = 256 << 10  # of one partition, while others wait
 PAYLOAD_BYTES_MAX: Final = 64 << 20  # the peer door's
 # How long news of a high watermark wait for records to travel with.
 NEWS_S: Final = 0.003
-
-
-class LeaderFeed:
-    """One partition, to one follower, in one leader epoch."""
-
-    __slots__ = ("is_cold", "leader_epoch", "partition", "sent_to", "slot", "stream", "told")
-
-    def __init__(self, stream: "LeaderStream", partition: Partition, follow: Follow) -> None:
-        self.stream = stream
-        self.partition = partition
-        self.slot = follow.slot
-        self.leader_epoch = follow.leader_epoch
-        self.sent_to = follow.log_end
-        self.told = (-1, -1)  # high watermark and log start, as the follower knows them
-        self.is_cold = False  # what comes next is being read from the disk
-
-    @property
-    def news(self) -> tuple[int, int]:
-        return self.partition.machine.high_watermark, self.partition.log.log_start_offset
-
-    @property
-    def is_valid(self) -> bool:
-        """Do we lead it still, in this epoch, and is the follower still one of its replicas?"""
-        partition = self.partition
-        return (
-            partition.closed is None
-            and partition.is_leader
-            and partition.leader_epoch == self.leader_epoch
-            and self.stream.follower_id in partition.machine.replicas
-        )
-
-    def on_append(self) -> None:
-        self.stream.has_records(self)
-
-    def on_moved(self) -> None:
-        self.stream.has_news(self)
 
 
 class LeaderStream:
@@ -135,6 +100,10 @@ class LeaderStream:
                 for slot in frames.read_slots(header):
                     if slot in self._feeds:
                         self._drop(self._feeds[slot])
+            case frames.GRANT:
+                for slot, granted in frames.read_pairs(header):
+                    if slot in self._feeds:
+                        self._feeds[slot].grant(granted)
             case frames.ALIVE:
                 broker_epoch = frames.read_broker_epoch(header)
                 if broker_epoch != self.broker_epoch:
@@ -333,6 +302,8 @@ class LeaderStream:
         log = feed.partition.log
         offset, size = feed.sent_to, 0
         if offset < log.log_end_offset:
+            max_bytes = min(max_bytes, feed.room, self._owner.throttle.room(feed))
+        if offset < log.log_end_offset and max_bytes > 0:
             try:
                 found = log.read(
                     offset, max_bytes, limit=log.log_end_offset, min_one=True, block=False
@@ -356,6 +327,10 @@ class LeaderStream:
             size = found.size
             chunks += found.slices
             feed.sent_to = found.next_offset
+            feed.sent_bytes += size
+            self._owner.throttle.sent(feed, size)
+        elif feed.told == feed.news:
+            return 0
         feed.told = feed.news
         numbers += (feed.slot, offset, size, *feed.told)
         return size

@@ -36,7 +36,7 @@ def test_what_is_written_is_read() -> None:
     parted = next(frames.three(frames.PART, [(1, 2, 3)]))
     assert frames.kind_of(parted) == frames.PART
     assert frames.read_three(sent(parted)) == [(1, 2, 3)]
-    assert frames.read_no(sent(next(frames.no([(1, 74)])))) == [(1, 74)]
+    assert frames.read_pairs(sent(next(frames.no([(1, 74)])))) == [(1, 74)]
 
 
 def test_ten_thousand_partitions_fit_into_headers() -> None:
@@ -90,7 +90,7 @@ anything = st.recursive(
 def test_whatever_comes_is_read_or_refused(header: frames.Header) -> None:
     readers = (
         frames.kind_of, frames.read_acks, frames.read_taken, frames.read_follow, frames.read_slots,
-        frames.read_broker_epoch, frames.read_three, frames.read_no,
+        frames.read_broker_epoch, frames.read_three, frames.read_pairs,
         lambda header: frames.read_data(header, 10),
     )  # fmt: skip
     for read in readers:
