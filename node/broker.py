@@ -117,6 +117,7 @@ class Broker:
             features=SUPPORTED_FEATURES,
             heartbeat_s=self.config.integer("broker.heartbeat.interval.ms") / 1000,
             timeout_s=self.config.integer("broker.session.timeout.ms") / 1000,
+            may_be_decided=self.peers.may_decide,
             on_registered=self._lead,
         )
 

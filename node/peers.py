@@ -59,6 +59,8 @@ class Peers:
         self._settings = settings
         self._image = image
         self._quorum: Quorum | None = None
+        self._is_ready = False
+        self._dials: dict[BrokerId, int] = {}
         self._lost_since: dict[BrokerId, float] = {}
         self._settling: list[asyncio.Future[None]] = []
         self.door: PeerDoor | None = None
@@ -107,6 +109,7 @@ class Peers:
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self._quorum.wait_ready()
+                self._is_ready = True
                 return
             except TimeoutError:
                 refusals = self._refusals()
@@ -139,12 +142,27 @@ class Peers:
             self.door.watch(sorted(known))
 
     def _address_of(self, node_id: BrokerId) -> Address | None:
-        """Where it was registered; of a voter that never was, where the settings say."""
+        """Where it was registered; of a voter that never was, where the settings say.
+
+        Until this node has caught up nobody knows which of the two is newer: each is tried in turn. A cluster that
+        was moved as a whole finds together by its settings.
+        """
         broker = self._image.brokers.get(node_id)
-        registered = None if broker is None else broker.endpoint(PEER_LISTENER)
-        if registered is not None:
-            return registered.host, registered.port
-        return self._settings.voters.get(node_id)
+        endpoint = None if broker is None else broker.endpoint(PEER_LISTENER)
+        registered = None if endpoint is None else (endpoint.host, endpoint.port)
+        configured = self._settings.voters.get(node_id)
+        if registered is None or configured is None or self._is_ready:
+            return registered or configured
+        dial = self._dials[node_id] = self._dials.get(node_id, 0) + 1
+        return configured if dial % 2 else registered
+
+    def may_decide(self) -> bool:
+        """Whether so many voters are in sight that there can be a controller."""
+        if self.door is None:
+            return True
+        seen = {self._node_id, *self.door.connected()}
+        voters = self._settings.voters
+        return 2 * sum(voter in seen for voter in voters) > len(voters)
 
     # --- who was just lost ---
 

@@ -40,7 +40,7 @@ LEAVE_CHECK_S: Final = 0.02
 
 
 class BrokerSession:
-    """`image` is this node's; `gate` is the way to the controller."""
+    """`image` is this node's; `gate` the way to the controller, which is none without a majority of the voters."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class BrokerSession:
         features: Mapping[str, tuple[int, int]],
         heartbeat_s: float,
         timeout_s: float,
+        may_be_decided: Callable[[], bool],
         on_registered: Callable[[], None],
     ) -> None:
         self._env = env
@@ -63,6 +64,7 @@ class BrokerSession:
         self._features = dict(features)
         self._heartbeat_s = heartbeat_s
         self._timeout_s = timeout_s
+        self._may_be_decided = may_be_decided
         self._on_registered = on_registered
         self._incarnation = UUID(int=env.rng.getrandbits(128), version=4)
         self._endpoints: tuple[Endpoint, ...] = ()
@@ -196,14 +198,25 @@ class BrokerSession:
         self._task.cancel()
         await asyncio.wait([self._task])
         self._task = None
-        others = [each for each in self._image.alive_brokers() if each.broker_id != self._me]
-        if not others:
+        if not any(self._can_take_over(broker) for broker in self._image.alive_brokers()):
             return
-        try:
-            async with asyncio.timeout(LEAVE_WITHIN_S):
-                await self._hand_over()
-        except (TimeoutError, Trouble) as trouble:
-            self._env.log.warn("leaderships_not_handed_over", reason=str(trouble))
+        handing_over = asyncio.create_task(self._hand_over(), name="hand over")
+        give_up = self._env.clock.steady() + LEAVE_WITHIN_S
+        while not handing_over.done() and self._env.clock.steady() < give_up:
+            await asyncio.wait([handing_over], timeout=LEAVE_CHECK_S)
+            if not self._may_be_decided():
+                break  # the others are going, too
+        handing_over.cancel()
+        await asyncio.wait([handing_over])
+        if handing_over.cancelled():
+            self._env.log.warn("leaderships_not_handed_over", reason="nobody decides")
+        elif (why := handing_over.exception()) is not None:
+            if not isinstance(why, Trouble):
+                raise why
+            self._env.log.warn("leaderships_not_handed_over", reason=str(why))
+
+    def _can_take_over(self, broker: BrokerState) -> bool:
+        return broker.broker_id != self._me and not broker.in_controlled_shutdown
 
     async def _hand_over(self) -> None:
         """One command moves all that can move; what stays has nobody else in its ISR."""

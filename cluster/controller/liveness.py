@@ -64,6 +64,8 @@ class Liveness:
         self._duties = duties
         self._session_timeout_ms = session_timeout_ms
         self._sessions = HeartbeatsMachine(session_timeout_ms)
+        # Who was heard by this node since it leads; others have a session that was just given to them.
+        self._known: dict[BrokerId, BrokerEpoch] = {}
         self._dead: dict[BrokerId, None] = {}  # their processes, as the peer door says
         self._doomed: dict[BrokerId, BrokerEpoch] = {}  # to be fenced
         self._leads = False
@@ -109,6 +111,7 @@ class Liveness:
             and before.incarnation_id != command.incarnation_id
             and not before.in_controlled_shutdown
             and command.broker_id not in self._dead
+            and self._known.get(before.broker_id) == before.broker_epoch
             and self._sessions.has_session(before.broker_id, before.broker_epoch, self._now_ms())
         ):
             duplicate = ErrorCode.duplicate_broker_registration
@@ -122,6 +125,7 @@ class Liveness:
         # This node is not watched: its silence would be that of whoever watches.
         if broker_id != self._quorum.node_id:
             self._sessions.heard(broker_id, broker_epoch, self._now_ms())
+            self._known[broker_id] = broker_epoch
             self._doomed.pop(broker_id, None)
             self._wake.set()
 
@@ -156,6 +160,7 @@ class Liveness:
             return
         self._leads = leads
         self._doomed.clear()
+        self._known.clear()
         self._sessions = HeartbeatsMachine(self._session_timeout_ms)
         if not leads:
             return

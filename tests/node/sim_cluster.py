@@ -85,6 +85,18 @@ class Cluster:
         error: ErrorCode = reply.responses[0].partition_responses[0].error_code
         return error
 
+    async def fetch(self, node_id: int, offset: int = 0, *, partition: int = 0) -> Any:
+        wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        reply = await self.ask(
+            node_id,
+            ApiKey.fetch,
+            max_wait=0,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[{"topic_id": self.topic_id, "partitions": [wanted]}],
+        )
+        return reply.responses[0].partitions[0]
+
     def partition(self, index: int = 0, topic: str = "t") -> PartitionState:
         state = self.nodes.partition(topic, index)
         assert state is not None

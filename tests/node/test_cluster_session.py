@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from fencepost.chaos.sim.cluster_nodes import node_config, node_name
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
@@ -198,5 +199,106 @@ def test_a_node_whose_id_is_taken_says_so_and_ends() -> None:
         await cluster.nodes.until_whole()
         assert await cluster.produce(cluster.partition().leader) is ErrorCode.none
         assert not cluster.events(3, "broker_was_fenced")
+
+    cluster.play(scenario)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [3, 4, 5])
+def test_nodes_that_all_stop_at_once_wait_for_nobody(nodes: int) -> None:
+    """The last ones have nobody to hand over to, and nobody who could decide it: they see that and go."""
+    cluster = Cluster(nodes)
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        began = cluster.now
+        async with asyncio.TaskGroup() as group:
+            for node_id in cluster.nodes.ids:
+                group.create_task(cluster.nodes.stop(node_id))
+        assert cluster.now - began < 1.0
+        cluster.nodes.start_all()
+        await cluster.nodes.until_whole()
+        assert cluster.now - began < 2.0
+
+    cluster.play(scenario)
+
+
+def test_nodes_that_are_all_killed_at_once_wait_for_no_session() -> None:
+    """To the new controller their last registrations look alive. Nobody has been heard under them."""
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        for node_id in cluster.nodes.ids:
+            cluster.kill(node_id)
+        began = cluster.now
+        cluster.nodes.start_all()
+        await cluster.nodes.until_whole()
+        assert cluster.now - began < 2.0
+
+    cluster.play(scenario)
+
+
+def test_a_node_that_does_not_vote_takes_part_in_all_else() -> None:
+    cluster = Cluster(4)
+
+    async def scenario() -> None:
+        assert (await cluster.create("t", 4, partitions=8, copies=3)).error_code is ErrorCode.none
+        assert 4 in cluster.leaders()
+        assert 4 not in cluster.nodes.broker(4).config.peers.voters
+        partition = cluster.leaders().index(4)
+        assert await cluster.produce(4, partition=partition) is ErrorCode.none
+        cluster.kill(4)
+        took = await cluster.until(lambda: 4 not in cluster.leaders())
+        assert took < 0.1
+        cluster.nodes.start(4)
+        await cluster.nodes.until_whole()
+
+    cluster.play(scenario)
+
+
+def test_a_cluster_that_was_moved_as_a_whole_finds_together_by_its_settings() -> None:
+    """What was registered names ports where nobody listens any more; the settings name the new ones."""
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t")
+        for node_id in cluster.nodes.ids:
+            await cluster.nodes.stop(node_id)
+        cluster.nodes._config = (
+            "controller.quorum.voters=1@node-1:9999,2@node-2:9999,3@node-3:9999",
+            "peer.listener=0.0.0.0:9999",
+            "peer.advertised.listener=",
+        )
+        cluster.nodes.start_all()
+        await cluster.nodes.until_whole()
+        endpoint = cluster.nodes.broker(1).image.brokers[BrokerId(2)].endpoint("PEER")
+        assert endpoint is not None
+        assert endpoint.port == 9999
+
+    cluster.play(scenario)
+
+
+@pytest.mark.parametrize("survivor", [1, 2, 3])
+def test_one_of_three_that_is_left_refuses_what_must_be_on_two_and_stays_readable(
+    survivor: int,
+) -> None:
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        partition = cluster.leaders().index(survivor)
+        assert await cluster.produce(survivor, b"kept", partition=partition) is ErrorCode.none
+        for node_id in (1, 2, 3):
+            if node_id != survivor:
+                cluster.kill(node_id)
+        refused = await cluster.produce(survivor, b"lost", partition=partition)
+        assert refused in (ErrorCode.request_timed_out, ErrorCode.not_enough_replicas)
+        answer = await cluster.fetch(survivor, partition=partition)
+        assert answer.error_code is ErrorCode.none
+        assert answer.high_watermark == 1
+        assert b"kept" in bytes(answer.records)
+        cluster.nodes.start_all()
+        await cluster.nodes.until_whole()
 
     cluster.play(scenario)

@@ -229,6 +229,15 @@ def test_a_node_that_was_killed_may_come_back_at_once_where_its_death_was_seen(
     assert scene.register(2, 22, fenced=True).error_code is ErrorCode.none
 
 
+def test_a_session_that_was_given_and_never_used_keeps_nobody_out(scene: Scene) -> None:
+    """All nodes were killed at once: the new controller has heard of nobody, and everybody is another process."""
+    scene.silence(2)
+    scene.silence(3)
+    scene.play(1)
+    assert not scene.fenced
+    assert scene.register(2, 22, fenced=True).error_code is ErrorCode.none
+
+
 def test_duties_are_done_after_changes_and_every_second_but_not_for_each_change() -> None:
     rounds: list[float] = []
 
