@@ -1,4 +1,4 @@
-"""What can be set about consumer groups (KIP-848): Kafka 4.3's names, defaults and bounds.
+"""What can be set about consumer groups (KIP-848): Kafka 4.3's names and bounds; the defaults are the broker table's.
 
 A broker's own settings stand in `ConsumerConfig`. A group may override some of them (ConfigType.GROUP; table and
 checks in `cluster/metadata/group_config.py`): `for_group` is what is in force. What was set and is no longer
@@ -12,6 +12,8 @@ from typing import Final
 
 from fencepost.cluster.base.errors import ConfigRefused
 from fencepost.cluster.metadata.group_config import GROUP_CONFIGS
+
+from .config import number
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -40,19 +42,27 @@ class MigrationPolicy(enum.Enum):
 class ConsumerConfig:
     """Names are Kafka's with dots as underscores (GroupCoordinatorConfig)."""
 
-    group_consumer_session_timeout_ms: int = 45_000
-    group_consumer_min_session_timeout_ms: int = 45_000
-    group_consumer_max_session_timeout_ms: int = 60_000
-    group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_min_heartbeat_interval_ms: int = 5_000
-    group_consumer_max_heartbeat_interval_ms: int = 15_000
-    group_consumer_assignment_interval_ms: int = 1_000
-    group_consumer_min_assignment_interval_ms: int = 0
-    group_consumer_max_assignment_interval_ms: int = 15_000
-    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_session_timeout_ms: int = number("group.consumer.session.timeout.ms")
+    group_consumer_min_session_timeout_ms: int = number("group.consumer.min.session.timeout.ms")
+    group_consumer_max_session_timeout_ms: int = number("group.consumer.max.session.timeout.ms")
+    group_consumer_heartbeat_interval_ms: int = number("group.consumer.heartbeat.interval.ms")
+    group_consumer_min_heartbeat_interval_ms: int = number(
+        "group.consumer.min.heartbeat.interval.ms"
+    )
+    group_consumer_max_heartbeat_interval_ms: int = number(
+        "group.consumer.max.heartbeat.interval.ms"
+    )
+    group_consumer_assignment_interval_ms: int = number("group.consumer.assignment.interval.ms")
+    group_consumer_min_assignment_interval_ms: int = number(
+        "group.consumer.min.assignment.interval.ms"
+    )
+    group_consumer_max_assignment_interval_ms: int = number(
+        "group.consumer.max.assignment.interval.ms"
+    )
+    group_consumer_max_size: int = number("group.consumer.max.size")
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
     group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
-    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_regex_refresh_interval_ms: int = 600_000  # internal in Kafka: not to be set
 
     def check(self) -> None:
         """ConfigRefused with Kafka's sentence for settings that contradict each other."""
