@@ -35,7 +35,7 @@ class Outcome:
 
 
 def scenarios(names: Iterable[str], *, at_rest: Collection[str] = ()) -> list[object]:
-    """For `parametrize`; those `at_rest` say something that changes while leaders die."""
+    """For `parametrize`; those `at_rest` say what does not hold while leaders die."""
     return [pytest.param(name, marks=calm) if name in at_rest else name for name in names]
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from brokers import COPIES
+from brokers import COPIES, SAFE
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -19,7 +19,7 @@ def _config(bootstrap: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def producer_of(bootstrap: str, **options: Any) -> Producer:
-    return Producer(_config(bootstrap, {"linger_ms": 2, **options}))
+    return Producer(_config(bootstrap, {"linger_ms": 2, **SAFE, **options}))
 
 
 @contextmanager

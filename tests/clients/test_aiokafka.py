@@ -19,7 +19,7 @@ from aiokafka.errors import (
     TopicAlreadyExistsError,
     for_code,
 )
-from brokers import COPIES
+from brokers import COPIES, SAFE, unsafe
 
 WAIT_S = 20
 
@@ -52,7 +52,9 @@ class Clients(AsyncExitStack):
         return client
 
     async def producer(self, **options) -> AIOKafkaProducer:
-        return await self._started(AIOKafkaProducer(bootstrap_servers=self.bootstrap, **options))
+        return await self._started(
+            AIOKafkaProducer(bootstrap_servers=self.bootstrap, **SAFE | options)
+        )
 
     async def consumer(self, *topics: str, group: str | None = None, **options):
         in_group = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200} if group else {}
@@ -89,7 +91,9 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     raise AssertionError(f"waited in vain: {what}")
 
 
-@pytest.mark.parametrize("acks", [0, 1, "all"])
+@pytest.mark.parametrize(
+    "acks", [pytest.param(0, marks=unsafe), pytest.param(1, marks=unsafe), "all"]
+)
 @on_a_loop
 async def test_every_level_of_acks_writes_in_order(bootstrap, topic, acks) -> None:
     async with Clients(bootstrap) as clients:

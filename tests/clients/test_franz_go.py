@@ -50,8 +50,10 @@ SCENARIOS = [
     "log_dirs_are_described",
     "the_cluster_describes_itself",
 ]
-# Leader epochs and the cluster's members are said there.
+# Leader epochs are said there, and every node of the cluster is asked.
 AT_REST = {
+    "every_level_of_acks_writes_every_record_in_order",
+    "log_dirs_are_described",
     "headers_keys_and_nulls_come_back",
     "an_epoch_has_an_end",
     "the_cluster_describes_itself",

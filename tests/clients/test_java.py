@@ -72,7 +72,11 @@ EDGES = [
     "new_partitions_reach_a_group_kip848",
     "the_server_matches_a_pattern",
 ]
-AT_REST = {"topics_are_created_described_deleted", "the_cluster_is_described"}
+AT_REST = {
+    "every_level_of_acks_writes_every_record",
+    "topics_are_created_described_deleted",
+    "the_cluster_is_described",
+}
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from brokers import COPIES, NODES
+from brokers import COPIES, NODES, unsafe
 
 with warnings.catch_warnings():  # it loads its schemas in a way that Python no longer likes
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -81,13 +81,16 @@ def receive(consumer: KafkaConsumer, count: int) -> list:
     got: list = []
     deadline = time.monotonic() + WAIT_S
     while len(got) < count and time.monotonic() < deadline:
-        for records in consumer.poll(timeout_ms=200, max_records=count - len(got)).values():
+        # A poll that ends between SyncGroup and its answer makes this client forget its assignment.
+        for records in consumer.poll(timeout_ms=5_000, max_records=count - len(got)).values():
             got += records
     assert len(got) == count, f"{len(got)} of {count} records came"
     return got
 
 
-@pytest.mark.parametrize("acks", [0, 1, "all"])
+@pytest.mark.parametrize(
+    "acks", [pytest.param(0, marks=unsafe), pytest.param(1, marks=unsafe), "all"]
+)
 def test_every_level_of_acks_writes_in_order(bootstrap, admin, producer_of, topic, acks) -> None:
     make(admin, topic)
     producer = producer_of(acks=acks, enable_idempotence=acks == "all")

@@ -1,6 +1,7 @@
 """librdkafka (confluent-kafka) writes: every kind of record, every codec, and the errors it may get back."""
 
 import pytest
+from brokers import unsafe
 from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -23,7 +24,9 @@ from librdkafka import (
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@pytest.mark.parametrize("acks", ["0", "1", "all"])
+@pytest.mark.parametrize(
+    "acks", [pytest.param("0", marks=unsafe), pytest.param("1", marks=unsafe), "all"]
+)
 def test_every_level_of_acks_writes_every_record_once_in_order(bootstrap, topic, acks) -> None:
     create(bootstrap, topic)
     values = [b"%d" % number for number in range(500)]

@@ -4,6 +4,7 @@
 const { Kafka, logLevel } = require("kafkajs");
 
 const NODES = Number(process.env.FENCEPOST_TEST_NODES ?? 1);
+const IN_CHAOS = process.env.FENCEPOST_TEST_AGAINST === "cluster-chaos"; // a retry must not double
 const WAIT_MS = 25_000;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -45,7 +46,7 @@ class Kit {
   }
 
   producer(options = {}) {
-    return this.opened(this.kafka.producer({ allowAutoTopicCreation: false, ...options }));
+    return this.opened(this.kafka.producer({ allowAutoTopicCreation: false, idempotent: IN_CHAOS, ...options }));
   }
 
   async create(numPartitions = 1, config = {}) {
