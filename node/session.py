@@ -200,29 +200,28 @@ class BrokerSession:
         self._task = None
         if not any(self._can_take_over(broker) for broker in self._image.alive_brokers()):
             return
-        handing_over = asyncio.create_task(self._hand_over(), name="hand over")
+        handing_over = self._env.tasks.spawn(self._hand_over(), name="hand over")
         give_up = self._env.clock.steady() + LEAVE_WITHIN_S
         while not handing_over.done() and self._env.clock.steady() < give_up:
             await asyncio.wait([handing_over], timeout=LEAVE_CHECK_S)
             if not self._may_be_decided():
                 break  # the others are going, too
-        handing_over.cancel()
-        await asyncio.wait([handing_over])
-        if handing_over.cancelled():
+        if not handing_over.done():
+            handing_over.cancel()
+            await asyncio.wait([handing_over])
             self._env.log.warn("leaderships_not_handed_over", reason="nobody decides")
-        elif (why := handing_over.exception()) is not None:
-            if not isinstance(why, Trouble):
-                raise why
-            self._env.log.warn("leaderships_not_handed_over", reason=str(why))
 
     def _can_take_over(self, broker: BrokerState) -> bool:
         return broker.broker_id != self._me and not broker.in_controlled_shutdown
 
     async def _hand_over(self) -> None:
         """One command moves all that can move; what stays has nobody else in its ISR."""
-        while (await self._heartbeat(leaving=True)).error_code is ErrorCode.none:
-            for _ in range(round(self._heartbeat_s / LEAVE_CHECK_S) + 1):
-                me = self._image.brokers.get(self._me)
-                if me is None or me.in_controlled_shutdown or me.fenced:
-                    return
-                await self._env.clock.sleep(LEAVE_CHECK_S)
+        try:
+            while (await self._heartbeat(leaving=True)).error_code is ErrorCode.none:
+                for _ in range(round(self._heartbeat_s / LEAVE_CHECK_S) + 1):
+                    me = self._image.brokers.get(self._me)
+                    if me is None or me.in_controlled_shutdown or me.fenced:
+                        return
+                    await self._env.clock.sleep(LEAVE_CHECK_S)
+        except Trouble as trouble:
+            self._env.log.warn("leaderships_not_handed_over", reason=str(trouble))
