@@ -59,7 +59,7 @@ class Histories:
                     await self.world.on(node.env, node.manager.rounds.checkpoint())
             self.world.machine("node-1").wall.jump(self.rng.randrange(10))
         for node in NODES:
-            self.copy(node)
+            self.copy(node, whole=True)
         ends = {self.partition(node).log_end_offset for node in NODES}
         assert len(ends) == 1
 
@@ -108,13 +108,15 @@ class Histories:
 
     # -- what a follower does --------------------------------------------------------------------------
 
-    def copy(self, node: int) -> None:
+    def copy(self, node: int, *, whole: bool = False) -> None:
         if node == self.leader:
             return
         follower, leader = self.partition(node), self.partition(self.leader)
         self.agree(node, follower, leader)
         self.copies += 1
-        limit = self.rng.choice((leader.log_end_offset, follower.log_end_offset + 5))
+        limit = leader.log_end_offset
+        if not whole and self.rng.random() < 0.5:
+            limit = follower.log_end_offset + 5
         while follower.log_end_offset < min(limit, leader.log_end_offset):
             found = leader.log.read(
                 follower.log_end_offset, self.rng.randrange(1, 2_000),
