@@ -1,7 +1,7 @@
 """What a handler may reach: the parts of one running node, wired together in `broker.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from fencepost.replication.manager import ReplicaManager
 from fencepost.txn.groups.service import GroupService
 
 from .config import NodeConfig
+from .sent_away import SentAway
 from .server.dispatch import Api, Context
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Services:
     apis: Sequence[Api]
     # Feature name -> the levels that this build can work at.
     supported_features: Mapping[str, tuple[int, int]]
+    sent_away: SentAway = field(default_factory=SentAway)
 
     def endpoint_of(self, broker_id: BrokerId, listener: str) -> Endpoint | ErrorCode:
         broker = self.image.brokers.get(broker_id)

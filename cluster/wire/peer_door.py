@@ -329,7 +329,8 @@ class PeerDoor:
             why = await wire.receive(self._serving.take)
         finally:
             self._guests.left(wire)
-        self._down(wire, why)
+        if link is None:  # else that one tells of the same end
+            self._down(wire, why)
 
     # Inside: the clock.
 

@@ -194,6 +194,10 @@ def _read_elsewhere(
     )
     if replica is None:
         return None
+    who = (ctx.origin.host, ctx.origin.port, *partition.topic_partition)
+    now = ctx.services.env.clock.steady()
+    if not ctx.services.sent_away.may_send(who, wanted.fetch_offset, now):
+        return None
     error = partition.check_leader_epoch(wanted.current_leader_epoch)
     if error is not ErrorCode.none:
         return _refusal(index, error)

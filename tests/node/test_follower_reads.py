@@ -7,12 +7,13 @@ from typing import Any
 from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, ClusterNodes, node_name
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.base.ids import Offset, TopicPartition
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch, read_records
 from fencepost.node.broker import Broker
 from fencepost.node.read_replica_policy import RACK_AWARE
+from fencepost.node.sent_away import BACK_WITHIN_S, REMEMBERED_MAX, SentAway
 
 TOPIC = "orders"
 
@@ -220,6 +221,47 @@ def test_a_consumer_stays_with_the_leader_while_the_replica_in_its_rack_is_not_i
         assert values_of(answer) == [b"a"]
 
     played(scenario)
+
+
+def test_a_consumer_that_its_replica_can_not_serve_is_served_by_the_leader() -> None:
+    """Retention is each replica's own: the follower has deleted what the leader still has."""
+
+    async def scenario(scene: Scene) -> None:
+        for number in range(4):
+            await scene.produce(b"%d" % number)
+        leader, follower = scene.leader, scene.follower
+        rack = f"rack-{follower}"
+        await settled(scene, follower, 4)
+        log = scene.nodes.broker(follower).replicas.partitions[TopicPartition(TOPIC, 0)].log
+        log.delete_records_before(Offset(2))
+        assert (await scene.fetch(leader, 0, rack=rack)).preferred_read_replica == follower
+        refused = await scene.fetch(follower, 0, rack=rack)
+        assert refused.error_code is ErrorCode.offset_out_of_range
+        back = await scene.fetch(leader, 0, rack=rack)
+        assert back.preferred_read_replica == -1
+        assert values_of(back)[0] == b"0"
+        assert values_of(await scene.fetch(leader, 1, rack=rack))[0] == b"1"
+        # Half a minute later it is sent again, and served there.
+        await asyncio.sleep(31)
+        assert (await scene.fetch(leader, 2, rack=rack)).preferred_read_replica == follower
+        assert values_of(await scene.fetch(follower, 2, rack=rack))[0] == b"2"
+
+    played(scenario)
+
+
+def test_who_was_sent_away_is_remembered_by_its_connection_and_not_for_ever() -> None:
+    sent = SentAway()
+    a, b = ("host", 1, TOPIC, 0), ("host", 2, TOPIC, 0)
+    assert sent.may_send(a, 5, now=0.0)
+    assert sent.may_send(b, 5, now=1.0), "another consumer with the same offset"
+    assert sent.may_send(a, 6, now=1.0), "it was served, and its lease is over"
+    assert not sent.may_send(a, 6, now=2.0)
+    assert not sent.may_send(a, 9, now=31.0)
+    assert sent.may_send(a, 9, now=32.0)
+    assert sent.may_send(a, 9, now=32.0 + BACK_WITHIN_S), "an idle partition, not a refusal"
+    for port in range(REMEMBERED_MAX):
+        sent.may_send(("host", port, "other", 0), 0, now=50.0)
+    assert sent.may_send(a, 9, now=51.0), "forgotten"
 
 
 def test_a_new_leader_that_does_not_know_yet_what_was_committed_says_so() -> None:
