@@ -75,6 +75,9 @@ class Journal:
         self._synced = True  # the last group that was written
         self._group_last = 0  # of that group, or before it where that was cut since
         self.durable_last = 0  # the last entry that survives an end of power
+        self._unsure: list[
+            tuple[int, bytes]
+        ] = []  # positions and bytes that `open` may not take for synced
 
     # --- opening ---
 
@@ -88,10 +91,22 @@ class Journal:
         for name in names:
             journal._read_segment(f"{folder}/{name}", is_last=name == names[-1])
         if journal._file is not None:
-            # A killed process may have written this and not synced it: from now on it counts.
-            journal._file.sync()
+            journal._write_again(journal._file)
+        # So with names: of the last segment, and of the vote that was read and may be told to others.
+        env.disk.sync_folder(folder)
         journal._group_last = journal.durable_last = journal._disk_last
         return journal
+
+    def _write_again(self, file: File) -> None:
+        """A killed process may have written this and not synced it: from now on it counts.
+
+        It may even have seen the sync fail: the kernel then takes the pages for clean, and a sync alone would pass them
+        over. Only the header or the last group can be so, because each waits for the sync of what is before it.
+        """
+        for position, data in self._unsure:
+            file.write_at(position, data)
+        self._unsure.clear()
+        file.sync()
 
     def _read_segment(self, path: str, *, is_last: bool) -> None:
         disk = self._env.disk
@@ -105,7 +120,7 @@ class Journal:
         if self._segments and number != self._segments[-1].number + 1:
             missing = self._path(self._segments[-1].number + 1)
             raise LogDamaged(f"The metadata journal lacks {missing}. {_ADVICE}")
-        position = SEGMENT_HEADER_SIZE
+        position = last_group = SEGMENT_HEADER_SIZE
         segment: _Segment | None = None
         while position < len(data):
             group = read_group(data, position, salt)
@@ -121,13 +136,16 @@ class Journal:
                 segment = _Segment(number, path, group.first_index)
                 self._segments.append(segment)
             self._replay(path, position, group)
-            position = group.end
+            last_group, position = position, group.end
         if segment is None:
             # Begun, and nothing was written to it: begin it again.
             segment = _Segment(number, path, self._next_write)
             self._segments.append(segment)
         if is_last:
             self._file, self._salt = disk.open(path), salt
+            self._unsure = [(0, data[:SEGMENT_HEADER_SIZE])]
+            if position > last_group:
+                self._unsure.append((last_group, data[last_group:position]))
 
     def _read_header(self, path: str, data: bytes, *, is_last: bool) -> SegmentHeader | None:
         """None for a last segment that a crash kept from being begun."""
