@@ -124,10 +124,10 @@ def find_duplicate(entry: bytes, base_sequence: int, last_offset_delta: int) -> 
 
 
 def write_snapshot(
-    end_offset: int, entries: list[tuple[int, bytes]], completed: list[tuple[int, int]]
+    end_offset: int, entries: dict[int, bytes], completed: list[tuple[int, int]]
 ) -> bytes:
     parts = [COUNTS.pack(end_offset, len(entries), len(completed))]
-    for producer_id, entry in entries:
+    for producer_id, entry in entries.items():
         parts.append(PRODUCER.pack(producer_id, (len(entry) - ENTRY_SIZE) // BATCH_SIZE))
         parts.append(entry)
     parts += [COMPLETED.pack(first, last) for first, last in completed]

@@ -25,6 +25,7 @@ class Shared:
     clock: ProducersClock = field(init=False)
     # Logs with something to do for the next checkpoint, in the order in which they came to have it.
     unsettled: "dict[Log, None]" = field(default_factory=dict)
+    snapshotting: "set[Log]" = field(default_factory=set)  # whose producers are being written
 
     def __post_init__(self) -> None:
         self.clock = ProducersClock(self.env)

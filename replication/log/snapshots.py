@@ -8,14 +8,15 @@ PROVED BY  tests/replication/log/test_recovery.py::test_a_snapshot_of_a_truncate
 Losing them all loses time only.
 """
 
+from bisect import insort
 from typing import TYPE_CHECKING, Final
 
-from fencepost.cluster.base.ports import Buffer
+from fencepost.cluster.base.ports import Buffer, Disk
 from fencepost.cluster.wire.batch import BatchHeader
 from fencepost.cluster.wire.records import read_control, read_records
 
 from .names import PRODUCERS, file_name
-from .producer_snapshot import SnapshotDamaged
+from .producer_snapshot import SnapshotDamaged, write_snapshot
 from .producer_verdicts import CompletedTxn, Marker
 from .producers_machine import ProducersMachine
 from .segment import Segment
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 # Whoever was not seen for long may only seem so: the clock may have been set meanwhile (see producers_clock.py).
 NOBODY_EXPIRES: Final = 0
 KEEP: Final = 2
+Copied = tuple[int, dict[int, bytes], list[tuple[int, int]]]  # ProducersMachine.copied
+AT_ONCE_MAX: Final = 2_000  # producers written on the loop: 2 ms
 INLINE_MAX: Final = 16 * 1024  # what a hint carries itself: no file to sync at a clean stop
 
 
@@ -42,15 +45,16 @@ def write(log: "Log") -> bool:
         return True
     producers = log.producers
     producers.end_offset = offset  # beyond its last batch when the log ends in a gap
+    if len(producers) > AT_ONCE_MAX:
+        if log not in log.shared.snapshotting:
+            log.shared.snapshotting.add(log)
+            work = _write_behind(log, offset, log.cuts, producers.copied())
+            log.env.tasks.spawn(work, name=f"snapshot of {log.topic_partition}")
+        return True
     disk = log.env.disk
     path = path_of(log, offset)
     try:
-        file = disk.open(path, create=True)
-        try:
-            file.truncate(0)
-            file.append((producers.snapshot(),))
-        finally:
-            file.close()
+        _write_file(disk, path, producers.snapshot())
     except OSError as error:
         log.env.log.warn("snapshot_not_written", path=path, error=str(error))
         remove_if_there(disk, path)
@@ -59,6 +63,38 @@ def write(log: "Log") -> bool:
     log.snapshots_unsynced.append(offset)
     log.unsettled()
     return True
+
+
+async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> None:
+    """The same off the loop, for as many producers as would hold it up; what is copied of them is a table of names.
+
+    The file gets its name when it is whole, and only if the log still holds what it is of.
+    """
+    disk, path = log.env.disk, path_of(log, offset)
+    unnamed = f"{path}.tmp"
+    try:
+        await disk.run(lambda: _write_file(disk, unnamed, write_snapshot(*copied)))
+        if log.cuts != cuts or log.removed:
+            remove_if_there(disk, unnamed)
+            return
+        disk.rename(unnamed, path)
+    except OSError as error:
+        log.env.log.warn("snapshot_not_written", path=path, error=str(error))
+        return
+    finally:
+        log.shared.snapshotting.discard(log)
+    insort(log.snapshots, offset)
+    log.snapshots_unsynced.append(offset)
+    log.unsettled()
+
+
+def _write_file(disk: Disk, path: str, data: bytes) -> None:
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.append((data,))
+    finally:
+        file.close()
 
 
 def for_hint(log: "Log") -> tuple[int, bytes]:

@@ -1,6 +1,10 @@
 """Where segments end, by Kafka's rules."""
 
+import errno
+
+import pytest
 from fencepost.chaos.sim.world import World
+from fencepost.replication.log import snapshots
 from log_helpers import START_MS, Node, append, batch_at, end_txn, produce, read_all, run
 
 
@@ -142,5 +146,44 @@ def test_a_damaged_index_of_aborted_transactions_is_made_again() -> None:
             log = await node.restart("kill")
             assert log.aborted_between(0, 12) == want
             await node.settle()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("then", ["nothing", "truncated", "removed", "full disk"])
+def test_many_producers_are_written_off_the_loop(
+    then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A roll only copies the table of their names. What was cut or deleted meanwhile leaves no snapshot."""
+    monkeypatch.setattr(snapshots, "AT_ONCE_MAX", 3)
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        for pid in range(5):
+            produce(log, producer_id=pid, producer_epoch=0, base_sequence=0)
+        if then == "full disk":
+            node.env.machine.disk.faults.fail("append", path="*.producers*", number=errno.ENOSPC)
+        log.roll(START_MS)
+        assert log.snapshots == [], "it is being written"
+        produce(log, producer_id=0, producer_epoch=0, base_sequence=1)
+        if then == "truncated":
+            log.truncate_to(4)
+        elif then == "removed":
+            node.store.delete([log])
+        await node.env.clock.sleep(1)
+        files = [name for name in node.files() if ".producers" in name]
+        if then == "nothing":
+            assert log.snapshots == [5]
+            log.roll(START_MS)
+            await node.env.clock.sleep(1)
+            await node.settle()
+            log = await node.restart("crash")
+            assert sorted(each.producer_id for each in log.producers.states()) == [0, 1, 2, 3, 4]
+            assert log.producers.state_of(0).last_sequence == 1
+        elif then == "removed":
+            assert log.snapshots == []
+        else:
+            assert log.snapshots == [] and files in ([], ["00000000000000000005.producers.tmp"])
 
     run(scenario)
