@@ -110,14 +110,14 @@ class Raft(FollowerSide):
         self.forget_leader()
         self.election.ask(self._now(), self.node_id, fresh=True)
         for each in sorted(self.voters):
-            self._transport.say(each, {"type": "follow"})
+            self._transport.say(each, {"type": "follow", "node_id": self.node_id})
 
     def _on_pre_vote(self, node_id: BrokerId, message: dict[str, Any]) -> None:
         now = self._now()
         misses = self.lease_end() <= now if self.leads else self.election.misses_leader(now)
-        if self.leads and not misses:
-            # It does not hear this leader; it may not even know that it votes no more.
-            self._on_follow(node_id, message)
+        if not misses:
+            # It does not hear the leader; it may not even know that it votes no more.
+            self._on_follow(node_id, {"node_id": node_id})
         if misses and self._is_as_far(message):
             fresh = self.journal.vote.fresh
             answer = {"type": "pre_vote_granted", "round": message["round"], "fresh": fresh}

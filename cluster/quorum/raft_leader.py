@@ -190,13 +190,15 @@ class LeaderSide(HeldSyncObj):
             sending.sent_at = -NEVER
             self._send_snapshot(progress, self._now())
 
-    def _on_follow(self, node_id: BrokerId, _message: dict[str, Any]) -> None:
-        """A node that hears no leader: from now on it does."""
-        if not self.leads:
-            return
-        if node_id not in self._progress:
-            self._follow(node_id)
-        self._send_to(self._progress[node_id], self._now())
+    def _on_follow(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        """A node hears no leader: from now on it does."""
+        who = message["node_id"]
+        if self.leads:
+            if who not in self._progress and who != self.node_id:
+                self._follow(who)
+            self.send_to(who)
+        elif self.leader_id is not None and who == node_id:
+            self._transport.say(self.leader_id, {"type": "follow", "node_id": who})
 
     def _follow(self, node_id: BrokerId) -> None:
         now = self._now()

@@ -55,8 +55,9 @@ MESSAGES: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
         "stamp": _FLOAT,
     },
     "snapshot_wanted": {"last_index": _INT, "position": _INT, "stamp": _FLOAT},
-    # Of a node that hears no leader: a member that only reads is not known to a new one.
-    "follow": {},
+    # Of a node that hears no leader, or for it: who is asked and does not lead sends it on, as the node may know
+    # none but voters of long ago.
+    "follow": {"node_id": _INT},
     # Of a leader that goes: stand for election now.
     "timeout_now": {},
     # The answer to who is in an earlier term; the term before the message says all.

@@ -201,6 +201,28 @@ def test_a_former_voter_with_an_empty_disk_learns_that_it_votes_no_more(world: W
     world.run(scenario())
 
 
+def test_a_member_that_knows_none_but_former_voters_finds_the_leader_through_them(
+    world: World,
+) -> None:
+    """Its log is empty and its configuration old: whom it asks sends it on."""
+    nodes = Nodes(world, voters=2, observers=2)
+
+    async def scenario() -> None:
+        await nodes.start(1, 2, 3)
+        await nodes.agree("first")
+        await change(nodes, add=(3, nodes.peers[3]))
+        await nodes.alike()
+        for former in (1, 2):
+            await change(nodes, remove=former)
+            await asyncio.sleep(1)
+        assert await nodes.leader() == 3
+        await nodes.start(4)
+        await nodes.alike()
+        assert sorted(nodes.quorums[4].voters) == [3]
+
+    world.run(scenario())
+
+
 def test_a_leader_that_removes_itself_goes_when_the_others_have_agreed(world: World) -> None:
     nodes = Nodes(world, voters=3)
 

@@ -240,7 +240,7 @@ def pre_asks(one: Peers, node_id: int, term: int, last: tuple[int, int]) -> Any:
 
 def test_who_hears_a_leader_grants_no_pre_vote_and_no_term_grows(one: Peers) -> None:
     one.append(1, (1, 0), 1)
-    assert pre_asks(one, 3, 1, (2, 1)) == []
+    assert pre_asks(one, 3, 1, (2, 1)) == [(2, "follow")], "the leader is told instead"
     one.sleep(2 * ELECTION_S)
     assert pre_asks(one, 3, 1, (1, 0)) == [], "it is less far"
     assert pre_asks(one, 3, 1, (2, 1)) == [(3, "pre_vote_granted")]
