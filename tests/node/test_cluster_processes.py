@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from fencepost.chaos.harness.asking import addresses_of, quorum_leader
 from fencepost.chaos.harness.local_cluster import LocalCluster
 from fencepost.node.cli.children import free_port
 
@@ -101,6 +102,22 @@ def test_a_producer_goes_on_when_the_leader_of_its_partition_is_killed(
             time.sleep(2)
             cluster.start_again(victim)
             time.sleep(1)
+    load.check()
+    gaps = [load.longest_gap(partition) for partition in range(PARTITIONS)]
+    print("longest gaps:", [round(gap, 3) for gap in gaps])
+    assert max(gaps) < GAP_S_MAX
+
+
+def test_a_producer_goes_on_when_the_killed_leader_led_the_quorum_too(
+    cluster: LocalCluster,
+) -> None:
+    with Load(cluster.bootstrap) as load:
+        for _ in range(2):
+            time.sleep(1)
+            victim = quorum_leader(addresses_of(cluster.bootstrap))
+            cluster.kill(victim)
+            time.sleep(3)
+            cluster.start_again(victim)
     load.check()
     gaps = [load.longest_gap(partition) for partition in range(PARTITIONS)]
     print("longest gaps:", [round(gap, 3) for gap in gaps])
