@@ -344,7 +344,7 @@ class ProducersMachine:
         return write_snapshot(*self.copied())
 
     def copied(self) -> tuple[int, dict[int, bytes], list[tuple[int, int]]]:
-        """What `write_snapshot` takes, also on a thread: 15 ms for a million producers."""
+        """What `write_snapshot` takes, also on a thread: 0.1 s for a million producers."""
         return self.end_offset, self._entries.copy(), sorted(self._completed)
 
     def restore(self, data: bytes, *, now_ms: int) -> int:
