@@ -17,3 +17,16 @@ def test_a_clock_that_was_set_ahead_makes_no_producer_forgotten(seed: int) -> No
     """Expiry went by the wall clock: set a day ahead, it forgot producers whose next retry would be written twice."""
     faults = ["clock", "kill", "cut-client", "reset"]
     ClusterRun(seed, nodes=1, faults=faults).run()
+
+
+@pytest.mark.slow
+def test_a_voter_whose_journal_saw_a_sync_fail_comes_back_after_an_end_of_power() -> None:
+    """It believed the page cache after a failed sync, and found a hole in its journal when the power had gone."""
+    ClusterRun(134).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 4])
+def test_a_process_that_is_not_registered_yet_leads_nothing(seed: int) -> None:
+    """A restarted node led what its image gave to the process before it: its high watermark went back."""
+    ClusterRun(seed, nodes=3).run()

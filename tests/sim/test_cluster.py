@@ -7,7 +7,6 @@ import sys
 import pytest
 from fencepost.chaos.sim.cluster import ClusterRun, Wanted, run_seed
 from fencepost.chaos.sim.cluster_faults import FAULTS
-from fencepost.replication.partition_machine import PartitionMachine
 
 SEEDS = range(12)
 SHORT_S = 4.0
@@ -51,18 +50,6 @@ def test_a_seed_of_a_cluster_replays_exactly_whatever_the_hash_seed() -> None:
     }
     assert len(told) == 1
     assert told.pop().startswith("digest ")
-
-
-@pytest.mark.slow
-def test_the_watch_sees_a_leader_that_commits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The campaign can fail: a leader that forgets to wait for its followers is caught."""
-
-    def own_end(_machine: PartitionMachine, end: int, _now_ms: int) -> int:
-        return end
-
-    monkeypatch.setattr(PartitionMachine, "_lowest_end", own_end)
-    failures = [run_seed(Wanted(seed, 4.0, "kill,power-one", 3)).failure for seed in range(3)]
-    assert any("commit-missing" in each or "commit-lost" in each for each in failures), failures
 
 
 def test_the_command_of_a_failing_seed_names_all_that_it_needs() -> None:
