@@ -49,13 +49,11 @@ def group(fresh: Callable[[str], str]) -> str:
     return fresh("group")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """kafka-python leaves the sockets of refused connections to the collector, which may come much later."""
     if IN_CHAOS:
-        for item in items:
-            item.add_marker(
-                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-            )
+        ignored = "ignore::pytest.PytestUnraisableExceptionWarning"
+        config.addinivalue_line("filterwarnings", ignored)
 
 
 @pytest.hookimpl(wrapper=True)
