@@ -307,3 +307,23 @@ class AlterReassignments(ControllerCommand[list[ReassignmentResult]]):
 
     partitions: tuple[Reassignment, ...]
     allow_factor_change: bool = True
+
+
+# --- features -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureUpdate:
+    """`upgrade_type` is what the client sent: a number that is not an UpgradeType is refused."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFeatures(ControllerCommand[ItemResult]):
+    """All of the updates or none."""
+
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool = False

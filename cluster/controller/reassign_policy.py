@@ -117,9 +117,9 @@ def _wish(
 ) -> Wish:
     if asked.replicas is None:
         return _reverted(asked, now)
+    check_assignment(scene.image, asked.replicas, None)
     if not allow_factor_change:
         _check_factor(asked.replicas, now)
-    check_assignment(scene.image, asked.replicas, None)
     return Wish(placement=_placement(asked.replicas, now))
 
 

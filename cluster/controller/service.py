@@ -24,6 +24,7 @@ from . import (
     brokers_policy,
     configs_policy,
     elect_policy,
+    features_policy,
     isr_policy,
     partitions_policy,
     reassign_policy,
@@ -44,6 +45,7 @@ from .commands import (
     FormCluster,
     RegisterBroker,
     UnregisterBroker,
+    UpdateFeatures,
 )
 from .decision import TOO_LARGE, CommandRefused, Decision, Scene
 
@@ -65,6 +67,7 @@ DECIDE: Final[Mapping[type[ControllerCommand[Any]], Callable[[Scene, Any], Decis
     FormCluster: brokers_policy.decide_form_cluster,
     RegisterBroker: brokers_policy.decide_register_broker,
     UnregisterBroker: brokers_policy.decide_unregister_broker,
+    UpdateFeatures: features_policy.decide_update_features,
 }
 
 

@@ -46,6 +46,7 @@ from . import (
     produce,
     sync_group,
     unregister_broker,
+    update_features,
 )
 
 
@@ -100,6 +101,7 @@ APIS: Final[dict[ApiKey, Api]] = {
         _api(ApiKey.elect_leaders, elect_leaders.handle),
         _api(ApiKey.alter_partition_reassignments, alter_partition_reassignments.handle),
         _api(ApiKey.list_partition_reassignments, list_partition_reassignments.handle),
+        _api(ApiKey.update_features, update_features.handle),
         _api(ApiKey.unregister_broker, unregister_broker.handle),
         _api(ApiKey.offset_delete, offset_delete.handle),
         _api(ApiKey.describe_quorum, describe_quorum.handle),

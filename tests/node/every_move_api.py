@@ -11,7 +11,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 @check(ApiKey.alter_partition_reassignments)
 def alter_partition_reassignments(node: Asker, version: int) -> None:
-    def ask(topic: str, index: int, replicas: list[int] | None, **fields: Any) -> tuple[E, Any]:
+    def ask(topic: str, index: int, replicas: list[int] | None) -> tuple[E, Any]:
         reply = node.ask(
             ApiKey.alter_partition_reassignments,
             version,
@@ -19,7 +19,6 @@ def alter_partition_reassignments(node: Asker, version: int) -> None:
             topics=[
                 {"name": topic, "partitions": [{"partition_index": index, "replicas": replicas}]}
             ],
-            **fields,
         )
         assert (reply.error_code, reply.error_message) == (E.none, None)
         (answer,) = reply.responses[0].partitions
@@ -41,11 +40,6 @@ def alter_partition_reassignments(node: Asker, version: int) -> None:
             f"The manual partition assignment includes {why}",
         )
         assert ask(TOPIC, 0, replicas) == expected
-    if version >= 1:
-        assert ask(TOPIC, 0, [1, 9], allow_replication_factor_change=False) == (
-            E.invalid_replication_factor,
-            "The replication factor is changed from 1 to 2",
-        )
     nothing = node.ask(ApiKey.alter_partition_reassignments, version, timeout=10_000, topics=[])
     assert (nothing.error_code, nothing.error_message) == (E.none, "")
 
@@ -97,3 +91,60 @@ def unregister_broker(node: Asker, version: int) -> None:
     reply = node.ask(ApiKey.unregister_broker, version, broker_id=9)
     why = "Broker ID 9 is not currently registered"
     assert (reply.error_code, reply.error_message) == (E.broker_id_not_registered, why)
+
+
+@check(ApiKey.update_features)
+def update_features(node: Asker, version: int) -> None:
+    def ask(*updates: tuple[str, int, int], **fields: Any) -> Any:
+        named = "upgrade_type" if version >= 1 else "allow_downgrade"
+        return node.ask(
+            ApiKey.update_features,
+            version,
+            timeout=10_000,
+            feature_updates=[
+                {"feature": name, "max_version_level": level, named: kind}
+                for name, level, kind in updates
+            ],
+            **fields,
+        )
+
+    def refused(why: str, *updates: tuple[str, int, int]) -> None:
+        reply = ask(*updates)
+        said = "The update failed for all features since the following feature had an error: "
+        assert (reply.error_code, reply.error_message) == (E.invalid_update_version, said + why)
+
+    up, down = 1, 2
+    assert ask().error_code is E.none
+    assert ask(("group.version", 1, up)).error_code is E.none
+    wrong = "Invalid update version {} for feature {}."
+    no_feature = wrong.format(1, "nope") + " Local controller 1 does not support this feature."
+    refused(no_feature, ("nope", 1, up))
+    refused(no_feature, ("group.version", 1, up), ("nope", 1, up))
+    refused(wrong.format(0, "nope") + " Feature nope not found.", ("nope", 0, up))
+    only = " Local controller 1 only supports versions 0-1"
+    refused(wrong.format(5, "group.version") + only, ("group.version", 5, up))
+    below = " A feature version cannot be less than 0."
+    refused(wrong.format(-1, "group.version") + below, ("group.version", -1, up))
+    downward = (
+        " Can't downgrade the version of this feature without setting the upgrade type to either"
+        " safe or unsafe downgrade."
+    )
+    refused(wrong.format(0, "group.version") + downward, ("group.version", 0, up))
+    if version >= 1:
+        kind = " The controller does not support the given upgrade type."
+        refused(wrong.format(1, "group.version") + kind, ("group.version", 1, 7))
+        assert ask(("group.version", 0, down), validate_only=True).error_code is E.none
+        assert ask(("group.version", 0, down)).error_code is E.none
+        newer = " Can't downgrade to a newer version."
+        refused(wrong.format(1, "group.version") + newer, ("group.version", 1, down))
+        beat = node.ask(
+            ApiKey.consumer_group_heartbeat,
+            group_id="off",
+            member_id="someone",
+            member_epoch=0,
+            rebalance_timeout=1_000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        )
+        assert beat.error_code is E.unsupported_version
+        assert ask(("group.version", 1, up)).error_code is E.none
