@@ -82,7 +82,7 @@ _ROWS: Final = (
     integer("default.replication.factor", 1),
     boolean("delete.topic.enable", True),
     integer("fetch.max.bytes", 57_671_680, at_least(1024)),
-    long("follower.replication.throttled.rate", LONG_MAX, at_least(0), PER_BROKER, internal=True),
+    long("follower.replication.throttled.rate", LONG_MAX, at_least(0), CLUSTER_WIDE, internal=True),
     integer("group.consumer.assignment.interval.ms", 1000, at_least(0), CLUSTER_WIDE),
     csv("group.consumer.assignors", ["uniform", "range"]),
     integer("group.consumer.heartbeat.interval.ms", 5000, at_least(1)),
@@ -109,7 +109,7 @@ _ROWS: Final = (
     integer("group.max.size", INT_MAX, at_least(1)),
     integer("group.min.session.timeout.ms", 6000),
     long("leader.imbalance.check.interval.seconds", 10, at_least(1)),
-    long("leader.replication.throttled.rate", LONG_MAX, at_least(0), PER_BROKER, internal=True),
+    long("leader.replication.throttled.rate", LONG_MAX, at_least(0), CLUSTER_WIDE, internal=True),
     string(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",

@@ -3,7 +3,6 @@
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -17,32 +16,25 @@ from .wire import ASK_MS, Wire
 LOOK_S: Final = 0.25
 ORDERS_MAX: Final = 500  # of one request
 PREFERRED: Final = 0
+TOPIC, BROKERS, SET, UNSET = 2, 4, 0, 1
+SIDES: Final = ("leader", "follower")
 CANCEL: Final = "`fencepost node cancel-moves`"
 
 Key = tuple[str, int]
 
 
-@dataclass(slots=True)
-class Pace:
-    """At most `parallel` partitions at a time; with a throttle none before the bytes of the last have had their time."""
-
-    parallel: int
-    bytes_per_s: float | None = None
-
-
 class Carrier:
     """Gives the orders of one plan. `left` are those that were not given yet, `under_way` those not done yet."""
 
-    def __init__(self, wire: Wire, moves: Sequence[Move], pace: Pace) -> None:
+    def __init__(self, wire: Wire, moves: Sequence[Move], parallel: int) -> None:
         self.wire = wire
         self.left = deque(moves)
         self.under_way: dict[Key, Move] = {}
         self.done: list[Move] = []
         self.refused: list[tuple[Move, str]] = []
-        self._pace = pace
+        self._parallel = parallel
         self._total = sum(move.bytes_copied for move in moves)
         self._count = len(moves)
-        self._earned = 0.0  # bytes that the throttle lets go now
 
     def run(self) -> None:
         """Until all is done. A KeyboardInterrupt leaves what is under way under way."""
@@ -55,16 +47,11 @@ class Carrier:
             bar.at(len(self.done), share)
             if self.left or self.under_way:
                 self.wire.sleep(LOOK_S)
-                if self._pace.bytes_per_s is not None:
-                    self._earned += self._pace.bytes_per_s * LOOK_S
         bar.end()
 
     def _order(self) -> None:
         orders: list[Move] = []
-        while self.left and len(self.under_way) + len(orders) < self._pace.parallel:
-            if self._pace.bytes_per_s is not None and self._earned < 0:
-                break
-            self._earned -= self.left[0].bytes_copied
+        while self.left and len(self.under_way) + len(orders) < self._parallel:
             orders.append(self.left.popleft())
         answers = order(self.wire, [(m.topic, m.partition, m.after) for m in orders])
         for move in orders:
@@ -116,6 +103,37 @@ def reassigning(wire: Wire) -> dict[Key, Any]:
         (topic.name, each.partition_index): each
         for topic in reply.topics
         for each in topic.partitions
+    }
+
+
+def set_throttle(wire: Wire, topics: Sequence[str], bytes_per_s: int | None) -> None:
+    """Of what moves: no node sends or takes more. None lifts it (KIP-73)."""
+    rate = None if bytes_per_s is None else str(bytes_per_s)
+    which = None if bytes_per_s is None else "*"
+    resources = [
+        _setting(BROKERS, "", {f"{side}.replication.throttled.rate": rate for side in SIDES}),
+        *(
+            _setting(
+                TOPIC, topic, {f"{side}.replication.throttled.replicas": which for side in SIDES}
+            )
+            for topic in topics
+        ),
+    ]
+    reply = wire.ask(ApiKey.incremental_alter_configs, validate_only=False, resources=resources)
+    for answer in reply.responses:
+        gone = answer.error_code is ErrorCode.unknown_topic_or_partition
+        if answer.error_code is not ErrorCode.none and not gone:
+            raise Failed(f"the throttle was refused: {answer.error_message}")
+
+
+def _setting(kind: int, name: str, values: dict[str, str | None]) -> dict[str, Any]:
+    return {
+        "resource_type": kind,
+        "resource_name": name,
+        "configs": [
+            {"name": each, "config_operation": UNSET if value is None else SET, "value": value}
+            for each, value in values.items()
+        ],
     }
 
 

@@ -22,7 +22,7 @@ from .move_plan import (
     plan_drain,
     plan_rebalance,
 )
-from .moving import CANCEL, Carrier, Pace, carry_out, elect_preferred, order, reassigning
+from .moving import CANCEL, Carrier, carry_out, elect_preferred, order, reassigning, set_throttle
 from .output import show, show_json, show_size
 from .wire import Wire, read_image, read_sizes
 
@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--dry-run", action="store_true", help="only show what would move")
         action.add_argument("--yes", action="store_true", help="don't ask")
         action.add_argument(
-            "--throttle", type=float, metavar="MB/s", help="copy no more than this on average"
+            "--throttle", type=float, metavar="MB/s", help="no node copies more than this"
         )
         action.add_argument(
             "--parallel",
@@ -150,6 +150,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
         moving = sorted(reassigning(wire))
         answers = order(wire, [(topic, partition, None) for topic, partition in moving])
+        set_throttle(wire, sorted({topic for topic, _ in moving}), None)
     rows = [(*key, answers.get(key)) for key in moving]
     show(("topic", "partition", "error"), rows, as_json=arguments.json, empty="Nothing moves.")
     return EXIT_FAILED if any(answers.values()) else EXIT_OK
@@ -270,9 +271,13 @@ def _show_plan(
 def _move(arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move]) -> bool:
     if arguments.parallel < 1 or (arguments.throttle is not None and arguments.throttle <= 0):
         raise Failed("--parallel and --throttle must be more than 0")
-    throttle = None if arguments.throttle is None else arguments.throttle * 1e6
-    carrier = Carrier(wire, moves, Pace(arguments.parallel, throttle))
+    topics = sorted({move.topic for move in moves})
+    carrier = Carrier(wire, moves, arguments.parallel)
+    if arguments.throttle is not None:
+        set_throttle(wire, topics, round(arguments.throttle * 1e6))
     done = carry_out(carrier, say=lambda text: _say(arguments, text))
+    if arguments.throttle is not None:
+        set_throttle(wire, topics, None)
     elect_preferred(wire, [(move.topic, move.partition) for move in carrier.done])
     if arguments.json:
         show_json(

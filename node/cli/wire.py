@@ -30,6 +30,15 @@ PORT: Final = 9092
 ASK_S: Final = 30.0
 ASK_MS: Final = round(ASK_S * 1000)
 PAGE: Final = 2000  # partitions a question, as Kafka's own client
+# What may be asked again of another node, as it changes nothing.
+LOOKS: Final = frozenset(
+    {
+        ApiKey.describe_cluster,
+        ApiKey.describe_log_dirs,
+        ApiKey.describe_topic_partitions,
+        ApiKey.list_partition_reassignments,
+    }
+)
 
 
 class Wire:
@@ -57,14 +66,14 @@ class Wire:
         self._runner.close()
 
     def ask(self, key: ApiKey, **fields: Any) -> Any:
-        """Failed when nobody answers. A question that may have been heard is not put to another node."""
+        """Failed when nobody answers. An order that may have been heard is not given to another node."""
         why: Trouble | None = None
         for address in self._addresses:
             try:
                 return self._ask_at(address, key, fields)
             except Trouble as trouble:
                 why = trouble
-                if trouble.outcome is Outcome.UNKNOWN:
+                if trouble.outcome is Outcome.UNKNOWN and key not in LOOKS:
                     raise Failed(
                         f"{key.name}: {trouble}. It may happen yet; look before trying again."
                     ) from trouble

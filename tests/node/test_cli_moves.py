@@ -1,12 +1,16 @@
 """The commands that move things and say what is offline, against three real nodes."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fencepost.chaos.harness.local_cluster import LocalCluster
+from fencepost.chaos.harness.processes import fencepost_command
 from fencepost.node.main import main
 
 pytestmark = [
@@ -15,12 +19,14 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the supervisor needs prctl"),
 ]
 Run = Callable[..., tuple[int, str, str]]
+# So that a node of three can be drained although somebody has read.
+SETTINGS = ["offsets.topic.num.partitions=3", "offsets.topic.replication.factor=1"]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     data = tmp_path_factory.mktemp("cluster") / "data"
-    with LocalCluster(data, settings=["offsets.topic.num.partitions=3"]) as running:
+    with LocalCluster(data, settings=SETTINGS) as running:
         yield running
 
 
@@ -119,6 +125,39 @@ def test_an_offline_partition_says_who_must_return_and_is_given_up_only_by_name(
     cluster.start_again(other)
     wait_for(run, partition, lambda row: sorted(row["isr"]) == sorted(row["replicas"]))
     run("topic", "delete", "off")
+
+
+def test_a_throttled_move_that_is_left_goes_on_until_it_is_cancelled(
+    run: Run, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Ctrl-C ends the command, not the move; the throttle goes with the move."""
+    run("topic", "create", "slow", "--partitions", "3", "--replication-factor", "2")
+    words = tmp_path / "words"
+    words.write_text("".join(f"{number:0500}\n" for number in range(2000)))
+    run("produce", "slow", "--file", str(words))
+    before = placed(run, "slow")
+    drain = subprocess.Popen(
+        [*fencepost_command(), "node", "drain", "3", "--yes", "--throttle", "0.01"],
+        env={**os.environ, "FENCEPOST_BOOTSTRAP": cluster.bootstrap},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while "on the move" not in run("node", "list")[1]:
+        assert drain.poll() is None
+    drain.send_signal(signal.SIGINT)
+    said, _ = drain.communicate(timeout=30)
+    assert drain.returncode == 130, said
+    assert "go on moving without this command" in said and "cancel-moves" in said
+    refused = run("node", "rebalance", "--yes")
+    assert refused[0] == 1 and "on the move already" in refused[2]
+    assert run("node", "cancel-moves")[0] == 0
+    assert "on the move" not in run("node", "list")[1]
+    # Small partitions may have arrived; whatever had not is where it was.
+    assert [each for each in placed(run, "slow") if 3 in each], before
+    shown = json.loads(run("config", "get", "--topic", "slow", "--json")[1])
+    assert not any("throttled" in each["setting"] for each in shown)
+    assert run("node", "cancel-moves")[1] == "Nothing moves.\n"
+    run("topic", "delete", "slow")
 
 
 def wait_for(run: Run, partition: int, happened: Callable[[dict[str, object]], bool]):
