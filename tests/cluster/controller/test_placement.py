@@ -43,6 +43,23 @@ def test_fenced_brokers_are_taken_last_and_never_lead() -> None:
         assert each.leader in (1, 3) and 2 not in each.isr and each.replicas[-1] == 2
 
 
+@pytest.mark.parametrize("racks", [(None, None, None), ("a", "b", "c")])
+@pytest.mark.parametrize("seed", range(5))
+def test_three_nodes_lead_as_much_and_stand_in_for_each_other(racks, seed) -> None:
+    """As Kafka's StripedReplicaPlacer: leaders take turns, and when one dies the others share what it led."""
+    placed = place(brokers(*racks), 12, 3, random.Random(seed))
+    assert Counter(each.leader for each in placed) == {1: 4, 2: 4, 3: 4}
+    for dead in (1, 2, 3):
+        heirs = Counter(each.replicas[1] for each in placed if each.leader == dead)
+        assert sorted(heirs.values()) == [2, 2]
+
+
+def test_two_of_three_replicas_are_on_both_racks() -> None:
+    placed = place(brokers("a", "b", "b"), 12, 2, random.Random(1))
+    assert all(1 in each.replicas for each in placed)
+    assert Counter(each.leader for each in placed) == {1: 4, 2: 4, 3: 4}
+
+
 @pytest.mark.parametrize(
     ("known", "factor", "why"),
     [
