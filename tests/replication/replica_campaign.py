@@ -215,8 +215,8 @@ class Campaign:
             await self.bring_back(rng.choice(sorted(self.down)))
         if rng.random() < 0.4:
             self.heal()
-        if not self.down and rng.random() < 0.02:
-            for each in NODES:  # the lights go out
+        if not self.down and rng.random() < 0.1:
+            for each in rng.sample(NODES, 3):  # the lights go out
                 self.take_down(each, power=self.flush_policy == "ack")
         assert cluster.world.deaths == []
 
