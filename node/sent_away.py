@@ -3,7 +3,7 @@
 INVARIANT  a consumer that comes back for the very offset with which it was sent away is served where it came back to.
 PREVENTS   a consumer going to and fro for ever between a leader, and a follower whose log begins later: each replica
            deletes old segments by itself.
-PROVED BY  tests/node/test_follower_reads.py::test_a_consumer_that_its_replica_can_not_serve_is_served_by_the_leader
+PROVED BY  tests/node/test_reads_from_followers.py::test_a_consumer_that_its_replica_can_not_serve_is_served_by_the_leader
 
 Kafka's leader knows where its followers' logs begin, and sends nobody to one that begins too late.
 """

@@ -15,7 +15,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.quorum.transport import read_message
 from fencepost.cluster.wire.peer_door import PeerDoor, PeerStream
 from fencepost.cluster.wire.peer_link import PeerWire
-from test_follower_reads import TOPIC, Scene
+from test_reads_from_followers import TOPIC, Scene
 
 LIAR = BrokerId(9)
 LIES = 400

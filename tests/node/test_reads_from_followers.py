@@ -76,9 +76,16 @@ class Scene:
         return int(answer.base_offset)
 
     async def fetch(
-        self, node: int, offset: int, *, rack: str = "", version: int | None = None, wait: int = 0
+        self,
+        node: int,
+        offset: int,
+        *,
+        rack: str = "",
+        version: int | None = None,
+        wait: int = 0,
+        wire: WireClient | None = None,
     ) -> Any:
-        reply = await self.wires[node].request(
+        reply = await (wire or self.wires[node]).request(
             ApiKey.fetch,
             version,
             max_wait=wait,
