@@ -20,7 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "tests")]
+sys.path.append(str(ROOT / "tests"))
 
 import bench_load  # noqa: E402
 import bench_plot  # noqa: E402

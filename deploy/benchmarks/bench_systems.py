@@ -19,6 +19,8 @@ from fencepost.chaos.harness.processes import (
     fencepost_dev,
     resident_bytes_of,
 )
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 from support.kafka_peer import KafkaPeer
 
 LOAD = Path(__file__).with_name("bench_load.py")

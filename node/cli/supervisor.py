@@ -169,6 +169,8 @@ class Supervisor:
             if served := await self._all_serve():
                 print(f"ready {self._bootstrap()}", flush=True)
                 # The console's address is said here, once there is a console.
+                if sys.stderr.isatty():
+                    _say(f"each node's log is {self.folder.path}/node-N/log; Ctrl-C stops all")
                 self._is_starting = False
                 await self._told_to_stop.wait()
             was_told = self._told_to_stop.is_set()
