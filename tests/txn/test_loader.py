@@ -273,6 +273,7 @@ def test_ten_thousand_groups_load_in_a_fraction_of_a_second() -> None:
     replaying = Replay(machine, CODEC)
     began = time.perf_counter()
     replaying.take(b"".join(log.batches))
+    replaying.close()
     for _ in replaying.finish():
         pass
     took_s = time.perf_counter() - began

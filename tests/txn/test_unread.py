@@ -37,6 +37,7 @@ def test_an_owner_that_is_read_late_is_the_same_as_one_that_was_read_at_once(
     replay(plain, scene.log, scene.markers)
     taken = Replay(late, CODEC)
     taken.take(b"".join(log.batches))
+    taken.close()
     for group_id in order:
         taken.unread.read(group_id.encode(), late)
         assert state_of(late, group_id) == state_of(plain, group_id)
@@ -67,6 +68,7 @@ def test_timers_of_who_is_read_late_are_those_of_a_whole_load(actions: Any) -> N
     replay(whole, scene.log, scene.markers)
     taken = Replay(late, CODEC)
     taken.take(b"".join(log.batches))
+    taken.close()
     timers = list(late.loaded(7).effects)
     for owner in taken.unread.first(len(taken.unread)):
         taken.unread.read(owner, late)
@@ -186,6 +188,7 @@ def test_a_group_over_the_limit_shrinks_also_when_it_is_read_late(members: int) 
     machine = GroupsMachine(GroupConfig(group_max_size=2), NoConsumerGroups())
     taken = Replay(machine, CODEC)
     taken.take(b"".join(log.batches))
+    taken.close()
     taken.unread.read(b"g", machine)
     decision = machine.woken("g", 0)
     sessions = [session_timer("g", id_) for id_ in machine.classic.groups["g"].members]

@@ -85,6 +85,7 @@ class Loader:
             await self.pace.breathe()
             if not is_wanted():
                 return ErrorCode.not_coordinator
+        replay.close()
         return ErrorCode.none
 
     async def _read_all(self, replay: Replay, is_wanted: Callable[[], bool]) -> ErrorCode:

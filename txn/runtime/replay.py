@@ -4,9 +4,10 @@ INVARIANT  the machine ends up as if every record had been applied one by one, i
 PREVENTS   a coordinator that forgot or invented something when it moved.
 PROVED BY  tests/txn/test_loader.py::test_a_fast_replay_ends_where_a_plain_one_does
 
-Records outside of transactions are kept by owner and key, as compaction would do, and left undecoded (`unread.py`).
-In a transaction order matters across keys: an owner that is named by a transactional batch is read at once, and
-from then on each of its records when it comes.
+Records are kept by owner and key, as compaction would do, and left undecoded (`unread.py`). Those of a transaction
+wait beside them for its marker, and count by their own place when it commits. Where that is not the whole story the
+owner is read at once and from then on each of its records when it comes: when a transaction is aborted, which leaves
+an owner that may have nothing else, when something is taken away while one is open, and when one is at the end.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from struct import Struct
 from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import NO_TIMESTAMP
 from fencepost.cluster.wire.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -23,7 +25,7 @@ from fencepost.cluster.wire.batch import (
     BatchRefused,
 )
 from fencepost.cluster.wire.compression import SIZE_MAX, decompress
-from fencepost.cluster.wire.records import read_control, read_records
+from fencepost.cluster.wire.records import Record, read_control
 
 from .ports import Codec, Machine
 from .unread import Unread
@@ -38,12 +40,15 @@ Row = tuple[int, bytes, bytes | None]
 
 
 class Replay:
-    """`take` every batch; `unread` then holds what is left to read, `finish` reads it all."""
+    """`take` every batch, then `close`; `unread` holds what is left to read, `finish` reads it all."""
 
     def __init__(self, machine: Machine, codec: Codec) -> None:
         self._machine = machine
         self._codec = codec
-        self._awake: set[bytes] = set()  # owners that were named in a transaction
+        self._awake: set[bytes] = set()  # owners that have been read
+        # Open transactions of all others: producer -> owner -> records, and for each owner its producers.
+        self._open: dict[int, dict[bytes, list[Row]]] = {}
+        self._producers_of: dict[bytes, dict[int, None]] = {}
         self.unread = Unread(codec)
         self.records = 0
 
@@ -62,21 +67,25 @@ class Replay:
             if length < _LENGTH_MIN or behind > end:
                 raise _cut_off(position)
             self.records += count
+            body, at = buffer, position + HEADER_SIZE
+            if attributes & COMPRESSION_MASK:
+                body = decompress(attributes & COMPRESSION_MASK, body[at:behind], SIZE_MAX)
+                at = 0
+            rows = rows_of(body, at, count, base_offset)
             if attributes & CONTROL_FLAG:
-                self._marker(buffer[position:behind], producer_id)
+                self._markers(rows, producer_id)
+            elif attributes & TRANSACTIONAL_FLAG:
+                self._hold(rows, producer_id)
             else:
-                body, at = buffer, position + HEADER_SIZE
-                if attributes & COMPRESSION_MASK:
-                    body = decompress(attributes & COMPRESSION_MASK, body[at:behind], SIZE_MAX)
-                    at = 0
-                rows = rows_of(body, at, count, base_offset)
-                if attributes & TRANSACTIONAL_FLAG:
-                    self._apply_at_once(rows, producer_id)
-                else:
-                    self._keep(rows)
+                self._keep(rows)
             next_offset = base_offset + last_delta + 1
             position = behind
         return next_offset
+
+    def close(self) -> None:
+        """No more batches: who has an open transaction is read, so that its marker finds it."""
+        for owner in list(self._producers_of):
+            self._wake(owner)
 
     def finish(self) -> Iterator[None]:
         """Read what was kept, a turn's worth at a time."""
@@ -87,29 +96,66 @@ class Replay:
             yield
 
     def _keep(self, rows: list[Row]) -> None:
-        owner_of, by_owner, awake = self._codec.owner_of, self.unread.rows, self._awake
+        owner_of, awake, unread = self._codec.owner_of, self._awake, self.unread
         for row in rows:
             offset, key, value = row
             owner = owner_of(key, value)
             if owner is None:
-                self.unread.skipped += 1
+                unread.skipped += 1
             elif owner in awake:
                 self._apply(row, NO_PRODUCER)
+            elif value is None and owner in self._producers_of:
+                self._wake(
+                    owner
+                )  # a tombstone takes away what waits, too: nothing may stay behind it
+                self._apply(row, NO_PRODUCER)
             else:
-                known = by_owner.get(owner)
-                if known is None:
-                    by_owner[owner] = {key: (offset, value)}
-                else:
-                    known.pop(key, None)  # what is written last is applied last
-                    known[key] = (offset, value)
+                unread.keep(owner, offset, key, value)
 
-    def _apply_at_once(self, rows: list[Row], producer_id: int) -> None:
+    def _hold(self, rows: list[Row], producer_id: int) -> None:
         for row in rows:
             owner = self._codec.owner_of(row[1], row[2])
-            if owner is not None and owner not in self._awake:
-                self._awake.add(owner)
-                self.unread.read(owner, self._machine)
+            if owner is None:
+                self.unread.skipped += 1
+            elif owner in self._awake:
+                self._apply(row, producer_id)
+            else:
+                self._open.setdefault(producer_id, {}).setdefault(owner, []).append(row)
+                self._producers_of.setdefault(owner, {})[producer_id] = None
+
+    def _markers(self, rows: list[Row], producer_id: int) -> None:
+        for offset, key, value in rows:
+            marker = read_control(Record(offset, NO_TIMESTAMP, key, value))
+            if marker is None:
+                continue
+            if marker.commit:
+                for owner, held in self._open.pop(producer_id, {}).items():
+                    self._forget_open(owner, producer_id)
+                    for row in held:
+                        self.unread.keep_older(owner, *row)
+            else:
+                for owner in list(self._open.get(producer_id, ())):
+                    self._wake(owner)
+            self._machine.end_transaction(producer_id, commit=marker.commit)
+
+    def _wake(self, owner: bytes) -> None:
+        """Read what is known of an owner, its open transactions last: no tombstone came after any of them."""
+        self._awake.add(owner)
+        self.unread.read(owner, self._machine)
+        held: list[tuple[Row, int]] = []
+        for producer_id in list(self._producers_of.get(owner, ())):
+            held += [(row, producer_id) for row in self._open[producer_id].pop(owner)]
+            if not self._open[producer_id]:
+                del self._open[producer_id]
+            self._forget_open(owner, producer_id)
+        for row, producer_id in sorted(held, key=_by_offset):
             self._apply(row, producer_id)
+
+    def _forget_open(self, owner: bytes, producer_id: int) -> None:
+        producers = self._producers_of[owner]
+        del producers[producer_id]
+        if not producers:
+            del self._producers_of[owner]
 
     def _apply(self, row: Row, producer_id: int) -> None:
         offset, key, value = row
@@ -119,11 +165,9 @@ class Replay:
         else:
             self._machine.apply(record, offset, producer_id)
 
-    def _marker(self, batch: bytes, producer_id: int) -> None:
-        for record in read_records(batch):
-            marker = read_control(record)
-            if marker is not None:
-                self._machine.end_transaction(producer_id, commit=marker.commit)
+
+def _by_offset(held: tuple[Row, int]) -> int:
+    return held[0][0]
 
 
 def _cut_off(position: int) -> BatchRefused:

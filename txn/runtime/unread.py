@@ -19,11 +19,14 @@ Rows = dict[bytes, tuple[int, bytes | None]]
 
 
 class Unread:
-    __slots__ = ("_codec", "rows", "skipped")
+    __slots__ = ("_codec", "_unsorted", "rows", "skipped")
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self.rows: dict[bytes, Rows] = {}  # by owner; an owner is here until it has been read
+        self._unsorted: set[bytes] = (
+            set()
+        )  # owners whose rows are not in the order of their offsets
         self.skipped = 0  # records of kinds that this version does not know
 
     def __len__(self) -> int:
@@ -32,12 +35,31 @@ class Unread:
     def first(self, count: int) -> list[bytes]:
         return list(islice(self.rows, count))
 
+    def keep(self, owner: bytes, offset: int, key: bytes, value: bytes | None) -> None:
+        """The newest of this key."""
+        known = self.rows.get(owner)
+        if known is None:
+            self.rows[owner] = {key: (offset, value)}
+        else:
+            known.pop(key, None)  # what is written last is applied last
+            known[key] = (offset, value)
+
+    def keep_older(self, owner: bytes, offset: int, key: bytes, value: bytes | None) -> None:
+        """One whose transaction has only now been committed: it counts by its place, and may be the newest or not."""
+        known = self.rows.setdefault(owner, {})
+        if key not in known or known[key][0] < offset:
+            known[key] = (offset, value)
+            self._unsorted.add(owner)
+
     def read(self, owner: bytes, machine: Machine) -> bool:
         """Apply what the log says of this owner; False if there is nothing left to read. ValueError: it can't be."""
         rows = self.rows.pop(owner, None)
         if rows is None:
             return False
         decode = self._codec.decode
+        if owner in self._unsorted:
+            self._unsorted.remove(owner)
+            rows = dict(sorted(rows.items(), key=_by_offset))
         for key, (offset, value) in rows.items():
             record = decode(key, value)
             if record is None:
@@ -45,3 +67,7 @@ class Unread:
             else:
                 machine.apply(record, offset)
         return True
+
+
+def _by_offset(row: tuple[bytes, tuple[int, bytes | None]]) -> int:
+    return row[1][0]
