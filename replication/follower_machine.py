@@ -65,21 +65,16 @@ class FollowerMachine:
         last_epoch: int,
         log_end: int,
         durable_end: int,
+        log_start: int = 0,
         granted: int = UNLIMITED,
     ) -> Follow:
         assert slot > self.slot, "a slot is given once"
         self._become(P.ASKING)
         self.slot = slot
         return Follow(
-            slot,
-            self.topic_id,
-            self.partition,
-            self.leader_epoch,
-            last_epoch,
-            log_end,
-            durable_end,
-            granted,
-        )
+            slot, self.topic_id, self.partition, self.leader_epoch, last_epoch, log_end, durable_end,
+            log_start, granted,
+        )  # fmt: skip
 
     def expects(self, slot: int) -> bool:
         """Is an answer of this slot for us, now?"""

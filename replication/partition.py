@@ -102,7 +102,7 @@ class Partition(CopiedPartition):
                 self._copying.on_closed()
 
     def _tell_waiting(self, error: ErrorCode) -> None:
-        for waits in (self._commits, self._syncs):
+        for waits in (self._commits, self._syncs, self._deletions):
             if waits is not None:
                 waits.release_all(error)
 

@@ -9,6 +9,7 @@ PROVED BY  tests/replication/test_partition_copies.py::test_a_follower_takes_not
 from typing import Final, Protocol
 from uuid import UUID
 
+from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ports import Buffer, Env
 from fencepost.cluster.metadata.config_def import LONG_MAX
 from fencepost.cluster.metadata.topic_config import TopicConfig
@@ -20,6 +21,7 @@ from .log.log import Log
 from .metrics import Counters
 from .partition_machine import PartitionMachine, Role
 from .partition_reads import ReadablePartition
+from .waits import OffsetWaits
 
 AT_ONCE: Final = -1
 INTERVAL_MS: Final = 1_000  # flush.policy=interval, unless flush.ms is set
@@ -56,7 +58,7 @@ class Copying(Protocol):
 
 class CopiedPartition(ReadablePartition, Flushable):
     __slots__ = (
-        "_copying", "_feeds", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner", "_unsynced_records",
+        "_copying", "_deletions", "_feeds", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner", "_unsynced_records",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +80,7 @@ class CopiedPartition(ReadablePartition, Flushable):
         self._flush_delay_ms = flush_delay_ms(config)
         self._feeds: tuple[Feed, ...] = ()
         self._copying: Copying | None = None
+        self._deletions: OffsetWaits | None = None
 
     def _steady_ms(self) -> int:
         """For whoever measures a lag: the wall clock may jump."""
@@ -95,8 +98,14 @@ class CopiedPartition(ReadablePartition, Flushable):
     def drop_feed(self, feed: Feed) -> None:
         self._feeds = tuple(each for each in self._feeds if each is not feed)
 
-    def on_ack(self, broker_id: int, log_end: int, durable_end: int, *, may_join: bool) -> None:
+    def on_ack(
+        self, broker_id: int, log_end: int, durable_end: int, log_start: int, *, may_join: bool
+    ) -> None:
         """A follower tells what it has."""
+        replica = self.machine.replicas.get(broker_id)
+        if replica is not None and replica.log_start != log_start:
+            replica.log_start = log_start
+            self._maybe_deleted()
         if self.machine.on_ack(
             broker_id,
             log_end=log_end,
@@ -105,6 +114,31 @@ class CopiedPartition(ReadablePartition, Flushable):
             now_ms=self._steady_ms(),
         ):
             self._high_watermark_moved()
+
+    def on_may_join(self, broker_id: int, *, may_join: bool) -> None:
+        """The metadata log, or the end of its stream, says something new of a follower."""
+        replica = self.machine.replicas.get(broker_id)
+        if replica is not None and replica.may_join is not may_join:
+            replica.may_join = may_join
+            self._maybe_deleted()
+
+    async def deleted(self, offset: int) -> ErrorCode:
+        """`none` once no replica that is alive has anything before `offset`: it won't come back with a leader."""
+        if not self.is_leader:
+            return self.closed or ErrorCode.not_leader_or_follower
+        if self._low_watermark() >= offset:
+            return ErrorCode.none
+        if self._deletions is None:
+            self._deletions = OffsetWaits()
+        return await self._deletions.wait(offset - 1)
+
+    def _low_watermark(self) -> int:
+        log_start = self.log.log_start_offset
+        return min(log_start, self.machine.low_watermark(log_start))
+
+    def _maybe_deleted(self) -> None:
+        if self._deletions is not None:
+            self._deletions.release(self._low_watermark(), ErrorCode.none)
 
     # -- as a follower ---------------------------------------------------------------------------------
 
@@ -145,15 +179,17 @@ class CopiedPartition(ReadablePartition, Flushable):
             raise appends.not_next(header, end)
         self.cut(Cut(header.base_offset, anew=True))
 
-    def follow_leader(self, high_watermark: int, log_start: int) -> None:
-        """How far the leader has committed, and what it has deleted."""
+    def follow_leader(self, high_watermark: int, log_start: int) -> bool:
+        """How far the leader has committed, and what it has deleted; whether we delete it, too."""
         log = self.log
+        before = log.log_start_offset
         moved = self.machine.on_leader_high_watermark(high_watermark)
-        if log_start > log.log_start_offset:
+        if log_start > before:
             log.delete_records_before(min(log_start, self.machine.high_watermark))
             self.on_log_start_moved()
         if moved:
             self._high_watermark_moved()
+        return log.log_start_offset > before
 
     def cut(self, cut: Cut) -> None:
         """The leader has another history from here on, or no longer has what would follow. OSError fails the log."""
@@ -204,6 +240,7 @@ class CopiedPartition(ReadablePartition, Flushable):
 
     def on_log_start_moved(self) -> None:
         super().on_log_start_moved()
+        self._maybe_deleted()
         for feed in self._feeds:
             feed.on_moved()
 

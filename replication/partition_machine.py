@@ -48,12 +48,13 @@ class Replica:
     """
 
     __slots__ = (
-        "caught_up_ms", "durable_end", "heard", "log_end", "marked_end", "marked_ms", "may_join",
+        "caught_up_ms", "durable_end", "heard", "log_end", "log_start", "marked_end", "marked_ms", "may_join",
     )  # fmt: skip
 
     def __init__(self, caught_up_ms: int) -> None:
         self.log_end = -1
         self.durable_end = -1
+        self.log_start = -1
         self.caught_up_ms = caught_up_ms  # when it last had all that the leader had
         self.marked_end = -1
         self.marked_ms = caught_up_ms
@@ -201,6 +202,12 @@ class PartitionMachine:
         replica.durable_end = durable_end
         replica.may_join = may_join
         return self._maybe_move(now_ms)
+
+    def low_watermark(self, log_start: int) -> int:
+        """What every replica that is alive has deleted (Kafka's lowWatermarkIfLeader); `log_start` is our own."""
+        return min(
+            (each.log_start for each in self.replicas.values() if each.may_join), default=log_start
+        )
 
     def joiner(self) -> int | None:
         """A follower to propose for the ISR: it has all that is committed, and reached this epoch."""

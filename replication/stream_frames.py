@@ -5,9 +5,9 @@ INVARIANT  a frame is taken only if every number in it is one; a partition is na
 PREVENTS   batches of a leader that was deposed, still on their way, written behind a truncation.
 PROVED BY  tests/replication/test_stream_frames.py::test_what_is_no_frame_is_refused
 
-    follower -> leader   follow  [[slot, topic id, partition, leader epoch, last epoch, log end, durable end, granted], …]
+    follower -> leader   follow  [[slot, topic id, partition, leader epoch, last epoch, log end, durable end, log start, granted], …]
                          grant   [slot, bytes that may be sent since it was asked (-1: as many as there are), …]
-                         ack     [slot, log end, durable end, …], and how many bytes of records were taken so far
+                         ack     [slot, log end, durable end, log start, …], and how many bytes of records were taken so far
                          leave   [slot, …]
                          alive   the follower's broker epoch
     leader -> follower   data    [slot, from, size, high watermark, log start, …] ‖ the batches, one after another
@@ -45,6 +45,7 @@ class Follow(NamedTuple):
     last_epoch: int
     log_end: int
     durable_end: int
+    log_start: int
     granted: int = UNLIMITED
 
 
@@ -52,6 +53,7 @@ class Ack(NamedTuple):
     slot: int
     log_end: int
     durable_end: int
+    log_start: int
 
 
 class Data(NamedTuple):
@@ -96,7 +98,7 @@ def ack(numbers: list[int], taken: int) -> Header:
 
 
 def read_acks(header: Header) -> list[Ack]:
-    return [Ack(*each) for each in _tuples(header, 3)]
+    return [Ack(*each) for each in _tuples(header, 4)]
 
 
 def read_taken(header: Header) -> int:

@@ -245,6 +245,7 @@ class FollowerStream:
                     last_epoch=log.epochs.latest,
                     log_end=log.log_end_offset,
                     durable_end=partition.machine.durable_end,
+                    log_start=log.log_start_offset,
                     granted=copy.granted,
                 )
             )
@@ -352,7 +353,8 @@ class FollowerStream:
                 self.acknowledge(copy)
         if machine.phase is not Phase.FOLLOWING:
             machine.followed()
-        partition.follow_leader(data.high_watermark, data.log_start_offset)
+        if partition.follow_leader(data.high_watermark, data.log_start_offset):
+            self.acknowledge(copy)
 
     # -- acknowledging ---------------------------------------------------------------------------------
 
@@ -373,9 +375,10 @@ class FollowerStream:
         numbers: list[int] = []
         for copy in acks:
             machine = copy.partition.machine
-            numbers += (copy.machine.slot, machine.log_end, machine.durable_end)
+            start = copy.partition.log.log_start_offset
+            numbers += (copy.machine.slot, machine.log_end, machine.durable_end, start)
         self._taken_told = self._taken
-        step = 3 * frames.PARTITIONS_MAX
+        step = 4 * frames.PARTITIONS_MAX
         for start in range(0, max(len(numbers), 1), step):
             self._write(frames.ack(numbers[start : start + step], self._taken))
 

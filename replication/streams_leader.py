@@ -25,7 +25,7 @@ from .log.walk import Cold
 from .partition import Partition
 from .partition_machine import Heard
 from .peers import Stream
-from .stream_frames import Follow, Header
+from .stream_frames import Ack, Follow, Header
 
 if TYPE_CHECKING:
     from .leader_streams import LeaderStreams
@@ -114,16 +114,16 @@ class LeaderStream:
 
     def _on_acks(self, header: Header) -> None:
         may_join = self._owner.may_join(self.follower_id, self.broker_epoch)
-        for slot, log_end, durable_end in frames.read_acks(header):
-            feed = self._feeds.get(slot)
+        for ack in frames.read_acks(header):
+            feed = self._feeds.get(ack.slot)
             if feed is None:
                 continue  # it was on its way when we let go
-            if not durable_end <= log_end <= feed.sent_to:
+            if not ack.durable_end <= ack.log_end <= feed.sent_to:
                 raise FrameRefused(
-                    f"{feed.partition.topic_partition}: a follower has synced {durable_end} and written"
-                    f" {log_end}, of {feed.sent_to} that it was sent"
+                    f"{feed.partition.topic_partition}: a follower has synced {ack.durable_end} and"
+                    f" written {ack.log_end}, of {feed.sent_to} that it was sent"
                 )
-            self._acknowledged(feed, log_end, durable_end, may_join=may_join)
+            self._acknowledged(feed, ack, may_join=may_join)
         taken = frames.read_taken(header)
         if not self._taken <= taken <= self._sent:
             raise FrameRefused(f"a follower took {taken} bytes of {self._sent} that it was sent")
@@ -131,11 +131,11 @@ class LeaderStream:
         if self._ready:
             self._pump_soon()
 
-    def _acknowledged(
-        self, feed: LeaderFeed, log_end: int, durable_end: int, *, may_join: bool
-    ) -> None:
+    def _acknowledged(self, feed: LeaderFeed, ack: Ack | Follow, *, may_join: bool) -> None:
         partition = feed.partition
-        partition.on_ack(self.follower_id, log_end, durable_end, may_join=may_join)
+        partition.on_ack(
+            self.follower_id, ack.log_end, ack.durable_end, ack.log_start, may_join=may_join
+        )
         if may_join and self.follower_id not in partition.machine.isr.state.isr:
             self._owner.isr.look(partition)
 
@@ -202,7 +202,7 @@ class LeaderStream:
         partition.add_feed(feed)
         partition.machine.replicas[self.follower_id].heard = self._heard
         may_join = self._owner.may_join(self.follower_id, self.broker_epoch)
-        self._acknowledged(feed, follow.log_end, follow.durable_end, may_join=may_join)
+        self._acknowledged(feed, follow, may_join=may_join)
         # Even if there is nothing to send: that is how the follower hears that it follows.
         self._ready[feed] = None
         self._pump_soon()
@@ -216,7 +216,7 @@ class LeaderStream:
         replica = feed.partition.machine.replicas.get(self.follower_id)
         if replica is not None and replica.heard is self._heard:
             replica.heard = Heard(self._heard.at_ms)  # from here on it is silent
-            replica.may_join = False
+            feed.partition.on_may_join(self.follower_id, may_join=False)
 
     def partition_changed(self, name: tuple[UUID, int]) -> None:
         """The metadata log says something new of it."""
@@ -237,11 +237,9 @@ class LeaderStream:
         """Whether this follower may join has changed."""
         may_join = self._owner.may_join(self.follower_id, self.broker_epoch)
         for feed in self._feeds.values():
-            replica = feed.partition.machine.replicas.get(self.follower_id)
-            if replica is not None:
-                replica.may_join = may_join
-                if may_join:
-                    self._owner.isr.look(feed.partition)
+            feed.partition.on_may_join(self.follower_id, may_join=may_join)
+            if may_join:
+                self._owner.isr.look(feed.partition)
 
     # -- what it is sent -------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ def asked(slot: int = 1) -> FollowerMachine:
 
 def test_it_tells_what_it_has() -> None:
     machine = FollowerMachine(TOPIC, 5, leader_epoch=4)
-    found = machine.ask(1, last_epoch=3, log_end=10, durable_end=8)
-    assert found == Follow(1, TOPIC, 5, 4, 3, 10, 8)
+    found = machine.ask(1, last_epoch=3, log_end=10, durable_end=8, log_start=2)
+    assert found == Follow(1, TOPIC, 5, 4, 3, 10, 8, 2, -1)
     assert machine.phase is Phase.ASKING
 
 

@@ -24,10 +24,10 @@ def sent(header: frames.Header) -> frames.Header:
 
 
 def test_what_is_written_is_read() -> None:
-    asked = [Follow(7, UUID(int=5), 3, 2, 1, 100, 90)]
+    asked = [Follow(7, UUID(int=5), 3, 2, 1, 100, 90, 4)]
     assert frames.read_follow(sent(next(frames.follow(asked)))) == asked
-    acks = frames.ack([7, 100, 90, 8, 5, 5], 1_000)
-    assert frames.read_acks(sent(acks)) == [Ack(7, 100, 90), Ack(8, 5, 5)]
+    acks = frames.ack([7, 100, 90, 4, 8, 5, 5, 0], 1_000)
+    assert frames.read_acks(sent(acks)) == [Ack(7, 100, 90, 4), Ack(8, 5, 5, 0)]
     assert frames.read_taken(sent(acks)) == 1_000
     data = frames.data([7, 100, 61, 90, 0])
     assert frames.read_data(sent(data), 61) == [Data(7, 100, 61, 90, 0)]
@@ -41,12 +41,12 @@ def test_what_is_written_is_read() -> None:
 
 def test_ten_thousand_partitions_fit_into_headers() -> None:
     """A header of the peer door has at most 64 KiB."""
-    asked = [Follow(LONG, UUID(int=5), 2**31, 2**31, 2**31, LONG, LONG)] * 10_000
+    asked = [Follow(LONG, UUID(int=5), 2**31, 2**31, 2**31, LONG, LONG, LONG)] * 10_000
     assert sum(len(frames.read_follow(sent(h))) for h in frames.follow(asked)) == 10_000
     triples = [(LONG, LONG, LONG)] * 10_000
     assert sum(len(frames.read_three(sent(h))) for h in frames.three("part", triples)) == 10_000
     sent(frames.data([LONG] * 5 * frames.PARTITIONS_MAX))
-    sent(frames.ack([LONG] * 3 * frames.PARTITIONS_MAX, LONG))
+    sent(frames.ack([LONG] * 4 * frames.PARTITIONS_MAX, LONG))
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_ten_thousand_partitions_fit_into_headers() -> None:
         (frames.kind_of, {}),
         (frames.kind_of, {"k": 3}),
         (frames.read_acks, {"k": "ack", "l": [1, 2]}),
-        (frames.read_acks, {"k": "ack", "l": [1, 2, "3"]}),
-        (frames.read_acks, {"k": "ack", "l": [1, 2, True]}),
+        (frames.read_acks, {"k": "ack", "l": [1, 2, "3", 4]}),
+        (frames.read_acks, {"k": "ack", "l": [1, 2, 3, True]}),
         (frames.read_acks, {"k": "ack"}),
         (frames.read_taken, {"k": "ack", "l": []}),
         (frames.read_follow, {"k": "follow", "l": [[1, b"short", 0, 0, 0, 0, 0]]}),

@@ -273,6 +273,36 @@ def test_deleted_records_go_on_followers_too() -> None:
     play(scene)
 
 
+def test_deleted_is_what_no_living_replica_has() -> None:
+    """Else a leader elected after the answer would bring it back (Kafka's DelayedDeleteRecords)."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2")
+        for number in range(10):
+            await cluster[1].write(batch(f"v{number}"))
+        leader = cluster[1].partition()
+        cluster.world.net.cut("node-1", "node-3")
+        cluster[1].do(leader.delete_records, 4)
+        waiting = cluster.world.loop.create_task(leader.deleted(4))
+        await sleep(0.5)
+        assert not waiting.done()
+        cluster.world.net.heal_all()
+        assert await waiting is ErrorCode.none
+        assert cluster[3].partition().log_start_offset == 4
+        # Nobody waits for a dead one; the living must be asked for their new leader.
+        cluster.kill(3)
+        cluster[1].do(leader.delete_records, 6)
+        assert await leader.deleted(6) is ErrorCode.none
+        cluster.world.net.cut("node-1", "node-2")
+        cluster[1].do(leader.delete_records, 8)
+        waiting = cluster.world.loop.create_task(leader.deleted(8))
+        await sleep(0.1)
+        cluster.elect(2)
+        assert await waiting is ErrorCode.not_leader_or_follower
+
+    play(scene)
+
+
 def test_a_follower_that_fell_behind_the_start_of_the_log_begins_anew() -> None:
     """Also inside a batch: it is sent whole, and begins before the start of the log."""
 
