@@ -99,8 +99,10 @@ async def play(scene: Scene) -> None:
         readers.over = True
     kept: dict[int, bytes | None] = {}
     end = scene.high_watermark(scene.leader)
+    # The writer's may be a connection that a machine without power left behind.
+    final = WireClient(scene.env, node_name(scene.leader), CLIENT_PORT)
     while len(kept) < end:
-        answer = await scene.fetch(scene.leader, len(kept))
+        answer = await scene.fetch(scene.leader, len(kept), wire=final)
         kept |= {record.offset: record.value for record in read_records(bytes(answer.records))}
     assert end > 50 and readers.from_followers > 50, "the run was worth it"
     for node, seen in readers.seen.items():
