@@ -109,6 +109,7 @@ class QuorumRun:
     # --- nodes ---
 
     def _start(self, node_id: BrokerId) -> None:
+        self.quorums.pop(node_id, None)  # that of the process before
         self.world.start(
             self.world.restart(host_of(node_id)), lambda env: self._serve(env, node_id)
         )

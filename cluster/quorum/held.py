@@ -12,7 +12,7 @@ from pysyncobj.config import FAIL_REASON, SERIALIZER_STATE
 from pysyncobj.node import Node
 
 from ..base.ids import BrokerId
-from .election_machine import ELECTION_S, HEARTBEAT_S
+from .election_machine import HEARTBEAT_S
 from .journal import Journal
 from .raft_files import Snapshot
 from .redirected import NoPoller, active_env, steady
@@ -106,8 +106,8 @@ def _settings(journal: Journal) -> SyncObjConf:
         # False opens a pipe. The shell sends without waiting for a batch all the same.
         appendEntriesUseBatch=True,
         appendEntriesPeriod=HEARTBEAT_S,
-        # A leader that no majority has answered for so long leads no more; 30 s as it comes.
-        leaderFallbackTimeout=ELECTION_S,
+        # The shell says when a leader steps down (`lease_end`).
+        leaderFallbackTimeout=NEVER,
         # The shell says when: SyncObj's own conditions are never met.
         logCompactionMinEntries=2**62,
         logCompactionMinTime=2**62,

@@ -33,6 +33,9 @@ from .view import QuorumView, view_of
 from .voters import Address, Voters, change_by_one, write_voters
 
 PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
+# A leader whose lease has run out is asked nothing any more. It steps down a little later: if it was this process that
+# stood still for a moment, answers come at once and nobody has taken the lead.
+LAPSE_S: Final = 0.2
 CATCH_UP_S: Final = 10.0  # how long a node that is to vote may take to hold all of the log
 CATCH_UP_POLL_S: Final = 0.05
 Decided = Callable[[object, int], None]
@@ -306,7 +309,7 @@ class Quorum:
             if raft.leads and raft.has_left():
                 raft.hand_over()
                 raft.step_down()
-            if raft.leads and (raft.lease_end() <= now or not self._store.works):
+            if raft.leads and (raft.lease_end() + LAPSE_S <= now or not self._store.works):
                 raft.step_down()
             if not raft.leads and not raft.is_alone and raft.election.is_due(now):
                 self._ask_for_leader(raft, now)
@@ -356,7 +359,10 @@ class Quorum:
     def _set_timer(self, raft: Raft) -> None:
         when = NEVER
         if raft.leads:
-            when = min(raft.lease_end(), raft.heartbeat_due if raft.progress else NEVER)
+            lapses = raft.lease_end()
+            if lapses <= self._env.clock.steady():
+                lapses += LAPSE_S
+            when = min(lapses, raft.heartbeat_due if raft.progress else NEVER)
         elif not raft.is_alone:
             when = raft.election.deadline
         if when >= self._wake_at:
@@ -374,8 +380,6 @@ class Quorum:
         if raft is None:
             return
         if raft.leads and raft.lease_end() <= self._env.clock.steady():
-            with in_world(self._env):
-                raft.step_down()
             self._after(raft)
         self._work.set()
 

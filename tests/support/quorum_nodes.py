@@ -46,6 +46,7 @@ class Nodes:
         await links.open(quorum)
 
     def restart(self, node_id: int) -> None:
+        self.quorums.pop(node_id, None)
         self.world.restart(host_of(node_id))
 
     def kill(self, node_id: int) -> None:

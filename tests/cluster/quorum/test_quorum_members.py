@@ -163,9 +163,10 @@ def test_a_voter_is_replaced_and_all_of_it_is_remembered_in_snapshots(
         for number in range(60):
             await nodes.agree(f"s{number}")
         await nodes.alike()
-        for each in nodes.up():
+        alive = nodes.up()
+        for each in alive:
             nodes.restart(each)
-        await nodes.start(*nodes.up())
+        await nodes.start(*alive)
         await nodes.agree("after")
         wanted = sorted({1, 2, 3, 4} - {old})
         assert all(sorted(nodes.quorums[each].voters) == wanted for each in wanted)

@@ -137,6 +137,54 @@ def test_a_leader_whose_process_was_stopped_does_not_lead_when_it_wakes(world: W
     world.run(scenario())
 
 
+def test_a_leader_that_stood_still_for_a_moment_mostly_goes_on_leading() -> None:
+    """A busy machine: nobody else has been elected yet, so there is no need to."""
+    kept = 0
+    for seed in range(20):
+        with World(seed=seed) as world:
+            nodes = Nodes(world, voters=3)
+
+            async def scenario(nodes: Nodes = nodes) -> bool:
+                await nodes.start()
+                leader = await nodes.leader()
+                await nodes.agree("before")
+                await nodes.alike()
+                await asyncio.sleep(0.5)
+                term = nodes.quorums[leader].term
+                nodes.world.pause(host_of(leader))
+                await asyncio.sleep(0.5)
+                nodes.world.resume(host_of(leader))
+                await asyncio.sleep(2)
+                return nodes.quorums[await nodes.leader()].term == term
+
+            kept += world.run(scenario())
+    assert kept > 12, kept
+
+
+def test_a_follower_that_stood_still_for_long_does_not_ask_to_lead(world: World) -> None:
+    """What the leader said meanwhile lies in its socket."""
+    nodes = Nodes(world, voters=3)
+
+    async def scenario() -> None:
+        await nodes.start()
+        leader = await nodes.leader()
+        await nodes.agree("before")
+        await nodes.alike()
+        await asyncio.sleep(0.5)
+        follower = next(each for each in nodes.ids if each != leader)
+        heard: list[int | None] = []
+        quorum = nodes.quorums[follower]
+        quorum.on_leader_change.append(lambda: heard.append(quorum.leader_id))
+        for pause_s in (0.6, 1.5, 5):
+            world.pause(host_of(follower))
+            await asyncio.sleep(pause_s)
+            world.resume(host_of(follower))
+            await asyncio.sleep(1)
+        assert heard == []
+
+    world.run(scenario())
+
+
 def test_a_leader_whose_disk_stands_still_makes_room_for_another(world: World) -> None:
     nodes = Nodes(world, voters=3)
 
