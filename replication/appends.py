@@ -6,13 +6,17 @@ PROVED BY  tests/replication/test_partition.py::test_the_records_of_a_batch_are_
 """
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ports import Buffer
+from fencepost.cluster.metadata.config_def import LONG_MAX
 from fencepost.cluster.metadata.topic_config import TopicConfig
 from fencepost.cluster.wire.batch import (
+    COMPRESSION_MASK,
     CREATE_TIME,
+    HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_APPEND_TIME_FLAG,
     BatchHeader,
@@ -30,6 +34,11 @@ from .log.snapshots import read_marker
 
 # compression.type -> the codec that batches must have; "producer" leaves them as they come.
 CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+HEAVY_RECORDS: Final = 2_000  # 3 ms
+HEAVY_BYTES: Final = 64 * 1024  # packed; it may hold tenfold
+_COUNT: Final = Struct(">i")
+_COUNT_AT: Final = 57
+_ATTRIBUTES_AT: Final = 22  # the lower byte, with the codec
 Headers = list[tuple[int, BatchHeader]]
 Writable = bytearray | memoryview
 
@@ -62,6 +71,7 @@ class Rules(NamedTuple):
     timestamp_after_max_ms: int
     segment_bytes: int
     codec: int  # -1: the producer's choice
+    asks_each: bool  # whether each record is looked into
 
     @classmethod
     def of(cls, config: TopicConfig) -> "Rules":
@@ -74,7 +84,29 @@ class Rules(NamedTuple):
             config.message_timestamp_after_max_ms,
             config.segment_bytes,
             CODECS.get(config.compression_type, -1),
+            config.compact
+            or (not is_append_time and config.message_timestamp_before_max_ms != LONG_MAX),
         )
+
+
+class Checked(NamedTuple):
+    """A client's batch that `check` has been through, under these rules."""
+
+    rules: Rules
+    buffer: Writable
+    headers: Headers
+
+
+def is_heavy(records: Buffer, rules: Rules) -> bool:
+    """Whether `check` takes so long that others should not wait for it: it may have to unpack and pack, and to look
+    into each record (1.5 us)."""
+    if len(records) < HEADER_SIZE or not (rules.asks_each or rules.codec >= 0):
+        return False
+    (count,) = _COUNT.unpack_from(records, _COUNT_AT)
+    if count > HEAVY_RECORDS:
+        return True
+    is_packed = records[_ATTRIBUTES_AT] & COMPRESSION_MASK
+    return len(records) > HEAVY_BYTES and bool(is_packed or rules.codec > 0)
 
 
 def check(

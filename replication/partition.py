@@ -108,6 +108,23 @@ class Partition(CopiedPartition):
 
     # -- writing ---------------------------------------------------------------------------------------
 
+    def is_heavy(self, records: Buffer) -> bool:
+        """Whether a client's batch should go through `check_off_loop` before it is appended."""
+        return appends.is_heavy(records, self._rules)
+
+    async def check_off_loop(
+        self, records: Buffer, *, produce_version: int, now_ms: int
+    ) -> appends.Checked | BatchRefused:
+        """What `append_as_leader` would do first, on a thread."""
+        rules = self._rules
+        try:
+            checked = await self._env.disk.run(
+                appends.check, records, rules, produce_version, now_ms
+            )
+        except BatchRefused as refused:
+            return refused
+        return appends.Checked(rules, *checked)
+
     def append_as_leader(
         self,
         records: Buffer,
@@ -118,13 +135,18 @@ class Partition(CopiedPartition):
         produce_version: int = 13,
         guard: int = 0,
         transaction_version: int = 0,
+        checked: appends.Checked | BatchRefused | None = None,
     ) -> Appended | Refusal:
         """Write a client's batch, or a coordinator's. The buffer is ours from here on: it is stamped in place."""
         error = self.closed or self.machine.check_append(required_acks)
         if error is not ErrorCode.none:
             return self._refuse_retriable(error, records, origin_client=origin_client)
         try:
-            if origin_client:
+            if isinstance(checked, BatchRefused):
+                raise checked
+            if checked is not None and checked.rules is self._rules:
+                buffer, headers = checked.buffer, checked.headers
+            elif origin_client:
                 buffer, headers = appends.check(records, self._rules, produce_version, now_ms)
             else:
                 buffer, headers = appends.take(records)

@@ -7,7 +7,7 @@ from typing import Final
 
 from fencepost.cluster.wire.api import ADVERTISED_MIN, SUPPORTED, ApiKey
 
-from ..server.dispatch import Api, Begin, Handler
+from ..server.dispatch import Api, Begin, Handler, Prepare
 from . import (
     alter_configs,
     alter_partition_reassignments,
@@ -55,6 +55,7 @@ def _api(
     handle: Handler | None = None,
     *,
     begin: Begin | None = None,
+    prepare: Prepare | None = None,
     parks: bool = False,
 ) -> Api:
     low, high = SUPPORTED[key]
@@ -66,6 +67,7 @@ def _api(
         advertised_min=ADVERTISED_MIN.get(key, low),
         handle=handle,
         begin=begin,
+        prepare=prepare,
         parks=parks,
     )
 
@@ -73,7 +75,7 @@ def _api(
 APIS: Final[dict[ApiKey, Api]] = {
     api.key: api
     for api in (
-        _api(ApiKey.produce, begin=produce.begin),
+        _api(ApiKey.produce, begin=produce.begin, prepare=produce.prepare),
         _api(ApiKey.fetch, fetch.handle, parks=True),
         _api(ApiKey.list_offsets, list_offsets.handle),
         _api(ApiKey.metadata, metadata.handle),

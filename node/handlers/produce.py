@@ -7,7 +7,7 @@ Refuses   INVALID_REQUIRED_ACKS, INVALID_REQUEST for a null batch, UNKNOWN_TOPIC
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -21,10 +21,42 @@ from fencepost.replication.waits import OffsetWait
 
 from ..moved import name_new_leaders
 from ..server.dispatch import Answer, Cancel, Fields
-from ..services import HandlerContext, Services
+from ..services import HandlerContext
 
 # One batch that is appended: where its answer goes, and what it waits for.
 _Appended = tuple[Fields, Partition, int]
+
+
+def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
+    """Batches that take long to check are checked before the request begins, and away from everybody else."""
+    heavy = [
+        (wanted, partition)
+        for topic in request.topic_data
+        for wanted in topic.partition_data
+        if wanted.records is not None
+        and (partition := _partition_of(ctx, topic, wanted)) is not None
+        and partition.is_heavy(wanted.records)
+    ]
+    return _check(ctx, heavy) if heavy else None
+
+
+def _partition_of(ctx: HandlerContext, topic: Any, wanted: Any) -> Partition | None:
+    services = ctx.services
+    name = services.topic_name(topic.topic_id) if ctx.api_version >= 13 else topic.name
+    if name is None:
+        return None
+    found = services.replicas.partition(TopicPartition(name, wanted.index))
+    return None if isinstance(found, ErrorCode) else found
+
+
+async def _check(ctx: HandlerContext, heavy: list[tuple[Any, Partition]]) -> None:
+    now_ms = ctx.services.env.clock.now_ms()
+    ctx.prepared = {
+        id(wanted): await partition.check_off_loop(
+            wanted.records, produce_version=ctx.api_version, now_ms=now_ms
+        )
+        for wanted, partition in heavy
+    }
 
 
 def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
@@ -36,7 +68,7 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
         name = services.topic_name(topic.topic_id) if by_id else topic.name
         answers = []
         for wanted in topic.partition_data:
-            part, wait = _append(services, name, wanted, acks, ctx.api_version)
+            part, wait = _append(ctx, name, wanted, acks)
             answers.append(part)
             if wait is not None:
                 appended.append((part, *wait))
@@ -111,9 +143,9 @@ def _put(part: Fields, outcome: ErrorCode) -> None:
 
 
 def _append(
-    services: Services, topic: str | None, wanted: Any, acks: int, version: int
+    ctx: HandlerContext, topic: str | None, wanted: Any, acks: int
 ) -> tuple[Fields, tuple[Partition, int] | None]:
-    index = wanted.index
+    index, services = wanted.index, ctx.services
     if topic is None:
         return _refused(index, ErrorCode.unknown_topic_id), None
     if acks not in (-1, 0, 1):
@@ -132,7 +164,8 @@ def _append(
         wanted.records,
         required_acks=acks,
         now_ms=services.env.clock.now_ms(),
-        produce_version=version,
+        produce_version=ctx.api_version,
+        checked=ctx.prepared.get(id(wanted)) if ctx.prepared else None,
     )
     if not isinstance(appended, Appended):
         return {

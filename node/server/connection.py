@@ -96,6 +96,9 @@ class ClientConnection:
             call = dispatcher.open(frame, self.origin)
             del frame  # a parked request must not hold the bytes of its frame
             if call.api.begin is not None:
+                preparing = call.prepare()
+                if preparing is not None:
+                    await preparing
                 self._begin(call)
                 if len(self._pending) >= PENDING_REPLIES_MAX:
                     await self._until_pending(at_most=PENDING_REPLIES_MAX - 1)

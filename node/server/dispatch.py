@@ -44,6 +44,7 @@ class Context(Generic[Services]):
     api_version: int
     client_id: str
     origin: Origin
+    prepared: Any = None  # what `Api.prepare` has left for `Api.begin`
     unsupported: bool = False  # an ApiVersions of a version that we don't have: answered in v0
 
     @property
@@ -57,6 +58,8 @@ Handler = Callable[[Context[Any], Any], Awaitable[Fields | None]]
 Answer = Callable[[Fields | None], None]
 Cancel = Callable[[], None]
 Begin = Callable[[Context[Any], Any, Answer], Cancel | None]
+# What must be done before, if anything: the connection's next request waits for it, nobody else does.
+Prepare = Callable[[Context[Any], Any], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,7 @@ class Api:
     advertised_min: int
     handle: Handler | None = None
     begin: Begin | None = None  # one of the two
+    prepare: Prepare | None = None  # of one that begins
     parks: bool = False  # may wait long for something that is not its own work
 
 
@@ -97,6 +101,11 @@ class Call:
         fields = await self.api.handle(self.context, self.request.body)
         self._count(started)
         return None if fields is None else self._encode(fields)
+
+    def prepare(self) -> Awaitable[None] | None:
+        return (
+            None if self.api.prepare is None else self.api.prepare(self.context, self.request.body)
+        )
 
     def begin(self, answered: Callable[[Encoded | UnspeakableReply | None], None]) -> Cancel | None:
         """The same for an API that begins: the reply, or why there is none to be said, by `answered`."""
@@ -158,6 +167,6 @@ class Dispatcher:
             request.api_version,
             request.client_id or "",
             origin,
-            request.unsupported,
+            unsupported=request.unsupported,
         )
         return Call(api, context, request, self)

@@ -1,0 +1,143 @@
+"""Batches that take long to check: unpacked and looked through on a thread, and appended in their turn."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.batch import BatchRefused
+from fencepost.cluster.wire.client import WireClient
+from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.node.broker import Broker
+from fencepost.replication import appends
+from fencepost.replication.appends import HEAVY_RECORDS, Checked
+from fencepost.replication.partition import Partition
+from test_broker import CLIENT, Scene
+
+E = ErrorCode
+MANY = HEAVY_RECORDS + 1
+
+
+def batch(count: int, *, key: bytes | None = b"k", codec: int = 4) -> bytearray:
+    return build_batch([Record(i, 0, key, b"v") for i in range(count)], compression=codec)
+
+
+class Compacted(Scene):
+    """A node with a compacted topic, and one connection to it."""
+
+    async def ready(self) -> Broker:
+        broker = await self.up()
+        configs = [{"name": "cleanup.policy", "value": "compact"}]
+        wanted = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": []}
+        reply = await self.ask(ApiKey.create_topics, topics=[{**wanted, "configs": configs}])
+        assert reply.topics[0].error_code is E.none
+        return broker
+
+    async def produce_all(self, *batches: bytearray) -> list[Any]:
+        """All at once on one connection, in this order."""
+        client = self.client()
+
+        async def work() -> list[Any]:
+            asked = [asyncio.ensure_future(self._send(client, each)) for each in batches]
+            try:
+                return await asyncio.gather(*asked)
+            finally:
+                await client.close()
+
+        return list(await self.world.on(self.world.node(CLIENT), work()))
+
+    async def _send(self, client: WireClient, records: bytearray) -> Any:
+        part = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
+        reply = await client.request(ApiKey.produce, 9, acks=-1, timeout=1000, topic_data=[part])
+        return reply.responses[0].partition_responses[0]
+
+
+@pytest.fixture
+def off_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the batches that were checked away from the loop."""
+    seen: list[int] = []
+    check = Partition.check_off_loop
+
+    async def watched(partition: Partition, records: Any, **more: Any) -> Any:
+        seen.append(len(records))
+        return await check(partition, records, **more)
+
+    monkeypatch.setattr(Partition, "check_off_loop", watched)
+    return seen
+
+
+def test_a_heavy_batch_keeps_its_place_before_a_light_one(off_loop: list[int]) -> None:
+    scene = Compacted()
+
+    async def scenario() -> None:
+        await scene.ready()
+        heavy, light = batch(MANY), batch(3)
+        answers = await scene.produce_all(heavy, light, bytearray(heavy))
+        assert [each.error_code for each in answers] == [E.none] * 3
+        assert [each.base_offset for each in answers] == [0, MANY, MANY + 3]
+        assert off_loop == [len(heavy)] * 2
+
+    scene.play(scenario())
+
+
+def test_a_heavy_batch_is_refused_as_a_light_one_is(off_loop: list[int]) -> None:
+    scene = Compacted()
+
+    async def scenario() -> None:
+        await scene.ready()
+        answers = await scene.produce_all(batch(MANY, key=None), batch(3, key=None))
+        assert [each.error_code for each in answers] == [E.invalid_record] * 2
+        assert len(answers[0].record_errors) == 1000
+        assert len(off_loop) == 1
+
+    scene.play(scenario())
+
+
+def test_what_was_checked_under_other_rules_is_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its topic ceased to be compacted, or began to be, while the batch was on the thread."""
+    scene = Compacted()
+
+    async def scenario() -> None:
+        broker = await scene.ready()
+        ((_, partition),) = broker.replicas.partitions.items()
+        now_ms = broker.env.clock.now_ms()
+        checks: list[int] = []
+        check = appends.check
+
+        def watched(*args: Any) -> Any:
+            checks.append(1)
+            return check(*args)
+
+        async def append() -> None:
+            good = await partition.check_off_loop(batch(MANY), produce_version=9, now_ms=now_ms)
+            assert isinstance(good, Checked)
+            monkeypatch.setattr(appends, "check", watched)
+            for known, again in ((good, 0), (good._replace(rules=good.rules._replace()), 1)):
+                partition.append_as_leader(
+                    batch(MANY), required_acks=-1, now_ms=now_ms, checked=known
+                )
+                assert len(checks) == again
+            bad = await partition.check_off_loop(
+                batch(MANY, key=None), produce_version=9, now_ms=now_ms
+            )
+            assert isinstance(bad, BatchRefused)
+
+        await scene.world.on(broker.env, append())
+
+    scene.play(scenario())
+
+
+def test_a_topic_that_asks_nothing_of_a_record_has_no_heavy_batches(off_loop: list[int]) -> None:
+    scene = Compacted()
+
+    async def scenario() -> None:
+        await scene.up()
+        await scene.create("t")
+        answers = await scene.produce_all(batch(MANY), batch(MANY, codec=0))
+        assert [each.error_code for each in answers] == [E.none] * 2
+        assert off_loop == []
+
+    scene.play(scenario())
