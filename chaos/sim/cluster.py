@@ -26,7 +26,7 @@ from ..workloads.cluster_client import ClusterClient
 from ..workloads.cluster_offsets import OffsetKeeper
 from ..workloads.cluster_stream import FINAL, StreamProducer, StreamReader
 from .cluster_admin import Admin
-from .cluster_faults import FAULTS, ClusterFaults
+from .cluster_faults import AT_ONCE_MAX, FAULTS, ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_watch import ClusterWatch
 from .node import SimEnv
@@ -55,6 +55,7 @@ class ClusterRun:
         nodes: int = 0,
         churn: bool = True,
         config: Sequence[str] = (),
+        at_once: int = AT_ONCE_MAX,
     ) -> None:
         self.seed = seed
         self.world = World(seed, time_limit_s=3600.0, deaths_allowed=_may_end_a_node)
@@ -64,6 +65,7 @@ class ClusterRun:
         self.nodes = ClusterNodes(self.world, count, config=config, on_start=self.watch.hook)
         self.watch.nodes = self.nodes
         self.faults = ClusterFaults(self.world, self.nodes, self.watch, list(CLIENTS))
+        self.faults.at_once_max = at_once
         self.fault_names = list(faults) or list(FAULTS)
         self.seconds = seconds
         self.churn = churn
@@ -170,9 +172,8 @@ class ClusterRun:
         lines = [f"faults: {' '.join(self.faults.done)}"]
         lines += [f"died: {name}: {reason!r}" for name, reason in self.world.deaths[-5:]]
         for name in [*self.nodes.names, "chaos", "watch"]:
-            mine = [line for line in self.world.trace.lines if line.split(" ", 2)[1] == name]
-            told = [line for line in mine if " disk." not in line and " net." not in line]
-            lines += [f"-- {name}", *told[-EVENTS_SHOWN:]]
+            mine = [line for line in self.world.trace.told if line.split(" ", 2)[1] == name]
+            lines += [f"-- {name}", *mine[-EVENTS_SHOWN:]]
         return "\n".join(lines)
 
 
@@ -208,6 +209,7 @@ class Wanted:
     faults: str
     nodes: int
     config: tuple[str, ...] = ()
+    at_once: int = AT_ONCE_MAX
 
     @property
     def command(self) -> str:
@@ -215,6 +217,7 @@ class Wanted:
         parts += [f"--faults {self.faults}"] if self.faults else []
         parts += [f"--nodes {self.nodes}"] if self.nodes else []
         parts += [f"--config {each}" for each in self.config]
+        parts += [f"--at-once {self.at_once}"] if self.at_once != AT_ONCE_MAX else []
         return f"python -m fencepost.chaos.sim.cluster {' '.join(parts)}"
 
 
@@ -225,6 +228,7 @@ class Outcome:
     wanted: Wanted
     failure: str
     acknowledged: int
+    longest_gap_s: float
     virtual_s: float
     cpu_s: float
     digest: str
@@ -239,6 +243,7 @@ def run_seed(wanted: Wanted) -> Outcome:
         faults=faults,
         nodes=wanted.nodes,
         config=wanted.config,
+        at_once=wanted.at_once,
     )
     failure, began = "", time.process_time()
     try:
@@ -249,6 +254,7 @@ def run_seed(wanted: Wanted) -> Outcome:
         wanted,
         failure,
         sum(each.acknowledged for each in run.producers),
+        max((each.longest_gap_s for each in run.producers), default=0.0),
         run.world.loop.time(),
         time.process_time() - began,
         run.world.trace.digest(),
@@ -282,20 +288,23 @@ def main() -> int:
     parser.add_argument(
         "--config", action="append", default=[], metavar="NAME=VALUE", help="of every node"
     )
+    parser.add_argument("--at-once", type=int, default=AT_ONCE_MAX, help="faults at one time")
     parser.add_argument("--jobs", type=int, default=1, help="seeds at one time")
     asked = parser.parse_args()
     wanted = [
-        Wanted(seed, asked.seconds, asked.faults, asked.nodes, tuple(asked.config))
+        Wanted(seed, asked.seconds, asked.faults, asked.nodes, tuple(asked.config), asked.at_once)
         for seed in _seeds(asked.seeds)
     ]
     began, virtual_s, cpu_s, acknowledged = time.monotonic(), 0.0, 0.0, 0
     failed: list[int] = []
+    gaps: list[float] = []
     moments: Counter[str] = Counter()
     for number, outcome in enumerate(_outcomes(wanted, asked.jobs), 1):
         virtual_s += outcome.virtual_s
         cpu_s += outcome.cpu_s
         acknowledged += outcome.acknowledged
         moments.update(outcome.moments)
+        gaps.append(outcome.longest_gap_s)
         if outcome.failure:
             failed.append(outcome.wanted.seed)
             print(outcome.failure, file=sys.stderr, flush=True)
@@ -307,6 +316,11 @@ def main() -> int:
         if len(wanted) == 1:
             print(f"digest {outcome.digest}")
     print(f"{acknowledged:,} records acknowledged; {dict(moments)}")
+    gaps.sort()
+    print(
+        f"longest gap in a producer's acknowledgements: half of the seeds {gaps[len(gaps) // 2]:.2f} s,"
+        f" worst {gaps[-1]:.2f} s"
+    )
     print(
         f"{virtual_s:,.0f} virtual seconds in {time.monotonic() - began:,.0f} real ones, of which"
         f" {cpu_s:,.0f} of a processor: {virtual_s / cpu_s:.1f} to 1"

@@ -33,6 +33,7 @@ class ClusterFaults:
         self.clients = clients
         self.rng: random.Random = world.stream("faults")
         self.done: list[str] = []
+        self.at_once_max = AT_ONCE_MAX
         self._running: set[asyncio.Task[None]] = set()
         self._armed: list[tuple[str, Callable[[int], None]]] = []
         self._held_down: dict[int, int] = {}
@@ -43,7 +44,7 @@ class ClusterFaults:
         keeper = asyncio.ensure_future(self._keep_up())
         while self.world.loop.time() < until:
             await asyncio.sleep(self.rng.uniform(0.05, 1.0))
-            if len(self._running) >= AT_ONCE_MAX:
+            if len(self._running) >= self.at_once_max:
                 continue
             name = self.rng.choice(names)
             self.done.append(name)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 KEPT_DEFAULT: Final = 20_000
+SMALL: Final = ("disk.", "net.", "raft.")
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]{6,}")
 
 
@@ -20,6 +21,7 @@ class Trace:
         self._now = now
         self._digest = hashlib.blake2b(digest_size=16)
         self.lines: deque[str] = deque(maxlen=keep)
+        self.told: deque[str] = deque(maxlen=keep)  # without the many small ones
         self.counts: Counter[str] = Counter()
 
     def event(self, node: str, kind: str, /, **fields: object) -> None:
@@ -31,6 +33,8 @@ class Trace:
         self._digest.update(line.encode())
         self._digest.update(b"\n")
         self.lines.append(line)
+        if not kind.startswith(SMALL):
+            self.told.append(line)
 
     def digest(self) -> str:
         return self._digest.hexdigest()

@@ -72,6 +72,8 @@ class StreamProducer:
         self.pause_s = pause_s
         self.stopping = False
         self.acknowledged = 0
+        self.longest_gap_s = 0.0  # between two acknowledgements
+        self._last_acknowledged_s = 0.0
         self.errors: dict[str, int] = {}
         self._unacknowledged: deque[Batch] = deque()
         self._producer_id = -1
@@ -192,6 +194,10 @@ class StreamProducer:
         assert self._unacknowledged[0] is batch
         self._unacknowledged.popleft()
         self.acknowledged += len(batch.values)
+        now_s, before_s = self.env.clock.steady(), self._last_acknowledged_s
+        if before_s:
+            self.longest_gap_s = max(self.longest_gap_s, now_s - before_s)
+        self._last_acknowledged_s = now_s
         for place, value in enumerate(batch.values):
             offset = None if base_offset is None else base_offset + place
             self.history.append(Operation("send", "ok", self.name, self.key, value, offset))
