@@ -36,6 +36,7 @@ PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
 # A leader whose lease has run out is asked nothing any more. It steps down a little later: if it was this process that
 # stood still for a moment, answers come at once and nobody has taken the lead.
 LAPSE_S: Final = 0.2
+TIMER_S: Final = 0.001
 CATCH_UP_S: Final = 10.0  # how long a node that is to vote may take to hold all of the log
 CATCH_UP_POLL_S: Final = 0.05
 Decided = Callable[[object, int], None]
@@ -254,8 +255,10 @@ class Quorum:
             if trouble.errno not in FULL:
                 self._env.die(JournalLost(f"The vote in {self._folder} is not stored: {trouble}."))
             self._env.log.warn("quorum_vote_not_stored", why=str(trouble))
-        self._after(raft)
-        self._work.set()
+        finally:
+            # A refused message may have brought a later term all the same.
+            self._after(raft)
+            self._work.set()
 
     def on_peer_up(self, peer_id: BrokerId) -> None:
         """There is a connection to it again, so it need not wait for the next heartbeat, nor this node for its own."""
@@ -370,7 +373,8 @@ class Quorum:
         if self._timer is not None:
             self._timer.cancel()
         self._wake_at = when
-        delay = max(0.0, when - self._env.clock.steady())
+        # Sums of floats: a timer may fire a hair before its time, and must not be set for that hair.
+        delay = max(TIMER_S, when - self._env.clock.steady())
         self._timer = self._env.clock.call_later(delay, self._on_time)
 
     def _on_time(self) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from fencepost.chaos.sim.cluster import ClusterRun
 from fencepost.chaos.sim.one_node import OneNode
+from fencepost.chaos.sim.quorum import QuorumRun
 
 
 @pytest.mark.slow
@@ -30,3 +31,10 @@ def test_a_voter_whose_journal_saw_a_sync_fail_comes_back_after_an_end_of_power(
 def test_a_process_that_is_not_registered_yet_leads_nothing(seed: int) -> None:
     """A restarted node led what its image gave to the process before it: its high watermark went back."""
     ClusterRun(seed, nodes=3).run()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_a_timer_that_fires_a_hair_too_early_is_not_set_for_that_hair() -> None:
+    """A leader whose lease was about to end spun: its timer fired before it, by the rounding of a sum."""
+    QuorumRun(346, seconds=12).run()
