@@ -45,7 +45,11 @@ from .session import BrokerSession
 from .topics import Topics
 
 # Feature name -> the levels that this build can work at. Grows with what is built.
-SUPPORTED_FEATURES = {"group.version": (0, 1), "metadata.version": (1, 1)}
+SUPPORTED_FEATURES = {
+    "eligible.leader.replicas.version": (1, 1),
+    "group.version": (0, 1),
+    "metadata.version": (1, 1),
+}
 
 
 class Broker:

@@ -1,7 +1,7 @@
 """ApiVersions, api key 18, versions 0-4.
 
 Does      tells a client which APIs and versions this door serves, from the registry that dispatches them.
-Versions  3 flexible, and names the client; 3 features; a version we don't have is answered in v0 (KIP-511).
+Versions  3 flexible, and names the client; 3 features; 4 also those that begin at level 0; a version we don't have is answered in v0 (KIP-511).
 Refuses   UNSUPPORTED_VERSION, INVALID_REQUEST for a client name or version that Kafka would not take.
 """
 
@@ -13,6 +13,8 @@ from fencepost.cluster.base.errors import ErrorCode
 from ..services import HandlerContext
 
 # ApiVersionsRequest.isValid: letters, digits, dots and dashes, beginning and ending with a letter or digit.
+# Older clients can't read a range that begins at 0 (KAFKA-17492).
+LEVEL_0_SINCE = 4
 _CLIENT_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
@@ -39,6 +41,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}
             for name, (low, high) in sorted(services.supported_features.items())
+            if low > 0 or ctx.api_version >= LEVEL_0_SINCE
         ],
         "finalized_features_epoch": services.image.version,
         "finalized_features": [

@@ -4,6 +4,7 @@ from typing import Any
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.client import WireClient
 from sim_cluster import Cluster
 
 METADATA = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
@@ -95,3 +96,48 @@ def test_a_fenced_broker_is_told_of_to_those_who_ask_for_fenced_ones() -> None:
 def _is_fenced(cluster: Cluster, asked: int, broker_id: int) -> bool:
     brokers = cluster.nodes.broker(asked).image.brokers
     return any(each.broker_id == broker_id and each.fenced for each in brokers.values())
+
+
+def test_every_feature_in_force_is_one_that_every_node_can_work_at() -> None:
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        for node_id in cluster.nodes.ids:
+            reply = await cluster.ask(
+                node_id,
+                ApiKey.api_versions,
+                client_software_name="tests",
+                client_software_version="1",
+            )
+            ranges = {
+                each.name: range(each.min_version, each.max_version + 1)
+                for each in reply.supported_features
+            }
+            assert reply.finalized_features
+            for each in reply.finalized_features:
+                assert each.max_version_level in ranges[each.name]
+            image = cluster.nodes.broker(node_id).image
+            for broker in image.brokers.values():
+                assert {name: range(a, b + 1) for name, (a, b) in broker.features.items()} == ranges
+
+    cluster.play(scenario)
+
+
+def test_an_older_client_is_not_told_of_a_feature_that_it_can_not_read() -> None:
+    """KAFKA-17492: a range that begins at level 0 ends the connection of a client that asks in version 3."""
+    cluster = Cluster(1)
+
+    async def scenario() -> None:
+        client = cluster.world.node("client")
+
+        async def ask() -> Any:
+            wire = WireClient(client, "node-1", 9092)
+            return await wire.request(
+                ApiKey.api_versions, 3, client_software_name="a", client_software_version="1"
+            )
+
+        reply = await cluster.world.on(client, ask())
+        assert reply.supported_features
+        assert all(each.min_version > 0 for each in reply.supported_features)
+
+    cluster.play(scenario)
