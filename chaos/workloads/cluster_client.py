@@ -16,6 +16,7 @@ from fencepost.cluster.wire.client import WireClient
 
 REQUEST_TIMEOUT_S: Final = 4.0
 METADATA_TIMEOUT_S: Final = 2.0
+LATEST: Final = -1  # ListOffsets' special timestamp
 Address = tuple[str, int]
 
 # The client's picture of who leads may be old: look again, then go on.
@@ -143,3 +144,20 @@ async def fetch(
     if reply.error_code is not ErrorCode.none or not reply.responses:
         raise Trouble(f"fetch: {reply.error_code.name}", Outcome.REFUSED)
     return reply.responses[0].partitions[0]
+
+
+async def end_offset(leader: Leader, topic: str, partition: int) -> int | None:
+    """What ListOffsets calls the latest; None when the leader does not say."""
+    wanted = {
+        "partition_index": partition,
+        "current_leader_epoch": leader.leader_epoch,
+        "timestamp": LATEST,
+    }
+    reply = await leader.wire.request(
+        ApiKey.list_offsets,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[{"name": topic, "partitions": [wanted]}],
+    )
+    answer = reply.topics[0].partitions[0]
+    return answer.offset if answer.error_code is ErrorCode.none else None

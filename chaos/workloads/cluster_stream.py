@@ -20,11 +20,13 @@ from fencepost.cluster.wire.records import Record, build_batch, read_records
 
 from ..checkers.history import FINAL, History, Operation
 from ..checkers.observations import Told
-from .cluster_client import LOOK_AGAIN, ClusterClient, Leader, fetch
+from .cluster_client import LOOK_AGAIN, ClusterClient, Leader, end_offset, fetch
 
 IN_FLIGHT_MAX: Final = 5
 RETRY_PAUSE_S: Final = 0.1
 ACK_TIMEOUT_MS: Final = 3000
+ASK_END_ODDS: Final = 0.1
+ANY_EPOCH: Final = -1
 # Nothing is wrong with the client's picture: try the same leader again.
 TRY_AGAIN: Final = frozenset(
     {
@@ -244,6 +246,7 @@ class StreamReader:
         except Trouble:
             return False
         try:
+            await self._maybe_ask_end(leader)
             answer = await fetch(leader, self.partition, self.offset, epoch=leader.leader_epoch)
         except Trouble:
             self.client.forget(self.topic, self.partition, leader)
@@ -264,6 +267,15 @@ class StreamReader:
         self._take(answer)
         self._end = answer.high_watermark
         return True
+
+    async def _maybe_ask_end(self, leader: Leader) -> None:
+        """Unlike a fetch's high watermark, the end never goes back, whoever leads (KIP-207)."""
+        if self._told is None or self.client.env.rng.random() >= ASK_END_ODDS:
+            return
+        end = await end_offset(leader, self.topic, self.partition)
+        if end is not None:
+            key = f"{leader.topic_id}-{self.partition}"
+            self._told(Told(f"{self.name}'s ListOffsets", key, ANY_EPOCH, end))
 
     def _take(self, answer: Any) -> None:
         data, position = memoryview(answer.records or b""), 0
