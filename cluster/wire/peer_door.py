@@ -33,7 +33,8 @@ from .peer_handshake import (
     greet,
     printable,
 )
-from .peer_link import LinkCalls, PeerCounters, PeerLink, PeerStream, PeerTimes, PeerWire
+from .peer_link import LinkCalls, PeerCounters, PeerLink, PeerStream, PeerWire
+from .peer_pulse import PeerTimes
 from .peer_serving import OnMessage, OnRequest, OnStream, PeerServing
 
 __all__ = ["PeerCounters", "PeerDoor", "PeerStream", "PeerTimes", "PeerTls"]

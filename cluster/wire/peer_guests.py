@@ -19,7 +19,8 @@ from ..base.errors import Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Connection, Env
 from .peer_handshake import Identity, PeerName, PeerRefused, challenge_guest, refuse
-from .peer_link import PeerCounters, PeerTimes, PeerWire
+from .peer_link import PeerCounters, PeerWire
+from .peer_pulse import PeerTimes
 
 GUESTS_MAX: Final = 64
 # Of complaints of one sort one is logged in this time; the next one says how many were not.

@@ -1,12 +1,8 @@
 """One connection with a peer that has proved who it is, and the keeping of it.
 
-INVARIANT  what waits to be sent to a peer has a bound, and the connection of a peer that says nothing ends.
-PREVENTS   a node filled by what a stopped peer does not take, and a cut cable taken for a quiet peer.
+INVARIANT  what waits to be sent to a peer has a bound.
+PREVENTS   a node filled by what a stopped peer does not take.
 PROVED BY  tests/cluster/wire/test_peer_door.py::test_a_peer_that_reads_nothing_costs_a_bounded_memory
-
-Both ends ping when they have nothing else to say. An end that waits for bytes and got none for
-`PeerTimes.silence_s` ends the connection. One that does not read (it is busy) blames nobody, nor does one that
-was itself stopped: a check that comes late looks again before it accuses.
 """
 
 import asyncio
@@ -18,8 +14,9 @@ from typing import Any, Final
 from ..base.errors import ConnectionLost, ConnectionRefused, FrameRefused, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Chunk, Connection, Env
-from .peer_frames import FRAME_MAX, PING, Envelope, pack_frame, read_envelope, unpack_frame
+from .peer_frames import FRAME_MAX, Envelope, pack_frame, read_envelope, unpack_frame
 from .peer_handshake import PeerName
+from .peer_pulse import PeerTimes, Pulse
 
 # Written without looking whether the connection still takes it; then it is looked, and the rest waits here.
 SETTLE_BYTES: Final = 256 * 1024
@@ -29,23 +26,6 @@ QUEUE_OVERHEAD: Final = 512
 ASKED_MAX: Final = 10_000
 # A connection that held for less was no success: its end does not start the back-off anew.
 STEADY_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerTimes:
-    """How long things may take between peers, in seconds."""
-
-    ping_s: float = 0.4
-    silence_s: float = 1.6
-    connect_s: float = 1.0
-    handshake_s: float = 2.0
-    retry_min_s: float = 0.02
-    retry_max_s: float = 0.5
-
-    @property
-    def claim_s(self) -> float:
-        """How long a peer's older connection is listened to when another one claims its node id: twice, a ping."""
-        return self.ping_s * 2.5
 
 
 @dataclass(slots=True)
@@ -60,35 +40,6 @@ class PeerCounters:
     connections_lost: int = 0
     silent_peers: int = 0  # of them: those that said nothing for too long
     handshakes_refused: int = 0
-
-
-class Pulse:
-    """Of one connection: when it was last heard, and whether anything was said since the last tick."""
-
-    __slots__ = ("_bytes", "_heard", "_times", "connection", "reading", "spoke", "why")
-
-    def __init__(self, connection: Connection, times: PeerTimes, now: float) -> None:
-        self.connection = connection
-        self._times = times
-        self._heard = now
-        self._bytes = -1
-        self.reading = False
-        self.spoke = False
-        self.why = ""
-
-    def tick(self, now: float, *, late: bool) -> bool:
-        """Ping when nothing else was said; False once the peer has been silent for too long."""
-        received = self.connection.received_bytes
-        if received != self._bytes or late or not self.reading:
-            self._bytes, self._heard = received, now
-        elif now - self._heard > self._times.silence_s:
-            self.why = f"it said nothing for {now - self._heard:.1f} s"
-            self.connection.abort()
-            return False
-        if not self.spoke:
-            self.connection.write([PING])
-        self.spoke = False
-        return True
 
 
 class PeerWire:
@@ -349,7 +300,10 @@ class PeerLink:
                     if self.wanted:
                         await self._back_off()
                     continue
-                await self._hold(wire)
+                if self.wanted or self._waiting:
+                    await self._hold(wire)
+                else:
+                    wire.end("it is not watched any more")
         finally:
             self.task = None
             self._tell_waiting(None, Trouble("the peer door is closed", Outcome.REFUSED))

@@ -273,6 +273,21 @@ def test_a_peer_that_never_reads_gets_what_fits_and_the_rest_is_dropped_and_coun
     host.run(scenario)
 
 
+def test_a_node_that_is_let_go_while_it_is_dialed_is_not_kept(host: Any) -> None:
+    async def scenario(place: Place) -> None:
+        one, two = await place.door(ONE), await place.door(TWO)
+        one.watch([TWO])
+        link = one._link(TWO)
+        await asyncio.sleep(0)
+        assert link.task is not None and link.wire is None
+        one.watch([])
+        await until(lambda: link.task is None)
+        await until(lambda: two.connected() == [])
+        assert one.connected() == []
+
+    host.run(scenario)
+
+
 # What only the simulation can do.
 
 

@@ -15,7 +15,7 @@ from fencepost.cluster.wire.peer_frames import (
     read_envelope,
     unpack_frame,
 )
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 values = st.recursive(
@@ -39,6 +39,7 @@ def bytes_of(chunks: list[Any]) -> bytes:
 
 
 @given(header=headers, payload=st.lists(st.binary(max_size=300), max_size=4))
+@settings(max_examples=50)
 def test_what_was_packed_is_what_is_unpacked(header: dict[str, Any], payload: list[bytes]) -> None:
     framer = Framer(bytearray(SCRATCH_SIZE))
     framer.allow(FRAME_MAX)
@@ -73,6 +74,7 @@ def test_any_bytes_are_a_frame_or_refused(data: bytes) -> None:
     flip=st.integers(0, 255),
     at=st.integers(min_value=0),
 )
+@settings(max_examples=50)
 def test_a_damaged_frame_is_a_frame_or_refused(
     header: dict[str, Any], cut: int, flip: int, at: int
 ) -> None:
@@ -93,6 +95,7 @@ def test_a_damaged_frame_is_a_frame_or_refused(
     header=headers,
     outcome=st.sampled_from(Outcome),
 )
+@settings(max_examples=50)
 def test_envelopes_come_back_as_they_were_made(
     number: int, kind: str, header: dict[str, Any], outcome: Outcome
 ) -> None:
@@ -110,6 +113,7 @@ def test_envelopes_come_back_as_they_were_made(
 
 
 @given(st.dictionaries(st.sampled_from(["type", "id", "kind", "header", "sentence"]), values))
+@settings(max_examples=50)
 def test_any_map_is_an_envelope_or_refused(header: dict[str, Any]) -> None:
     try:
         read_envelope(header)
