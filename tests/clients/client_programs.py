@@ -24,9 +24,8 @@ RUN_TIMEOUT_S = 900 if IN_CHAOS else 300
 BUILD_TIMEOUT_S = 600
 LOG_TAIL = 4_000
 TRIES = 3
-GAVE_UP = (
-    "KafkaJSConnectionError"  # what kafkajs' admin client says of a request that it sends only once
-)
+# What kafkajs' admin client says of a request that it sends only once.
+GAVE_UP = ("KafkaJSConnectionError", "KafkaJSDeleteGroupsError")
 UNUSED_S = (
     3_600  # a build that nobody ran for so long is removed; another session may be at it before
 )

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
 
@@ -19,6 +20,7 @@ SETTINGS = {
 }
 _number = count(1)
 TRIES = 3
+TIMEOUT_S = 400  # of one test while leaders die
 GAVE_UP = pytest.StashKey[bool]()
 
 
@@ -54,6 +56,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if IN_CHAOS:
         ignored = "ignore::pytest.PytestUnraisableExceptionWarning"
         config.addinivalue_line("filterwarnings", ignored)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if IN_CHAOS:
+        for item in items:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """The filters above hold for tests; the last look for such sockets comes after them."""
+    if IN_CHAOS:
+        warnings.simplefilter("ignore", pytest.PytestUnraisableExceptionWarning)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import wraps
 
 import pytest
@@ -19,9 +19,7 @@ from aiokafka.errors import (
     TopicAlreadyExistsError,
     for_code,
 )
-from brokers import COPIES, SAFE, unsafe
-
-WAIT_S = 20
+from brokers import COPIES, IN_CHAOS, SAFE, WAIT_S, unsafe
 
 
 def on_a_loop(scenario):
@@ -48,8 +46,14 @@ class Clients(AsyncExitStack):
     async def _started(self, client):
         await client.start()
         stop = client.close if isinstance(client, AIOKafkaAdminClient) else client.stop
-        self.push_async_callback(stop)
+        self.push_async_callback(self._stopped, stop)
         return client
+
+    @staticmethod
+    async def _stopped(stop: Callable[[], Awaitable[None]]) -> None:
+        """A consumer whose fetch waits to be tried again raises, when it is stopped, what it has cancelled."""
+        with suppress(asyncio.CancelledError) if IN_CHAOS else nullcontext():
+            await stop()
 
     async def producer(self, **options) -> AIOKafkaProducer:
         return await self._started(

@@ -72,7 +72,7 @@ def franz_scenario(franz, scenario):
 
 @pytest.mark.slow
 @pytest.mark.needs("go")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("scenario", scenarios(SCENARIOS, at_rest=AT_REST))
 def test_franz_go(franz_scenario, scenario) -> None:
     """What was asserted stands in the scenario; its failure is this test's."""

@@ -91,7 +91,7 @@ def java_scenario(outcomes, scenario):
 
 @pytest.mark.slow
 @pytest.mark.needs("java")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize(
     "scenario", scenarios([*PRODUCE, *CONSUME, *GROUPS, *ADMIN, *EDGES], at_rest=AT_REST)
 )

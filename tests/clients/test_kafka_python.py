@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from brokers import COPIES, NODES, unsafe
+from brokers import COPIES, NODES, WAIT_S, unsafe
 
 with warnings.catch_warnings():  # it loads its schemas in a way that Python no longer likes
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -31,7 +31,6 @@ with warnings.catch_warnings():  # it loads its schemas in a way that Python no 
     )
 
 pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
-WAIT_S = 20.0
 CODECS = [
     None,
     "gzip",

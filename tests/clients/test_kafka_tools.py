@@ -6,11 +6,11 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from brokers import COPIES, calm
+from brokers import COPIES, IN_CHAOS, calm
 from support.kafka_peer import NotFetched, java
 from support.needs import give_up
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("kafka"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("kafka"), pytest.mark.timeout(300)]
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -18,7 +18,7 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 PRODUCE = "org.apache.kafka.tools.ConsoleProducer"
 CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-TOOL_TIMEOUT_S = 40
+TOOL_TIMEOUT_S = 90 if IN_CHAOS else 40
 # What Kafka's tools name as usable between them and a broker that is not a controller's listener.
 NEEDED = frozenset(
     [

@@ -41,7 +41,7 @@ def kafkajs_scenario(kafkajs, scenario):
 
 @pytest.mark.slow
 @pytest.mark.needs("node")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize(
     "scenario",
     scenarios(

@@ -17,7 +17,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const wait = 25 * time.Second
+// inChaos is whether leaders die all the while.
+var inChaos = os.Getenv("FENCEPOST_TEST_AGAINST") == "cluster-chaos"
+var wait = patience()
+
+// patience is how long a client may take: longer while leaders die.
+func patience() time.Duration {
+	if inChaos {
+		return 75 * time.Second
+	}
+	return 25 * time.Second
+}
 
 // Kit is what a scenario works with: clients that are closed at its end, names of its own, loops that
 // end. A check that fails panics, which ends the scenario.
@@ -76,8 +86,14 @@ func (kit *Kit) create(partitions int32, settings ...string) {
 	for index := 0; index < len(settings); index += 2 {
 		configs[settings[index]] = &settings[index+1]
 	}
-	_, err := kit.admin.CreateTopic(kit.ctx, partitions, int16(min(nodes(), 3)), configs, kit.topic)
-	must(err)
+	until("the topic is made", func() bool {
+		_, err := kit.admin.CreateTopic(kit.ctx, partitions, int16(min(nodes(), 3)), configs, kit.topic)
+		if inChaos { // the broker that was asked may have died with the answer; the name is this scenario's own
+			return err == nil || errors.Is(err, kerr.TopicAlreadyExists)
+		}
+		must(err)
+		return true
+	})
 }
 
 // send writes the numbers from first to first+count, in turn to each partition.

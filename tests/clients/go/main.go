@@ -14,7 +14,7 @@ import (
 
 const (
 	atATime = 4
-	timeout = 60 * time.Second
+	timeout = 3 * 75 * time.Second // of one scenario; `wait` ends what waits in vain
 )
 
 type result struct {

@@ -18,13 +18,18 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** What a scenario works with: clients that are closed at its end, names of its own, loops that end. */
 public final class Kit implements AutoCloseable {
-    static final long WAIT_S = 25;
+    /** How long a client may take: longer while leaders die. */
+    static final boolean IN_CHAOS =
+        "cluster-chaos".equals(System.getenv("FENCEPOST_TEST_AGAINST"));
+    static final long WAIT_S = IN_CHAOS ? 75 : 25;
     static final int NODES =
         Integer.parseInt(System.getenv().getOrDefault("FENCEPOST_TEST_NODES", "1"));
     static final short COPIES = (short) Math.min(NODES, 3);
@@ -108,7 +113,21 @@ public final class Kit implements AutoCloseable {
 
     void create(String name, int partitions, String... settings) throws Exception {
         NewTopic made = new NewTopic(name, partitions, COPIES).configs(pairs(settings));
-        await(admin().createTopics(List.of(made)).all());
+        until("the topic is made", () -> {
+            try {
+                await(admin().createTopics(List.of(made)).all());
+                return true;
+            } catch (ExecutionException failed) {
+                // The broker that was asked may have died with the answer; the name is this scenario's own.
+                if (IN_CHAOS && failed.getCause() instanceof TopicExistsException) {
+                    return true;
+                }
+                if (IN_CHAOS && failed.getCause() instanceof RetriableException) {
+                    return false;
+                }
+                throw failed;
+            }
+        });
     }
 
     /** The answer, once the node that is asked knows of the topic: it may be behind the one that made it. */

@@ -2,11 +2,11 @@
 // {"name": …, "ok": …, "seconds": …, "error": …}. Arguments: bootstrap, then names.
 "use strict";
 
-const { Kit } = require("./kit.js");
+const { Kit, IN_CHAOS } = require("./kit.js");
 const scenarios = require("./scenarios.js");
 
 const AT_A_TIME = 4;
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = IN_CHAOS ? 240_000 : 60_000;
 
 async function runOne(bootstrap, name) {
   const started = Date.now();
