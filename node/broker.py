@@ -252,7 +252,11 @@ class Broker:
         return tuple(endpoints)
 
     def _me(self) -> BrokerState:
-        return self.image.brokers[self.config.node_id]
+        """Trouble while this node is taken off the list: somebody thought it dead. It registers again."""
+        me = self.image.brokers.get(self.config.node_id)
+        if me is None:
+            raise Trouble(f"Node {self.config.node_id} is not registered.", Outcome.REFUSED)
+        return me
 
     async def _create_internal_topic(self, name: str) -> None:
         for result in await self.controller.execute(AutoCreateTopics(names=(name,))):

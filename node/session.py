@@ -110,9 +110,8 @@ class BrokerSession:
                     return
                 duplicate = registered.error_code is ErrorCode.duplicate_broker_registration
                 if not duplicate or clock.steady() >= give_up:
-                    raise Trouble(
-                        self._why_refused(registered.error_code, registered.error_message)
-                    )
+                    why = self._why_refused(registered.error_code, registered.error_message)
+                    raise Trouble(why, Outcome.REFUSED)
             await clock.sleep(RETRY_S)
 
     def _why_refused(self, code: ErrorCode, message: str | None) -> str:

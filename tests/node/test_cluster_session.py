@@ -139,6 +139,26 @@ def test_a_stopped_nodes_partitions_move_when_its_session_is_over(whom: str) -> 
     cluster.play(scenario)
 
 
+def test_a_stopped_node_that_was_taken_off_the_list_registers_again() -> None:
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        controller = cluster.nodes.controller()
+        victim, other = (each for each in (1, 2, 3) if each != controller)
+        cluster.world.pause(node_name(victim))
+        image = cluster.nodes.broker(other).image
+        await cluster.until(lambda: image.brokers[BrokerId(victim)].fenced)
+        reply = await cluster.ask(other, ApiKey.unregister_broker, broker_id=victim)
+        assert reply.error_code is ErrorCode.none
+        assert victim not in image.brokers
+        cluster.world.resume(node_name(victim))
+        await cluster.nodes.until_whole()
+        assert cluster.events(victim, "broker_registers_again")
+
+    cluster.play(scenario)
+
+
 def test_a_node_that_stops_hands_over_first() -> None:
     """Its leaderships have moved before it closes its door: nothing is without a leader for a moment."""
     cluster = Cluster()
