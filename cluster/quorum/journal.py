@@ -164,12 +164,13 @@ class Journal:
             self._entries.clear()
         if self._entries:
             first, last = self._entries[0].idx, self._entries[-1].idx
-            if not first <= group.first_index <= last + 1:
+            if group.first_index > last + 1:
                 raise LogDamaged(
                     f"The metadata journal {path} goes from entry {last} to {group.first_index} at"
                     f" position {position}. {_ADVICE}"
                 )
-            del self._entries[group.first_index - first :]
+            # Before the first one: a conflict reached back into a segment that was dropped since, as a snapshot has it.
+            del self._entries[max(0, group.first_index - first) :]
         self._entries.extend(group.entries)
         self._disk_last = group.first_index + len(group.entries) - 1
         self._next_write = self._disk_last + 1

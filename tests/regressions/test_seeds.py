@@ -38,3 +38,10 @@ def test_a_process_that_is_not_registered_yet_leads_nothing(seed: int) -> None:
 def test_a_timer_that_fires_a_hair_too_early_is_not_set_for_that_hair() -> None:
     """A leader whose lease was about to end spun: its timer fired before it, by the rounding of a sum."""
     QuorumRun(346, seconds=12).run()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_a_journal_with_a_conflict_across_segments_is_read_again() -> None:
+    """Its owner took it for damaged and did not start."""
+    QuorumRun(367, seconds=12).run()

@@ -70,6 +70,18 @@ def test_whatever_is_done_before_a_crash_is_there_or_was_never_acknowledged(
         journal_module.SEGMENT_BYTES_MAX = before
 
 
+def test_a_conflict_that_reached_into_a_segment_which_was_dropped_later_is_read_back(
+    small_segments: None,
+) -> None:
+    """The first segment left begins with an entry behind the one at which its second group begins."""
+    for count in range(1, 9):
+        with World(seed=1) as world:
+            env = world.node("a")
+            script = Script(steps_of(f"+6 s +6 s +6 s -{count} +9 s ^18 s +1 s"))
+            world.run(world.on(env, script.run(env)))
+            after(world.restart("a"), script)
+
+
 def test_two_crashes_in_a_row_lose_no_more_than_one(small_segments: None) -> None:
     for seed in range(20):
         with World(seed=seed) as world:
