@@ -112,19 +112,25 @@ class IsrShell:
             seen += 1
             if seen % PARTITIONS_A_TURN == 0:
                 await self._env.clock.sleep(0)
-            proposal = machine.tick(now_ms)
-            if proposal is None:
-                if len(machine.isr.state.isr) <= len(machine.replicas):
-                    self.look(partition)
-                continue
-            self._manager.counters.isr_shrinks += 1
-            self._env.log.warn(
-                "isr_shrinks",
-                partition=str(partition.topic_partition),
-                leaving=sorted(machine.isr.isr - frozenset(proposal.isr)),
-                isr=list(proposal.isr),
-            )
-            self._wish(partition, proposal)
+            is_all_in = len(machine.isr.state.isr) > len(machine.replicas)
+            if not self.look_for_laggards(partition) and not is_all_in:
+                self.look(partition)
+
+    def look_for_laggards(self, partition: Partition) -> bool:
+        """Whether some are to leave."""
+        machine = partition.machine
+        proposal = machine.tick(self._now_ms())
+        if proposal is None:
+            return False
+        self._manager.counters.isr_shrinks += 1
+        self._env.log.warn(
+            "isr_shrinks",
+            partition=str(partition.topic_partition),
+            leaving=sorted(machine.isr.isr - frozenset(proposal.isr)),
+            isr=list(proposal.isr),
+        )
+        self._wish(partition, proposal)
+        return True
 
     # -- and what becomes of it ------------------------------------------------------------------------
 

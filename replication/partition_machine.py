@@ -203,6 +203,13 @@ class PartitionMachine:
         replica.may_join = may_join
         return self._maybe_move(now_ms)
 
+    def on_stuck(self, broker_id: int) -> None:
+        """A follower says that it can't go on: it is not caught up, whatever it had a moment ago."""
+        replica = self.replicas.get(broker_id)
+        if replica is not None:
+            replica.caught_up_ms = replica.marked_ms = NEVER_MS
+            replica.heard = Heard(NEVER_MS)
+
     def low_watermark(self, log_start: int) -> int:
         """What every replica that is alive has deleted (Kafka's lowWatermarkIfLeader); `log_start` is our own."""
         return min(

@@ -9,6 +9,7 @@ PROVED BY  tests/replication/test_stream_frames.py::test_what_is_no_frame_is_ref
                          grant   [slot, bytes that may be sent since it was asked (-1: as many as there are), …]
                          ack     [slot, log end, durable end, log start, …], and how many bytes of records were taken so far
                          leave   [slot, …]
+                         stuck   [slot, …]: left, because the disk does not take them
                          alive   the follower's broker epoch
     leader -> follower   data    [slot, from, size, high watermark, log start, …] ‖ the batches, one after another
                          part    [[slot, epoch, end offset], …]
@@ -25,7 +26,7 @@ from fencepost.cluster.base.errors import FrameRefused
 
 STREAM: Final = "replicate"  # the kind of stream, at the peer door
 KIND, LIST, TAKEN, EPOCH = "k", "l", "t", "e"
-FOLLOW, ACK, LEAVE, ALIVE, GRANT = "follow", "ack", "leave", "alive", "grant"
+FOLLOW, ACK, LEAVE, STUCK, ALIVE, GRANT = "follow", "ack", "leave", "stuck", "alive", "grant"
 DATA, PART, RANGE, NO = "data", "part", "range", "no"
 # A header is at most 64 KiB, and five numbers are at most 45 bytes of it.
 PARTITIONS_MAX: Final = 1_000
@@ -110,6 +111,10 @@ def read_taken(header: Header) -> int:
 
 def grant(items: Sequence[tuple[int, int]]) -> Iterator[Header]:
     return _pairs(GRANT, items)
+
+
+def stuck(slot: int) -> Header:
+    return {KIND: STUCK, LIST: [slot]}
 
 
 def leave(slots: Sequence[int]) -> Iterator[Header]:

@@ -117,12 +117,12 @@ class FollowerStream:
         self._to_ask.pop(copy, None)
         self._let_go(copy)
 
-    def _let_go(self, copy: Copy) -> None:
+    def _let_go(self, copy: Copy, *, is_stuck: bool = False) -> None:
         """The leader need send no more of it."""
         self._acks.pop(copy, None)
         slot = copy.machine.slot
         if self._by_slot.pop(slot, None) is not None:
-            self._write(*frames.leave([slot]))
+            self._write(*([frames.stuck(slot)] if is_stuck else frames.leave([slot])))
 
     def kick(self) -> None:
         """There is a reason to try at once."""
@@ -305,18 +305,21 @@ class FollowerStream:
         copy.machine.rest(self._now_ms())
         self._resting[copy] = None
 
-    def _stuck(self, copy: Copy, why: str) -> None:
-        """It can't be written now; if its log failed, not before the next start."""
+    def _stuck(self, copy: Copy, why: str, *, is_disk: bool = True) -> None:
+        """It can't be written now; if its log failed, not before the next start.
+
+        Of our own disk the leader hears, so that commits do not wait for us until the lag limit.
+        """
         self._env.log.error(
             "following_stopped",
             partition=str(copy.partition.topic_partition),
             leader=self.leader_id,
             reason=why,
         )
+        self._let_go(copy, is_stuck=is_disk)
         if copy.partition.closed is not None or copy.partition.log.failed is not None:
             self.forget(copy)
         else:
-            self._let_go(copy)
             self._rest(copy)
 
     # -- taking ----------------------------------------------------------------------------------------
@@ -338,12 +341,14 @@ class FollowerStream:
         copy.taken += data.size
         if data.size:
             if data.offset != partition.log_end_offset:
-                self._stuck(copy, f"sent from {data.offset}, it ends at {partition.log_end_offset}")
+                where = f"sent from {data.offset}, it ends at {partition.log_end_offset}"
+                self._stuck(copy, where, is_disk=False)
                 return
             try:
                 partition.append_as_follower(records, machine.leader_epoch)
             except BatchRefused as refused:
-                self._stuck(copy, f"the leader sent what can't be: {refused.message}")
+                why = f"the leader sent what can't be: {refused.message}"
+                self._stuck(copy, why, is_disk=False)
                 return
             except (OSError, LogDamaged) as failed:
                 self._stuck(copy, f"it could not be written: {failed}")

@@ -100,6 +100,10 @@ class LeaderStream:
                 for slot in frames.read_slots(header):
                     if slot in self._feeds:
                         self._drop(self._feeds[slot])
+            case frames.STUCK:
+                for slot in frames.read_slots(header):
+                    if slot in self._feeds:
+                        self._stuck(self._feeds[slot])
             case frames.GRANT:
                 for slot, granted in frames.read_pairs(header):
                     if slot in self._feeds:
@@ -217,6 +221,12 @@ class LeaderStream:
         if replica is not None and replica.heard is self._heard:
             replica.heard = Heard(self._heard.at_ms)  # from here on it is silent
             feed.partition.on_may_join(self.follower_id, may_join=False)
+
+    def _stuck(self, feed: LeaderFeed) -> None:
+        """Its disk does not take it: who commits need not wait for the lag limit to know."""
+        self._drop(feed)
+        feed.partition.machine.on_stuck(self.follower_id)
+        self._owner.isr.look_for_laggards(feed.partition)
 
     def partition_changed(self, name: tuple[UUID, int]) -> None:
         """The metadata log says something new of it."""

@@ -225,6 +225,22 @@ def test_a_follower_whose_disk_is_full_goes_on_when_there_is_room() -> None:
     play(scene)
 
 
+def test_commits_do_not_wait_for_a_follower_that_says_it_is_stuck() -> None:
+    """Kafka's would, for replica.lag.time.max.ms."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        faults = cluster.world.disk("node-3").faults
+        faults.fail("append", path="*orders-0*", number=errno.ENOSPC, times=10_000)
+        before = cluster.world.loop.time()
+        await cluster[1].write(batch("b"))
+        assert cluster.world.loop.time() - before < 0.5
+        assert cluster.state().isr == (1, 2)
+
+    play(scene)
+
+
 def test_a_follower_whose_disk_fails_stops_that_partition_only() -> None:
     async def scene(cluster: Cluster) -> None:
         cluster.create(min_insync_replicas="2")
