@@ -6,6 +6,7 @@ import pytest
 from fencepost.chaos.sim.quorum_links import host_of
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import Outcome, Trouble
+from fencepost.cluster.quorum.transport import QuorumTransport
 from support.quorum_nodes import Nodes
 
 
@@ -53,6 +54,47 @@ def test_when_the_leaders_process_dies_another_leads_in_under_400_ms(world: Worl
             nodes.restart(leader)
             await nodes.start(leader)
             await nodes.alike()
+
+    world.run(scenario())
+
+
+def test_a_node_that_is_back_hears_the_leader_at_once_and_not_with_the_next_heartbeat(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = Nodes(world, voters=3)
+    said: list[tuple[int, str]] = []
+    say = QuorumTransport.say
+
+    def watched(self: QuorumTransport, node_id: int, message: dict) -> None:
+        said.append((node_id, message["type"]))
+        say(self, node_id, message)
+
+    async def scenario() -> None:
+        await nodes.start()
+        leader = await nodes.leader()
+        follower = next(each for each in nodes.ids if each != leader)
+        monkeypatch.setattr(QuorumTransport, "say", watched)
+        nodes.quorums[leader].on_peer_up(follower)
+        assert said == [(follower, "append_entries")]
+
+    world.run(scenario())
+
+
+def test_a_leader_that_goes_silently_is_followed_by_another_within_the_election_timeout(
+    world: World,
+) -> None:
+    """The power goes: nobody refuses a connection."""
+    nodes = Nodes(world, voters=3)
+
+    async def scenario() -> None:
+        await nodes.start()
+        leader = await nodes.leader()
+        await nodes.agree("before")
+        await nodes.alike()
+        nodes.crash(leader, silent=True)
+        start = world.loop.time()
+        await nodes.leader()
+        assert 0.3 < world.loop.time() - start < 1.3
 
     world.run(scenario())
 
