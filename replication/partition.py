@@ -8,7 +8,7 @@ PROVED BY  tests/replication/test_partition_crash.py::test_what_was_acknowledged
 The decisions are in `partition_machine.py` and `log/producers_machine.py`; this is the shell around them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -151,8 +151,7 @@ class Partition(CopiedPartition):
             else:
                 buffer, headers = appends.take(records)
         except BatchRefused as refused:
-            self._counters.refuse(refused.code)
-            return Refusal(refused.code, refused.message, refused.record_errors)
+            return self._refused(refused.code, refused.message, refused.record_errors)
         # from here ...
         log = self.log
         try:
@@ -170,8 +169,7 @@ class Partition(CopiedPartition):
                 duplicate=True,
             )  # fmt: skip
         if verdict is not None:
-            self._counters.refuse(verdict.error)
-            return Refusal(verdict.error, verdict.message)
+            return self._refused(verdict.error, verdict.message)
         append_time_ms = now_ms if self._rules.timestamp_type == LOG_APPEND_TIME else None
         first_offset = log.log_end_offset
         appends.stamp(buffer, headers, first_offset, self.machine.leader_epoch, append_time_ms)
@@ -188,6 +186,12 @@ class Partition(CopiedPartition):
             -1 if append_time_ms is None else append_time_ms,
             log.log_start_offset,
         )
+
+    def _refused(
+        self, error: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]] = ()
+    ) -> Refusal:
+        self._counters.refuse(error)
+        return Refusal(error, message, record_errors)
 
     def _write_failed(
         self, failed: OSError, headers: appends.Headers, *, origin_client: bool
