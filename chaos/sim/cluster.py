@@ -26,7 +26,7 @@ from ..workloads.cluster_client import ClusterClient
 from ..workloads.cluster_offsets import OffsetKeeper
 from ..workloads.cluster_stream import FINAL, StreamProducer, StreamReader
 from .cluster_admin import Admin
-from .cluster_faults import AT_ONCE_MAX, FAULTS, ClusterFaults
+from .cluster_faults import AT_ONCE_MAX, FAULTS, USUAL, ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_watch import ClusterWatch
 from .node import SimEnv
@@ -66,7 +66,7 @@ class ClusterRun:
         self.watch.nodes = self.nodes
         self.faults = ClusterFaults(self.world, self.nodes, self.watch, list(CLIENTS))
         self.faults.at_once_max = at_once
-        self.fault_names = list(faults) or list(FAULTS)
+        self.fault_names = list(faults or USUAL)
         self.seconds = seconds
         self.churn = churn
         self.history: History = []

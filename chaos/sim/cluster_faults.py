@@ -165,6 +165,14 @@ class ClusterFaults:
     async def power_all(self) -> None:
         await self._down(self.rng.sample(self.nodes.ids, len(self.nodes.ids)), self._power)
 
+    async def power_apart(self) -> None:
+        """One machine, and no other until all is whole again: what `flush.policy=os` has to bear, with --at-once 1."""
+        await self._down([self._someone()], self._power)
+        for _ in range(400):
+            await asyncio.sleep(0.05)
+            if not self.nodes.not_whole():
+                return
+
     async def stop(self) -> None:
         """A clean stop, as in a rolling restart."""
         node_id = self._any()
@@ -308,6 +316,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "kill-all": ClusterFaults.kill_all,
     "power-one": ClusterFaults.power_one,
     "power-all": ClusterFaults.power_all,
+    "power-apart": ClusterFaults.power_apart,
     "stop": ClusterFaults.stop,
     "pause": ClusterFaults.pause,
     "at-a-write": ClusterFaults.at_a_write,
@@ -322,3 +331,6 @@ FAULTS: Final[dict[str, Fault]] = {
     "slow-disk": ClusterFaults.slow_disk,
     "clock": ClusterFaults.clock,
 }
+# Only when asked for: runs in which everything happens have worse.
+ASKED_FOR: Final = ("power-apart",)
+USUAL: Final = tuple(name for name in FAULTS if name not in ASKED_FOR)

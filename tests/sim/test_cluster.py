@@ -28,6 +28,15 @@ def test_each_fault_alone_loses_nothing(fault: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_without_syncs_one_machine_at_a_time_loses_nothing(seed: int) -> None:
+    """flush.policy=os, Kafka's way: replicas keep acknowledged data, not disks."""
+    wanted = Wanted(seed, 6.0, "power-apart", 3, ("flush.policy=os",), at_once=1)
+    outcome = run_seed(wanted)
+    assert not outcome.failure, outcome.failure
+
+
+@pytest.mark.slow
 def test_a_seed_of_a_cluster_replays_exactly_whatever_the_hash_seed() -> None:
     command = [
         sys.executable,
