@@ -287,6 +287,9 @@ class ReplicaManager:
             "fencepost_under_min_isr_partitions": sum(
                 each.machine.is_under_min_isr for each in leaders
             ),
+            "fencepost_under_replicated_partitions": sum(
+                len(each.machine.isr.isr) <= len(each.machine.replicas) for each in leaders
+            ),
             "fencepost_producer_ids": self.store.shared.budget.count,
             "fencepost_disk_full": int(self.is_disk_full),
         }

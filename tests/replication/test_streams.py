@@ -3,8 +3,10 @@
 import errno
 from asyncio import sleep
 
+import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.replication import streams_leader
 from fencepost.replication.partition import Appended, Refusal
 from fencepost.replication.streams_leader import WINDOW_BYTES
 from replica_cluster import Cluster, log_bytes, play, values_of
@@ -335,6 +337,46 @@ def test_a_follower_that_fell_behind_the_start_of_the_log_begins_anew() -> None:
         late = cluster[3].partition()
         assert (late.log_start_offset, late.log_end_offset) == (2, 5)
         assert late.high_watermark == 5
+
+    play(scene)
+
+
+def test_a_follower_that_retention_overtakes_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it follows: what it is to be sent next is deleted before it has room for it."""
+    monkeypatch.setattr(streams_leader, "WINDOW_BYTES", 200)
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        cluster.world.net.cut("node-1", "node-3")
+        cluster.change(isr=(BrokerId(1), BrokerId(2)))
+        cluster.change_broker(3, fenced=True)
+        for number in range(20):
+            await cluster[1].write(batch(f"v{number}"))
+        cluster[1].do(cluster[1].partition().delete_records, 18)
+        cluster[1].partition().log.roll(0)
+        cluster[1].do(cluster[1].partition().log.apply_retention, 0, 21)
+        cluster.world.net.heal_all()
+        cluster.change_broker(3, fenced=False)
+        await cluster.until(lambda: 3 in cluster.state().isr)
+        late = cluster[3].partition()
+        assert (late.log_start_offset, late.log_end_offset) == (18, 21)
+        parted = [each[2] for each in cluster[3].env.machine.events if each[1] == "logs_parted"]
+        assert [each["answer"] for each in parted] == [
+            "OutOfRange(log_start_offset=18, log_end_offset=21)"
+        ]
+
+    play(scene)
+
+
+def test_partitions_that_are_not_on_all_their_replicas_are_counted() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(partitions=3, leaders=[1, 1, 2])
+        name = "fencepost_under_replicated_partitions"
+        assert cluster[1].manager.gauges()[name] == 0
+        cluster.change(isr=(BrokerId(1),))
+        cluster.change(index=2, isr=(BrokerId(2),))
+        assert cluster[1].manager.gauges()[name] == 1
 
     play(scene)
 
