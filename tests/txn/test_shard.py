@@ -1,6 +1,7 @@
 """The shell around a machine: what leaves when, and what becomes of everyone when it is lost."""
 
 import asyncio
+import weakref
 from collections.abc import Coroutine
 from typing import Any
 
@@ -290,6 +291,21 @@ def test_timers_tick_the_machine_and_what_it_decides_is_written() -> None:
     s = run(scenario, commits_at_once=True)
     assert s.machine.ticked == [("b",), ("first",)]
     assert [text for text, _, _ in s.machine.applied] == ["tick", "tick"]
+
+
+def test_a_shard_that_moved_on_is_forgotten_at_once() -> None:
+    """Not when its last timer would have been due: a hundred thousand groups are a lot to remember for ten minutes."""
+
+    async def scenario(s: Setting) -> None:
+        s.shard.open()
+        await s.say(effects=(SetTimer(("far",), 600_000),))
+        gone = weakref.ref(s.machine)
+        s.shard.close()
+        del s.shard, s.machine
+        await settle()
+        assert gone() is None
+
+    run(scenario, commits_at_once=True)
 
 
 def test_a_lost_shard_has_no_timers() -> None:

@@ -70,6 +70,20 @@ class _Waiting:
         self.answers = answers
 
 
+class _Alarm:
+    """What the ticker knows of a shard. It remembers it until the last of its deadlines, minutes after the shard and
+    all its groups are gone."""
+
+    __slots__ = ("shard",)
+
+    def __init__(self, shard: "Shard") -> None:
+        self.shard: Shard | None = shard
+
+    def tick(self, key: TimerKey) -> None:
+        if self.shard is not None:
+            self.shard.tick(key)
+
+
 class Shard:
     def __init__(
         self,
@@ -88,6 +102,7 @@ class Shard:
         self.log = log
         self._env = env
         self._ticker = ticker
+        self._alarm = _Alarm(self)
         self._commit_timeout_s = commit_timeout_ms / 1000
         self._on_lost = on_lost
         self._lost: ErrorCode | None = None
@@ -131,7 +146,7 @@ class Shard:
             now_ms = self._env.clock.now_ms()
             code = self._take(self.machine.tick(key, now_ms), now_ms)
             if code is not E.none and self._lost is None:
-                self._ticker.set(self, key, TIMER_RETRY_MS)
+                self._ticker.set(self._alarm, key, TIMER_RETRY_MS)
 
     def open(self) -> None:
         """The log has been replayed into the machine: from here on it takes commands."""
@@ -183,7 +198,8 @@ class Shard:
         self._lost = code
         self._unread = None
         self._all_read.set()
-        self._ticker.drop(self)
+        self._ticker.drop(self._alarm)
+        self._alarm.shard = None
         waiting = [entry.reply_to for entry in self._waiting if entry.reply_to is not None]
         for reply_to in [*waiting, *self._parked.values()]:
             if not reply_to.done():
@@ -267,9 +283,9 @@ class Shard:
                 case Answer():
                     answers.append(effect)
                 case SetTimer():
-                    self._ticker.set(self, effect.key, effect.delay_ms)
+                    self._ticker.set(self._alarm, effect.key, effect.delay_ms)
                 case CancelTimer():
-                    self._ticker.cancel(self, effect.key)
+                    self._ticker.cancel(self._alarm, effect.key)
         return answers
 
     def _deliver_when_committed(self, waiting: _Waiting) -> None:
