@@ -1,7 +1,7 @@
 """A cluster of simulated nodes and a client to ask each of them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -26,10 +26,16 @@ class Cluster:
         self.nodes = ClusterNodes(self.world, nodes, config=config)
         self.topic_id: UUID | None = None
 
-    def play(self, scenario: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    def play(
+        self, scenario: Callable[[], Coroutine[Any, Any, Any]], *, only: Sequence[int] = ()
+    ) -> Any:
+        """With all nodes up, or with those only."""
+        started = only or self.nodes.ids
+
         async def all_up() -> Any:
-            self.nodes.start_all()
-            await self.nodes.until_ready()
+            for node_id in started:
+                self.nodes.start(node_id)
+            await self.until(lambda: set(started) <= set(self.nodes.ready()))
             return await scenario()
 
         with self.world:

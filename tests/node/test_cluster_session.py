@@ -6,6 +6,7 @@ import pytest
 from fencepost.chaos.sim.cluster_nodes import node_config, node_name
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.metadata.image import PartitionState
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
@@ -322,3 +323,24 @@ def test_one_of_three_that_is_left_refuses_what_must_be_on_two_and_stays_readabl
         await cluster.nodes.until_whole()
 
     cluster.play(scenario)
+
+
+def test_a_group_waits_until_there_are_brokers_enough_for_its_offsets() -> None:
+    """As in Kafka: three brokers can't hold four copies, and a client that asks again finds its coordinator later."""
+    cluster = Cluster(4, config=("offsets.topic.replication.factor=4",))
+
+    async def scenario() -> None:
+        asked = {"key_type": 0, "coordinator_keys": ["group"]}
+        reply = await cluster.ask(1, ApiKey.find_coordinator, **asked)
+        assert reply.coordinators[0].error_code is ErrorCode.coordinator_not_available
+        cluster.nodes.start(4)
+        await cluster.nodes.until_ready()
+        found = await cluster.ask(1, ApiKey.find_coordinator, **asked)
+        assert found.coordinators[0].error_code is ErrorCode.none
+        assert {len(each.replicas) for each in _offsets(cluster)} == {4}
+
+    cluster.play(scenario, only=(1, 2, 3))
+
+
+def _offsets(cluster: Cluster) -> list[PartitionState]:
+    return cluster.nodes.broker(1).image.topics["__consumer_offsets"].partitions
