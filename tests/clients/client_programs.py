@@ -25,7 +25,7 @@ BUILD_TIMEOUT_S = 600
 LOG_TAIL = 4_000
 TRIES = 3
 # What kafkajs' admin client says of a request that it sends only once.
-GAVE_UP = ("KafkaJSConnectionError", "KafkaJSDeleteGroupsError")
+GAVE_UP = ("KafkaJSConnection", "KafkaJSDeleteGroupsError")
 UNUSED_S = (
     3_600  # a build that nobody ran for so long is removed; another session may be at it before
 )

@@ -52,7 +52,15 @@ class Kit {
   async create(numPartitions = 1, config = {}) {
     const configEntries = Object.entries(config).map(([name, value]) => ({ name, value }));
     const wanted = { topic: this.topic, numPartitions, replicationFactor: Math.min(NODES, 3), configEntries };
-    await (await this.admin()).createTopics({ topics: [wanted], waitForLeaders: true });
+    const admin = await this.admin();
+    for (const started = Date.now(); ; await pause(100)) {
+      try {
+        return await admin.createTopics({ topics: [wanted], waitForLeaders: true }); // false: it is there
+      } catch (error) {
+        // The broker that was asked may have died with the answer; the name is this scenario's own.
+        if (!IN_CHAOS || Date.now() - started > WAIT_MS) throw error;
+      }
+    }
   }
 
   /** The numbers from `first` to `first + count`, in turn to each partition. */
