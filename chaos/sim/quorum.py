@@ -22,6 +22,7 @@ from fencepost.cluster.metadata.image import ConfigType
 from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.metadata.records import ConfigsChanged
 from fencepost.cluster.quorum import journal, raft_leader, store
+from fencepost.cluster.quorum.journal import JournalLost
 from fencepost.cluster.quorum.raft_shell import Quorum
 
 from .node import SimEnv
@@ -70,8 +71,10 @@ def small_limits() -> Iterator[None]:
 class QuorumRun:
     """One run."""
 
-    def __init__(self, seed: int, *, seconds: float = 12) -> None:
-        self.world = World(seed=seed)
+    def __init__(self, seed: int, *, seconds: float = 12, failing_disks: bool = False) -> None:
+        """`failing_disks`: syncs and writes fail too, which ends the node that sees it."""
+        self.world = World(seed=seed, deaths_allowed=failing_disks)
+        self.failing = self.world.stream("failing disks") if failing_disks else None
         self.seconds = seconds
         self.rng = self.world.stream("faults")
         count = self.rng.choice((3, 3, 5))
@@ -166,6 +169,7 @@ class QuorumRun:
             self.faults.append(fault)
             self.world.trace.event("chaos", fault)
             await self._inject(fault, rng.choice(self.ids))
+            await self._maybe_fail_a_disk()
             await asyncio.sleep(rng.choice((0.05, 0.5, 1.5)) * rng.random())
             for each in self.ids:
                 if not self.world.is_up(host_of(each)) and rng.random() < 0.7:
@@ -202,6 +206,22 @@ class QuorumRun:
                 await self._change_voters(node_id)
             case _:
                 await self._degrade(fault, node_id)
+
+    async def _maybe_fail_a_disk(self) -> None:
+        if self.failing is None or self.failing.random() < 0.8:
+            return
+        faults = self.world.disk(host_of(self.failing.choice(self.ids))).faults
+        kind = self.failing.choice(("sync_error_odds", "write_error_odds"))
+        self.world.trace.event("chaos", kind)
+        setattr(faults, kind, self.failing.choice((0.02, 0.3)))
+        await asyncio.sleep(self.failing.uniform(0, 0.5))
+        setattr(faults, kind, 0.0)
+        self._look_for_deaths()
+
+    def _look_for_deaths(self) -> None:
+        """A disk that fails ends its node; nothing else may."""
+        for name, reason in self.world.deaths:
+            assert isinstance(reason, JournalLost | OSError), f"{name} died: {reason!r}"
 
     async def _pause(self, name: str) -> None:
         if not self.world.is_up(name):
@@ -295,6 +315,7 @@ class QuorumRun:
                 await asyncio.sleep(0.05)
 
     def _check(self) -> None:
+        self._look_for_deaths()
         images = [set(self.quorums[each].image.config(ConfigType.BROKER, "")) for each in self.ids]
         assert all(image == images[0] for image in images), "images of one version differ"
         assert self.acknowledged <= images[0], f"lost: {sorted(self.acknowledged - images[0])}"
@@ -314,7 +335,7 @@ def main() -> int:
     first, _, end = arguments.seeds.partition("..")
     acknowledged, terms, failed = 0, 0, []
     for seed in range(int(first), int(end or int(first) + 1)):
-        run = QuorumRun(seed, seconds=arguments.seconds)
+        run = QuorumRun(seed, seconds=arguments.seconds, failing_disks=seed % 2 == 1)
         try:
             run.run()
         except Exception as failure:  # noqa: BLE001 - every failure of a seed is reported, and fails the run
