@@ -13,11 +13,12 @@ from fencepost.cluster.metadata.image import (
     TopicState,
 )
 
+from .follower_copy import Copy
 from .follower_machine import Phase
 from .manager import ReplicaManager
 from .peers import Door
 from .stream_frames import UNLIMITED
-from .streams_follower import Copy, FollowerStream
+from .streams_follower import FollowerStream
 from .throttle_machine import ByteBucket
 
 # How often a leader that hears nothing else hears that we live. One small frame a stream, not one a partition.

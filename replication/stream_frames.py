@@ -12,6 +12,7 @@ PROVED BY  tests/replication/test_stream_frames.py::test_what_is_no_frame_is_ref
                          stuck   [slot, …]: left, because the disk does not take them
                          alive   the follower's broker epoch
     leader -> follower   data    [slot, from, size, high watermark, log start, …] ‖ the batches, one after another
+                         piece   [slot, from, size, high watermark, log start] ‖ a part of one batch larger than a frame
                          part    [[slot, epoch, end offset], …]
                          range   [[slot, log start, log end], …]
                          no      [[slot, error code], …]
@@ -27,7 +28,7 @@ from fencepost.cluster.base.errors import FrameRefused
 STREAM: Final = "replicate"  # the kind of stream, at the peer door
 KIND, LIST, TAKEN, EPOCH = "k", "l", "t", "e"
 FOLLOW, ACK, LEAVE, STUCK, ALIVE, GRANT = "follow", "ack", "leave", "stuck", "alive", "grant"
-DATA, PART, RANGE, NO = "data", "part", "range", "no"
+DATA, PIECE, PART, RANGE, NO = "data", "piece", "part", "range", "no"
 # A header is at most 64 KiB, and five numbers are at most 45 bytes of it.
 PARTITIONS_MAX: Final = 1_000
 ASKED_MAX: Final = 500  # with topic ids
@@ -147,6 +148,18 @@ def read_data(header: Header, payload: int) -> list[Data]:
     if sum([each.size for each in found]) != payload or any(each.size < 0 for each in found):
         raise _refused(header)
     return found
+
+
+def piece(whole: Data) -> Header:
+    """A part of its bytes, in their order; `size` is that of the batch."""
+    return {KIND: PIECE, LIST: list(whole)}
+
+
+def read_piece(header: Header) -> Data:
+    found = [Data(*each) for each in _tuples(header, 5)]
+    if len(found) != 1 or found[0].size < 0:
+        raise _refused(header)
+    return found[0]
 
 
 def three(kind: str, items: Sequence[tuple[int, int, int]]) -> Iterator[Header]:

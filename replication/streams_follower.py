@@ -20,11 +20,11 @@ from fencepost.cluster.wire.batch import BatchRefused
 
 from . import stream_frames as frames
 from .divergence_machine import Cut, OutOfRange, Parted, cut_out_of_range, cut_where_parted
-from .follower_machine import FollowerMachine, Phase
+from .follower_copy import Copy
+from .follower_machine import Phase
 from .partition import Partition
 from .peers import Stream
 from .stream_frames import Data, Follow, Header
-from .throttle_machine import is_throttled
 
 if TYPE_CHECKING:
     from .follower_streams import FollowerStreams
@@ -34,42 +34,6 @@ UNTOLD_BYTES_MAX: Final = 1 << 20
 RETRY_S: Final = 0.02
 RETRY_S_MAX: Final = 0.5
 STEADY_S: Final = 1.0  # a stream that held for less was no success
-
-
-class Copy:
-    """One partition that is copied from its leader, in one leader epoch."""
-
-    __slots__ = ("granted", "machine", "partition", "stream", "taken")
-
-    def __init__(self, stream: "FollowerStream", partition: Partition) -> None:
-        self.stream = stream
-        self.partition = partition
-        self.granted = frames.UNLIMITED  # bytes that the leader may send since it was asked
-        self.taken = 0  # and how many it did
-        self.machine = FollowerMachine(
-            partition.topic_id, partition.topic_partition.partition, partition.leader_epoch
-        )
-
-    @property
-    def name(self) -> tuple[UUID, int]:
-        return self.machine.topic_id, self.machine.partition
-
-    @property
-    def is_throttled(self) -> bool:
-        """Kafka's shouldFollowerThrottle, but for how much there is left."""
-        machine = self.partition.machine
-        return machine.broker_id not in machine.isr.state.isr and is_throttled(
-            self.partition.config.follower_replication_throttled_replicas,
-            self.machine.partition,
-            machine.broker_id,
-        )
-
-    def on_durable(self) -> None:
-        if self.partition.sync_counts:
-            self.stream.acknowledge(self)
-
-    def on_closed(self) -> None:
-        self.stream.forget(self)
 
 
 class FollowerStream:
@@ -205,6 +169,8 @@ class FollowerStream:
         match frames.kind_of(header):
             case frames.DATA:
                 self._on_data(frames.read_data(header, len(payload)), payload)
+            case frames.PIECE:
+                self._on_piece(frames.read_piece(header), payload)
             case frames.PART:
                 for slot, epoch, end_offset in frames.read_three(header):
                     self._on_parted(slot, Parted(epoch, end_offset))
@@ -237,6 +203,7 @@ class FollowerStream:
             self._by_slot.pop(machine.slot, None)
             self._slots_given += 1
             log = partition.log
+            copy.piecemeal = bytearray()
             is_limited = self._owner.is_limited and copy.is_throttled
             copy.granted, copy.taken = (0 if is_limited else frames.UNLIMITED), 0
             asked.append(
@@ -335,6 +302,19 @@ class FollowerStream:
         self._owner.manager.counters.replicated_bytes_in += at
         if self._taken - self._taken_told >= UNTOLD_BYTES_MAX:
             self._acks_soon()
+
+    def _on_piece(self, whole: Data, payload: memoryview) -> None:
+        self._taken += len(payload)
+        self._acks_soon()
+        copy = self._copy_at(whole.slot)
+        if copy is None:
+            return
+        copy.piecemeal += payload
+        if len(copy.piecemeal) > whole.size:
+            raise FrameRefused(f"{len(copy.piecemeal)} bytes came of a batch of {whole.size}")
+        if len(copy.piecemeal) == whole.size:
+            records, copy.piecemeal = copy.piecemeal, bytearray()
+            self._take(copy, whole, memoryview(records))
 
     def _take(self, copy: Copy, data: Data, records: memoryview) -> None:
         partition, machine = copy.partition, copy.machine

@@ -16,16 +16,17 @@ from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused, LogDamaged
 from fencepost.cluster.base.ids import BrokerId
-from fencepost.cluster.base.ports import Chunk, Env
+from fencepost.cluster.base.ports import Chunk, Env, FileSlice
 
 from . import stream_frames as frames
 from .divergence_machine import GoOn, OutOfRange, Parted, answer
 from .leader_feed import LeaderFeed
+from .log.finding import ReadResult
 from .log.walk import Cold
 from .partition import Partition
 from .partition_machine import Heard
 from .peers import Stream
-from .stream_frames import Ack, Follow, Header
+from .stream_frames import Ack, Data, Follow, Header
 
 if TYPE_CHECKING:
     from .leader_streams import LeaderStreams
@@ -330,7 +331,7 @@ class LeaderStream:
                     self._stream.write(header)
                 return 0
             if found.size > PAYLOAD_BYTES_MAX:
-                self._unreadable(feed, f"a batch of {found.size} bytes is too large for a stream")
+                self._send_piecemeal(feed, found)
                 return 0
             size = found.size
             chunks += found.slices
@@ -342,6 +343,22 @@ class LeaderStream:
         feed.told = feed.news
         numbers += (feed.slot, offset, size, *feed.told)
         return size
+
+    def _send_piecemeal(self, feed: LeaderFeed, found: ReadResult) -> None:
+        """A batch that no frame can hold; the follower puts it together."""
+        feed.told = feed.news
+        header = frames.piece(Data(feed.slot, feed.sent_to, found.size, *feed.told))
+        for whole in found.slices:
+            assert isinstance(whole, FileSlice)
+            for at in range(0, len(whole), FRAME_BYTES):
+                size = min(FRAME_BYTES, len(whole) - at)
+                self._stream.write(header, [FileSlice(whole.file, whole.position + at, size)])
+        feed.sent_to = found.next_offset
+        feed.sent_bytes += found.size
+        self._owner.throttle.sent(feed, found.size)
+        self._owner.manager.counters.replicated_bytes_out += found.size
+        self._sent += found.size
+        self.has_records(feed)
 
     async def _warm(self, feed: LeaderFeed, cold: Cold) -> None:
         try:

@@ -179,6 +179,26 @@ def test_a_slow_follower_holds_up_nobody() -> None:
     play(scene, replica_lag_time_max_ms="1000")
 
 
+def test_a_batch_larger_than_a_frame_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams_leader, "PAYLOAD_BYTES_MAX", 1_000)
+    monkeypatch.setattr(streams_leader, "FRAME_BYTES", 300)
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(partitions=2, leaders=[1, 1])
+        for number in range(5):
+            await cluster[1].write(batch(bytes([number]) * 5_000))
+            await cluster[1].write(batch(f"small {number}"))
+            await cluster[1].write(batch("beside"), TopicPartition("orders", 1))
+        cluster[1].append(batch(b"x" * 5_000))
+        cluster.world.net.reset("node-1", "node-2")  # in the middle of it
+        cluster[1].append(batch(b"y" * 5_000))
+        await cluster.until(lambda: cluster[2].partition().high_watermark == 12)
+        for node in (2, 3):
+            assert log_bytes(cluster[node].partition()) == log_bytes(cluster[1].partition())
+
+    play(scene)
+
+
 def test_partitions_of_one_stream_take_turns() -> None:
     """One that has gigabytes to catch up on does not hold up those that are written now."""
 
