@@ -145,6 +145,7 @@ class Broker:
             topics=Topics(env, self.controller),
             describe_quorum=self.peers.describe_quorum,
             settled=self.peers.settled,
+            is_cut_off=lambda: self.session.is_cut_off,
             apis=list(APIS.values()),
             supported_features=SUPPORTED_FEATURES,
         )

@@ -41,6 +41,8 @@ class Services:
     describe_quorum: Callable[[], Awaitable[QuorumView]]
     # Waits, for a bounded time, until it is known what became of brokers that were just lost sight of.
     settled: Callable[[], Awaitable[None]]
+    # Whether others may lead by now what this node takes for its own.
+    is_cut_off: Callable[[], bool]
     apis: Sequence[Api]
     # Feature name -> the levels that this build can work at.
     supported_features: Mapping[str, tuple[int, int]]

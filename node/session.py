@@ -71,6 +71,7 @@ class BrokerSession:
         self.broker_epoch = NO_BROKER_EPOCH
         self._leaving = False
         self._let_in = asyncio.Event()
+        self._answered_s = env.clock.steady()  # the last heartbeat
         self._now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -141,6 +142,7 @@ class BrokerSession:
             # The gate has tried for as long as a session lasts. The next one finds a controller, or does not.
             self._env.log.warn("heartbeat_failed", reason=str(trouble))
             return
+        self._answered_s = self._env.clock.steady()
         if self._leaving:
             return
         if result.error_code is ErrorCode.stale_broker_epoch:
@@ -150,6 +152,11 @@ class BrokerSession:
             if not result.is_caught_up:
                 await self._env.clock.sleep(LEAVE_CHECK_S)
             self._now.set()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """No controller has answered for so long that it has let others lead, if it lives."""
+        return self._env.clock.steady() - self._answered_s > self._timeout_s
 
     async def _heartbeat(self, *, leaving: bool) -> HeartbeatResult:
         command = BrokerHeartbeat(

@@ -86,19 +86,26 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
             name_new_leaders(ctx, reply, by_topic, index="index")
         answer(reply)
 
-    waiting = _Acknowledgements(appended, acks, complete)
+    waiting = _Acknowledgements(appended, acks, complete, services.is_cut_off)
     return waiting.start(services.env.clock, request.timeout.total_seconds())
 
 
 class _Acknowledgements:
     """What one request waits for. No task and no future: the reply leaves in the call that commits the last batch."""
 
-    __slots__ = ("_acks", "_appended", "_complete", "_timer", "_waits")
+    __slots__ = ("_acks", "_appended", "_complete", "_is_cut_off", "_timer", "_waits")
 
-    def __init__(self, appended: list[_Appended], acks: int, complete: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        appended: list[_Appended],
+        acks: int,
+        complete: Callable[[], None],
+        is_cut_off: Callable[[], bool],
+    ) -> None:
         self._appended = appended
         self._acks = acks
         self._complete = complete
+        self._is_cut_off = is_cut_off
         self._waits: dict[int, OffsetWait] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -123,9 +130,16 @@ class _Acknowledgements:
             self._complete()
 
     def _time_is_over(self) -> None:
-        """What is not committed in time is answered REQUEST_TIMED_OUT, and may still be."""
+        """What is not committed in time is answered REQUEST_TIMED_OUT, and may still be.
+
+        Java's and librdkafka's clients look for no other leader on that for five minutes. So a node that is cut off
+        says NOT_LEADER_OR_FOLLOWER, which makes them: it promises no more about the batch.
+        """
+        late = ErrorCode.request_timed_out
+        if self._is_cut_off():
+            late = ErrorCode.not_leader_or_follower
         for place in self._waits:
-            _put(self._appended[place][0], ErrorCode.request_timed_out)
+            _put(self._appended[place][0], late)
         self.cancel()
         self._complete()
 
