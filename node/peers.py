@@ -160,8 +160,11 @@ class Peers:
         """Whether so many voters are in sight that there can be a controller."""
         if self.door is None:
             return True
+        assert self._quorum is not None
         seen = {self._node_id, *self.door.connected()}
-        voters = self._settings.voters
+        voters = (
+            self._quorum.view().voters
+        )  # those of the log, which may have changed since the settings
         return 2 * sum(voter in seen for voter in voters) > len(voters)
 
     # --- who was just lost ---
