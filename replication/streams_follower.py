@@ -338,6 +338,9 @@ class FollowerStream:
                 self.acknowledge(copy)
         if machine.phase is not Phase.FOLLOWING:
             machine.followed()
+            # What was synced since we asked: if the leader had not heard of the epoch yet, it could not place the
+            # acknowledgement of that.
+            self.acknowledge(copy)
         if partition.follow_leader(data.high_watermark, data.log_start_offset):
             self.acknowledge(copy)
 

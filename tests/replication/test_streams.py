@@ -420,6 +420,30 @@ def test_a_replica_that_is_added_is_filled_and_one_taken_away_is_deleted() -> No
     play(scene)
 
 
+def test_what_a_follower_synced_while_its_leader_had_not_heard_of_the_new_epoch_counts() -> None:
+    """1. A move ends: its leader stays, under a new epoch. 2. A follower hears of it first, and asks with what it has
+    synced. 3. It syncs the rest, and says so; the leader does not know yet for whom. 4. The leader hears of the
+    epoch and answers what was asked. A producer that waits for its last batches sends no more: nothing else would
+    tell the leader ever."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create()
+        await cluster[1].write(batch("a"))
+        cluster.world.disk("node-2").faults.sync_s = (0.5, 0.5)
+        waiting = cluster[1].append(batch("b"))
+        await cluster.until(lambda: cluster[2].partition().log_end_offset == 2)
+        cluster.deaf.add(1)
+        cluster.elect(1)
+        await cluster.until(lambda: cluster[2].partition().machine.durable_end == 2)
+        await sleep(0.1)
+        cluster.deaf.clear()
+        cluster.spread(1)
+        await sleep(1.0)
+        assert cluster[1].partition().high_watermark == waiting.last_offset + 1
+
+    play(scene)
+
+
 def test_a_topic_made_again_under_its_name_is_followed_anew() -> None:
     async def scene(cluster: Cluster) -> None:
         cluster.create()
