@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -342,9 +342,21 @@ def ask_for_start(folder: DevFolder, number: int) -> int:
     return EXIT_FAILED
 
 
+@contextlib.contextmanager
+def _inside(folder: DevFolder) -> Iterator[None]:
+    """A socket's path may have 107 bytes at most, so it is named from within. Where this process was may be gone."""
+    before = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.chdir(folder.path)
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
+
+
 def _bind(folder: DevFolder) -> socket.socket:
     door = socket.socket(socket.AF_UNIX)
-    with contextlib.chdir(folder.path):  # a socket's path may have 107 bytes at most
+    with _inside(folder):
         Path(SOCKET).unlink(missing_ok=True)
         door.bind(SOCKET)
     return door
@@ -352,7 +364,7 @@ def _bind(folder: DevFolder) -> socket.socket:
 
 def _ask(folder: DevFolder, question: Mapping[str, int]) -> dict[str, str]:
     with socket.socket(socket.AF_UNIX) as door:
-        with contextlib.chdir(folder.path):
+        with _inside(folder):
             door.connect(SOCKET)
         with door.makefile("rw") as file:
             file.write(json.dumps(question) + "\n")

@@ -148,6 +148,26 @@ def test_all_nodes_killed_come_back_one_after_the_other(make: Make, capsys) -> N
     assert capsys.readouterr().out.startswith("ready ")
 
 
+def test_a_folder_deep_down_is_reached_from_one_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """A socket's path may have 107 bytes, and a process may stand in a folder that was removed."""
+    deep = tmp_path.joinpath(*["folder"] * 20)
+    deep.mkdir(parents=True)
+    cluster = Straw(deep, 1, "")
+    cluster.process.start()
+    try:
+        cluster.wait_ready()
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        assert cluster.start_again(1) == 0
+        assert "runs already" in capsys.readouterr().err
+    finally:
+        cluster.process.kill()
+
+
 def test_nodes_end_with_a_supervisor_that_was_killed(make: Make) -> None:
     cluster = make()
     cluster.wait_ready()
