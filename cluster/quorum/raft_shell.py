@@ -16,25 +16,24 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ..base.errors import ConfigRefused, DiskFull, LogDamaged, Outcome, Trouble
+from ..base.errors import ConfigRefused, DiskFull, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.image import ClusterImage
 from ..metadata.machine import Applied, MetadataMachine, Result
 from ..metadata.refusal import Refused
 from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots
-from .journal import Journal, JournalLost
+from .journal import JournalLost
 from .raft import Raft
-from .raft_files import SnapshotFile, VoteFile
 from .redirected import in_world
-from .store import FULL, Store
+from .store import FULL, Store, open_folder
 from .transport import Links, QuorumTransport
 from .view import QuorumView, view_of
 from .voters import Address, Voters, change_by_one, write_voters
 
 PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
-# A leader whose lease has run out is asked nothing any more. It steps down a little later: if it was this process that
-# stood still for a moment, answers come at once and nobody has taken the lead.
+# A leader whose lease has run out is asked nothing. It steps down a little later: if it was this process that stood
+# still, answers come at once and nobody has taken the lead.
 LAPSE_S: Final = 0.2
 TIMER_S: Final = 0.001
 CATCH_UP_S: Final = 10.0  # how long a node that is to vote may take to hold all of the log
@@ -85,21 +84,11 @@ class Quorum:
 
     async def start(self) -> None:
         """Load snapshot and journal; the image holds all that this node knew. LogDamaged names what it can't read."""
-        vote = VoteFile(self._env, f"{self._folder}/vote")
-        self._journal = Journal.open(self._env, self._folder, vote)
-        vote.check(self._journal[-1].term if len(self._journal) else None)
-        snapshot_file = SnapshotFile(self._env, f"{self._folder}/snapshot")
-        snapshot = snapshot_file.load()
+        who = self.node_id, self._first_voters
+        self._journal, snapshot_file, snapshot = open_folder(self._env, self._folder, *who)
         if snapshot is not None:
-            alone = set(snapshot.voters or self._first_voters) == {self.node_id}
-            self._journal.start_at(snapshot.previous, snapshot.last, may_lag=not alone)
             self._machine.restore(snapshot.machine)
             self._snapshots.newest = snapshot
-        elif len(self._journal) and self._journal[0].idx != 1:
-            raise LogDamaged(
-                f"{self._folder} has no snapshot, and its journal begins at entry"
-                f" {self._journal[0].idx}: what came before is lost. Restore the folder from a backup."
-            )
         with in_world(self._env):
             raft = Raft(
                 self.node_id,
@@ -256,7 +245,7 @@ class Quorum:
                 self._env.die(JournalLost(f"The vote in {self._folder} is not stored: {trouble}."))
             self._env.log.warn("quorum_vote_not_stored", why=str(trouble))
         finally:
-            # A refused message may have brought a later term all the same.
+            # A refused message may have brought a later term.
             self._after(raft)
             self._work.set()
 
@@ -301,9 +290,10 @@ class Quorum:
                 with in_world(self._env):
                     raft.elect_at_once()
                     raft.doTick()
+                self._store.has_room()  # its vote is there
             except OSError as trouble:
                 # Nobody has seen this vote. The next try is one for a higher term.
-                await self._store.wait_for_room(trouble, raft)
+                await self._store.wait_for_room(trouble)
 
     def _step(self, raft: Raft) -> None:
         """What time and messages have brought: a lead that is over, an election, a heartbeat, a tick."""
@@ -312,8 +302,9 @@ class Quorum:
             if raft.leads and raft.has_left():
                 raft.hand_over()
                 raft.step_down()
-            if raft.leads and (raft.lease_end() + LAPSE_S <= now or not self._store.works):
-                raft.step_down()
+            over = raft.lease_end() + LAPSE_S <= now
+            if raft.leads and (over or not (self._store.works or raft.is_alone)):
+                raft.step_down()  # another one may have a better disk
             if not raft.leads and not raft.is_alone and raft.election.is_due(now):
                 self._ask_for_leader(raft, now)
             if raft.leads and self._journal.undurable:

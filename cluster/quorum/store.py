@@ -9,13 +9,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ..base.errors import DISK_FULL_ERRNOS
+from ..base.errors import DISK_FULL_ERRNOS, LogDamaged
+from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.machine import MetadataMachine
 from .journal import Journal
 from .raft import Raft
-from .raft_files import SnapshotFile
+from .raft_files import Snapshot, SnapshotFile, VoteFile
 from .redirected import in_world
+from .voters import Voters
 
 SNAPSHOT_ENTRIES: Final = 5_000  # in the log since the last snapshot: take the next
 SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
@@ -30,8 +32,28 @@ STALLED_S: Final = 1.0
 FULL: Final = DISK_FULL_ERRNOS
 
 
+def open_folder(
+    env: Env, folder: str, node_id: BrokerId, first_voters: Voters
+) -> tuple[Journal, SnapshotFile, Snapshot | None]:
+    """What this node knew when it ended. LogDamaged names what is missing or can't be read."""
+    vote = VoteFile(env, f"{folder}/vote")
+    journal = Journal.open(env, folder, vote)
+    vote.check(journal[-1].term if len(journal) else None)
+    file = SnapshotFile(env, f"{folder}/snapshot")
+    snapshot = file.load()
+    if snapshot is not None:
+        alone = set(snapshot.voters or first_voters) == {node_id}
+        journal.start_at(snapshot.previous, snapshot.last, may_lag=not alone)
+    elif len(journal) and journal[0].idx != 1:
+        raise LogDamaged(
+            f"{folder} has no snapshot, and its journal begins at entry {journal[0].idx}: what came"
+            " before is lost. Restore the folder from a backup."
+        )
+    return journal, file, snapshot
+
+
 class Store:
-    """`stored` is called whenever more is durable than before."""
+    """`stored` is called whenever the shell should look: more is durable than before, or the disk is full."""
 
     def __init__(
         self,
@@ -111,26 +133,29 @@ class Store:
             try:
                 await self._journal.make_durable()
             except OSError as trouble:
-                await self.wait_for_room(trouble, raft)
+                await self.wait_for_room(trouble)
                 continue
             undurable = self._journal.undurable
             self._undurable_since = self._env.clock.steady() if undurable else None
             with in_world(self._env):
                 raft.say_what_is_held()
             self._stored()
-        if wrote and self.disk_full is not None:
+        if wrote:
+            self.has_room()
+
+    def has_room(self) -> None:
+        """Something was written."""
+        if self.disk_full is not None:
             self._env.log.info("metadata_disk_has_room_again", folder=self._folder)
             self.disk_full = None
 
-    async def wait_for_room(self, trouble: OSError, raft: Raft) -> None:
+    async def wait_for_room(self, trouble: OSError) -> None:
         if trouble.errno not in FULL:
             raise trouble
         if self.disk_full is None:
             self._env.log.error("metadata_disk_full", folder=self._folder, why=str(trouble))
         self.disk_full = str(trouble)
-        if raft.leads and not raft.is_alone:
-            raft.step_down()  # another one may have room
-            self._stored()
+        self._stored()  # a leader gives up its lead then
         await self._env.clock.sleep(FULL_DISK_RETRY_S)
 
     async def _write_snapshot(self, raft: Raft) -> None:

@@ -293,6 +293,23 @@ def test_a_full_disk_refuses_changes_clearly_and_goes_on_when_there_is_room(worl
     assert node.settings() == {"stuck": "1", "after": "1"}
 
 
+def test_a_voter_alone_goes_on_leading_however_slow_its_disk_is(world: World) -> None:
+    """There is nobody who could take its place: what it was asked waits."""
+    node = Node(world)
+    node.run(node.start())
+    world.node("a").machine.disk.faults.sync_s = (3.0, 3.0)
+
+    async def slow() -> None:
+        first = asyncio.ensure_future(node.quorum.propose(setting("first")))
+        await node.env.clock.sleep(2)
+        second = asyncio.ensure_future(node.quorum.propose(setting("second")))
+        assert isinstance(await first, Applied)
+        assert isinstance(await second, Applied)
+
+    node.run(slow())
+    assert node.quorum.term == 1
+
+
 def test_a_node_that_starts_on_a_full_disk_waits_for_room(world: World) -> None:
     """It can't store its vote, so it can't lead; what it knows is not touched."""
     node = Node(world)

@@ -1,0 +1,68 @@
+from fencepost.cluster.quorum.election_machine import (
+    ELECTION_S,
+    GONE_S,
+    LATE_S,
+    READ_S,
+    ElectionMachine,
+)
+
+VOTERS = (1, 2, 3)
+
+
+def machine(draw: float = 0.5) -> ElectionMachine:
+    election = ElectionMachine(0.0, lambda: draw)
+    election.heard_leader(10.0)
+    return election
+
+
+def test_a_leader_is_given_up_after_once_to_twice_the_election_timeout() -> None:
+    for draw in (0.0, 0.5, 0.99):
+        election = machine(draw)
+        assert not election.is_due(10.0 + ELECTION_S * (1 + draw) - 0.001)
+        assert election.is_due(10.0 + ELECTION_S * (1 + draw) + 0.001)
+
+
+def test_a_leader_that_is_dead_is_given_up_at_once() -> None:
+    election = machine()
+    assert not election.misses_leader(10.1)
+    election.leader_gone(10.1)
+    assert election.misses_leader(10.1)
+    assert election.is_due(10.1 + GONE_S)
+
+
+def test_a_timer_that_fires_late_lets_this_process_read_first() -> None:
+    """It was stopped, or the machine was busy: what the leader said meanwhile is still in the socket."""
+    election = machine()
+    late = election.deadline + LATE_S + 1
+    assert not election.is_due(late)
+    assert election.is_due(late + READ_S)
+    election = machine()
+    assert not election.is_due(late)
+    election.heard_leader(late + 0.01)
+    assert not election.is_due(late + READ_S)
+
+
+def test_a_round_is_won_once_by_a_majority_that_answered_that_round() -> None:
+    election = machine()
+    first = election.ask(11.0, 1, fresh=False)
+    second = election.ask(11.2, 1, fresh=False)
+    assert not election.on_granted(2, first, VOTERS, fresh=False)
+    assert not election.on_granted(9, second, VOTERS, fresh=False)
+    assert election.on_granted(2, second, VOTERS, fresh=False)
+    assert not election.on_granted(3, second, VOTERS, fresh=False)
+
+
+def test_a_leader_that_is_heard_ends_the_round() -> None:
+    election = machine()
+    asked = election.ask(11.0, 1, fresh=False)
+    election.heard_leader(11.01)
+    assert not election.on_granted(2, asked, VOTERS, fresh=False)
+
+
+def test_whom_a_first_election_waits_for_is_known() -> None:
+    election = machine()
+    asked = election.ask(11.0, 1, fresh=True)
+    assert election.waits_for(VOTERS) == []
+    assert not election.on_granted(2, asked, VOTERS, fresh=True)
+    assert election.waits_for(VOTERS) == [3]
+    assert election.on_granted(3, asked, VOTERS, fresh=True)
