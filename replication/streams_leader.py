@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # What may be on its way to one follower: 100 MB/s at 80 ms, and what a stopped one may hold of our socket's memory.
 WINDOW_BYTES: Final = 8 << 20
 FRAME_BYTES: Final = 1 << 20  # what the follower writes without giving its other work a turn
+FRAMES_A_TURN: Final = 2
 PIECE_BYTES: Final = 256 << 10  # of one partition, while others wait
 PAYLOAD_BYTES_MAX: Final = 64 << 20  # the peer door's
 # How long news of a high watermark wait for records to travel with.
@@ -275,10 +276,12 @@ class LeaderStream:
     def _pump(self) -> None:
         """Send what there is, as far as the follower has room for it."""
         self._is_pump_due = False
-        while self._ready and not self.ended:
+        for _ in range(FRAMES_A_TURN):
             room = WINDOW_BYTES - (self._sent - self._taken)
-            if room <= 0 or not self._send_frame(min(room, FRAME_BYTES)):
+            if self.ended or room <= 0 or not self._send_frame(min(room, FRAME_BYTES)):
                 return
+        if self._ready:
+            self._pump_soon()
 
     def _send_frame(self, room: int) -> bool:
         """One frame of records. False: nothing of what is ready can be sent now."""
