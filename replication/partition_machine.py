@@ -87,7 +87,7 @@ class Replica:
 class PartitionMachine:
     __slots__ = (
         "broker_id", "durable_end", "epoch_start_offset", "high_watermark", "isr", "lag_ms_max", "leader",
-        "leader_epoch", "log_end", "min_insync_replicas", "replicas", "role", "sync_counts",
+        "leader_epoch", "log_end", "min_insync_replicas", "replicas", "role", "settled_replicas", "sync_counts",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +106,7 @@ class PartitionMachine:
         self.high_watermark = high_watermark
         # From the topic's settings; the shell keeps them up to date.
         self.min_insync_replicas = 1
+        self.settled_replicas = 1
         self.sync_counts = True  # flush.policy=ack
         self.lag_ms_max = REPLICA_LAG_MS_MAX
 
@@ -126,6 +127,7 @@ class PartitionMachine:
             self.replicas = {}
             return is_new_epoch, False
         self.role = Role.LEADER
+        self.settled_replicas = len(state.original_replicas)
         if is_new_epoch:
             self.epoch_start_offset = self.log_end
         self._keep_replicas(state, now_ms, is_new_epoch=is_new_epoch)
@@ -254,8 +256,12 @@ class PartitionMachine:
 
     @property
     def effective_min_isr(self) -> int:
-        """Kafka: a minimum above the number of replicas means all of them."""
-        return min(self.min_insync_replicas, len(self.replicas) + 1)
+        """Kafka: a minimum above the number of replicas means all of them.
+
+        Those that a move is adding don't count, as they don't for the controller: a topic of one replica would not
+        take a write until it has moved.
+        """
+        return min(self.min_insync_replicas, self.settled_replicas)
 
     @property
     def is_under_min_isr(self) -> bool:

@@ -444,6 +444,25 @@ def test_what_a_follower_synced_while_its_leader_had_not_heard_of_the_new_epoch_
     play(scene)
 
 
+def test_a_topic_of_one_replica_is_written_while_it_moves() -> None:
+    """Its minimum is one of one, not two of the two that it has on the way."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(replicas=(1,), min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        cluster.world.net.cut("node-1", "node-2")
+        both = (BrokerId(2), BrokerId(1))
+        cluster.change(replicas=both, adding=(BrokerId(2),), removing=(BrokerId(1),))
+        assert await cluster[1].write(batch("b")) == 1
+        cluster.world.net.heal_all()
+        await cluster.until(lambda: 2 in cluster.state().isr)
+        two = (BrokerId(2),)
+        cluster.change(replicas=two, isr=two, adding=(), removing=(), leader=BrokerId(2))
+        assert await cluster[2].write(batch("c")) == 2
+
+    play(scene)
+
+
 def test_a_topic_made_again_under_its_name_is_followed_anew() -> None:
     async def scene(cluster: Cluster) -> None:
         cluster.create()
