@@ -299,7 +299,7 @@ def gap(bootstrap: str, topic: str, partition: int, seconds: float, rate: int) -
         else:
             times.append(time.perf_counter())
 
-    settings = {"bootstrap.servers": bootstrap, "linger.ms": "0"} | DURABLE
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": "0", "log_level": "0"} | DURABLE
     client = Client(PRODUCER, settings, topic, delivered)
     client.send(partition)  # the clock runs from the first acknowledgement
     client.drain()
