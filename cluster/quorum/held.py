@@ -197,6 +197,12 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         return self.node_id in self.voters
 
     @property
+    def may_stand(self) -> bool:
+        """A voter, or one until the set without it is committed: it may be all that has it (dissertation, §4.2.2)."""
+        undecided = self.sets.index > self.commit_index
+        return self.is_voter or (undecided and self.node_id in self.sets.before)
+
+    @property
     def is_alone(self) -> bool:
         """The only voter: it need ask nobody."""
         return self.voters.keys() == {self.node_id}

@@ -124,7 +124,7 @@ class Raft(FollowerSide):
             self._transport.say(node_id, answer)
 
     def _on_pre_vote_granted(self, node_id: BrokerId, message: dict[str, Any]) -> None:
-        if self.leads or not self.is_voter:
+        if self.leads or not self.may_stand:
             return
         round_, fresh = message["round"], message["fresh"]
         if self.election.on_granted(node_id, round_, self.voters, fresh=fresh):
@@ -132,7 +132,7 @@ class Raft(FollowerSide):
             self.elect_at_once()
 
     def _on_timeout_now(self, node_id: BrokerId, _message: dict[str, Any]) -> None:
-        if node_id == self.leader_id and self.is_voter:
+        if node_id == self.leader_id and self.may_stand:
             self.election.stand(self._now())
             self.elect_at_once()
 

@@ -209,7 +209,7 @@ class LeaderSide(HeldSyncObj):
     # --- coming and going ---
 
     def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
-        assert self.is_voter, "a node that is no voter was elected"
+        assert self.may_stand, "a node that is no voter was elected"
         self._progress = {}
         for each in sorted(self.voters):
             if each != self.node_id:

@@ -327,7 +327,7 @@ class Quorum:
                 raft.replicate()
 
     def _ask_for_leader(self, raft: Raft, now: float) -> None:
-        if not raft.is_voter:
+        if not raft.may_stand:
             raft.ask_to_follow()
         elif self._store.works:
             raft.ask_pre_vote()

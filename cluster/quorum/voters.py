@@ -82,6 +82,11 @@ class VoterSets:
         """Of the entry that brought the current set; the next change waits until it is committed."""
         return self._sets[-1][0]
 
+    @property
+    def before(self) -> Voters:
+        """The set before the current one, or none that is known."""
+        return self._sets[-2][1] if len(self._sets) > 1 else {}
+
     def at(self, index: int) -> Voters:
         return next(voters for begun, voters in reversed(self._sets) if begun <= index)
 

@@ -14,6 +14,7 @@ from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.redirected import in_world
 from fencepost.cluster.quorum.segment_format import Entry
 from fencepost.cluster.quorum.transport import QuorumTransport, read_message, write_message
+from fencepost.cluster.quorum.voters import VOTERS_KIND, write_voters
 
 VOTERS = {each: (f"n{each}", 9192) for each in (1, 2, 3)}
 
@@ -328,6 +329,22 @@ def test_what_a_follower_lost_with_its_disk_counts_no_more(one: Peers) -> None:
     one.sync()
     one.tick()
     assert one.raft.commit_index == 2
+
+
+def test_a_voter_that_is_being_removed_may_lead_until_that_is_committed(one: Peers) -> None:
+    """It may be the only one that has what was committed: nobody else could be elected (seed 482)."""
+    others = {each: VOTERS[each] for each in (2, 3)}
+    with in_world(one.env):
+        one.raft._add(Entry(bytes([VOTERS_KIND]) + write_voters(others), 2, 0))
+        assert one.raft.may_stand and not one.raft.is_voter
+        one.raft.elect_at_once()
+        one.raft.doTick()
+    one.hear(2, 1, "response_vote", term=1, fresh=False)
+    assert not one.raft.leads, "its own vote does not count"
+    one.hear(3, 1, "response_vote", term=1, fresh=False)
+    assert one.raft.leads
+    one.append(2, (2, 0), 2, commit=2)
+    assert not one.raft.may_stand
 
 
 # --- a voter that lost its disk -------------------------------------------------------------------
