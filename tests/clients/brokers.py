@@ -5,6 +5,7 @@ FENCEPOST_TEST_AGAINST   fencepost       a new `fencepost dev` (the default)
                          cluster-chaos   the same, with its leaders killed and started again all the while
                          kafka           a real Kafka, which is fetched
                          kafka-cluster   three of them
+FENCEPOST_TEST_SEED      1 …             who is killed when, in chaos
 FENCEPOST_TEST_BOOTSTRAP host:port,…     what runs there, FENCEPOST_TEST_NODES of them (1)
 """
 
