@@ -279,11 +279,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(report(faults, verdict, broken, chosen.seed))
     good = verdict.valid and not broken
-    if not good:
-        if not chosen.spoil:
-            history = folder.parent / "history.jsonl"
-            history.write_text("".join(f"{to_line(op)}\n" for op in faults.stream.history))
-            print(f"INVALID; {where}, the history in {history}")
+    if not good and not chosen.spoil:
+        history = folder.parent / "history.jsonl"
+        history.write_text("".join(f"{to_line(op)}\n" for op in faults.stream.history))
+        print(f"INVALID; {where}, the history in {history}")
     elif chosen.data is None:
         shutil.rmtree(folder.parent, ignore_errors=True)
     return 0 if good else 1
