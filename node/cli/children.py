@@ -5,13 +5,15 @@ PREVENTS   a node that outlives a killed supervisor and answers the next one's c
 PROVED BY  tests/chaos/test_processes.py::test_a_child_dies_with_a_parent_that_was_killed
 """
 
+import contextlib
 import ctypes
+import errno
 import os
 import random
 import signal
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,17 +22,48 @@ PORT_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 PORT_FIRST: Final = 10_240
 PORT_LAST: Final = 32_767  # below what kernels hand out by themselves, where that can't be asked
 TRIES_MAX: Final = 1_000
+# Another address of the loopback, on which a port is held for a node that is down for a while.
+HOLD_HOST: Final = "127.77.77.77"
 
 
 def is_free(port: int) -> bool:
-    """Whether this process could listen on the loopback port now."""
+    """Whether this process could listen on the loopback port now, and no other cluster's node is to come back to it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
             return False
+    try:
+        hold(port).close()
+    except OSError as taken:
+        return taken.errno != errno.EADDRINUSE
     return True
+
+
+def hold(port: int) -> socket.socket:
+    """Keep a port for nodes that may be down, until the socket is closed; OSError when another holds it.
+
+    Else a second cluster is given the port of a dead node, and the first one's clients, who know it by that port
+    only, write there. Where the loopback has one address only, nothing is held and nothing is taken for held.
+    """
+    held = socket.socket()
+    try:
+        held.bind((HOLD_HOST, port))
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+@contextlib.contextmanager
+def held(ports: Collection[int]) -> Iterator[None]:
+    """`hold` for the time of a `with`, as far as this machine's loopback allows it."""
+    with contextlib.ExitStack() as sockets:
+        for port in ports:
+            with contextlib.suppress(OSError):
+                sockets.enter_context(hold(port))
+        yield
 
 
 def free_port(taken: Collection[int] = ()) -> int:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from .children import held
 from .dev_folder import NODES_MAX, PORT_MAX, DevFolder, Refused
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -113,7 +114,8 @@ def _supervise(folder: DevFolder, arguments: argparse.Namespace) -> int:
         async def life() -> int:
             return await Supervisor(folder, layout, settings=arguments.set).run()
 
-        return asyncio.run(life())
+        with held([*layout.client_ports, *layout.peer_ports]):
+            return asyncio.run(life())
 
 
 def _start_again(folder: DevFolder, arguments: argparse.Namespace) -> int:

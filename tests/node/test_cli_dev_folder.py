@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fencepost.node.cli import children
-from fencepost.node.cli.children import free_port, is_free
+from fencepost.node.cli.children import free_port, held, is_free
 from fencepost.node.cli.dev_folder import DevFolder, Refused, node_flags, node_settings
 from fencepost.node.config import NodeConfig
 from fencepost.node.main import main
@@ -156,3 +156,14 @@ def test_what_each_node_is_told_is_a_setting_that_there_is(folder: DevFolder) ->
         flag.split("=", 1) for flag in node_flags(layout, folder, 2)
     )
     assert NodeConfig(given).node_id == 2
+
+
+def test_a_port_whose_node_is_down_is_given_to_no_other_cluster() -> None:
+    """Else the clients of the first, which know a node by its port, write to the second."""
+    port = free_port()
+    with held([port]):
+        assert not is_free(port)
+        with held([port]):  # whoever can't hold it as well goes on without
+            pass
+        assert not is_free(port)
+    assert is_free(port)
