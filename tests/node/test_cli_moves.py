@@ -137,7 +137,7 @@ def test_a_throttled_move_that_is_left_goes_on_until_it_is_cancelled(
     run("produce", "slow", "--file", str(words))
     before = placed(run, "slow")
     drain = subprocess.Popen(
-        [*fencepost_command(), "node", "drain", "3", "--yes", "--throttle", "0.01"],
+        [*fencepost_command(), "node", "drain", "3", "--yes", "--throttle", "0.001"],
         env={**os.environ, "FENCEPOST_BOOTSTRAP": cluster.bootstrap},
         stdout=subprocess.PIPE,
         text=True,
