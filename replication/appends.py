@@ -97,16 +97,25 @@ class Checked(NamedTuple):
     headers: Headers
 
 
+def may_be_heavy(records: Buffer) -> bool:
+    """Whether it is worth asking `is_heavy`: nearly every batch is small, whatever its partition's settings are."""
+    if len(records) < HEADER_SIZE:
+        return False
+    return len(records) > HEAVY_BYTES or _has_many(records)
+
+
+def _has_many(records: Buffer) -> bool:
+    (count,) = _COUNT.unpack_from(records, _COUNT_AT)
+    return bool(count > HEAVY_RECORDS)
+
+
 def is_heavy(records: Buffer, rules: Rules) -> bool:
     """Whether `check` takes so long that others should not wait for it: it may have to unpack and pack, and to look
     into each record (1.5 us)."""
-    if len(records) < HEADER_SIZE or not (rules.asks_each or rules.codec >= 0):
+    if not may_be_heavy(records) or not (rules.asks_each or rules.codec >= 0):
         return False
-    (count,) = _COUNT.unpack_from(records, _COUNT_AT)
-    if count > HEAVY_RECORDS:
-        return True
     is_packed = records[_ATTRIBUTES_AT] & COMPRESSION_MASK
-    return len(records) > HEAVY_BYTES and bool(is_packed or rules.codec > 0)
+    return _has_many(records) or bool(is_packed or rules.codec > 0)
 
 
 def check(

@@ -16,6 +16,7 @@ from fencepost.cluster.base.ids import INTERNAL_TOPICS, TopicPartition
 from fencepost.cluster.base.ports import Clock
 from fencepost.cluster.wire.api import RequestRefused
 from fencepost.cluster.wire.batch import HEADER_SIZE, BatchRefused, parse_header
+from fencepost.replication.appends import may_be_heavy
 from fencepost.replication.partition import Appended, Partition
 from fencepost.replication.waits import OffsetWait
 
@@ -34,6 +35,7 @@ def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
         for topic in request.topic_data
         for wanted in topic.partition_data
         if wanted.records is not None
+        and may_be_heavy(wanted.records)
         and (partition := _partition_of(ctx, topic, wanted)) is not None
         and partition.is_heavy(wanted.records)
     ]
