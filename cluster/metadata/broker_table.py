@@ -184,6 +184,10 @@ _ROWS: Final = (
     string("replica.selector.class", None, _selector),
     integer("socket.request.max.bytes", 104_857_600, at_least(1)),
     integer("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, at_least(1)),
+    # Ours: checks of transactions whose producer never ended them (RocketMQ's transactional messages).
+    integer("transaction.check.interval.max.ms", 600_000, at_least(1), internal=True),
+    integer("transaction.check.interval.ms", 10_000, at_least(1), internal=True),
+    integer("transaction.check.max", 15, at_least(1), internal=True),
     integer("transaction.max.timeout.ms", 900_000, at_least(1)),
     boolean("transaction.partition.verification.enable", True, update=CLUSTER_WIDE),
     integer("transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, at_least(1)),

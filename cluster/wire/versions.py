@@ -1,7 +1,8 @@
 """Kafka's APIs by number and name, and the versions of each that this wire code speaks.
 
 Both come from asking Apache Kafka 4.3.0 with ApiVersions (`tests/cluster/wire/kafka_4_3_api_versions.json`) and
-from kio 0.6.5's classes: the oldest version that Kafka 4 accepts to the newest that both have as stable.
+from kio 0.6.5's classes: the oldest version that Kafka 4 accepts to the newest that both have as stable; and of
+InitProducerId the one after it, which Kafka has as unstable.
 """
 
 import enum
@@ -121,7 +122,7 @@ SUPPORTED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.create_topics: (2, 7),
     ApiKey.delete_topics: (1, 6),
     ApiKey.delete_records: (0, 2),
-    ApiKey.init_producer_id: (0, 5),  # 6 is two-phase commit (KIP-939), unstable in 4.3
+    ApiKey.init_producer_id: (0, 6),  # 6 is two-phase commit (KIP-939), unstable in 4.3
     ApiKey.offset_for_leader_epoch: (2, 4),
     ApiKey.add_partitions_to_txn: (0, 5),
     ApiKey.add_offsets_to_txn: (0, 4),

@@ -38,6 +38,8 @@ class GroupNode:
         self.create_fails = False
         self.commits_at_once = True
         self.serial = 100
+        self.verdict = ErrorCode.none
+        self.verified: list[TopicPartition] = []
         config = config or GroupConfig(group_initial_rebalance_delay_ms=0)
         self.service = GroupService(
             env=self.env,
@@ -102,8 +104,14 @@ class GroupNode:
         key = ApiKey[api]
         body = render_request(key, version, fields)
         ctx = SimpleNamespace(api_version=version, client_id=client, client_host="127.0.0.1")
-        reply = await getattr(self.service, api)(ctx, body)
+        more = {"verify": self.verify} if api == "txn_offset_commit" else {}
+        reply = await getattr(self.service, api)(ctx, body, **more)
         return render(key, version, reply)
+
+    async def verify(self, place: TopicPartition) -> ErrorCode:
+        """What the coordinators of transactions say."""
+        self.verified.append(place)
+        return self.verdict
 
     async def join(self, member_id: str = "", *, version: int = 9, **more: Any) -> Any:
         fields = {

@@ -348,19 +348,48 @@ def test_version_1_has_no_place_for_an_error_but_the_partitions() -> None:
     on_node(scenario)
 
 
+def committed_in_a_transaction(offset: int, **more: Any) -> dict[str, Any]:
+    row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    producer = {"transactional_id": "x", "producer_id": 7, "producer_epoch": 0}
+    topics = [{"name": "t", "partitions": [row]}]
+    return {"group_id": "g", **producer, "topics": topics, **more}
+
+
+def test_an_offset_of_a_transaction_that_is_not_open_is_not_stored() -> None:
+    """KIP-890: one that comes after its transaction has ended would leave the position unstable for ever."""
+
+    async def scenario(node: GroupNode) -> None:
+        await ready(node)
+        assert await node.commit(1)
+        node.verdict = E.invalid_txn_state
+        reply = await node.ask("txn_offset_commit", 3, **committed_in_a_transaction(9))
+        assert reply.topics[0].partitions[0].error_code is E.invalid_txn_state
+        (asked,) = node.verified
+        assert asked == await node.service.offsets_partition_of("g")
+        assert await node.fetch() == 1
+
+    on_node(scenario)
+
+
+def test_nobody_is_asked_about_a_transaction_with_no_offset_that_can_be_stored() -> None:
+    async def scenario(node: GroupNode) -> None:
+        await ready(node)
+        nowhere = committed_in_a_transaction(9)
+        nowhere["topics"][0]["name"] = "no such topic"
+        reply = await node.ask("txn_offset_commit", 3, **nowhere)
+        assert reply.topics[0].partitions[0].error_code is E.unknown_topic_or_partition
+        nobody = committed_in_a_transaction(9, group_id="")
+        reply = await node.ask("txn_offset_commit", 3, **nobody)
+        assert reply.topics[0].partitions[0].error_code is E.invalid_group_id
+        assert node.verified == []
+
+    on_node(scenario)
+
+
 def test_an_offset_in_a_transaction_is_unstable_until_its_marker() -> None:
     async def scenario(node: GroupNode) -> None:
         await ready(node)
-        row = {"partition_index": 0, "committed_offset": 9, "committed_metadata": ""}
-        stored = await node.ask(
-            "txn_offset_commit",
-            3,
-            transactional_id="x",
-            group_id="g",
-            producer_id=7,
-            producer_epoch=0,
-            topics=[{"name": "t", "partitions": [row]}],
-        )
+        stored = await node.ask("txn_offset_commit", 3, **committed_in_a_transaction(9))
         assert stored.topics[0].partitions[0].error_code is E.none
 
         async def fetched() -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
-from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC, BrokerId
+from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC, BrokerId, TopicPartition
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.image import ClusterImage, ConfigType, ImageDelta
 
@@ -32,6 +32,7 @@ from .commands import (
     ListGroups,
     OffsetDelete,
     TopicsDeleted,
+    TxnOffsetCommit,
 )
 from .config import GroupConfig
 from .consumer_config import ConsumerConfig
@@ -46,6 +47,9 @@ E = ErrorCode
 TOPIC_WAIT_MS_MAX: Final = 2_000
 # From this version of JoinGroup on no protocol is null; before, it is the empty string.
 _NULL_PROTOCOL_SINCE: Final = 7
+_LOADING_KNOWN_SINCE: Final = 2  # TxnOffsetCommit: older clients end on it (KAFKA-7296)
+# Asks whether a transaction that writes to this partition is open.
+Verify = Callable[[TopicPartition], Awaitable[ErrorCode]]
 _PROTOCOL_NAMED_SINCE: Final = 5  # SyncGroup must say what it thinks was agreed on (KIP-559)
 
 
@@ -232,13 +236,40 @@ class GroupService:
         reply = await self._execute(body.group_id, command) if command.commits else []
         return {"topics": plan.answer(reply)}
 
-    async def txn_offset_commit(self, ctx: Caller, body: Any) -> Fields:
+    async def offsets_partition_of(self, group_id: str) -> TopicPartition | ErrorCode:
+        """Which partition keeps this group's positions. The first who asks has the topic made."""
+        if GROUP_OFFSETS_TOPIC not in self._image.topics:
+            await self._make_topic(group_id)
+        partition = self._coordinator.partition_of(group_id)
+        if partition is None:
+            return E.coordinator_not_available
+        return TopicPartition(GROUP_OFFSETS_TOPIC, partition)
+
+    async def txn_offset_commit(self, ctx: Caller, body: Any, *, verify: Verify) -> Fields:
+        """`verify` asks the transaction's coordinator, of the partition that keeps the group's positions."""
         plan = offset_requests.plan_commit(self._image, body.topics)
         command = plan.command_in_transaction(body)
-        reply: Any = E.invalid_group_id
-        if body.group_id:
-            reply = await self._execute(body.group_id, command) if command.commits else []
-        return {"topics": offset_requests.by_name(plan.answer(reply))}
+        reply: Any = []
+        if command.commits:
+            reply = await self._commit_in_transaction(command, verify)
+        if reply is E.coordinator_load_in_progress and ctx.api_version < _LOADING_KNOWN_SINCE:
+            reply = E.coordinator_not_available
+        topics = plan.answer(reply)
+        return {"topics": offset_requests.by_name(topics)}
+
+    async def _commit_in_transaction(self, command: TxnOffsetCommit, verify: Verify) -> Any:
+        if not command.group_id:
+            return E.invalid_group_id
+        place = await self.offsets_partition_of(command.group_id)
+        if isinstance(place, ErrorCode):
+            return place
+        shard = self._coordinator.shard_at(place.partition)
+        if isinstance(shard, ErrorCode):
+            return shard
+        outcome = await verify(place)
+        if outcome is not E.none:
+            return outcome
+        return await self._execute(command.group_id, command)
 
     async def end_transaction(
         self, partition: int, producer: Producer, *, coordinator_epoch: int, commit: bool
