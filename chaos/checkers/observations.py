@@ -69,6 +69,37 @@ class Position:
     offset: int
 
 
+class Marker(NamedTuple):
+    """What a control batch says of its producer's transaction."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A committed record of the transaction log: what its coordinator has decided, or that it is complete."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str  # in Kafka's words: PrepareCommit, CompleteAbort, …
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A marker in the log of a partition's leader, and whether a transaction was open there for it to end."""
+
+    node: int
+    partition: str
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    ends_one: bool
+
+
 class Batch(NamedTuple):
     """One batch of a log. With its checksum it stands for its bytes."""
 
@@ -80,6 +111,8 @@ class Batch(NamedTuple):
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
+    is_transactional: bool = False
+    marker: Marker | None = None
 
 
 @dataclass(frozen=True, slots=True)

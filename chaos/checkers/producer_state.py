@@ -1,6 +1,7 @@
 """What a replica knows of its producers is what its log says of them.
 
-INVARIANT  a producer's epoch and its last five batches, as a replica has them, equal those of a plain replay of its log.
+INVARIANT  a producer's epoch, its last five batches and its open transaction, as a replica has them, equal those of a
+           plain replay of its log.
 PREVENTS   a retry after a failover, a restart or a truncation that is written again, or refused though it follows.
 PROVED BY  tests/chaos/test_cluster_checkers.py::test_a_producer_state_that_the_log_does_not_show_is_an_anomaly
 """
@@ -15,24 +16,36 @@ SEQUENCES: Final = 1 << 31
 
 
 class Known(NamedTuple):
-    """A producer's epoch and its last batches, each (first sequence, last sequence, first offset, last offset)."""
+    """A producer's epoch and its last batches, each (first sequence, last sequence, first offset, last offset).
+
+    `open_since` is the first offset of its open transaction, -1 for none.
+    """
 
     producer_epoch: int
     batches: tuple[tuple[int, int, int, int], ...]
+    open_since: int = -1
 
 
 def replay(batches: list[Batch]) -> dict[int, Known]:
-    """The slow twin of `replication/log/producers_machine.py`, for data batches of a log from its start."""
+    """The slow twin of `replication/log/producers_machine.py`, for the batches of a log from its start."""
     found: dict[int, Known] = {}
     for batch in batches:
         if batch.producer_id < 0:
             continue
         known = found.get(batch.producer_id)
         window = known.batches if known and known.producer_epoch == batch.producer_epoch else ()
+        if batch.marker is not None:
+            found[batch.producer_id] = Known(batch.producer_epoch, window)
+            continue
+        open_since = known.open_since if known else -1
+        if batch.is_transactional and open_since < 0:
+            open_since = batch.base_offset
         count = batch.next_offset - batch.base_offset
         last_sequence = (batch.base_sequence + count - 1) % SEQUENCES
         newest = (batch.base_sequence, last_sequence, batch.base_offset, batch.next_offset - 1)
-        found[batch.producer_id] = Known(batch.producer_epoch, (*window, newest)[-WINDOW:])
+        found[batch.producer_id] = Known(
+            batch.producer_epoch, (*window, newest)[-WINDOW:], open_since
+        )
     return found
 
 

@@ -61,7 +61,7 @@ class ClusterRun:
         at_once: int = AT_ONCE_MAX,
     ) -> None:
         self.seed = seed
-        self.world = World(seed, time_limit_s=3600.0, deaths_allowed=_may_end_a_node)
+        self.world = World(seed, time_limit_s=3600.0, deaths_allowed=may_end_a_node)
         self.rng = self.world.stream("run")
         count = nodes or self.rng.choice((3, 3, 3, 4, 5))
         self.watch = ClusterWatch(self.world)
@@ -90,7 +90,7 @@ class ClusterRun:
         self.nodes.start_all()
         await self.nodes.until_ready(START_S)
         admin = Admin(self._client(CLIENTS[0], "admin"), self.nodes, TOPIC)
-        await self._on(admin.client.env, _create_topic(admin))
+        await self._on(admin.client.env, create_topic(admin, TOPIC, PARTITIONS))
         self._make_clients()
         sweeping = asyncio.ensure_future(self._sweep())
         async with asyncio.TaskGroup() as group:
@@ -182,22 +182,22 @@ class ClusterRun:
         return "\n".join(lines)
 
 
-def _may_end_a_node(reason: BaseException) -> bool:
+def may_end_a_node(reason: BaseException) -> bool:
     """A disk that fails may; a broken invariant or a damaged log never."""
     return isinstance(reason, OSError | Trouble) and not isinstance(reason, LogDamaged)
 
 
-async def _create_topic(admin: Admin) -> None:
+async def create_topic(admin: Admin, topic: str, partitions: int) -> None:
     while True:
         try:
-            if await admin.create(TOPIC, PARTITIONS) in ("none", "topic_already_exists"):
+            if await admin.create(topic, partitions) in ("none", "topic_already_exists"):
                 return
         except Trouble:
             pass
         await admin.client.env.clock.sleep(0.1)
 
 
-def _root(failure: BaseException) -> BaseException:
+def root_of(failure: BaseException) -> BaseException:
     """What really happened, beneath the groups of tasks that ended with it."""
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
@@ -254,7 +254,9 @@ def run_seed(wanted: Wanted) -> Outcome:
     try:
         run.run()
     except Exception as error:  # noqa: BLE001 - every failure of a seed is reported, and fails the campaign
-        failure = f"seed {wanted.seed}: {_root(error)!r}\n{run.explain()}\nagain: {wanted.command}"
+        failure = (
+            f"seed {wanted.seed}: {root_of(error)!r}\n{run.explain()}\nagain: {wanted.command}"
+        )
     return Outcome(
         wanted,
         failure,
@@ -275,7 +277,7 @@ def _outcomes(wanted: list[Wanted], jobs: int) -> Iterator[Outcome]:
         yield from pool.map(run_seed, wanted)
 
 
-def _seeds(text: str) -> range:
+def seeds_of(text: str) -> range:
     first, dots, end = text.partition("..")
     return range(int(first), int(end) if dots else int(first) + 1)
 
@@ -298,7 +300,7 @@ def main() -> int:
     asked = parser.parse_args()
     wanted = [
         Wanted(seed, asked.seconds, asked.faults, asked.nodes, tuple(asked.config), asked.at_once)
-        for seed in _seeds(asked.seeds)
+        for seed in seeds_of(asked.seeds)
     ]
     began, virtual_s, cpu_s, acknowledged = time.monotonic(), 0.0, 0.0, 0
     failed: list[int] = []

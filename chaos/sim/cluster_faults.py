@@ -7,9 +7,9 @@ committed, a pause that outlasts every timeout. `FAULTS` names them for `--fault
 import asyncio
 import errno
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from fencepost.cluster.base.ids import BrokerId
 
@@ -34,6 +34,7 @@ class ClusterFaults:
         self.rng: random.Random = world.stream("faults")
         self.done: list[str] = []
         self.at_once_max = AT_ONCE_MAX
+        self.table: Mapping[str, Fault] = FAULTS
         self._running: set[asyncio.Task[None]] = set()
         self._armed: list[tuple[str, Callable[[int], None]]] = []
         self._held_down: dict[int, int] = {}
@@ -49,7 +50,7 @@ class ClusterFaults:
             name = self.rng.choice(names)
             self.done.append(name)
             self.world.trace.event("chaos", name)
-            task = asyncio.ensure_future(FAULTS[name](self))
+            task = asyncio.ensure_future(self.table[name](self))
             self._running.add(task)
             task.add_done_callback(self._ended)
         keeper.cancel()
@@ -308,7 +309,7 @@ class ClusterFaults:
         wall.drift(self.rng.uniform(-500, 500))
 
 
-Fault = Callable[[ClusterFaults], Awaitable[None]]
+Fault = Callable[[Any], Awaitable[None]]  # with the ClusterFaults that it belongs to
 FAULTS: Final[dict[str, Fault]] = {
     "kill": ClusterFaults.kill,
     "kill-controller": ClusterFaults.kill_controller,

@@ -11,6 +11,7 @@ from typing import Any, Final
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.cluster.metadata.image import ImageDelta, PartitionState
 from fencepost.cluster.wire.batch import parse_header
+from fencepost.cluster.wire.records import read_control, read_records
 from fencepost.node.broker import Broker
 from fencepost.replication.log.log import Log
 from fencepost.replication.partition import Partition
@@ -20,7 +21,16 @@ from ..checkers.committed import Commits
 from ..checkers.epochs import Epochs
 from ..checkers.group_offsets import GroupOffsets
 from ..checkers.history import Anomaly
-from ..checkers.observations import Batch, Committed, Described, Held, Leads, Position, Told
+from ..checkers.observations import (
+    Batch,
+    Committed,
+    Described,
+    Held,
+    Leads,
+    Marker,
+    Position,
+    Told,
+)
 from ..checkers.prefixes import Prefixes
 from ..checkers.producer_state import Known
 from .cluster_nodes import ClusterNodes, node_name
@@ -204,7 +214,7 @@ class ClusterWatch:
                 crc = 0
                 for segment in log.segments:
                     if segment.size:
-                        crc = zlib.crc32(_content(find, segment.path)[: segment.size], crc)
+                        crc = zlib.crc32(content_of(find, segment.path)[: segment.size], crc)
                 key = _key(partition.topic_id, name.partition)
                 known = found.setdefault((key, log.log_end_offset), crc)
                 if known != crc:
@@ -241,7 +251,7 @@ class ParsedLog:
                 continue
             position = self._at[1] if segment.base_offset == self._at[0] else 0
             if position < segment.size:
-                content = memoryview(_content(find, segment.path))
+                content = memoryview(content_of(find, segment.path))
                 while position < segment.size:
                     position += self._take(content, position)
                 content.release()
@@ -260,6 +270,8 @@ class ParsedLog:
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,
+                header.is_transactional,
+                _marker(content, position) if header.is_control else None,
             )
         )
         return header.size
@@ -275,6 +287,11 @@ class _Listener:
 
     def on_image(self, delta: ImageDelta) -> None:
         self._watch.on_image(self._node_id, self._life, delta)
+
+
+def _marker(content: memoryview, position: int) -> Marker | None:
+    marker = read_control(read_records(content, position)[0])
+    return None if marker is None else Marker(marker.commit, marker.coordinator_epoch)
 
 
 def _key(topic_id: object, partition: int) -> str:
@@ -301,13 +318,13 @@ def _known(state: Any) -> Known:
         (each.first_sequence, each.last_sequence, each.first_offset, each.last_offset)
         for each in state.batches
     )
-    return Known(state.producer_epoch, tuple(window))
+    return Known(state.producer_epoch, tuple(window), state.txn_first_offset)
 
 
-def _content(find: Callable[[str], Any], path: str) -> bytes:
+def content_of(find: Callable[[str], Any], path: str) -> bytes:
     node = find(path)
     assert isinstance(node, FileNode), f"{path} is gone"
     return bytes(node.content)
 
 
-__all__ = ["MOMENTS", "ClusterBroken", "ClusterWatch"]
+__all__ = ["MOMENTS", "ClusterBroken", "ClusterWatch", "content_of"]

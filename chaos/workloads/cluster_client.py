@@ -17,6 +17,8 @@ from fencepost.cluster.wire.client import WireClient
 REQUEST_TIMEOUT_S: Final = 4.0
 METADATA_TIMEOUT_S: Final = 2.0
 LATEST: Final = -1  # ListOffsets' special timestamp
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
 Address = tuple[str, int]
 
 # The client's picture of who leads may be old: look again, then go on.
@@ -119,13 +121,25 @@ class ClusterClient:
         if self._leaders.get((topic, partition)) == (leader.node_id, leader.leader_epoch):
             self._leaders[topic, partition] = (-1, leader.leader_epoch)
 
+    async def drop(self, wire: WireClient) -> None:
+        """This connection is given up, as clients do that waited too long: the next request opens another one."""
+        if self._wires.get(wire.address) is wire:
+            del self._wires[wire.address]
+        await wire.close()
+
     async def close(self) -> None:
         for wire in self._wires.values():
             await wire.close()
 
 
 async def fetch(
-    leader: Leader, partition: int, offset: int, *, max_wait_ms: int = 200, epoch: int = -1
+    leader: Leader,
+    partition: int,
+    offset: int,
+    *,
+    max_wait_ms: int = 200,
+    epoch: int = -1,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> Any:
     """One partition's answer."""
     wanted = {
@@ -138,6 +152,7 @@ async def fetch(
         ApiKey.fetch,
         max_wait=max_wait_ms,
         min_bytes=1,
+        isolation_level=isolation_level,
         topics=[{"topic_id": leader.topic_id, "partitions": [wanted]}],
         forgotten_topics_data=[],
     )
@@ -146,7 +161,9 @@ async def fetch(
     return reply.responses[0].partitions[0]
 
 
-async def end_offset(leader: Leader, topic: str, partition: int) -> int | None:
+async def end_offset(
+    leader: Leader, topic: str, partition: int, *, isolation_level: int = READ_UNCOMMITTED
+) -> int | None:
     """What ListOffsets calls the latest; None when the leader does not say."""
     wanted = {
         "partition_index": partition,
@@ -156,7 +173,7 @@ async def end_offset(leader: Leader, topic: str, partition: int) -> int | None:
     reply = await leader.wire.request(
         ApiKey.list_offsets,
         replica_id=-1,
-        isolation_level=0,
+        isolation_level=isolation_level,
         topics=[{"name": topic, "partitions": [wanted]}],
     )
     answer = reply.topics[0].partitions[0]

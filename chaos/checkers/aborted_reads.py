@@ -1,0 +1,27 @@
+"""Nobody reads what was aborted (Adya's G1a), nor what its own transaction has not committed yet.
+
+INVARIANT  a value that was polled at read_committed was sent by a transaction that did not fail, and was sent before.
+PREVENTS   a consumer acting on a record that is taken back.
+PROVED BY  tests/chaos/test_txn_checkers.py::test_a_value_of_a_failed_transaction_that_was_read_is_an_aborted_read
+"""
+
+from .history import Anomaly
+from .txn_history import Log, Txns
+
+
+def check(history: Txns) -> list[Anomaly]:
+    found = []
+    writer_of = Log(history).writer
+    for op in history:
+        mine = {sent.value for sent in op.sends}
+        for polled in op.polls:
+            writer = writer_of.get(polled.value)
+            where = f"{op.process} read {polled.value} at {polled.offset}"
+            if writer is None:
+                found.append(Anomaly("phantom", polled.key, f"{where}, which nobody sent"))
+            elif polled.value in mine:
+                found.append(Anomaly("precommitted-read", polled.key, f"{where} before its end"))
+            elif writer.type == "fail":
+                what = f"{where}, of transaction {writer.number} of {writer.process}, which failed"
+                found.append(Anomaly("G1a", polled.key, f"{what}: {writer.why}"))
+    return found

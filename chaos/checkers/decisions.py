@@ -1,0 +1,94 @@
+"""What the transaction log decides is what the partitions' logs say, and nothing else is.
+
+INVARIANT  a marker is written only when its outcome is decided in the transaction log, for that producer, epoch and partition;
+           one that ends a transaction does so before the log says that it is complete; in the end every decision has its
+           markers in all of its partitions.
+PREVENTS   a commit that a new coordinator does not know of, a late marker that ends the next transaction, and a partition
+           whose stable offset stands for ever.
+PROVED BY  tests/chaos/test_decisions.py::test_a_marker_that_nobody_decided_is_seen
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from .history import Anomaly
+from .observations import Decided, Marked
+
+PREPARED = {"PrepareCommit": True, "PrepareAbort": False, "PrepareEpochFence": False}
+COMPLETE = {"CompleteCommit": True, "CompleteAbort": False}
+# What may follow a decision in the log, in Kafka's words; a decision may be logged again.
+FOLLOWS = {
+    "PrepareCommit": {"PrepareCommit", "CompleteCommit"},
+    "PrepareAbort": {"PrepareAbort", "CompleteAbort"},
+}
+Transaction = tuple[int, int, bool]  # producer id, epoch of the marker, whether it commits
+
+
+class Decisions:
+    """Sees each in the order in which it was committed to the log of its partition."""
+
+    def __init__(self) -> None:
+        self.newest: dict[str, Decided] = {}
+        self._of_producer: dict[int, Decided] = {}
+        self._decided: set[Transaction] = set()
+        self._due: Counter[tuple[Transaction, str]] = Counter()
+        self._written: Counter[tuple[Transaction, str]] = Counter()
+
+    def see(self, seen: Decided | Marked) -> list[Anomaly]:
+        return self._see_decided(seen) if isinstance(seen, Decided) else self._see_marked(seen)
+
+    def _see_decided(self, seen: Decided) -> list[Anomaly]:
+        before = self.newest.get(seen.transactional_id)
+        self.newest[seen.transactional_id] = self._of_producer[seen.producer_id] = seen
+        found = []
+        if before is not None and before.producer_id == seen.producer_id:
+            allowed = FOLLOWS.get(before.state)
+            if allowed is not None and seen.state not in allowed:
+                what = f"{seen} follows {before}"
+                found.append(Anomaly("decision-changed", seen.transactional_id, what))
+            if seen.producer_epoch < before.producer_epoch:
+                what = f"{seen} follows {before}"
+                found.append(Anomaly("epoch-back", seen.transactional_id, what))
+        if seen.state in PREPARED:
+            decision = (seen.producer_id, seen.producer_epoch, PREPARED[seen.state])
+            self._decided.add(decision)
+            if before is None or before.state != seen.state:
+                self._due.update((decision, each) for each in seen.partitions)
+        return found
+
+    def _see_marked(self, seen: Marked) -> list[Anomaly]:
+        decision = (seen.producer_id, seen.producer_epoch, seen.commit)
+        self._written[decision, seen.partition] += 1
+        word = "commit" if seen.commit else "abort"
+        where = f"node {seen.node} wrote {word} of {seen.producer_id}/{seen.producer_epoch}"
+        if decision not in self._decided:
+            newest = self._of_producer.get(seen.producer_id)
+            what = f"{where} at {seen.offset}; the log has {newest}"
+            return [Anomaly("marker-undecided", seen.partition, what)]
+        if not seen.ends_one:
+            return []
+        newest = self._of_producer[seen.producer_id]
+        if PREPARED.get(newest.state) is not seen.commit:
+            what = f"{where} at {seen.offset}, when the log was at {newest}"
+            return [Anomaly("marker-late", seen.partition, what)]
+        if seen.partition not in newest.partitions:
+            what = f"{where} at {seen.offset}, where the log has only {newest.partitions}"
+            return [Anomaly("marker-elsewhere", seen.partition, what)]
+        return []
+
+    def unfinished(self, *, gone: Iterable[str] = ()) -> list[Anomaly]:
+        """In the end: decisions without a marker, and transactions that are not complete.
+
+        `gone` are topics that were deleted: nobody can write there.
+        """
+        skipped = tuple(f"{topic}-" for topic in gone)
+        found = []
+        for (decision, partition), due in sorted(self._due.items()):
+            written = self._written[decision, partition]
+            if written < due and not partition.startswith(skipped):
+                what = f"{decision} was decided {due} times and marked {written} times"
+                found.append(Anomaly("marker-missing", partition, what))
+        for transactional_id, newest in sorted(self.newest.items()):
+            if newest.state in PREPARED or newest.state == "Ongoing":
+                found.append(Anomaly("unfinished", transactional_id, f"{newest} to the end"))
+        return found

@@ -1,0 +1,61 @@
+"""A transaction is seen whole or not at all, its group offsets with it.
+
+INVARIANT  after the faults, every transaction that was acknowledged has all of its sends at read_committed, every failed
+           one none, every unknown one all or none; a group's position is the newest of its committed transactions.
+PREVENTS   one account debited and the other never credited; an output without its input counted as consumed.
+PROVED BY  tests/chaos/test_txn_checkers.py::test_an_unknown_transaction_of_which_half_is_there_is_torn
+
+Jepsen has no check of this name (it would show as lost-write and G1a); this one is stronger, and names the transaction.
+"""
+
+from .history import FINAL, Anomaly
+from .txn_history import NO_NUMBER, Txn, Txns, final_values, transactions
+
+
+def check(history: Txns) -> list[Anomaly]:
+    final = final_values(history)
+    if not any(op.process == FINAL for op in history):
+        return []
+    found = []
+    committed: dict[int, Txn] = {}
+    failed: dict[int, Txn] = {}
+    for op in transactions(history):
+        there = [sent for sent in op.sends if sent.value in final]
+        wanted = {"ok": len(op.sends), "fail": 0}.get(op.type, len(op.sends) if there else 0)
+        if len(there) != wanted:
+            missing = [sent for sent in op.sends if sent.value not in final]
+            what = f"transaction {op.number} of {op.process} ({op.type} {op.why}) has {there}, not {missing}"
+            found.append(Anomaly("torn", op.process, what))
+        if op.type == "ok" or there:
+            committed[op.number] = op
+        elif op.type == "fail" or op.sends:
+            failed[op.number] = op
+    return found + _positions(history, committed, failed)
+
+
+def _positions(history: Txns, committed: dict[int, Txn], failed: dict[int, Txn]) -> list[Anomaly]:
+    """`committed` and `failed` are known by their sends. What is read of a group must agree with both."""
+    found = []
+    newest: dict[str, list[tuple[float, int]]] = {}
+    for op in committed.values():
+        for place in op.offsets:
+            newest.setdefault(place, []).append((op.ended_s, op.number))
+    for op in (each for each in history if each.f == "position"):
+        for place, number in op.writers.items():
+            if number in failed:
+                what = (
+                    f"{op.process} finds {op.offsets[place]} of transaction {number}, which failed"
+                )
+                found.append(Anomaly("torn-offset", place, f"{what}: {failed[number].why}"))
+            # An unknown one may be committed any time; after the faults it is what its sends show.
+            before = [
+                each
+                for ended_s, each in newest.get(place, ())
+                if op.process == FINAL or (committed[each].type == "ok" and ended_s <= op.began_s)
+            ]
+            if number < max(before, default=NO_NUMBER):
+                what = f"{op.process} finds {op.offsets[place]} of transaction {number}, not of"
+                found.append(
+                    Anomaly("torn-offset", place, f"{what} {max(before)}, a committed one")
+                )
+    return found

@@ -1,0 +1,119 @@
+"""What transactional clients did and saw, as plain data: one operation a line, in the order in which they ended.
+
+An operation is a transaction (`txn`: sends, polls and group offsets that stand or fall together), a `read` without one, an
+`assign` (from now on the process polls these partitions), a `position` (what a group has committed), or a `snapshot` (what
+a reader has seen of the bank so far). The three words are Jepsen's: `ok` it is committed, `fail` it is not and
+never will be, `info` nobody knows.
+
+    {"f": "txn", "type": "ok", "process": "a", "number": 7, "sends": [["t-0", 70, 12, 0]], "offsets": {"g|t-1": 3}}
+    {"f": "read", "type": "ok", "process": "final", "polls": [["t-0", 12, 70, 7, 0]], "positions": {"t-0": 13}}
+    {"f": "position", "type": "ok", "process": "a", "offsets": {"g|t-1": 3}, "writers": {"g|t-1": 7}}
+
+`number` is unique and rises with the time at which a transaction began, `value` is unique and rises. A record holds
+the number of its transaction, so that a reader knows its writer, and a position holds it as its metadata.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from .history import FINAL, Kind
+
+NO_NUMBER: Final = -1
+
+
+class Sent(NamedTuple):
+    """`extra` is the workload's: an amount of money, or the input that this output was made of."""
+
+    key: str
+    value: int
+    offset: int | None = None
+    extra: int = 0
+
+
+class Polled(NamedTuple):
+    key: str
+    offset: int
+    value: int
+    writer: int = NO_NUMBER
+    extra: int = 0
+
+
+@dataclass(slots=True)
+class Txn:
+    f: Literal["txn", "read", "assign", "position", "snapshot"]
+    type: Kind
+    process: str
+    number: int = NO_NUMBER
+    sends: list[Sent] = field(default_factory=list)
+    polls: list[Polled] = field(default_factory=list)
+    offsets: dict[str, int] = field(default_factory=dict)  # group|partition -> position
+    writers: dict[str, int] = field(default_factory=dict)  # of positions: whose they are
+    positions: dict[str, int] = field(default_factory=dict)  # how far a reader has read
+    began_s: float = 0.0
+    ended_s: float = 0.0
+    why: str = ""
+
+
+Txns = list[Txn]
+
+
+class Log:
+    """The version order: what is known of each partition's values, from all that was ever polled and all acknowledged sends.
+
+    Transaction markers and aborted records leave holes; so places are ranks, not offsets.
+    """
+
+    def __init__(self, history: Txns) -> None:
+        self.at: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+        self.writer: dict[int, Txn] = {sent.value: op for op in history for sent in op.sends}
+        self.seen = {polled.value for op in history for polled in op.polls if op.type == "ok"}
+        for op in history:
+            for polled in op.polls:
+                self.at[polled.key][polled.offset].add(polled.value)
+            if self.is_committed(op):
+                for sent in op.sends:
+                    if sent.offset is not None:
+                        self.at[sent.key][sent.offset].add(sent.value)
+        self.order = {
+            key: [min(values) for _, values in sorted(self.at[key].items())] for key in self.at
+        }
+        self._rank = {
+            key: {value: place for place, value in reversed(list(enumerate(order)))}
+            for key, order in self.order.items()
+        }
+
+    def is_committed(self, op: Txn) -> bool:
+        """Acknowledged, or of unknown outcome and seen."""
+        if op.type == "info":
+            return any(sent.value in self.seen for sent in op.sends)
+        return op.type == "ok"
+
+    def rank(self, key: str, value: int) -> int | None:
+        return self._rank.get(key, {}).get(value)
+
+
+def final_values(history: Txns) -> dict[int, Polled]:
+    """What the pass after all faults has found, by value."""
+    return {polled.value: polled for op in history if op.process == FINAL for polled in op.polls}
+
+
+def transactions(history: Txns) -> Iterator[Txn]:
+    return (op for op in history if op.f == "txn")
+
+
+def to_line(op: Txn) -> str:
+    return json.dumps({name: value for name, value in asdict(op).items() if value not in ([], {})})
+
+
+def from_lines(lines: Iterable[str]) -> Txns:
+    history = []
+    for line in lines:
+        if line.strip():
+            op = Txn(**json.loads(line))
+            op.sends = [Sent(*each) for each in op.sends]
+            op.polls = [Polled(*each) for each in op.polls]
+            history.append(op)
+    return history

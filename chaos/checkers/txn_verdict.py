@@ -1,0 +1,46 @@
+"""All checkers over one history of transactions: valid or not, with counts and the first anomalies of each kind.
+
+By hand: `python -m fencepost.chaos.checkers.txn_verdict < history.jsonl`.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from . import aborted_reads, bank, cycles, exactly_once, polls, torn_transactions, txn_log, txn_lost
+from .history import FINAL, Anomaly
+from .txn_history import Txns, from_lines, transactions
+from .verdict import Verdict
+
+CHECKERS: Final[tuple[Callable[[Txns], list[Anomaly]], ...]] = (
+    txn_log.check,
+    aborted_reads.check,
+    txn_lost.check,
+    torn_transactions.check,
+    polls.check,
+    cycles.check,
+    bank.check,
+    exactly_once.check,
+)
+
+
+def judge(history: Txns) -> Verdict:
+    kinds = Counter(op.type for op in transactions(history))
+    counts = {
+        "acknowledged": kinds["ok"],
+        "failed": kinds["fail"],
+        "unknown": kinds["info"],
+        "read at the end": sum(len(op.polls) for op in history if op.process == FINAL),
+    }
+    return Verdict(tuple(anomaly for check in CHECKERS for anomaly in check(history)), counts)
+
+
+def main() -> None:
+    verdict = judge(from_lines(sys.stdin))
+    sys.stdout.write(f"{verdict}\n")
+    sys.exit(0 if verdict.valid else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The cluster's faults, aimed at transactions: whoever coordinates them is hit most, and again where it moves to."""
+
+import asyncio
+from typing import Final
+
+from fencepost.cluster.base.ids import BrokerId
+
+from .cluster_faults import FAULTS, USUAL, ClusterFaults, Fault
+from .cluster_nodes import node_name
+from .transaction_watch import STATE_TOPIC
+
+HUNTS_MAX: Final = 4
+COORDINATED: Final = (STATE_TOPIC, "__consumer_offsets")
+
+
+class TransactionFaults(ClusterFaults):
+    def _leader(self) -> BrokerId:
+        """A partition's leader; every second time a coordinator's."""
+        return self._coordinator() if self.rng.random() < 0.5 else super()._leader()
+
+    def _coordinator(self) -> BrokerId:
+        image = self.nodes.image
+        topics = [each for each in COORDINATED if image is not None and each in image.topics]
+        if image is None or not topics:
+            return self._any()
+        # Transactions' more often than groups'.
+        topic = image.topics[topics[0] if self.rng.random() < 0.7 else self.rng.choice(topics)]
+        leader = self.rng.choice(topic.partitions).leader
+        return leader if leader in self.nodes.ids else self._any()
+
+    async def kill_coordinator(self) -> None:
+        await self._down([self._coordinator()], self._kill)
+
+    async def pause_coordinator(self) -> None:
+        """It wakes, and writes what it had decided, or sends markers that others have sent meanwhile."""
+        self._pause_shortly(self._coordinator())
+        await asyncio.sleep(self._hold())
+
+    async def cut_coordinator(self) -> None:
+        """From one of the others: it may still decide, or still send, but not both."""
+        one = self._coordinator()
+        other = self.rng.choice([id_ for id_ in self.nodes.ids if id_ != one] or [one])
+        names = node_name(one), node_name(other)
+        self.world.net.cut(*names, one_way=self.rng.random() < 0.6)
+        await asyncio.sleep(self._hold())
+        self.world.net.heal(*names)
+
+    async def hunt(self) -> None:
+        """Wherever the coordinator goes, it is killed there, too."""
+        for _ in range(self.rng.randint(2, HUNTS_MAX)):
+            self._kill(self._coordinator())
+            await asyncio.sleep(self.rng.choice((0.3, 1.0, 3.0)) * self.rng.random())
+
+    async def at_a_decision(self) -> None:
+        """Struck just when an outcome is committed, or a marker is written."""
+        moment = self.rng.choice(("decided", "marked"))
+        strikes = (self._kill, self._power, self._pause_shortly, self._kill_other)
+        self._armed.append((moment, self.rng.choice(strikes)))
+        await asyncio.sleep(1.0)
+
+
+TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
+    **FAULTS,
+    "kill-coordinator": TransactionFaults.kill_coordinator,
+    "pause-coordinator": TransactionFaults.pause_coordinator,
+    "cut-coordinator": TransactionFaults.cut_coordinator,
+    "hunt": TransactionFaults.hunt,
+    "at-a-decision": TransactionFaults.at_a_decision,
+}
+# Those of transactions twice as often as the others.
+OF_TRANSACTIONS: Final = tuple(name for name in TRANSACTION_FAULTS if name not in FAULTS)
+ALL_USUAL: Final = (*USUAL, *OF_TRANSACTIONS, *OF_TRANSACTIONS)

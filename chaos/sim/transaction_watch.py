@@ -1,0 +1,209 @@
+"""Watches transactions inside the nodes: what the coordinators' log decides, and what the partitions' logs say of it.
+
+It reads the records of `__transaction_state` as they are committed, with a decoder of its own (Kafka's TransactionLogKey and
+TransactionLogValue), and every marker as its leader has written it; the judge is `checkers/decisions.py`.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, Final
+
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.wire.batch import BatchHeader, headers_of
+from fencepost.cluster.wire.reader import read_uvarint
+from fencepost.cluster.wire.records import Record, read_control, read_records
+from fencepost.node.broker import Broker
+from fencepost.replication.partition import Partition
+
+from ..checkers.decisions import Decisions
+from ..checkers.observations import Decided, Marked
+from .cluster_nodes import node_name
+from .cluster_watch import ClusterWatch, content_of
+from .node import SimEnv
+from .world import World
+
+STATE_TOPIC: Final = "__transaction_state"
+# TransactionState.java's ids.
+STATES: Final = {
+    0: "Empty",
+    1: "Ongoing",
+    2: "PrepareCommit",
+    3: "PrepareAbort",
+    4: "CompleteCommit",
+    5: "CompleteAbort",
+    6: "Dead",
+    7: "PrepareEpochFence",
+    8: "Prepared",
+}
+_VERSION: Final = Struct(">h")  # also the length of a string
+_ID_V0: Final = Struct(">qhib")  # producer id, epoch, timeout, status
+_COUNT: Final = Struct(">i")
+
+
+class TransactionWatch(ClusterWatch):
+    """`moments` gain `decided` and `marked`: rare faults may strike there."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.decisions = Decisions()
+        self.seen |= {"decided": 0, "marked": 0}
+        self._read: dict[str, int] = {}  # of the transaction log: how far decisions are known
+        self._marked: dict[str, int] = {}  # of other partitions: how far markers were looked at
+        self._open: dict[str, dict[int, int]] = {}
+        self._epoch: dict[str, int] = {}
+
+    def hook(self, node_id: int, env: SimEnv, broker: Broker) -> None:
+        super().hook(node_id, env, broker)
+        manager: Any = broker.replicas
+        told_written, told_committed = manager.on_write, manager.on_high_watermark
+
+        def on_write(partition: Partition, error: OSError | None) -> None:
+            if error is None and partition.is_leader:
+                self._look_for_markers(node_id, partition)
+            told_written(partition, error)
+
+        def on_high_watermark(partition: Partition) -> None:
+            # First, so that a decision is known before anybody acts on it.
+            if partition.is_leader and partition.topic_partition.topic == STATE_TOPIC:
+                self._look_for_decisions(node_id, partition)
+            told_committed(partition)
+
+        manager.on_write, manager.on_high_watermark = on_write, on_high_watermark
+
+    # Decisions.
+
+    def _look_for_decisions(self, node_id: int, partition: Partition) -> None:
+        key, end = f"{partition.topic_partition}", partition.high_watermark
+        position = self._read.get(key, 0)
+        if end <= position:
+            return
+        self._read[key] = end
+        for content, at, _ in self._batches_between(node_id, partition, position, end):
+            for record in read_records(content, at):
+                self._take(node_id, record)
+
+    def _batches_between(
+        self, node_id: int, partition: Partition, start: int, end: int
+    ) -> Iterator[tuple[bytes, int, BatchHeader]]:
+        """Content of a segment, position in it and header, of each batch; past all faults of the disk."""
+        find = self.world.disk(node_name(node_id)).files.find
+        segments = partition.log.segments
+        for place, segment in enumerate(segments):
+            behind = segments[place + 1].base_offset if place + 1 < len(segments) else end
+            if behind <= start or segment.base_offset >= end or not segment.size:
+                continue
+            content = content_of(find, segment.path)[: segment.size]
+            for at, header in headers_of(content):
+                if start <= header.base_offset and header.next_offset <= end:
+                    yield content, at, header
+
+    def _take(self, node_id: int, record: Record) -> None:
+        decided = decoded(record)
+        if decided is not None:
+            self._report(self.decisions.see(decided))
+            if decided.state.startswith("Prepare"):
+                self._moment("decided", node_id)
+
+    # Markers.
+
+    def _look_for_markers(self, node_id: int, partition: Partition) -> None:
+        name: TopicPartition = partition.topic_partition
+        log = partition.log
+        if log.log_start_offset or name.topic == STATE_TOPIC:
+            return
+        key = f"{partition.topic_id}-{name.partition}"
+        place = (partition.machine.leader_epoch, log.log_end_offset)
+        start = self._marked.get(key, 0)
+        if self._epoch.get(key) != place[0]:
+            # Another leader: what was open is what its own log says.
+            self._epoch[key], self._open[key] = place[0], {}
+            start = 0
+        seen_before = self._marked.get(key, 0)
+        self._marked[key] = max(seen_before, log.log_end_offset)
+        running = self._open[key]
+        for content, at, header in self._batches_between(
+            node_id, partition, start, log.log_end_offset
+        ):
+            if header.is_control:
+                ends_one = running.pop(header.producer_id, None) is not None
+                if header.base_offset >= seen_before:
+                    self._see_marker(node_id, name, content, at, header, ends_one=ends_one)
+            elif header.is_transactional:
+                running.setdefault(header.producer_id, header.base_offset)
+
+    def _see_marker(
+        self,
+        node_id: int,
+        name: TopicPartition,
+        content: bytes,
+        at: int,
+        header: BatchHeader,
+        *,
+        ends_one: bool,
+    ) -> None:
+        marker = read_control(read_records(content, at)[0])
+        assert marker is not None, "only markers are in control batches"
+        seen = Marked(
+            node_id,
+            str(name),
+            header.base_offset,
+            header.producer_id,
+            header.producer_epoch,
+            marker.commit,
+            ends_one,
+        )
+        self._report(self.decisions.see(seen))
+        self._moment("marked", node_id)
+
+
+# Kafka's transaction log, read by itself.
+
+
+def decoded(record: Record) -> Decided | None:
+    """None for a tombstone and for kinds of records that Kafka's readers skip."""
+    key, value = record.key, record.value
+    assert key is not None, "a record of the transaction log has a key"
+    (kind,) = _VERSION.unpack_from(key)
+    if kind != 0 or value is None:
+        return None
+    (size,) = _VERSION.unpack_from(key, 2)
+    transactional_id = key[4 : 4 + size].decode()
+    (version,) = _VERSION.unpack_from(value)
+    at = 2
+    producer_id, producer_epoch, _, status = _ID_V0.unpack_from(value, at)
+    at += _ID_V0.size
+    partitions = (
+        _partitions_v0(value, at) if version == 0 else _partitions_v1(memoryview(value), at)
+    )
+    return Decided(transactional_id, producer_id, producer_epoch, STATES[status], tuple(partitions))
+
+
+def _partitions_v0(value: bytes, at: int) -> list[str]:
+    found = []
+    (topics,) = _COUNT.unpack_from(value, at)
+    at += 4
+    for _ in range(max(0, topics)):
+        (size,) = _VERSION.unpack_from(value, at)
+        topic = value[at + 2 : at + 2 + size].decode()
+        at += 2 + size
+        (count,) = _COUNT.unpack_from(value, at)
+        at += 4
+        found += [f"{topic}-{_COUNT.unpack_from(value, at + 4 * n)[0]}" for n in range(count)]
+        at += 4 * count
+    return found
+
+
+def _partitions_v1(value: memoryview, at: int) -> list[str]:
+    """Flexible: sizes are unsigned varints, one more than they say, and 0 is null; tags end each struct."""
+    found = []
+    topics, at = read_uvarint(value, at)
+    for _ in range(max(0, topics - 1)):
+        size, at = read_uvarint(value, at)
+        topic = str(value[at : at + size - 1], "utf-8")
+        at += size - 1
+        count, at = read_uvarint(value, at)
+        found += [f"{topic}-{_COUNT.unpack_from(value, at + 4 * n)[0]}" for n in range(count - 1)]
+        at += 4 * (count - 1)
+        tags, at = read_uvarint(value, at)
+        assert tags == 0, "no version of this struct has tags"
+    return found

@@ -1,0 +1,310 @@
+"""One run of one seed of the transactions campaign: its clients, its faults, its end. See `transactions.py`."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.cluster.base.ports import Env
+
+from ..checkers.history import FINAL
+from ..checkers.txn_history import Txn
+from ..checkers.txn_verdict import judge
+from ..checkers.verdict import Verdict
+from ..workloads.cluster_client import ClusterClient
+from ..workloads.group_member import GroupMember
+from ..workloads.txn_append import AppendProcess
+from ..workloads.txn_bank import Auditor, Habits, Teller
+from ..workloads.txn_book import Book
+from ..workloads.txn_client import Partition
+from ..workloads.txn_pipeline import GROUP, Feeder, Worker
+from ..workloads.txn_reader import CommittedReader, GroupPositions
+from .cluster import CLIENTS, CONVERGE_S, START_S, SWEEP_S, create_topic, may_end_a_node
+from .cluster_admin import CHURNED, Admin
+from .cluster_faults import AT_ONCE_MAX
+from .cluster_nodes import ClusterNodes
+from .node import SimEnv
+from .quorum import small_limits
+from .transaction_faults import ALL_USUAL, TRANSACTION_FAULTS, TransactionFaults
+from .transaction_watch import TransactionWatch
+from .world import World
+
+BANK: Final = [("bank", place) for place in range(3)]
+APPEND: Final = [("append", place) for place in range(3)]
+INPUTS: Final = [("in", place) for place in range(2)]
+OUTPUTS: Final = [("out", place) for place in range(2)]
+ALL: Final = [*BANK, *APPEND, *INPUTS, *OUTPUTS]
+SETTINGS: Final = (
+    "transaction.state.log.num.partitions=2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=300",
+)
+SMALL_LIMITS_ODDS: Final = 0.2
+EVENTS_SHOWN: Final = 12
+# The clients of one workload are enough to break something, and a seed is faster with fewer.
+WORKLOADS: Final = ("bank", "append", "pipeline")
+Client = Teller | Auditor | AppendProcess | Feeder | Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    seed: int
+    seconds: float = 8.0
+    faults: str = ""
+    nodes: int = 0
+    workloads: str = ""
+    protocol: str = ""
+    config: tuple[str, ...] = ()
+    at_once: int = AT_ONCE_MAX
+
+    @property
+    def command(self) -> str:
+        parts = [f"--seeds {self.seed}", f"--seconds {self.seconds:g}"]
+        parts += [f"--faults {self.faults}"] if self.faults else []
+        parts += [f"--nodes {self.nodes}"] if self.nodes else []
+        parts += [f"--workloads {self.workloads}"] if self.workloads else []
+        parts += [f"--protocol {self.protocol}"] if self.protocol else []
+        parts += [f"--config {each}" for each in self.config]
+        parts += [f"--at-once {self.at_once}"] if self.at_once != AT_ONCE_MAX else []
+        return f"python -m fencepost.chaos.sim.transactions {' '.join(parts)}"
+
+
+class TransactionsRun:
+    """One run of one seed."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.world = World(wanted.seed, time_limit_s=3600.0, deaths_allowed=may_end_a_node)
+        self.rng = self.world.stream("run")
+        count = wanted.nodes or self.rng.choice((3, 3, 3, 4, 5))
+        self.watch = TransactionWatch(self.world)
+        config = (*SETTINGS, *wanted.config)
+        self.nodes = ClusterNodes(self.world, count, config=config, on_start=self.watch.hook)
+        self.watch.nodes = self.nodes
+        self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS))
+        self.faults.table = TRANSACTION_FAULTS
+        self.faults.at_once_max = wanted.at_once
+        self.book = Book()
+        self.workloads = [each for each in wanted.workloads.split(",") if each]
+        if not self.workloads:
+            self.workloads = self.rng.sample(WORKLOADS, self.rng.choice((1, 1, 2, 3)))
+        self.tellers: list[Teller] = []
+        self.auditors: list[Auditor] = []
+        self.processes: list[AppendProcess] = []
+        self.feeders: list[Feeder] = []
+        self.workers: list[Worker] = []
+        self.verdict: Verdict | None = None
+
+    def run(self) -> Verdict:
+        often = self.world.stream("limits").random() < SMALL_LIMITS_ODDS
+        with small_limits() if often else contextlib.nullcontext(), self.world:
+            self.world.run(self._scenario())
+        assert self.verdict is not None
+        return self.verdict
+
+    @property
+    def clients(self) -> list[Client]:
+        return [*self.tellers, *self.auditors, *self.processes, *self.feeders, *self.workers]
+
+    def _writers(self, *, workers: bool = True) -> list[Teller | AppendProcess | Feeder | Worker]:
+        some: list[Teller | AppendProcess | Feeder | Worker] = []
+        some += self.tellers
+        some += self.processes
+        some += self.feeders
+        return some + list(self.workers if workers else [])
+
+    async def _scenario(self) -> None:
+        self.nodes.start_all()
+        await self.nodes.until_ready(START_S)
+        admin = Admin(self._client(CLIENTS[0], "admin"), self.nodes, "bank")
+        for topic in dict.fromkeys(topic for topic, _ in ALL):
+            partitions = sum(1 for name, _ in ALL if name == topic)
+            await self._on(admin.client.env, create_topic(admin, topic, partitions))
+        self._make_clients()
+        sweeping = asyncio.ensure_future(self._sweep())
+        async with asyncio.TaskGroup() as group:
+            running = [
+                group.create_task(self._on(each.client.env, each.run())) for each in self.clients
+            ]
+            churning = group.create_task(self._on(admin.client.env, admin.run()))
+            await self.faults.run(self.wanted.seconds, self._fault_names())
+            await self.faults.end()
+            admin.stopping = True
+            await self._converge(running)
+            await asyncio.wait([churning])
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+        await self._judge()
+
+    def _fault_names(self) -> list[str]:
+        return [each for each in self.wanted.faults.split(",") if each] or list(ALL_USUAL)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.watch.sweep()
+
+    async def _converge(self, running: "list[asyncio.Task[Any]]") -> None:
+        """Nothing is broken any more: every client must end, all inputs be worked off, no transaction stay open."""
+        for writer in self._writers(workers=False):
+            writer.stopping = True
+
+        def complaint() -> str:
+            self.nodes.start_all()
+            for node_id in self.nodes.ready():
+                if self.nodes.brokers[node_id].replicas.offline:
+                    self.nodes.start(node_id)  # a failed disk was replaced: an operator restarts
+            late = [
+                each.client.name
+                for each, task in zip(self.clients, running, strict=True)
+                if each.stopping and not task.done()
+            ]
+            return self.nodes.not_whole() or (f"clients that do not end: {late}" if late else "")
+
+        await self.nodes.until("after healing", complaint, within_s=CONVERGE_S)
+        async with asyncio.timeout(CONVERGE_S):
+            await self._drain()
+        for each in self.clients:
+            each.stopping = True
+        await self.nodes.until("after draining", complaint, within_s=CONVERGE_S)
+        await self.nodes.until("the last transactions end", self._unstable, within_s=CONVERGE_S)
+
+    async def _drain(self) -> None:
+        """Until the pipeline has worked off everything that was fed."""
+        if not self.workers:
+            return
+        client = self._client(CLIENTS[0], "drain")
+        positions = GroupPositions(client, GROUP)
+        while True:
+            reader = CommittedReader(client)
+            found = await self._on(client.env, positions.find(INPUTS))
+            reader.positions = {place: max(0, at) for place, (at, _) in found.items()}
+            rest = Txn("read", "ok", "drain")
+            await self._on(client.env, reader.read_all(INPUTS, rest))
+            if not rest.polls:
+                return
+            await asyncio.sleep(0.5)
+
+    def _unstable(self) -> str:
+        """Partitions whose stable offset stands, and ids whose transaction is open."""
+        image = self.nodes.image
+        assert image is not None
+        for topic, partition in [*ALL, *(("__consumer_offsets", place) for place in range(2))]:
+            state = image.partition(topic, partition)
+            if state is None:
+                continue
+            for name, here in self.nodes.broker(state.leader).replicas.partitions.items():
+                at = here.last_stable_offset, here.high_watermark, here.log.log_end_offset
+                if (name.topic, name.partition) == (topic, partition) and len(set(at)) > 1:
+                    return f"{name} on {state.leader} is stable to {at[0]}, committed to {at[1:]}"
+        late = [str(each) for each in self.watch.decisions.unfinished(gone=CHURNED)]
+        return "; ".join(late[:5])
+
+    async def _judge(self) -> None:
+        client = self._client(CLIENTS[0], FINAL)
+        op = Txn("read", "ok", FINAL)
+        places = [("bank", BANK), ("append", APPEND), ("pipeline", [*INPUTS, *OUTPUTS])]
+        wanted = [each for name, some in places if name in self.workloads for each in some]
+        groups: list[tuple[str, list[Partition]]]
+        groups = [(group, APPEND) for each in self.processes for group in each.groups]
+        groups += [(GROUP, INPUTS)] if self.workers else []
+        async with asyncio.timeout(CONVERGE_S):
+            reader = CommittedReader(client)
+            op.began_s = self.world.loop.time()
+            await self._on(client.env, reader.read_all(wanted, op))
+            op.ended_s = self.world.loop.time()
+            self.book.close(op)
+            for group, partitions in groups:
+                seen = Txn("position", "ok", FINAL)
+                await self._on(client.env, GroupPositions(client, group).observe(partitions, seen))
+                self.book.close(seen)
+        self.watch.sweep(producers=True)
+        self.watch.compare_bytes()
+        self.verdict = judge(self.book.history)
+        assert self.verdict.valid, f"\n{self.verdict}"
+
+    # Parts.
+
+    def _make_clients(self) -> None:
+        if "bank" in self.workloads:
+            self._make_bank()
+        if "append" in self.workloads:
+            for place in range(3):
+                client = self._client(CLIENTS[place % 2], f"a{place}")
+                process = AppendProcess(client, self.book, APPEND, self._habits(), self.watch.told)
+                self.processes.append(process)
+        if "pipeline" in self.workloads:
+            self._make_pipeline()
+
+    def _make_bank(self) -> None:
+        twins = self.rng.random() < 0.5
+        for place in range(3):
+            client = self._client(CLIENTS[place % 2], f"t{place}")
+            transactional_id = "bank-0" if twins and place == 1 else f"bank-{place}"
+            self.tellers.append(Teller(client, self.book, BANK, transactional_id, self._habits()))
+        client = self._client(CLIENTS[1], "auditor")
+        reader = CommittedReader(client, told=self.watch.told)
+        self.auditors.append(Auditor(client, self.book, BANK, reader))
+
+    def _make_pipeline(self) -> None:
+        feeder = self._client(CLIENTS[0], "feeder")
+        self.feeders.append(Feeder(feeder, self.book, INPUTS, self._habits()))
+        by_group = self.rng.random() < 0.5
+        for place in range(3):
+            client = self._client(CLIENTS[place % 2], f"w{place}")
+            member, transactional_id = None, f"pipeline-{place % 2}"
+            if by_group:
+                partitions = [partition for _, partition in INPUTS]
+                member = GroupMember(client, GROUP, INPUTS[0][0], partitions)
+                transactional_id = f"pipeline::w{place}"
+            self.workers.append(
+                Worker(
+                    client,
+                    self.book,
+                    INPUTS if by_group else [INPUTS[place % 2]],
+                    OUTPUTS,
+                    transactional_id,
+                    self._habits(),
+                    member=member,
+                )
+            )
+
+    def _habits(self) -> Habits:
+        protocol = self.wanted.protocol
+        return Habits(
+            new_protocol=self.rng.random() < 0.6 if not protocol else protocol == "new",
+            timeout_ms=self.rng.choice((1_000, 3_000, 10_000)),
+            pause_s=self.rng.choice((0.02, 0.05, 0.1)),
+            abort_odds=self.rng.choice((0.0, 0.1, 0.3)),
+            crash_odds=self.rng.choice((0.0, 0.01, 0.05)),
+            dawdle_odds=self.rng.choice((0.0, 0.02, 0.1)),
+            doomed=CHURNED if self.rng.random() < 0.3 else (),
+        )
+
+    def _client(self, machine: str, name: str) -> ClusterClient:
+        return ClusterClient(self.world.node(machine), self.nodes.addresses, name=name)
+
+    def _on(self, env: Env, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        assert isinstance(env, SimEnv)
+        return self.world.on(env, work)
+
+    # Telling.
+
+    def explain(self) -> str:
+        """The last events of each node, and how it all stood."""
+        lines = [f"workloads: {' '.join(self.workloads)}; faults: {' '.join(self.faults.done)}"]
+        lines += [f"died: {name}: {reason!r}" for name, reason in self.world.deaths[-5:]]
+        for name in [*self.nodes.names, "chaos", "watch"]:
+            mine = [line for line in self.world.trace.told if line.split(" ", 2)[1] == name]
+            lines += [f"-- {name}", *mine[-EVENTS_SHOWN:]]
+        for writer in self._writers():
+            errors: Counter[str] = Counter()
+            for producer in writer.producers:
+                errors.update(producer.errors)
+            lines.append(f"-- client {writer.client.name}: {dict(errors.most_common(8))}")
+        return "\n".join(lines)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(each.acknowledged for each in self._writers())

@@ -1,0 +1,179 @@
+"""Consume, transform, produce, exactly once: outputs and the positions of their inputs in the same transaction.
+
+Two ways to keep two workers from one partition. By id: each partition has a transactional id, and who starts with it fences
+who had it before (a worker's twin is a zombie that wakes up). By group: every worker has an id of its own, and
+the group's generation fences who is no longer a member (KIP-447).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..checkers.txn_history import Txn
+from .cluster_client import ClusterClient
+from .group_member import GroupMember
+from .txn_bank import RESTART_S, Crashed, Habits
+from .txn_book import Book
+from .txn_client import Abortable, Fenced, Partition, TransactionalProducer
+from .txn_reader import CommittedReader, GroupPositions, key_of
+
+GROUP: Final = "pipeline"
+IDLE_S: Final = 0.1
+
+
+class Feeder:
+    """Writes what the pipeline reads, some at a time, in transactions of which some are aborted."""
+
+    def __init__(
+        self, client: ClusterClient, book: Book, inputs: Sequence[Partition], habits: Habits
+    ) -> None:
+        self.client = client
+        self.book = book
+        self.inputs = list(inputs)
+        self.habits = habits
+        self.stopping = False
+        self.acknowledged = 0
+        self.producers: list[TransactionalProducer] = []
+
+    async def run(self) -> None:
+        rng, clock = self.client.env.rng, self.client.env.clock
+        while not self.stopping:
+            producer = self.habits.producer(self.client, self.client.name)
+            self.producers.append(producer)
+            try:
+                await producer.init()
+                while producer.alive and not self.stopping:
+                    await self._feed(producer)
+                    await clock.sleep(rng.random() * 4 * self.habits.pause_s)
+            except (Abortable, Fenced):
+                pass
+            await clock.sleep(RESTART_S * rng.random())
+
+    async def _feed(self, producer: TransactionalProducer) -> None:
+        rng = self.client.env.rng
+        op = self.book.open(self.client.name)
+
+        async def work() -> None:
+            for place in rng.sample(self.inputs, rng.randint(1, len(self.inputs))):
+                await self.book.send(producer, op, place, [0] * rng.randint(1, 3))
+
+        try:
+            await producer.transact(op, work, commit=rng.random() >= self.habits.abort_odds)
+        finally:
+            self.book.close(op)
+        self.acknowledged += op.type == "ok"
+
+
+class Worker:
+    """With a `member` it works on what its group gives it, else on `inputs`, which are its id's own."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        book: Book,
+        inputs: Sequence[Partition],
+        outputs: Sequence[Partition],
+        transactional_id: str,
+        habits: Habits,
+        *,
+        member: GroupMember | None = None,
+    ) -> None:
+        self.client = client
+        self.book = book
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self.transactional_id = transactional_id
+        self.habits = habits
+        self.member = member
+        self.stopping = False
+        self.acknowledged = 0
+        self.producers: list[TransactionalProducer] = []
+
+    async def run(self) -> None:
+        rng, clock = self.client.env.rng, self.client.env.clock
+        while not self.stopping:
+            producer = self.habits.producer(self.client, self.transactional_id)
+            self.producers.append(producer)
+            try:
+                await (
+                    producer.init()
+                )  # before the positions are read: who had them can't move them any more
+                await self._work(producer)
+            except (Abortable, Fenced):
+                pass
+            except Crashed:
+                self._forget_membership()
+            await clock.sleep(RESTART_S * rng.random() * (4 if self.member is None else 1))
+        if self.member is not None:
+            await self.member.leave()
+
+    def _forget_membership(self) -> None:
+        """A process that crashed is another member when it comes back; the group has to find out about the old one."""
+        if self.member is not None:
+            self.member.lost()
+            self.member.member_id = ""
+
+    async def _work(self, producer: TransactionalProducer) -> None:
+        rng, clock = self.client.env.rng, self.client.env.clock
+        reader = CommittedReader(self.client)
+        fresh = True
+        while producer.alive and not self.stopping:
+            if self.member is not None:
+                fresh = await self.member.rejoined() or fresh
+                self.inputs = self.member.mine
+            if fresh and self.inputs:
+                await self._reposition(reader)
+            fresh = not await self._step(producer, reader)
+            await clock.sleep(rng.random() * 2 * self.habits.pause_s)
+
+    async def _reposition(self, reader: CommittedReader) -> None:
+        """To what is committed: where it was counts no more."""
+        self.book.close(Txn("assign", "ok", self.client.name))
+        op = Txn("position", "ok", self.client.name)
+        reader.positions = await GroupPositions(self.client, GROUP).observe(self.inputs, op)
+        self.book.close(op)
+
+    async def _step(self, producer: TransactionalProducer, reader: CommittedReader) -> bool:
+        """Whether the reader may go on from where it is."""
+        rng, clock = self.client.env.rng, self.client.env.clock
+        if not self.inputs:
+            await clock.sleep(IDLE_S)
+            return True
+        op = self.book.open(self.client.name)
+        place = rng.choice(self.inputs)
+        op.polls += await reader.poll(*place) or []
+        if not op.polls:
+            await clock.sleep(IDLE_S * rng.random())
+            return True
+
+        async def work() -> None:
+            await self._transform(producer, op)
+            at = reader.positions[place]
+            op.offsets[f"{GROUP}|{key_of(*place)}"] = at
+            generation, member_id = -1, ""
+            if self.member is not None:
+                generation, member_id = self.member.generation, self.member.member_id
+            await self.habits.maybe_dawdle(self.client)
+            await producer.send_offsets(
+                GROUP, {place: at}, str(op.number), generation=generation, member_id=member_id
+            )
+            await self.habits.maybe_dawdle(self.client)
+            self.habits.maybe_crash(self.client)
+
+        try:
+            await producer.transact(op, work, commit=rng.random() >= self.habits.abort_odds)
+        finally:
+            self.book.close(op)
+        self.acknowledged += op.type == "ok"
+        if op.type != "ok" and self.member is not None and "offsets" in op.why:
+            self.member.lost()
+        return op.type == "ok"
+
+    async def _transform(self, producer: TransactionalProducer, op: Txn) -> None:
+        """Each input becomes one output; all of one input partition go to one output partition, in order."""
+        by_target: dict[Partition, list[int]] = {}
+        for polled in op.polls:
+            target = self.outputs[int(polled.key.rpartition("-")[2]) % len(self.outputs)]
+            by_target.setdefault(target, []).append(polled.value)
+        for target, values in by_target.items():
+            await self.book.send(producer, op, target, values)
+            self.habits.maybe_crash(self.client)

@@ -1,0 +1,89 @@
+"""The judge of the transaction log against the partitions' logs sees each way in which they can disagree."""
+
+from fencepost.chaos.checkers.decisions import Decisions
+from fencepost.chaos.checkers.observations import Decided, Marked
+from fencepost.chaos.sim.transaction_watch import decoded
+from fencepost.cluster.wire.records import Record
+
+P = ("t-0", "t-1")
+
+
+def decided(state, epoch=4, partitions=P, producer_id=9) -> Decided:
+    return Decided("pay", producer_id, epoch, state, partitions)
+
+
+def marked(partition="t-0", epoch=4, *, commit=True, ends=True, offset=7) -> Marked:
+    return Marked(1, partition, offset, 9, epoch, commit, ends)
+
+
+def rules(*seen, gone=None) -> list[str]:
+    decisions = Decisions()
+    found = [each.rule for one in seen for each in decisions.see(one)]
+    if gone is not None:
+        found += [each.rule for each in decisions.unfinished(gone=gone)]
+    return found
+
+
+GOOD = [
+    decided("Ongoing"),
+    decided("PrepareCommit"),
+    marked("t-0"),
+    marked("t-1"),
+    decided("CompleteCommit", partitions=()),
+]
+
+
+def test_a_transaction_that_is_decided_marked_and_complete_is_well() -> None:
+    assert rules(*GOOD, gone=()) == []
+    again = [*GOOD[:3], marked("t-0", ends=False, offset=8), *GOOD[3:]]
+    assert rules(*again, gone=()) == [], "a new coordinator sends them again"
+
+
+def test_a_marker_that_nobody_decided_is_seen() -> None:
+    assert rules(decided("Ongoing"), marked()) == ["marker-undecided"]
+    assert rules(decided("PrepareAbort"), marked(commit=True)) == ["marker-undecided"]
+    assert rules(decided("PrepareCommit"), marked(epoch=5)) == ["marker-undecided"]
+
+
+def test_a_late_marker_that_ends_the_next_transaction_is_seen() -> None:
+    """The same epoch, as the old protocol has it: only the log's state tells the two apart."""
+    late = [*GOOD, decided("Ongoing"), marked(offset=12)]
+    assert rules(*late) == ["marker-late"]
+    assert rules(*GOOD, decided("Ongoing"), marked(ends=False, offset=12)) == []
+
+
+def test_a_marker_in_a_partition_that_is_not_in_the_decision_is_seen() -> None:
+    assert rules(decided("PrepareCommit"), marked("t-2")) == ["marker-elsewhere"]
+
+
+def test_a_decision_that_is_changed_is_seen() -> None:
+    assert rules(decided("PrepareCommit"), decided("PrepareAbort")) == ["decision-changed"]
+    assert rules(decided("PrepareCommit"), decided("Ongoing")) == ["decision-changed"]
+    assert rules(decided("PrepareCommit"), decided("PrepareCommit")) == [], "logged again"
+
+
+def test_an_epoch_that_goes_back_is_seen() -> None:
+    assert rules(decided("Ongoing", 4), decided("Ongoing", 3)) == ["epoch-back"]
+    assert rules(decided("Ongoing", 4), decided("Empty", 0, producer_id=10)) == []
+
+
+def test_a_decision_without_its_marker_is_seen_in_the_end() -> None:
+    assert rules(*GOOD[:3], GOOD[4], gone=()) == ["marker-missing"]
+    assert rules(*GOOD[:3], GOOD[4], gone=("t",)) == []
+    assert rules(*GOOD[:4], gone=()) == ["unfinished"]
+
+
+def test_records_of_both_versions_are_read() -> None:
+    """As Kafka's TransactionLogValue.json has them; the second with a tag that is passed by."""
+    key = b"\0\0\0\3pay"
+    head = (9).to_bytes(8) + (4).to_bytes(2) + (60_000).to_bytes(4) + b"\2"
+    times = (1).to_bytes(8) + (1).to_bytes(8)
+    old = b"\0\0" + head + b"\0\0\0\1" + b"\0\1t" + b"\0\0\0\2" + b"\0\0\0\0" + b"\0\0\0\1" + times
+    new = (
+        b"\0\1" + head + b"\2" + b"\2t" + b"\3" + b"\0\0\0\0" + b"\0\0\0\1" + b"\0" + times
+        + b"\1\2\2\0\2"
+    )  # fmt: skip
+    for value in (old, new):
+        assert decoded(Record(0, 0, key, value)) == decided("PrepareCommit")
+    assert decoded(Record(0, 0, key, None)) is None
+    assert decoded(Record(0, 0, b"\3\xe8\0\1g", b"\0")) is None, "Kafka skips it, too"

@@ -1,0 +1,235 @@
+"""Every checker of transactions sees its anomaly in a history of at most seven operations, and nothing in a good one."""
+
+import io
+import sys
+
+import pytest
+from fencepost.chaos.checkers import (
+    aborted_reads,
+    bank,
+    cycles,
+    exactly_once,
+    polls,
+    torn_transactions,
+    txn_log,
+    txn_lost,
+    txn_verdict,
+)
+from fencepost.chaos.checkers.history import FINAL
+from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, from_lines, to_line
+
+A, B = "t-0", "t-1"
+
+
+def txn(number, *sends, polls=(), kind="ok", process="a", offsets=None, at=0.0):
+    return Txn(
+        "txn",
+        kind,
+        process,
+        number,
+        [Sent(*each) for each in sends],
+        [Polled(*each) for each in polls],
+        offsets or {},
+        began_s=at,
+        ended_s=at + 1,
+    )
+
+
+def read(*polls, process=FINAL, kind="ok", at=50.0):
+    some = [Polled(*each) for each in polls]
+    return Txn("read", kind, process, polls=some, began_s=at, ended_s=at)
+
+
+def position(number, process="a", at=40.0):
+    op = Txn("position", "ok", process, began_s=at, ended_s=at)
+    op.offsets, op.writers = {"g|t-0": number}, {"g|t-0": number}
+    return op
+
+
+def rules(anomalies):
+    return sorted(each.rule for each in anomalies)
+
+
+GOOD = [
+    txn(1, (A, 10, 0), (B, 11, 0), offsets={"g|t-0": 1}),
+    txn(2, (A, 20, 2), kind="fail", at=2.0),
+    txn(3, (A, 30, None), (B, 31, None), polls=[(A, 0, 10, 1)], kind="info", process="b", at=4.0),
+    position(1, at=30.0),
+    read((A, 0, 10, 1), (B, 0, 11, 1), (A, 4, 30, 3), (B, 2, 31, 3)),
+    position(1, FINAL),
+]
+
+
+@pytest.mark.parametrize("check", txn_verdict.CHECKERS)
+def test_no_checker_complains_of_good_transactions(check) -> None:
+    assert check(GOOD) == []
+
+
+def test_an_unknown_transaction_of_which_half_is_there_is_torn() -> None:
+    torn = [txn(1, (A, 10), (B, 11), kind="info"), read((A, 0, 10, 1))]
+    assert rules(torn_transactions.check(torn)) == ["torn"]
+    none = [torn[0], read()]
+    assert torn_transactions.check(none) == []
+
+
+def test_an_acknowledged_transaction_without_one_of_its_sends_is_torn() -> None:
+    history = [txn(1, (A, 10, 0), (B, 11, 0)), read((A, 0, 10, 1))]
+    assert rules(torn_transactions.check(history)) == ["torn"]
+
+
+def test_a_failed_transaction_of_which_something_is_there_is_torn() -> None:
+    history = [txn(1, (A, 10, 0), kind="fail"), read((A, 0, 10, 1))]
+    assert rules(torn_transactions.check(history)) == ["torn"]
+
+
+def test_a_position_of_a_failed_transaction_is_torn_from_it() -> None:
+    failed = txn(1, (A, 10), kind="fail", offsets={"g|t-0": 5})
+    assert rules(torn_transactions.check([failed, read(), position(1)])) == ["torn-offset"]
+    # Of an unknown one whose sends are not there, too.
+    unknown = txn(1, (A, 10), kind="info", offsets={"g|t-0": 5})
+    assert rules(torn_transactions.check([unknown, read(), position(1)])) == ["torn-offset"]
+
+
+def test_a_committed_transaction_without_its_position_is_torn() -> None:
+    first = txn(1, (A, 10, 0), offsets={"g|t-0": 1})
+    second = txn(2, (A, 20, 1), kind="info", offsets={"g|t-0": 2}, at=2.0)
+    seen = read((A, 0, 10, 1), (A, 1, 20, 2))
+    history = [first, second, seen, position(1, FINAL)]
+    assert rules(torn_transactions.check(history)) == ["torn-offset"]
+    # Before the faults have ended an unknown one may still be on its way.
+    assert torn_transactions.check([first, second, seen, position(1)]) == []
+    assert rules(torn_transactions.check([first, read((A, 0, 10, 1)), position(-1)])) == [
+        "torn-offset"
+    ]
+
+
+def test_a_value_of_a_failed_transaction_that_was_read_is_an_aborted_read() -> None:
+    history = [txn(1, (A, 10, 0), kind="fail"), read((A, 0, 10, 1), process="r")]
+    assert rules(aborted_reads.check(history)) == ["G1a"]
+
+
+def test_a_value_that_nobody_sent_is_a_phantom() -> None:
+    assert rules(aborted_reads.check([read((A, 0, 10, 1))])) == ["phantom"]
+
+
+def test_a_transaction_that_reads_its_own_value_read_it_before_its_end() -> None:
+    history = [txn(1, (A, 10, 0), polls=[(A, 0, 10, 1)])]
+    assert rules(aborted_reads.check(history)) == ["precommitted-read"]
+
+
+def test_a_committed_value_below_one_that_was_read_is_lost() -> None:
+    history = [txn(1, (A, 10, 0)), txn(2, (A, 20, 2)), read((A, 2, 20, 2), process="r")]
+    assert rules(txn_lost.check(history)) == ["lost-write"]
+
+
+def test_an_acknowledged_value_that_nobody_finds_at_the_end_is_unseen() -> None:
+    history = [txn(1, (A, 10, 0)), txn(2, (A, 20, 2)), read((A, 0, 10, 1))]
+    assert rules(txn_lost.check(history)) == ["unseen"]
+    assert txn_lost.check(history[:2]) == [], "nobody has looked yet"
+
+
+def test_a_value_at_two_offsets_is_a_duplicate() -> None:
+    assert rules(txn_log.check([read((A, 0, 10, 1), (A, 3, 10, 1))])) == ["duplicate"]
+
+
+def test_two_values_at_one_offset_are_inconsistent() -> None:
+    history = [read((A, 0, 10, 1), process="r"), read((A, 0, 20, 2))]
+    assert rules(txn_log.check(history)) == ["inconsistent-offsets"]
+
+
+LOG = [(A, 0, 10, 1), (A, 2, 20, 2), (A, 4, 30, 3)]
+
+
+def test_a_poll_that_leaves_out_a_committed_value_is_a_skip() -> None:
+    everything = read(*LOG)
+    between = [everything, read(LOG[0], process="r"), read(LOG[2], process="r")]
+    assert rules(polls.check(between)) == ["poll-skip"]
+    assert rules(polls.check([everything, read(LOG[0], LOG[2], process="r")])) == ["int-poll-skip"]
+
+
+def test_a_poll_that_goes_back_is_not_monotonic() -> None:
+    again = [read(LOG[0], process="r"), read(LOG[0], process="r")]
+    assert rules(polls.check([read(*LOG), *again])) == ["nonmonotonic-poll"]
+    back = read(LOG[1], LOG[0], process="r")
+    assert rules(polls.check([read(*LOG), back])) == ["int-nonmonotonic-poll"]
+
+
+def test_a_rewind_after_a_failure_and_another_assignment_are_no_anomaly() -> None:
+    failed = txn(9, polls=[LOG[0], LOG[1]], kind="fail", process="r")
+    assert polls.check([read(*LOG), failed, read(LOG[0], process="r")]) == []
+    assigned = Txn("assign", "ok", "r")
+    moved = [read(LOG[0], process="r"), assigned, read(LOG[2], process="r")]
+    assert polls.check([read(*LOG), *moved]) == []
+    assigned.positions = {A: 0}
+    assert rules(polls.check([read(*LOG), *moved])) == ["poll-skip"]
+
+
+def test_two_transactions_that_read_each_other_are_a_cycle() -> None:
+    one = txn(1, (A, 10, 0), polls=[(B, 0, 20, 2)])
+    other = txn(2, (B, 20, 0), polls=[(A, 0, 10, 1)], process="b")
+    assert rules(cycles.check([one, other])) == ["G1c"]
+
+
+def test_a_transaction_that_reads_the_future_is_a_cycle() -> None:
+    early = txn(1, polls=[(A, 0, 20, 2)], process="r", at=0.0)
+    early.sends = [Sent(B, 11, 0)]
+    late = txn(2, (A, 20, 0), at=5.0)
+    assert rules(cycles.check([early, late])) == ["G1c"]
+    late.began_s = 0.5
+    assert cycles.check([early, late]) == []
+
+
+def transfer(number, *sides, kind="ok"):
+    return txn(number, *((key, value, offset, amount) for key, value, offset, amount in sides))
+
+
+def snapshot(positions, *polls):
+    op = Txn("snapshot", "ok", "auditor", polls=[Polled(*each) for each in polls])
+    op.positions = positions
+    return op
+
+
+DEBIT, CREDIT = ("bank-0", 3, 10, 1, -7), ("bank-1", 5, 11, 1, 7)
+
+
+def test_a_transfer_of_which_one_side_was_passed_by_makes_money() -> None:
+    final = read(DEBIT, CREDIT)
+    passed = snapshot({"bank-0": 4, "bank-1": 6}, DEBIT)
+    assert rules(bank.check([passed, final])) == ["bank-snapshot"]
+    still_behind = snapshot({"bank-0": 4, "bank-1": 5}, DEBIT)
+    assert bank.check([still_behind, snapshot({"bank-0": 4, "bank-1": 6}, CREDIT), final]) == []
+
+
+def test_a_transfer_with_one_side_at_the_end_is_not_zero() -> None:
+    assert rules(bank.check([read(DEBIT)])) == ["bank-sum"]
+
+
+IN = [("in-0", 0, 10, 1), ("in-0", 1, 11, 1)]
+
+
+def test_an_input_with_two_outputs_is_doubled() -> None:
+    twice = read(*IN, ("out-0", 0, 20, 2, 10), ("out-0", 1, 21, 2, 11), ("out-0", 2, 22, 3, 10))
+    assert rules(exactly_once.check([twice])) == ["doubled"]
+
+
+def test_an_input_without_output_is_left_out() -> None:
+    assert rules(exactly_once.check([read(*IN, ("out-0", 0, 20, 2, 10))])) == ["left-out"]
+
+
+def test_outputs_in_another_order_than_their_inputs_are_seen() -> None:
+    turned = read(*IN, ("out-0", 0, 20, 2, 11), ("out-0", 1, 21, 2, 10))
+    assert rules(exactly_once.check([turned])) == ["out-of-order"]
+
+
+def test_an_output_of_nothing_is_seen() -> None:
+    out = read(IN[0], ("out-0", 0, 20, 2, 10), ("out-0", 1, 21, 2, 99))
+    assert rules(exactly_once.check([out])) == ["from-nothing"]
+
+
+def test_transactions_survive_their_lines(monkeypatch, capsys) -> None:
+    lines = [to_line(op) for op in GOOD]
+    assert from_lines(lines) == GOOD
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    with pytest.raises(SystemExit) as ended:
+        txn_verdict.main()
+    assert ended.value.code == 0, capsys.readouterr().out
