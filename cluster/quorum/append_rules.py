@@ -10,6 +10,7 @@ pysyncobj cuts everything behind `prevLogIdx`, whether or not it conflicts.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from ..base.errors import FrameRefused
 from .segment_format import Entry
 
 
@@ -38,7 +39,10 @@ class Gap(NamedTuple):
 def judge_append(
     log: Log, commit_index: int, previous: tuple[int, int], entries: Sequence[Entry]
 ) -> Fits | Gap:
-    """`previous` is (index, term) of the entry before the first one of `entries`, which follow each other."""
+    """`previous` is (index, term) of the entry before the first one of `entries`, which follow each other.
+
+    FrameRefused for what no leader can have (Raft, §5.4.3): whoever sends it lies.
+    """
     first, last = log[0].idx, log[-1].idx
     index, term = previous
     if index > last:
@@ -48,14 +52,18 @@ def judge_append(
         entries = entries[first - index :]
         index, term = first, log[0].term
     if log[index - first].term != term:
-        assert index > commit_index, f"the leader has another entry {index}, which is committed"
+        if index <= commit_index:
+            raise FrameRefused(f"A leader has another entry {index}, which is committed here.")
         return Gap(_first_of_its_term(log, index, commit_index))
     matched = max(index + len(entries), min(commit_index, last))
     for place, entry in enumerate(entries):
         if entry.idx > last:
             return Fits(matched, None, entries[place:])
         if log[entry.idx - first].term != entry.term:
-            assert entry.idx > commit_index, f"entry {entry.idx} is committed and conflicts"
+            if entry.idx <= commit_index:
+                raise FrameRefused(
+                    f"Entry {entry.idx} of a leader is another than is committed here."
+                )
             return Fits(matched, entry.idx, entries[place:])
     return Fits(matched, None, ())
 

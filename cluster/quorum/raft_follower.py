@@ -50,9 +50,12 @@ class FollowerSide(LeaderSide):
     # --- a leader is heard ---
 
     def _hear_leader(self, leader_id: BrokerId) -> None:
-        assert not self.leads, f"nodes {self.node_id} and {leader_id} both lead term {self.term}"
-        known = self.leader_id
-        assert known in (None, leader_id), f"{known} and {leader_id} both lead term {self.term}"
+        """A second one of a term can't be: it lies, or its vote does. Whoever was heard first is believed."""
+        known = self.node_id if self.leads else self.leader_id
+        if known not in (None, leader_id) or leader_id == self.node_id:
+            raise FrameRefused(
+                f"Node {leader_id} says that it leads term {self.term} of the quorum; node {known} does."
+            )
         self._SyncObj__setState(FOLLOWER)
         self._SyncObj__raftLeader = Peer(leader_id)
         self.do_not_elect()

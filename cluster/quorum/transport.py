@@ -15,15 +15,20 @@ import msgpack
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from ..base.errors import FrameRefused
+from ..base.errors import FrameRefused, LogDamaged
 from ..base.ids import BrokerId
 from .segment_format import Entry
+from .voters import VOTERS_KIND, read_voters
 
 _INT: Final = (int,)
 _BOOL: Final = (bool,)
 _BYTES: Final = (bytes,)
 _FLOAT: Final = (float,)
 _ENTRIES: Final = (list,)
+# Of terms, indexes, sizes. A peer's term has room above it, for the elections of those who take it up.
+_INT_END: Final = 2**63
+_TERM_END: Final = 2**62
+_KINDS: Final = (0, 1, VOTERS_KIND)  # of entries: `held.py`
 
 # Type -> its fields and their types. `stamp` is the leader's steady clock when it said what is answered: its lead
 # lasts as long as a majority has answered something that it said recently.
@@ -77,7 +82,8 @@ def read_message(frame: bytes | memoryview) -> tuple[int, dict[str, Any]]:
         sender_term, message = msgpack.unpackb(frame, raw=False, strict_map_key=True)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as trouble:
         raise FrameRefused(f"A message of the quorum is not msgpack: {trouble}.") from trouble
-    if type(sender_term) is not int or sender_term < 0 or not isinstance(message, dict):
+    is_term = type(sender_term) is int and 0 <= sender_term < _TERM_END
+    if not is_term or not isinstance(message, dict):
         raise FrameRefused("A message of the quorum is not [term, fields].")
     check_message(message)
     if message["type"] == "append_entries":
@@ -94,16 +100,31 @@ def check_message(message: Mapping[str, Any]) -> None:
         raise FrameRefused(f"A {kind} of the quorum has the fields {sorted(message)}.")
     for name, types in fields.items():
         # bool is an int to isinstance.
-        if type(message[name]) not in types:
-            raise FrameRefused(f"A {kind} of the quorum has {name} {message[name]!r}.")
+        value = message[name]
+        if type(value) not in types or (types is _INT and not 0 <= value < _INT_END):
+            raise FrameRefused(f"A {kind} of the quorum has {name} {value!r:.100}.")
 
 
 def _entry(item: object) -> Entry:
     match item:
-        case [bytes(command), int(idx), int(term)] if command:
+        case [bytes(command), int(idx), int(term)] if command and 0 <= term < _TERM_END:
+            _check_command(command)
             return Entry(command, idx, term)
         case _:
             raise FrameRefused("An entry in a message of the quorum is not [command, index, term].")
+
+
+def _check_command(command: bytes) -> None:
+    """What is in the log must be read by all who have it: one entry that can't be ends them, one after the other."""
+    if command[0] not in _KINDS:
+        raise FrameRefused(f"An entry in a message of the quorum is of kind {command[0]}.")
+    if command[0] == VOTERS_KIND:
+        try:
+            read_voters(command[1:])
+        except (LogDamaged, ValueError, TypeError, msgpack.exceptions.UnpackException) as wrong:
+            raise FrameRefused(
+                f"A set of voters in a message of the quorum is none: {wrong}."
+            ) from wrong
 
 
 class Links(Protocol):

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import msgpack
 import pytest
 from fencepost.chaos.sim.cluster_nodes import PEER_PORT, node_name
 from fencepost.chaos.sim.world import World
@@ -180,4 +181,63 @@ def test_a_build_that_knows_less_or_more_is_told_so(monkeypatch: pytest.MonkeyPa
         assert scene.nodes.leader(TOPIC, 0) is not None
 
     with World(1) as world:
+        world.run(scenario(Scene(world)))
+
+
+def in_rafts_name(rng: random.Random, scene: Scene) -> Iterator[bytes]:
+    """What only a leader of the quorum says, of the term that all are in; its entries are another one's."""
+    while True:
+        controller = scene.nodes.controller()
+        term = 0 if controller is None else scene.nodes.broker(controller).quorum.term
+        index = rng.choice((1, 2, 5, 40, 2**40))
+        lie: dict[str, Any] = {
+            "type": "append_entries",
+            "commit_index": rng.choice((0, 1, 3, 2**50)),
+            "entries": [[rng.choice((b"\x00", b"\x00x", b"\x02x", b"\x09")), index + 1, term]],
+            "previous_index": index,
+            "previous_term": rng.choice((0, 1, term)),
+            "stamp": rng.choice((0.0, 1e9, float("nan"))),
+        }
+        if rng.random() < 0.3:
+            lie = {"type": "snapshot", "last_index": index, "last_term": term, "position": 0,
+                   "size": rng.choice((1, 9, 2**50)), "data": b"x", "stamp": 0.0}  # fmt: skip
+        yield msgpack.packb([term, lie], use_bin_type=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_peer_that_lies_in_rafts_name_ends_nobody(seed: int) -> None:
+    """A second leader of a term was a broken invariant: any node with the secret could end all the others."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.start()
+        env = scene.world.node("liar")
+        door = PeerDoor(
+            env,
+            LIAR,
+            secret=b"of-this-cluster",
+            cluster_id=lambda: "",
+            address_of=lambda node_id: (node_name(node_id), PEER_PORT),
+        )
+        rng = scene.world.stream("lies")
+        for lie in itertools.islice(in_rafts_name(rng, scene), LIES):
+            node = rng.choice(scene.nodes.ids)
+            with contextlib.suppress(Trouble):
+                if isinstance(door._wire(node), PeerWire):
+                    door.send(node, "quorum", {}, lie)
+                else:
+                    await door.request(node, "quorum", {}, b"", timeout_s=0.2)
+            await asyncio.sleep(0.001)
+        assert scene.world.deaths == []
+        refused = [
+            fields
+            for node in scene.nodes.names
+            for _, event, fields in scene.world.machine(node).events
+            if "says that it leads term" in str(fields)
+        ]
+        assert refused, "nobody was lied to"
+        await scene.nodes.until_whole()
+        assert await scene.produce(b"after") == 0
+
+    with World(seed) as world:
         world.run(scenario(Scene(world)))

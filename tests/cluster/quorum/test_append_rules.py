@@ -1,6 +1,7 @@
 """What of an append is new, what conflicts, and what it proves: tables, and a plain twin on random logs."""
 
 import pytest
+from fencepost.cluster.base.errors import FrameRefused
 from fencepost.cluster.quorum.append_rules import Fits, Gap, judge_append
 from fencepost.cluster.quorum.segment_format import Entry
 from hypothesis import given
@@ -28,11 +29,11 @@ def test_an_entry_of_another_term_cuts_from_there_on() -> None:
     assert judge_append(log, 2, (1, 0), leaders[1:]) == Fits(5, 3, leaders[2:])
 
 
-def test_a_conflict_with_what_is_committed_is_a_broken_invariant() -> None:
+def test_a_conflict_with_what_is_committed_is_a_lie_and_refused() -> None:
     log, leaders = log_of(0, 1, 1, 1), log_of(0, 1, 2, 2)
-    with pytest.raises(AssertionError, match="committed"):
+    with pytest.raises(FrameRefused, match="committed"):
         judge_append(log, 3, (1, 0), leaders[1:])
-    with pytest.raises(AssertionError, match="committed"):
+    with pytest.raises(FrameRefused, match="committed"):
         judge_append(log, 3, (3, 2), [])
 
 

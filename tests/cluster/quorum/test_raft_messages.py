@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgpack
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import FrameRefused
@@ -139,13 +140,77 @@ def test_the_commit_goes_no_further_than_what_the_leader_is_known_to_have(one: P
     assert one.raft.commit_index == 2
 
 
-def test_two_leaders_in_one_term_are_a_broken_invariant(one: Peers) -> None:
+HEARTBEAT = {
+    "commit_index": 1,
+    "entries": [],
+    "stamp": 0.0,
+    "previous_index": 1,
+    "previous_term": 0,
+}
+SNAPSHOT = {
+    "last_index": 9,
+    "last_term": 1,
+    "position": 0,
+    "size": 9,
+    "data": b"",
+    "stamp": 0.0,
+}
+
+
+@pytest.mark.parametrize(("kind", "said"), [("append_entries", HEARTBEAT), ("snapshot", SNAPSHOT)])
+def test_a_second_leader_of_a_term_lies_and_is_refused(
+    one: Peers, kind: str, said: dict[str, Any]
+) -> None:
+    """Whoever has the secret can say it. It ended the node, by an assertion; now it costs him his connection."""
     one.append(1, (1, 0), 1)
-    with pytest.raises(AssertionError, match="both lead term 1"):
-        one.hear(
-            3, 1, "append_entries", commit_index=1, entries=[], stamp=0.0,
-            previous_index=1, previous_term=0,
-        )  # fmt: skip
+    with pytest.raises(FrameRefused, match=r"Node 3 says that it leads term 1.*node 2 does"):
+        one.hear(3, 1, kind, **said)
+    assert one.raft.leader_id == 2
+    assert one.append(1, (2, 1), 1) == [(2, "alive")], "the leader is listened to as before"
+
+
+def test_who_says_to_a_leader_that_it_leads_lies_and_is_refused(one: Peers) -> None:
+    one.lead()
+    with pytest.raises(FrameRefused, match=r"Node 9 says that it leads term 1.*node 1 does"):
+        one.hear(9, 1, "append_entries", **HEARTBEAT)
+    assert one.raft.leads
+
+
+def test_a_leader_that_lacks_what_is_committed_lies_and_is_refused(one: Peers) -> None:
+    one.append(1, (1, 0), 1, 1, commit=3)
+    with pytest.raises(FrameRefused, match="Entry 2 of a leader is another than is committed"):
+        one.append(2, (1, 0), 2)
+    with pytest.raises(FrameRefused, match="has another entry 3, which is committed here"):
+        one.append(3, (3, 3), 3)
+    assert [one.raft.last.idx, one.raft.last.term] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (b"\x07x", "is of kind 7"),
+        (bytes([VOTERS_KIND]) + b"x", "is none"),
+        (bytes([VOTERS_KIND]) + b"\x92\x01\x91\x01", "is none"),
+        (bytes([VOTERS_KIND]) + b"\x92\x09\x90", "format 9"),
+    ],
+)
+def test_an_entry_that_nobody_could_apply_does_not_get_into_the_log(
+    one: Peers, command: bytes, why: str
+) -> None:
+    with pytest.raises(FrameRefused, match=why):
+        one.hear(2, 1, "append_entries", **{**HEARTBEAT, "entries": [Entry(command, 2, 1)]})
+    assert one.raft.last.idx == 1
+
+
+@pytest.mark.parametrize("index", [-1, 2**63, 2**64 - 1])
+def test_an_index_or_a_term_that_can_not_be_is_refused(one: Peers, index: int) -> None:
+    frame = msgpack.packb([0, {"type": "pre_vote", "round": 1, "last_log_index": index,
+                               "last_log_term": 0}])  # fmt: skip
+    with pytest.raises(FrameRefused, match="last_log_index"):
+        one.raft.receive(2, frame)
+    with pytest.raises(FrameRefused, match="not \\[term, fields\\]"):
+        one.raft.receive(2, msgpack.packb([index, {"type": "behind"}]))
+    assert one.raft.term == 0
 
 
 def test_who_is_behind_is_told_so_and_not_listened_to(one: Peers) -> None:

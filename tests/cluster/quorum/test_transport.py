@@ -14,9 +14,11 @@ from fencepost.cluster.quorum.transport import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-numbers = st.integers(0, 2**63)
+numbers = st.integers(0, 2**63 - 1)
+terms = st.integers(0, 2**62 - 1)
 entry_lists = st.lists(
-    st.builds(Entry, st.binary(min_size=1, max_size=8), numbers, numbers), max_size=3
+    st.builds(Entry, st.binary(max_size=8).map(lambda more: b"\x00" + more), numbers, terms),
+    max_size=3,
 )
 OF_TYPE = {
     int: numbers,
@@ -38,7 +40,7 @@ messages = st.sampled_from(sorted(MESSAGES)).flatmap(messages_of)
 VOTE = {"type": "request_vote", "term": 3, "last_log_index": 7, "last_log_term": 2}
 
 
-@given(messages, numbers)
+@given(messages, terms)
 def test_a_message_is_read_as_it_was_written(message: dict[str, Any], term: int) -> None:
     assert read_message(write_message(message, term)) == (term, message)
 
