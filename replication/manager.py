@@ -299,6 +299,9 @@ class ReplicaManager:
     def on_high_watermark(self, partition: CopiedPartition) -> None:
         self.rounds.moved(partition)
 
+    def on_log_start(self, partition: CopiedPartition) -> None:
+        self.rounds.start_moved(partition)
+
     def on_write(self, partition: CopiedPartition, error: OSError | None) -> None:
         if error is None:
             if self.is_disk_full:

@@ -36,6 +36,9 @@ class Owner(Protocol):
 
     def on_offline(self, partition: "CopiedPartition", reason: str) -> None: ...
 
+    def on_log_start(self, partition: "CopiedPartition") -> None:
+        """It is to be durable soon; `on_start_durable` says when."""
+
 
 class Feed(Protocol):
     """The leader's side of one follower of one partition."""
@@ -58,7 +61,8 @@ class Copying(Protocol):
 
 class CopiedPartition(ReadablePartition, Flushable):
     __slots__ = (
-        "_copying", "_deletions", "_feeds", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner", "_unsynced_records",
+        "_copying", "_deletions", "_durable_start", "_feeds", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner",
+        "_unsynced_records",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +85,15 @@ class CopiedPartition(ReadablePartition, Flushable):
         self._feeds: tuple[Feed, ...] = ()
         self._copying: Copying | None = None
         self._deletions: OffsetWaits | None = None
+        self._durable_start = log.log_start_offset
+
+    @property
+    def counted_log_start(self) -> int:
+        """What counts of where the log starts: under flush.policy=ack what the disk has of it, like its end."""
+        log = self.log
+        if not self.sync_counts or log.is_start_durable:
+            self._durable_start = log.log_start_offset
+        return self._durable_start
 
     def _steady_ms(self) -> int:
         """For whoever measures a lag: the wall clock may jump."""
@@ -123,7 +136,10 @@ class CopiedPartition(ReadablePartition, Flushable):
             self._maybe_deleted()
 
     async def deleted(self, offset: int) -> ErrorCode:
-        """`none` once no replica that is alive has anything before `offset`: it won't come back with a leader."""
+        """`none` once no replica that is alive has anything before `offset`: it won't come back with a leader.
+
+        Nor, under flush.policy=ack, when all of them lose their power.
+        """
         if not self.is_leader:
             return self.closed or ErrorCode.not_leader_or_follower
         if self._low_watermark() >= offset:
@@ -133,7 +149,7 @@ class CopiedPartition(ReadablePartition, Flushable):
         return await self._deletions.wait(offset - 1)
 
     def _low_watermark(self) -> int:
-        log_start = self.log.log_start_offset
+        log_start = self.counted_log_start
         return min(log_start, self.machine.low_watermark(log_start))
 
     def _maybe_deleted(self) -> None:
@@ -240,9 +256,16 @@ class CopiedPartition(ReadablePartition, Flushable):
 
     def on_log_start_moved(self) -> None:
         super().on_log_start_moved()
+        if self.sync_counts:
+            self._owner.on_log_start(self)
         self._maybe_deleted()
         for feed in self._feeds:
             feed.on_moved()
+
+    def on_start_durable(self) -> None:
+        self._maybe_deleted()
+        if self._copying is not None:
+            self._copying.on_durable()
 
     def _high_watermark_moved(self) -> None:
         if self.log.first_unstable_offset is not None:

@@ -33,7 +33,10 @@ class Rounds:
         self._manager = manager
         self._tasks: list[asyncio.Task[None]] = []
         self._moved: dict[CopiedPartition, None] = {}  # high watermarks to write down
+        # Whose new log start somebody waits for: that is not put off.
+        self._starts: dict[CopiedPartition, None] = {}
         self._due = asyncio.Event()
+        self._at_once = asyncio.Event()
         self._checkpointing = asyncio.Lock()
         self._retention_s = 300.0
         self._compaction_s = 15.0
@@ -77,12 +80,18 @@ class Rounds:
         """Something was synced."""
         self._due.set()
 
+    def start_moved(self, partition: "CopiedPartition") -> None:
+        self._starts[partition] = None
+        self._due.set()
+        self._at_once.set()
+
     def look_again(self) -> None:
         """Settings changed: there may be something to compact."""
         self._compacted.clear()
 
     def forget(self, partition: "Partition") -> None:
         self._moved.pop(partition, None)
+        self._starts.pop(partition, None)
         self._compacted.pop(partition, None)
 
     # -- checkpoints -----------------------------------------------------------------------------------
@@ -90,9 +99,17 @@ class Rounds:
     async def _checkpoint(self) -> None:
         while True:
             await self._due.wait()
-            await self._env.clock.sleep(CHECKPOINT_S)
+            await self._pause()
             self._due.clear()
+            self._at_once.clear()
             await self.checkpoint()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(CHECKPOINT_S):
+                await self._at_once.wait()
+        except TimeoutError:
+            return
 
     async def checkpoint(self) -> None:
         """Write down where logs are durable, begin and are committed. What fails is tried again with the next."""
@@ -107,6 +124,13 @@ class Rounds:
                 await store.checkpoint()
         except OSError as error:
             self._env.log.warn("checkpoint_failed", error=str(error))
+        starts, self._starts = self._starts, {}
+        for partition in starts:
+            if partition.log.is_start_durable or partition.closed is not None:
+                partition.on_start_durable()
+            else:
+                self._starts[partition] = None
+                self._due.set()
 
     # -- retention -------------------------------------------------------------------------------------
 

@@ -212,7 +212,7 @@ class FollowerStream:
                     last_epoch=log.epochs.latest,
                     log_end=log.log_end_offset,
                     durable_end=partition.machine.durable_end,
-                    log_start=log.log_start_offset,
+                    log_start=partition.counted_log_start,
                     granted=copy.granted,
                 )
             )
@@ -363,7 +363,7 @@ class FollowerStream:
         numbers: list[int] = []
         for copy in acks:
             machine = copy.partition.machine
-            start = copy.partition.log.log_start_offset
+            start = copy.partition.counted_log_start
             numbers += (copy.machine.slot, machine.log_end, machine.durable_end, start)
         self._taken_told = self._taken
         step = 4 * frames.PARTITIONS_MAX

@@ -60,6 +60,7 @@ class PartitionOffsets:
         self._unnamed: list[TopicPartition] = []
         self._file: File | None = None
         self._syncing = False
+        self._on_its_way: frozenset[tuple[int, int]] = frozenset()  # written, not synced yet
         self._one_at_a_time = asyncio.Lock()
 
     # -- in memory -------------------------------------------------------------------------------------
@@ -89,6 +90,13 @@ class PartitionOffsets:
         self._unnamed.append(partition)
         return number
 
+    def is_durable(self, kind: Kind, partition: TopicPartition) -> bool:
+        """Whether what was put last is on the disk; so is what was never put."""
+        number = self._ids.get(partition)
+        if number is None:
+            return True
+        return (number, kind) not in self._pending and (number, kind) not in self._on_its_way
+
     def partitions(self) -> list[TopicPartition]:
         return list(self._ids)
 
@@ -101,17 +109,18 @@ class PartitionOffsets:
     async def flush(self) -> None:
         """Make all that was put so far durable, off the loop. OSError: it is not, and stays pending."""
         async with self._one_at_a_time:
+            on_its_way = frozenset(self._pending)
             file = self._append_pending() if self._pending else None
             if file is None:
                 return
-            self._syncing = True
+            self._syncing, self._on_its_way = True, on_its_way
             try:
                 await self.env.disk.sync((file,))
             except OSError:
                 self._distrust(file)
                 raise
             finally:
-                self._syncing = False
+                self._syncing, self._on_its_way = False, frozenset()
 
     def lower(self, kind: Kind, offsets: Mapping[TopicPartition, int]) -> None:
         """Take back what was claimed, durably, before the log is changed. Blocks for one sync."""

@@ -362,6 +362,12 @@ class Log:
         if self.shared.offsets is not None and not self.removed:
             self.shared.offsets.put(kind, self.topic_partition, offset)
 
+    @property
+    def is_start_durable(self) -> bool:
+        """Whether a crash leaves the log to begin where it does, and not further back."""
+        offsets = self.shared.offsets
+        return offsets is None or offsets.is_durable(Kind.LOG_START, self.topic_partition)
+
     def lower(self, kind: Kind, offset: int) -> None:
         if self.shared.offsets is not None:
             self.shared.offsets.lower(kind, {self.topic_partition: offset})
