@@ -13,7 +13,7 @@ from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.controller import reassign_policy
 from fencepost.cluster.controller.balance_policy import LeaderBalance
-from fencepost.cluster.controller.commands import AutoCreateTopics, FormCluster
+from fencepost.cluster.controller.commands import AutoCreateTopics, FailedReplica, FormCluster
 from fencepost.cluster.controller.gate import ControllerGate
 from fencepost.cluster.controller.liveness import Liveness
 from fencepost.cluster.controller.service import Controller
@@ -83,6 +83,7 @@ class Broker:
             image=self.image,
             may_lead=False,
         )
+        self.replicas.on_failure = self.session.log_failed
         self.replication: Replication | None = None
         if self.peers.door is not None:
             propose = IsrProposals(self.controller, self._me)
@@ -123,10 +124,18 @@ class Broker:
             timeout_s=self.config.integer("broker.session.timeout.ms") / 1000,
             may_be_decided=self.peers.may_decide,
             on_registered=self._lead,
+            failed_logs=lambda: self._failed_logs(untold=False),
+            untold_failures=lambda: self._failed_logs(untold=True),
         )
 
     def _lead(self) -> None:
         self.replicas.lead()
+
+    def _failed_logs(self, *, untold: bool) -> list[FailedReplica]:
+        return [
+            FailedReplica(topic_id=topic_id, partition=index, may_lack=may_lack)
+            for topic_id, index, may_lack in self.replicas.failures(untold=untold)
+        ]
 
     def _make_services(self) -> Services:
         env, config = self.env, self.config

@@ -6,11 +6,12 @@ PROVED BY  tests/node/test_cluster_session.py::test_a_node_whose_id_is_taken_say
 
 It registers as fenced; the first heartbeat that has seen the registration lets it in (Kafka's two steps). Told that
 its epoch is stale it registers again, unless another process has its node id. Before a clean stop it asks to go:
-its leaderships move first, so that clients lose no more than one refusal that names the new leader.
+its leaderships move first, so that clients lose no more than one refusal that names the new leader. Heartbeats name
+the logs that failed here, until the image says that they did: others lead then.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.controller.commands import (
     BrokerHeartbeat,
+    FailedReplica,
     HeartbeatResult,
     RegisterBroker,
 )
@@ -37,6 +39,7 @@ RETRY_S: Final = 0.2
 DUPLICATE_SESSIONS: Final = 2
 LEAVE_WITHIN_S: Final = 5.0  # for the leaderships to move
 LEAVE_CHECK_S: Final = 0.02
+FAILED_TOLD_MAX: Final = 5000  # logs in one heartbeat; the next one names others
 
 
 class BrokerSession:
@@ -55,6 +58,8 @@ class BrokerSession:
         timeout_s: float,
         may_be_decided: Callable[[], bool],
         on_registered: Callable[[], None],
+        failed_logs: Callable[[], Sequence[FailedReplica]],
+        untold_failures: Callable[[], Sequence[FailedReplica]],
     ) -> None:
         self._env = env
         self._gate = gate
@@ -66,6 +71,8 @@ class BrokerSession:
         self._timeout_s = timeout_s
         self._may_be_decided = may_be_decided
         self._on_registered = on_registered
+        self._failed_logs = failed_logs
+        self._untold_failures = untold_failures
         self._incarnation = UUID(int=env.rng.getrandbits(128), version=4)
         self._endpoints: tuple[Endpoint, ...] = ()
         self.broker_epoch = NO_BROKER_EPOCH
@@ -96,6 +103,7 @@ class BrokerSession:
             features=self._features,
             fenced=True,
             clean_start=clean_start,
+            failed=tuple(self._failed_logs()),
         )
         while True:
             try:
@@ -153,6 +161,10 @@ class BrokerSession:
                 await self._env.clock.sleep(LEAVE_CHECK_S)
             self._now.set()
 
+    def log_failed(self) -> None:
+        """The controller should hear of it now: what this broker leads without its log, nobody can write to."""
+        self._now.set()
+
     @property
     def is_cut_off(self) -> bool:
         """No controller has answered for so long that it has let others lead, if it lives."""
@@ -164,6 +176,7 @@ class BrokerSession:
             broker_epoch=self.broker_epoch,
             image_version=self._image.version,
             want_shut_down=leaving,
+            failed=tuple(self._untold_failures()[:FAILED_TOLD_MAX]),
         )
         return await self._gate.execute(command, within_s=self._timeout_s)
 

@@ -11,7 +11,7 @@ all partitions now and then, a hundred at a turn of the loop.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -46,6 +46,10 @@ PARTITIONS_A_TURN: Final = 100
 STRAYS_NAMED_MAX: Final = 20
 
 
+def _nobody_hears() -> None:
+    return
+
+
 class ReplicaManager:
     def __init__(
         self,
@@ -65,6 +69,9 @@ class ReplicaManager:
         self.image = image
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, str] = {}  # and why
+        self.on_failure: Callable[[], None] = _nobody_hears  # another one went offline
+        # Of those that are offline: what they had acknowledged may be gone.
+        self._doubtful: dict[TopicPartition, None] = {}
         self.counters = Counters()
         self.is_disk_full = False
         self.lag_ms_max = REPLICA_LAG_MS_MAX
@@ -184,7 +191,7 @@ class ReplicaManager:
             unsettled = self.store.shared.unsettled
             for half_open in [each for each in unsettled if each.topic_partition == name]:
                 del unsettled[half_open]  # a checkpoint would claim what its failed sync did not do
-            self._set_offline(name, str(why))
+            self._set_offline(name, str(why), may_lack=True)
             return None
         partition = self.partitions[name] = Partition(
             self.env,
@@ -205,6 +212,7 @@ class ReplicaManager:
         logs = []
         for name in names:
             self.offline.pop(name, None)
+            self._doubtful.pop(name, None)
             partition = self.partitions.pop(name, None)
             if partition is not None:
                 partition.close(ErrorCode.unknown_topic_or_partition)
@@ -264,9 +272,22 @@ class ReplicaManager:
         return self.partition(TopicPartition(topic.name, index))
 
     def sizes(self) -> Iterator[tuple[TopicPartition, int]]:
-        """The bytes of each partition's log, for DescribeLogDirs."""
+        """The bytes of each partition's log that can be used, for DescribeLogDirs."""
         for name, partition in self.partitions.items():
-            yield name, partition.log.size_bytes
+            if name not in self.offline:
+                yield name, partition.log.size_bytes
+
+    def folder_of(self, name: TopicPartition) -> str:
+        return f"{self.store.data_dir}/{name}"
+
+    def failures(self, *, untold: bool) -> Iterator[tuple[UUID, int, bool]]:
+        """Topic id, partition and whether something may be lacking, of logs that failed; of those that the image takes for sound."""
+        for name in self.offline:
+            topic, state = self.image.topics.get(name.topic), self.image.partition(*name)
+            if topic is None or state is None or self.node_id not in state.replicas:
+                continue
+            if not untold or self.node_id not in state.offline:
+                yield topic.topic_id, name.partition, name in self._doubtful
 
     def disk_bytes(self) -> tuple[int, int]:
         """All and free bytes of the disk; -1 (Kafka's UNKNOWN_VOLUME_BYTES) where it can't be told."""
@@ -312,13 +333,20 @@ class ReplicaManager:
                 self.is_disk_full = True
                 self.env.log.error("disk_full", folder=self.store.data_dir, error=str(error))
         elif partition.log.failed is not None and partition.topic_partition not in self.offline:
-            self._set_offline(partition.topic_partition, f"a write failed: {error}")
+            may_lack = not partition.sync_counts
+            reason = f"a write failed: {error}"
+            self._set_offline(partition.topic_partition, reason, may_lack=may_lack)
 
     def on_offline(self, partition: CopiedPartition, reason: str) -> None:
-        self._set_offline(partition.topic_partition, reason)
+        # Where a sync failed, all that was acknowledged under flush.policy=ack was synced before.
+        may_lack = partition.log.failed is None or not partition.sync_counts
+        self._set_offline(partition.topic_partition, reason, may_lack=may_lack)
 
-    def _set_offline(self, name: TopicPartition, reason: str) -> None:
+    def _set_offline(self, name: TopicPartition, reason: str, *, may_lack: bool) -> None:
         self.offline[name] = reason
+        if may_lack:
+            self._doubtful[name] = None
+        self.on_failure()
         self.env.log.error("partition_offline", partition=str(name), reason=reason)
 
     async def _sync(self, partitions: Sequence[Flushable]) -> None:

@@ -1,6 +1,6 @@
 """What becomes of brokers that come, live, and go, and of what they ask for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..base.errors import ErrorCode
@@ -20,6 +20,7 @@ from ..metadata.records import (
 from .commands import (
     AllocateProducerIds,
     BrokerHeartbeat,
+    FailedReplica,
     FormCluster,
     HeartbeatResult,
     ItemResult,
@@ -29,13 +30,17 @@ from .commands import (
     UnregisterBroker,
 )
 from .decision import CommandRefused, Decision, Scene, printed
-from .election_policy import Wish, changed
+from .election_policy import Wish, changed, records_of
 from .min_isr_policy import of_new_cluster
 from .placement_policy import active_brokers
 
 PRODUCER_ID_BLOCK: Final = 1000  # Kafka's ProducerIdsBlock
-# The feature levels that a new cluster starts with: eligible leader replicas, KIP-848 groups.
-FEATURES: Final = {"eligible.leader.replicas.version": 1, "group.version": 1}
+# The feature levels that a new cluster starts with: eligible leader replicas, KIP-848 groups, KIP-890 transactions.
+FEATURES: Final = {
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "transaction.version": 2,
+}
 
 
 def decide_form_cluster(scene: Scene, command: FormCluster) -> Decision[str]:
@@ -66,19 +71,20 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
         features=command.features,
         expects_broker_epoch=NO_BROKER_EPOCH if before is None else before.broker_epoch,
     )
-    lost = None if command.clean_start else mine
+    failed = {(each.topic_id, each.partition): each for each in command.failed}
     others = active_brokers(image) - {mine}
 
-    def starts_fenced(now: PartitionState) -> Wish:
-        return Wish(isr=_without(now, mine), lost=lost)
+    def starts(topic: TopicState, now: PartitionState) -> Wish:
+        log = failed.get((topic.topic_id, now.partition))
+        lost = mine if not command.clean_start or (log is not None and log.may_lack) else None
+        if log is not None:
+            return Wish(isr=_without(now, mine), lost=lost, failed=mine)
+        if command.fenced:
+            return Wish(isr=_without(now, mine), lost=lost, restarted=mine)
+        return Wish(lost=lost, new_epoch=now.leader == mine, restarted=mine)
 
-    def leads_again(now: PartitionState) -> Wish:
-        return Wish(lost=lost, new_epoch=now.leader == mine)
-
-    if command.fenced:
-        changes = _changes(scene, mine, starts_fenced, others)
-    else:
-        changes = _changes(scene, mine, leads_again, others | {mine})
+    may_lead = others if command.fenced else others | {mine}
+    changes = _changes(scene, mine, starts, may_lead)
     return Decision(
         records=[record, *changes],
         reply=lambda version: Registered(broker_epoch=BrokerEpoch(version)),
@@ -93,14 +99,14 @@ def _without(now: PartitionState, broker_id: BrokerId) -> tuple[BrokerId, ...] |
 def _changes(
     scene: Scene,
     broker_id: BrokerId,
-    wish: Callable[[PartitionState], Wish],
+    wish: Callable[[TopicState, PartitionState], Wish],
     alive: set[BrokerId],
 ) -> list[PartitionsChanged]:
     """One record a topic, for the partitions that have a replica on this broker and don't stay as they are."""
     by_topic: dict[str, tuple[TopicState, list[PartitionChange]]] = {}
     for topic, partition in scene.image.partitions_of(broker_id):
         min_isr = scene.min_insync_replicas(topic.name, partition)
-        change = changed(partition, wish(partition), alive=alive, min_isr=min_isr)
+        change = changed(partition, wish(topic, partition), alive=alive, min_isr=min_isr)
         if change is not None:
             by_topic.setdefault(topic.name, (topic, []))[1].append(change)
     return [
@@ -132,6 +138,11 @@ def decide_heartbeat(scene: Scene, command: BrokerHeartbeat) -> Decision[Heartbe
         failed = HeartbeatResult(error_code=refused.error_code, error_message=refused.message)
         return Decision(reply=lambda _version: failed)
     caught_up = command.image_version >= broker.broker_epoch
+    failures = [] if command.want_shut_down else _failures(scene, broker, command.failed)
+    if failures:
+        # Before anything else: whoever is let in first might be made the leader of what it can't read.
+        said = HeartbeatResult(is_caught_up=caught_up, is_fenced=broker.fenced)
+        return Decision(records=failures, reply=lambda _version: said)
     if command.want_shut_down:
         fenced, leaving = broker.fenced, True
     else:
@@ -143,6 +154,23 @@ def decide_heartbeat(scene: Scene, command: BrokerHeartbeat) -> Decision[Heartbe
         return Decision(reply=lambda _version: result)
     records = _broker_changed(scene, broker, fenced=fenced, leaving=leaving)
     return Decision(records=records, reply=lambda _version: result)
+
+
+def _failures(scene: Scene, broker: BrokerState, failed: Sequence[FailedReplica]) -> list[Command]:
+    """Whoever has all of what these logs hold leads instead; nobody, where nobody has."""
+    alive, mine = active_brokers(scene.image), broker.broker_id
+    changes: list[tuple[TopicState, PartitionChange]] = []
+    for each in dict.fromkeys(failed):
+        topic = scene.image.topics_by_id.get(each.topic_id)
+        now = scene.image.partition_by_id(each.topic_id, each.partition)
+        if topic is None or now is None or mine not in now.replicas or mine in now.offline:
+            continue
+        wish = Wish(isr=_without(now, mine), failed=mine, lost=mine if each.may_lack else None)
+        min_isr = scene.min_insync_replicas(topic.name, now)
+        change = changed(now, wish, alive=alive, min_isr=min_isr)
+        if change is not None:
+            changes.append((topic, change))
+    return list(records_of(changes))
 
 
 def decide_fence(scene: Scene, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[None]:
@@ -167,10 +195,15 @@ def _broker_changed(
     alive = active_brokers(scene.image) - {broker.broker_id}
     if fenced or leaving:
         changes = _changes(
-            scene, broker.broker_id, lambda now: Wish(isr=_without(now, broker.broker_id)), alive
+            scene,
+            broker.broker_id,
+            lambda _topic, now: Wish(isr=_without(now, broker.broker_id)),
+            alive,
         )
     else:
-        changes = _changes(scene, broker.broker_id, lambda _now: Wish(), alive | {broker.broker_id})
+        changes = _changes(
+            scene, broker.broker_id, lambda _topic, _now: Wish(), alive | {broker.broker_id}
+        )
     return [record, *changes]
 
 
@@ -194,7 +227,7 @@ def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decisio
     changes = _changes(
         scene,
         broker.broker_id,
-        lambda now: Wish(isr=_without(now, broker.broker_id)),
+        lambda _topic, now: Wish(isr=_without(now, broker.broker_id)),
         active_brokers(scene.image),
     )
     return Decision(records=[record, *changes], reply=lambda _version: ItemResult())

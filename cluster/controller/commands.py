@@ -172,11 +172,24 @@ class Registered(ItemResult):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailedReplica:
+    """A partition whose log on this broker failed, or could not be opened: a restart may bring it back.
+
+    `may_lack`: something that it had acknowledged may be gone from it.
+    """
+
+    topic_id: UUID
+    partition: int
+    may_lack: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker(ControllerCommand[Registered]):
     """A broker starts. Unless it asks to stay fenced until its first heartbeat, it leads again from here on.
 
     `clean_start`: nothing that this broker had acknowledged can be missing: it stopped cleanly, or was killed on
-    the boot that is still running. If not, it leaves every ISR that has another member.
+    the boot that is still running. If not, it leaves every ISR that has another member. All of its logs are open
+    but those of `failed`.
     """
 
     broker_id: BrokerId
@@ -187,6 +200,7 @@ class RegisterBroker(ControllerCommand[Registered]):
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     fenced: bool = False
     clean_start: bool = True
+    failed: tuple[FailedReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,13 +212,17 @@ class HeartbeatResult(ItemResult):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHeartbeat(ControllerCommand[HeartbeatResult]):
-    """`image_version` is how far the broker has followed the metadata log."""
+    """`image_version` is how far the broker has followed the metadata log.
+
+    `failed` are its logs that can't be used, as far as that image does not say so (Kafka: OfflineLogDirs).
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     image_version: int
     want_fence: bool = False
     want_shut_down: bool = False
+    failed: tuple[FailedReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,8 @@ class Wish:
     isr: Brokers | None = None
     placement: Placement | None = None
     lost: BrokerId | None = None  # this replica may lack what it had: it leaves ISR and ELR
+    failed: BrokerId | None = None  # this replica's log can't be used until its node is restarted
+    restarted: BrokerId | None = None  # this replica's log has been opened anew
     new_epoch: bool = False  # even if the leader stays: it starts anew
     preferred: bool = False  # the first replica leads if it can
     unclean: bool = False  # whoever is alive leads if no one has everything
@@ -63,8 +65,10 @@ class Wish:
 def changed(
     now: PartitionState, wish: Wish, *, alive: Iterable[BrokerId], min_isr: int
 ) -> PartitionChange | None:
-    """The partition's next state, or None when it stays as it is. `alive` are those that may lead."""
-    may_lead = frozenset(alive)
+    """The partition's next state, or None when it stays as it is. `alive` are those that may lead.
+
+    Of them those may not whose logs failed: they can't even read what they have.
+    """
     isr = now.isr if wish.isr is None else wish.isr
     if wish.lost is not None:
         isr = tuple(each for each in isr if each != wish.lost)
@@ -72,6 +76,8 @@ def changed(
     if (placed.adding or placed.removing) and placed.is_reached(isr):
         placed = Placement(placed.target())
     replicas = placed.replicas
+    offline = _offline(now, wish, replicas)
+    may_lead = frozenset(alive).difference(offline)
     isr = tuple(each for each in isr if each in replicas)
     elr = _eligible(now, replicas, isr, min_isr, wish.lost)
     if not isr and not elr:
@@ -104,15 +110,24 @@ def changed(
         elr=elr,
         adding=placed.adding,
         removing=placed.removing,
+        offline=offline,
     )
     return change if _differs(change, now) else None
 
 
+def _offline(now: PartitionState, wish: Wish, replicas: Brokers) -> Brokers:
+    if not now.offline and wish.failed is None:
+        return ()
+    failed = {*now.offline, wish.failed} - {wish.restarted}
+    return tuple(each for each in replicas if each in failed)
+
+
 def _differs(change: PartitionChange, now: PartitionState) -> bool:
-    return (change.leader_epoch, change.isr, change.elr) != (
+    return (change.leader_epoch, change.isr, change.elr, change.offline) != (
         now.leader_epoch,
         now.isr,
         now.elr,
+        now.offline,
     ) or (
         change.replicas,
         change.adding,

@@ -97,11 +97,11 @@ def _checked(
     if len(set(isr)) != len(isr) or not set(isr) <= set(now.replicas) or now.leader not in isr:
         raise CommandRefused(ErrorCode.invalid_request, f"{isr} can't be the ISR.")
     for member in wish.isr:
-        _check_member(scene, member)
+        _check_member(scene, now, member)
     return topic, now
 
 
-def _check_member(scene: Scene, member: IsrMember) -> None:
+def _check_member(scene: Scene, now: PartitionState, member: IsrMember) -> None:
     broker = scene.image.brokers.get(member.broker_id)
     if broker is None:
         why = "not registered"
@@ -112,6 +112,8 @@ def _check_member(scene: Scene, member: IsrMember) -> None:
     elif member.broker_epoch not in (-1, broker.broker_epoch):
         # It was restarted since the leader heard of it: what it then had may be gone.
         why = f"registered anew, with broker epoch {broker.broker_epoch}"
+    elif member.broker_id in now.offline:
+        why = "without its log of this partition, which failed"
     else:
         return
     why = f"Broker {member.broker_id} is {why}."

@@ -75,6 +75,9 @@ class PartitionState:
     elr: tuple[BrokerId, ...] = ()
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    offline: tuple[
+        BrokerId, ...
+    ] = ()  # replicas whose logs failed: they lead nothing until a restart
 
     @property
     def is_moving(self) -> bool:

@@ -1,9 +1,12 @@
 """Why a partition has no leader, and what a person can do: sentences for the command line and the console."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from ..base.ids import NO_LEADER, BrokerId, TopicPartition
 from .image import ClusterImage, PartitionState
+
+ALIVE: Final = "is alive"
 
 
 def why_offline(image: ClusterImage, place: TopicPartition) -> str | None:
@@ -16,7 +19,7 @@ def why_offline(image: ClusterImage, place: TopicPartition) -> str | None:
     complete = complete_replicas(now)
     alone = len(complete) == 1
     has = "Only" if alone else "Only one of"
-    who = "; ".join(f"{_role(now, each)} {_state(image, each)}" for each in complete)
+    who = "; ".join(f"{_role(now, each)} {_condition(image, now, each)}" for each in complete)
     said = f"{has} {_nodes(complete, 'or')} {'has' if alone else 'need return: each has'}"
     said += f" all that was acknowledged in {place}: {who}."
     return f"{said} {_way_out(image, now, place)}"
@@ -28,7 +31,10 @@ def complete_replicas(now: PartitionState) -> tuple[BrokerId, ...]:
 
 
 def living_replicas(image: ClusterImage, now: PartitionState) -> tuple[BrokerId, ...]:
-    return tuple(each for each in now.replicas if _is_alive(image, each))
+    """Those that can lead: whose log failed can't, though its node lives."""
+    return tuple(
+        each for each in now.replicas if _is_alive(image, each) and each not in now.offline
+    )
 
 
 def what_is_lost(image: ClusterImage, place: TopicPartition, heir: BrokerId) -> str:
@@ -46,7 +52,11 @@ def what_is_lost(image: ClusterImage, place: TopicPartition, heir: BrokerId) -> 
 
 def _way_out(image: ClusterImage, now: PartitionState, place: TopicPartition) -> str:
     complete = complete_replicas(now)
-    start = f"Start {_nodes(complete, 'or')}."
+    mend = [each for each in complete if each in now.offline and _is_alive(image, each)]
+    down = [each for each in complete if each not in mend]
+    start = f"Start {_nodes(down, 'or')}." if down else ""
+    if mend:
+        start += f"{' ' if down else ''}Mend the disk of {_nodes(mend, 'or')} and start it again."
     living = living_replicas(image, now)
     if any(each in complete for each in living):
         return "It is alive: the controller makes it the leader."
@@ -63,17 +73,24 @@ def _role(now: PartitionState, broker_id: BrokerId) -> str:
     return f"node {broker_id} ({'in sync' if broker_id in now.isr else 'eligible'})"
 
 
+def _condition(image: ClusterImage, now: PartitionState, broker_id: BrokerId) -> str:
+    state = _state(image, broker_id)
+    if broker_id in now.offline and state == ALIVE:
+        return "is alive, but its log of this partition failed"
+    return state
+
+
 def _state(image: ClusterImage, broker_id: BrokerId) -> str:
     broker = image.brokers.get(broker_id)
     if broker is None:
         return "is not registered"
     if broker.fenced:
         return "is not running, or can't be reached"
-    return "is shutting down" if broker.in_controlled_shutdown else "is alive"
+    return "is shutting down" if broker.in_controlled_shutdown else ALIVE
 
 
 def _is_alive(image: ClusterImage, broker_id: BrokerId) -> bool:
-    return _state(image, broker_id) == "is alive"
+    return _state(image, broker_id) == ALIVE
 
 
 def _nodes(broker_ids: Sequence[BrokerId], last: str) -> str:

@@ -228,14 +228,18 @@ class PartitionChange:
     elr: tuple[BrokerId, ...] = ()
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    offline: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsChanged:
-    """Partitions of one topic have a new leader, ISR or replicas: a compare-and-set of each."""
+    """Partitions of one topic have a new leader, ISR or replicas: a compare-and-set of each.
+
+    Version 2 names the replicas whose logs failed.
+    """
 
     TYPE: ClassVar[int] = 8
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     topic_id: UUID
     changes: tuple[PartitionChange, ...]
 
@@ -251,6 +255,7 @@ class PartitionsChanged:
                 change.elr,
                 change.adding,
                 change.removing,
+                change.offline,
             ]
             for change in self.changes
         ]
@@ -272,6 +277,7 @@ class PartitionsChanged:
                     elr=tuple(elr),
                     adding=tuple(adding),
                     removing=tuple(removing),
+                    offline=tuple(offline[0]) if offline else (),
                 )
                 for (
                     partition,
@@ -283,6 +289,7 @@ class PartitionsChanged:
                     elr,
                     adding,
                     removing,
+                    *offline,
                 ) in changes
             ),
         )

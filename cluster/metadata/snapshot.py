@@ -21,7 +21,8 @@ from .image import (
     TopicState,
 )
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2  # 2: replicas whose logs failed
+READ: Final = (1, SNAPSHOT_VERSION)
 
 
 class SnapshotUnreadable(Trouble):
@@ -51,10 +52,10 @@ def read_snapshot(snapshot: bytes, image: ClusterImage) -> ImageDelta:
         version, body = msgpack.unpackb(snapshot, raw=False, strict_map_key=True)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as trouble:
         raise SnapshotUnreadable(f"A metadata snapshot is not one: {trouble}.") from trouble
-    if version != SNAPSHOT_VERSION:
+    if version not in READ:
         raise SnapshotUnreadable(
             f"A metadata snapshot has version {version}; this version of Fencepost reads"
-            f" {SNAPSHOT_VERSION}. Start this node with the version that wrote it, or a later one."
+            f" {READ[0]} to {READ[-1]}. Start this node with the version that wrote it, or a later one."
         )
     try:
         new = _unpack(body)
@@ -109,6 +110,7 @@ def _pack_topic(topic: TopicState) -> list[Any]:
             each.elr,
             each.adding,
             each.removing,
+            each.offline,
         )
         if state == last:
             runs[-1][0] += 1
@@ -122,7 +124,8 @@ def _unpack_topic(fields: list[Any]) -> TopicState:
     name, topic_id, runs = fields
     partitions: list[PartitionState] = []
     for count, leader, leader_epoch, partition_epoch, *brokers in runs:
-        replicas, isr, elr, adding, removing = (tuple(each) for each in brokers)
+        replicas, isr, elr, adding, removing, *failed = (tuple(each) for each in brokers)
+        offline = failed[0] if failed else ()
         for _ in range(count):
             partitions.append(
                 PartitionState(
@@ -135,6 +138,7 @@ def _unpack_topic(fields: list[Any]) -> TopicState:
                     elr,
                     adding,
                     removing,
+                    offline,
                 )
             )
     return TopicState(name, UUID(bytes=topic_id), partitions)

@@ -141,7 +141,8 @@ def why_not_partitions_changed(image: ClusterImage, command: PartitionsChanged) 
             return Refused(Reason.STALE_PARTITION_EPOCH, why)
         # A leader's epoch belongs to one leader: whoever leads anew leads under a higher one.
         least = now.leader_epoch if change.leader == now.leader else now.leader_epoch + 1
-        if not _is_possible(change) or change.leader_epoch < least:
+        is_possible = _is_possible(change) and change.leader not in change.offline
+        if not is_possible or change.leader_epoch < least:
             return Refused(Reason.IMPOSSIBLE, f"{name} can't become {change}.")
     return None
 
@@ -161,6 +162,7 @@ def apply_partitions_changed(
             elr=change.elr,
             adding=change.adding,
             removing=change.removing,
+            offline=change.offline,
         )
         topic.partitions[change.partition] = partition
         delta.partitions_changed.append((topic, partition))

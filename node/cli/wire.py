@@ -189,6 +189,7 @@ def _partition(described: Any, moving: Any) -> PartitionState:
         elr=tuple(described.eligible_leader_replicas or ()),
         adding=() if moving is None else tuple(moving.adding_replicas),
         removing=() if moving is None else tuple(moving.removing_replicas),
+        offline=tuple(described.offline_replicas),
     )
 
 
@@ -199,6 +200,8 @@ def read_sizes(wire: Wire, image: ClusterImage) -> dict[tuple[str, int, BrokerId
         with contextlib.suppress(Trouble):
             reply = wire.ask_node(broker.endpoints[0], ApiKey.describe_log_dirs, topics=None)
             for folder in reply.results:
+                if folder.error_code is not ErrorCode.none:
+                    continue  # a log that failed: nobody can say what it takes
                 for topic in folder.topics:
                     for each in topic.partitions:
                         key = topic.name, each.partition_index, broker.broker_id

@@ -2,15 +2,19 @@
 
 Does      tells how much each partition takes on this node's disk, and what is left.
 Versions  3 top-level error; 4 total and usable bytes; 5 cordoned.
-Refuses   KAFKA_STORAGE_ERROR when the folder can't be read.
+Refuses   KAFKA_STORAGE_ERROR of a partition whose log can't be used.
+
+Kafka's unit of failure is a folder of logs, this node's a single log: one that failed is told as a folder of its own.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
 
-from ..services import HandlerContext
+from ..services import HandlerContext, Services
+
+UNKNOWN: Final = -1
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
@@ -42,6 +46,28 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
                 "total_bytes": total,
                 "usable_bytes": usable,
                 "is_cordoned": False,
-            }
+            },
+            *(
+                _failed(services, name)
+                for name in services.replicas.offline
+                if wanted is None or name in wanted
+            ),
         ],
+    }
+
+
+def _failed(services: Services, name: TopicPartition) -> dict[str, Any]:
+    nothing = {
+        "partition_index": name.partition,
+        "partition_size": UNKNOWN,
+        "offset_lag": UNKNOWN,
+        "is_future_key": False,
+    }
+    return {
+        "error_code": ErrorCode.kafka_storage_error,
+        "log_dir": services.replicas.folder_of(name),
+        "topics": [{"name": name.topic, "partitions": [nothing]}],
+        "total_bytes": UNKNOWN,
+        "usable_bytes": UNKNOWN,
+        "is_cordoned": False,
     }

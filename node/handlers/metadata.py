@@ -109,10 +109,11 @@ def describe_partition(
     services: Services, partition: PartitionState, listener: str
 ) -> dict[str, Any]:
     leader = services.endpoint_of(partition.leader, listener)
-    fenced = [
+    brokers = services.image.brokers
+    offline = [
         id_
         for id_ in partition.replicas
-        if id_ not in services.image.brokers or services.image.brokers[id_].fenced
+        if id_ in partition.offline or id_ not in brokers or brokers[id_].fenced
     ]
     return {
         "error_code": ErrorCode.none if isinstance(leader, Endpoint) else leader,
@@ -121,5 +122,5 @@ def describe_partition(
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": partition.replicas,
         "isr_nodes": partition.isr,
-        "offline_replicas": fenced,
+        "offline_replicas": offline,
     }

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
@@ -139,5 +140,41 @@ def test_an_older_client_is_not_told_of_a_feature_that_it_can_not_read() -> None
         reply = await cluster.world.on(client, ask())
         assert reply.supported_features
         assert all(each.min_version > 0 for each in reply.supported_features)
+
+    cluster.play(scenario)
+
+
+def test_a_log_that_failed_is_told_where_people_look_and_forgotten_after_a_restart() -> None:
+    """Kafka's kafka-log-dirs.sh and kafka-topics.sh --describe show it; so does this node."""
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=2)
+        victim = cluster.partition(0).leader
+        cluster.world.disk(node_name(victim)).faults.fail("sync", path="/data/t-0/*.log")
+        error = await cluster.produce(victim)
+        assert error in (ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower)
+        await cluster.until(lambda: cluster.partition(0).leader != victim, within_s=1)
+        dirs = await cluster.ask(victim, ApiKey.describe_log_dirs, topics=None)
+        sound, broken = dirs.results
+        assert (sound.error_code, sound.log_dir) == (ErrorCode.none, "/data")
+        assert [p.partition_index for t in sound.topics for p in t.partitions] == [1]
+        assert (broken.error_code, broken.log_dir) == (ErrorCode.kafka_storage_error, "/data/t-0")
+        assert [p.partition_index for t in broken.topics for p in t.partitions] == [0]
+        await cluster.until(
+            lambda: all(
+                cluster.nodes.broker(each).image.partition("t", 0).offline == (victim,)
+                for each in (1, 2, 3)
+            )
+        )
+        for node_id in (1, 2, 3):
+            reply = await cluster.ask(node_id, ApiKey.metadata, topics=[{"name": "t"}])
+            first, second = reply.topics[0].partitions
+            assert (first.offline_replicas, second.offline_replicas) == ((victim,), ())
+        await cluster.nodes.stop(victim)
+        cluster.nodes.start(victim)
+        await cluster.nodes.until_whole()
+        dirs = await cluster.ask(victim, ApiKey.describe_log_dirs, topics=None)
+        assert [each.error_code for each in dirs.results] == [ErrorCode.none]
 
     cluster.play(scenario)

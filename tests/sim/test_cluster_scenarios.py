@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from cluster_scene import Scene, play
+from cluster_scene import TOPIC, Scene, play
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.cluster.base.errors import ErrorCode
 
@@ -117,6 +117,34 @@ def test_a_follower_with_a_full_disk_leaves_the_isr_and_comes_back(seed: int) ->
         await scene.until_acknowledged(20)
         files.capacity = None
         await scene.until("it is back", lambda: follower in scene.isr, within_s=30)
+
+    play(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("operation", ["sync", "append"])
+def test_a_leader_whose_log_failed_hands_over_at_once_and_takes_part_again_after_a_restart(
+    seed: int, operation: str
+) -> None:
+    """It led until its node was started again: nobody could write, though two replicas were in sync."""
+
+    async def scenario(scene: Scene) -> None:
+        old = scene.leader
+        faults = scene.world.disk(node_name(old)).faults
+        faults.fail(operation, path=f"/data/{TOPIC}-0/*.log")
+        replicas = scene.nodes.broker(old).replicas
+        await scene.until("the log fails", lambda: bool(replicas.offline))
+        began = scene.world.loop.time()
+        await scene.until_acknowledged(8)
+        assert scene.world.loop.time() - began < 0.5 + 0.2  # and the client's own pause
+        assert scene.leader != old
+        assert old in scene.nodes.ready(), "the node itself lives"
+        state = scene.nodes.partition(TOPIC, 0)
+        assert state is not None and state.offline == (old,) and old not in state.isr
+        await scene.nodes.stop(old)
+        scene.nodes.start(old)
+        await scene.nodes.until_whole()
+        assert sorted(scene.isr) == [1, 2, 3]
 
     play(seed, scenario)
 

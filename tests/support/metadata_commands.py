@@ -66,6 +66,7 @@ changes = st.builds(
     elr=brokers,
     adding=brokers,
     removing=brokers,
+    offline=brokers,
 )
 commands = st.one_of(
     st.builds(

@@ -92,7 +92,11 @@ GOLDEN = [
     ),
     (
         PartitionsChanged(topic_id=ORDERS, changes=(change(elr=(2,)),)),
-        "9193080192c410" + "00" * 15 + "01" + "9199000001019101910191029090",
+        "9193080292c410" + "00" * 15 + "01" + "919a00000101910191019102909090",
+    ),
+    (
+        PartitionsChanged(topic_id=ORDERS, changes=(change(offline=(2,)),)),
+        "9193080292c410" + "00" * 15 + "01" + "919a00000101910191019090909102",
     ),
     (
         ConfigsChanged(
@@ -106,6 +110,22 @@ GOLDEN = [
         "91930b01940103" + "00" + "cd03e8",
     ),
 ]
+
+
+# As earlier versions of a command wrote it.
+EARLIER = [
+    (
+        PartitionsChanged(topic_id=ORDERS, changes=(change(elr=(2,)),)),
+        "9193080192c410" + "00" * 15 + "01" + "9199000001019101910191029090",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "written"), EARLIER, ids=lambda v: type(v).__name__)
+def test_what_an_earlier_version_of_a_command_wrote_is_still_read(
+    command: object, written: str
+) -> None:
+    assert decode(bytes.fromhex(written)) == [command]
 
 
 @pytest.mark.parametrize(("command", "written"), GOLDEN, ids=lambda v: type(v).__name__)

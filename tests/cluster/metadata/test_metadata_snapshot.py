@@ -1,7 +1,9 @@
+from uuid import UUID
+
 import msgpack
 import pytest
 from fencepost.cluster.metadata.codec import encode
-from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
+from fencepost.cluster.metadata.image import ClusterImage, ImageDelta, PartitionState
 from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.metadata.records import PartitionsChanged, TopicDeleted
 from fencepost.cluster.metadata.snapshot import SnapshotUnreadable, read_snapshot
@@ -61,3 +63,13 @@ def test_ten_thousand_partitions_are_written_and_read_in_well_under_a_second() -
     again.restore(snapshot)
     assert again.image.partition_count() == 10_000
     assert again.snapshot() == snapshot
+
+
+def test_a_snapshot_of_the_first_version_is_still_read() -> None:
+    """It knew of no replicas whose logs failed."""
+    topic = ["orders", UUID(int=1).bytes, [[2, 1, 5, 7, [1, 2], [1], [2], [], []]]]
+    body = ["c", 9, [], [topic], [], {}, 0]
+    image = ClusterImage()
+    read_snapshot(msgpack.packb([1, body]), image)
+    state = image.partition("orders", 1)
+    assert state == PartitionState(1, 1, 5, 7, (1, 2), (1,), (2,))

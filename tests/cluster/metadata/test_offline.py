@@ -76,6 +76,16 @@ def test_a_partition_with_a_leader_is_not_offline() -> None:
                 " alive: the controller makes it the leader."
             ),
         ),
+        (
+            partition(-1, (1,), offline=(1,)),
+            (1, 2),
+            (),
+            (
+                "Only node 1 has all that was acknowledged in orders-0: node 1 (in sync) is alive, but its log"
+                " of this partition failed. Mend the disk of node 1 and start it again. Node 2 is alive and"
+                f" may lack some of it. If the others never return: {RECOVER}."
+            ),
+        ),
     ],
 )
 def test_an_offline_partition_says_who_must_return(now, alive, gone, sentence) -> None:
