@@ -4,11 +4,12 @@ INVARIANT  what is answered as done is in the metadata log, committed, and appli
 PREVENTS   a client that is told of a topic which the next controller has never heard of.
 PROVED BY  tests/cluster/controller/test_controller.py::test_an_answer_comes_after_the_record_is_applied
 
-Decisions are made on what is applied. Those that name all that they rely on don't wait for each other, so that many
-share one sync of the journal: should two of them be about the same thing, the second one's record is refused by
-the log, and it is decided again on the new image. What changes brokers or settings is decided alone (`turns.py`).
+A decision is made on the image that all decisions before it make (`ahead.py`), and none waits for another: many share
+one sync of the journal. Should one of them not happen after all, the log refuses those behind it, and they are decided
+again on what is there.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -17,7 +18,8 @@ from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.codec import BATCH_BYTES_MAX, encode
 from ..metadata.image import ClusterImage
-from ..metadata.machine import Result
+from ..metadata.machine import Applied, Result
+from ..metadata.records import ImageExpected
 from ..metadata.refusal import Reason, Refused
 from ..metadata.topic_config import TopicConfigs
 from . import (
@@ -30,6 +32,7 @@ from . import (
     reassign_policy,
     topics_policy,
 )
+from .ahead import Ahead
 from .commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -48,12 +51,9 @@ from .commands import (
     UpdateFeatures,
 )
 from .decision import TOO_LARGE, CommandRefused, Decision, Scene
-from .turns import Turns, go_together
 
 R = TypeVar("R")
 
-# A batch without commands, which the machine refuses: when that is said, all before it is applied.
-NOTHING: Final = encode(())
 ATTEMPTS_MAX: Final = 20  # decisions of one command; more means that something else is wrong
 
 DECIDE: Final[Mapping[type[ControllerCommand[Any]], Callable[[Scene, Any], Decision[Any]]]] = {
@@ -114,9 +114,7 @@ class Controller:
         self._quorum = quorum
         self._node_config = node_config
         self._topic_configs = TopicConfigs(node_config, quorum.node_id)
-        self._turns = Turns()
-        self._doubts = 0  # proposals whose end is not known, so far
-        self._cleared = 0  # of them
+        self._ahead = Ahead(quorum.image)
 
     async def execute(self, command: ControllerCommand[R]) -> R:
         """Answers when it is done. NotController, or Trouble with outcome UNKNOWN when the lead was lost midway."""
@@ -140,61 +138,44 @@ class Controller:
         self, decide: Callable[[Scene], Decision[R]]
     ) -> tuple[Decision[R], int | Refused]:
         """A decision, and the version at which it holds; or why the log did not take it."""
-        await self._turns.free()
-        while self._doubts != self._cleared:
-            await self._clear_doubts()
-            await self._turns.free()
+        # from here ...
         decision, entry = self._decide(decide)
-        if go_together(decision.records):
-            with self._turns.together():
-                return decision, await self._agree(entry)
-        waits = not self._turns.is_idle
-        async with self._turns.alone():
-            while self._doubts != self._cleared:
-                await self._clear_doubts()
-            if waits:
-                decision, entry = self._decide(decide)
-            return decision, await self._agree(entry)
+        if not entry:
+            return decision, await self._read()
+        proposal = self._ahead.propose(decision.records)
+        well = False
+        try:
+            result = await self._quorum.propose(entry)
+            # ... to here no await: entries reach the log in the order in which they were decided
+            well = isinstance(result, Applied) and result.version == proposal.version
+            return decision, result if isinstance(result, Refused) else result.version
+        finally:
+            self._ahead.end(proposal, well=well)
+
+    async def _read(self) -> int | Refused:
+        """What is answered without a record was read of an image that may not be yet: it waits until it is."""
+        last = self._ahead.last
+        if last is not None and not await asyncio.shield(last.ended):
+            return Refused(Reason.STALE_IMAGE, "What it was decided on did not happen.")
+        return self._quorum.image.version
 
     def _decide(self, decide: Callable[[Scene], Decision[R]]) -> tuple[Decision[R], bytes]:
         if not self._quorum.is_leader:
             raise NotController(self._quorum.leader_id)
-        decision = decide(self._scene())
-        entry = encode(decision.records) if decision.records else b""
+        scene = self._scene()
+        decision = decide(scene)
+        if not decision.records:
+            return decision, b""
+        entry = encode([ImageExpected(version=scene.image.version), *decision.records])
         if len(entry) > BATCH_BYTES_MAX:
             assert decision.too_large is not None, f"{len(decision.records)} records, {len(entry)}"
             refused = decision.too_large(CommandRefused(ErrorCode.policy_violation, TOO_LARGE))
             return Decision(reply=lambda _version: refused), b""
         return decision, entry
 
-    async def _agree(self, entry: bytes) -> int | Refused:
-        if not entry:
-            return self._quorum.image.version
-        result = await self._ask(entry)
-        return result if isinstance(result, Refused) else result.version
-
-    async def _ask(self, entry: bytes) -> Result:
-        """An answer that does not come, or is not waited for, leaves the entry where it is: maybe in the log."""
-        answered = False
-        try:
-            result = await self._quorum.propose(entry)
-            answered = True
-            return result
-        finally:
-            if not answered:
-                self._doubts += 1
-
-    async def _clear_doubts(self) -> None:
-        """Until all that this node had proposed so far is applied, or never will be."""
-        doubts = self._doubts
-        if not self._quorum.is_leader:
-            raise NotController(self._quorum.leader_id)
-        await self._ask(NOTHING)
-        self._cleared = max(self._cleared, doubts)
-
     def _scene(self) -> Scene:
         return Scene(
-            image=self._quorum.image,
+            image=self._ahead.image,
             node_id=self._quorum.node_id,
             node_config=self._node_config,
             topic_configs=self._topic_configs,

@@ -1,4 +1,4 @@
-"""What commands do to the cluster, its brokers, their producer ids and its features."""
+"""What commands do to the cluster, its brokers, their producer ids and its features; the version that a batch expects."""
 
 from collections.abc import Hashable, Iterator
 
@@ -10,6 +10,7 @@ from .records import (
     BrokerUnregistered,
     ClusterFormed,
     FeatureChanged,
+    ImageExpected,
     ProducerIdsAllocated,
 )
 from .refusal import Reason, Refused
@@ -171,3 +172,21 @@ def apply_feature_changed(image: ClusterImage, command: FeatureChanged, delta: I
     else:
         image.features.pop(command.name, None)
     delta.features_changed.append(command.name)
+
+
+# --- ImageExpected --------------------------------------------------------------------------------
+
+
+def touched_by_image_expected(_command: ImageExpected) -> Iterator[Hashable]:
+    yield "image"
+
+
+def why_not_image_expected(image: ClusterImage, command: ImageExpected) -> Refused | None:
+    if image.version != command.version:
+        why = f"It was decided on version {command.version}; the image has {image.version} now."
+        return Refused(Reason.STALE_IMAGE, why)
+    return None
+
+
+def apply_image_expected(_image: ClusterImage, _command: ImageExpected, _delta: ImageDelta) -> None:
+    """Nothing becomes of it: the others of its batch are what happens."""

@@ -89,6 +89,11 @@ RULES: Final[Mapping[type[Command], _Rule]] = {
         brokers.why_not_feature_changed,
         brokers.apply_feature_changed,
     ),
+    records.ImageExpected: _Rule(
+        brokers.touched_by_image_expected,
+        brokers.why_not_image_expected,
+        brokers.apply_image_expected,
+    ),
     records.ProducerIdsAllocated: _Rule(
         brokers.touched_by_producer_ids,
         brokers.why_not_producer_ids,
@@ -106,7 +111,10 @@ class MetadataMachine:
 
     def apply(self, entry: bytes) -> Result:
         """One batch, whole or not at all. CommandUnreadable ends the process."""
-        commands = decode(entry)
+        return self.apply_batch(decode(entry))
+
+    def apply_batch(self, commands: list[Command]) -> Result:
+        """The same for commands that were read already."""
         refused = self.why_not(commands)
         if refused is not None:
             return refused

@@ -373,6 +373,23 @@ class ProducerIdsAllocated:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageExpected:
+    """The batch that holds it was decided on this version of the image, and is refused on every other one."""
+
+    TYPE: ClassVar[int] = 12
+    VERSION: ClassVar[int] = 1
+    version: int
+
+    def pack(self) -> list[Any]:
+        return [self.version]
+
+    @classmethod
+    def unpack(cls, _version: int, fields: list[Any]) -> Self:
+        (version,) = fields
+        return cls(version=version)
+
+
 # Every command there is: `codec.py` reads and writes them, `machine.py` has a rule for each.
 ALL_COMMANDS = (
     BrokerChanged,
@@ -381,6 +398,7 @@ ALL_COMMANDS = (
     ClusterFormed,
     ConfigsChanged,
     FeatureChanged,
+    ImageExpected,
     PartitionsChanged,
     PartitionsCreated,
     ProducerIdsAllocated,

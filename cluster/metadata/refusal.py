@@ -17,6 +17,7 @@ class Reason(enum.Enum):
     STALE_PARTITION_EPOCH = "stale partition epoch"
     STALE_CONFIG = "stale config"
     STALE_FEATURE = "stale feature level"
+    STALE_IMAGE = "stale image"
     PRODUCER_IDS_TAKEN = "producer ids taken"
     TWICE_IN_BATCH = "twice in one batch"
     IMPOSSIBLE = "impossible"  # no image could have made it right

@@ -10,6 +10,7 @@ from fencepost.cluster.metadata.records import (
     ClusterFormed,
     ConfigsChanged,
     FeatureChanged,
+    ImageExpected,
     NewPartition,
     PartitionChange,
     PartitionsChanged,
@@ -69,6 +70,7 @@ changes = st.builds(
     offline=brokers,
 )
 commands = st.one_of(
+    st.builds(ImageExpected, version=st.integers(0, 3)),
     st.builds(
         ClusterFormed,
         cluster_id=st.sampled_from(["", "c"]),

@@ -9,6 +9,7 @@ from fencepost.cluster.metadata.records import (
     ClusterFormed,
     ConfigsChanged,
     FeatureChanged,
+    ImageExpected,
     PartitionsChanged,
     PartitionsCreated,
     ProducerIdsAllocated,
@@ -109,6 +110,7 @@ GOLDEN = [
         ProducerIdsAllocated(broker_id=1, expects_broker_epoch=3, first_producer_id=0, count=1000),
         "91930b01940103" + "00" + "cd03e8",
     ),
+    (ImageExpected(version=300), "91930c0191cd012c"),
 ]
 
 
