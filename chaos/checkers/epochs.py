@@ -70,6 +70,11 @@ class Epochs:
             return []
         if seen.leader in (*before.isr, *before.elr, *before.adding):
             return []  # the change that lets the last new replica in may end the move, and have it lead
+        if before.leader != NOBODY and before.leader not in seen.replicas:
+            # So may the change that lets in one that was there before. Whoever asked for it led until then.
+            stayed = [each for each in before.isr if each in seen.replicas]
+            if stayed and set(stayed) < set(seen.isr):
+                return []
         what = f"{seen.leader} was elected from ISR {before.isr} and ELR {before.elr}"
         return [Anomaly("unclean", seen.key, what)]
 

@@ -28,9 +28,11 @@ def rules(checker, *seen) -> list[str]:
     return [anomaly.rule for anomaly in found]
 
 
-def image(leader: int, epochs: tuple[int, int], *, isr=(1, 2, 3), elr=(), node=1) -> Described:
+def image(
+    leader: int, epochs: tuple[int, int], *, isr=(1, 2, 3), elr=(), node=1, replicas=(1, 2, 3)
+) -> Described:
     leader_epoch, partition_epoch = epochs
-    return Described(node, 1, KEY, leader, leader_epoch, partition_epoch, (1, 2, 3), isr, elr)
+    return Described(node, 1, KEY, leader, leader_epoch, partition_epoch, replicas, isr, elr)
 
 
 def leads(node: int, epoch: int, start: int = 0) -> Leads:
@@ -71,6 +73,18 @@ def test_a_leader_from_outside_isr_and_elr_is_an_anomaly() -> None:
     shrunk = image(1, (4, 7), isr=(1,), elr=(2,))
     assert rules(Epochs(), shrunk, image(3, (5, 8), isr=(3,))) == ["unclean"]
     assert rules(Epochs(), shrunk, image(2, (5, 8), isr=(2,))) == []
+
+
+def test_the_change_that_ends_a_move_may_let_in_whoever_leads_then() -> None:
+    """Seed 3001 of the cluster: 3 led, was to go, and let 4 in, which had lagged."""
+    moving = image(3, (1, 5), replicas=(4, 2, 1, 3), isr=(1, 2, 3))
+    done = image(4, (2, 6), replicas=(4, 2, 1), isr=(1, 2, 4))
+    assert rules(Epochs(), moving, done) == []
+    alone = image(4, (2, 6), replicas=(4, 2, 1), isr=(4,))
+    assert rules(Epochs(), moving, alone) == ["unclean"]
+    nobody_left = image(4, (2, 6), replicas=(4, 2, 1), isr=(1, 2, 4))
+    stays = image(3, (1, 5), replicas=(4, 2, 1, 3), isr=(3,))
+    assert rules(Epochs(), stays, nobody_left) == ["unclean"]
 
 
 # -- committed --
