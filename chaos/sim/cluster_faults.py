@@ -295,6 +295,21 @@ class ClusterFaults:
         faults.planned.clear()
         self._kill(node_id)
 
+    async def failing_log(self) -> None:
+        """A sync or a write of one partition fails, and its node lives on: the others have to take over."""
+        node_id = self._leader()
+        name = node_name(node_id)
+        faults = self.world.disk(name).faults
+        logs = sorted(map(str, self.nodes.broker(node_id).replicas.partitions))
+        if not self.nodes.is_up(node_id) or not logs:
+            return
+        kind = self.rng.choice(("sync", "append"))
+        faults.fail(kind, path=f"/data/{self.rng.choice(logs)}/*.log")
+        await asyncio.sleep(self._hold())
+        faults.planned.clear()
+        if self.rng.random() < 0.5:
+            self._kill(node_id)
+
     async def slow_disk(self) -> None:
         faults = self.world.disk(node_name(self._someone())).faults
         faults.slow_sync_odds = self.rng.choice((0.02, 0.2, 1.0))
@@ -329,9 +344,10 @@ FAULTS: Final[dict[str, Fault]] = {
     "delay": ClusterFaults.delay,
     "full-disk": ClusterFaults.full_disk,
     "failing-disk": ClusterFaults.failing_disk,
+    "failing-log": ClusterFaults.failing_log,
     "slow-disk": ClusterFaults.slow_disk,
     "clock": ClusterFaults.clock,
 }
-# Only when asked for: runs in which everything happens have worse.
-ASKED_FOR: Final = ("power-apart",)
+# Only when asked for: runs in which everything happens have worse. (And a new one would change what all seeds do.)
+ASKED_FOR: Final = ("power-apart", "failing-log")
 USUAL: Final = tuple(name for name in FAULTS if name not in ASKED_FOR)
