@@ -22,6 +22,9 @@ MALFORMED: Final = (ValueError, IndexError, OverflowError, StructError)
 ELEMENTS_MAX: Final = 1_000_000
 """Array elements in one message: a frame of 100 MB could hold 50 million empty ones of 100 bytes in memory."""
 
+STRING_BYTES_MAX: Final = 0x7FFF
+"""In the compact form, too, which could say more (Kafka's generated readers: "string field had invalid length")."""
+
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 
@@ -274,6 +277,8 @@ def _bytes_reader(field: Field, flexible: bool) -> Reader:
             raise Malformed(f"{name} claims {length} bytes, {len(buffer) - position} are there")
         raw = buffer[position:end]
         if kind == "string":
+            if length > STRING_BYTES_MAX:
+                raise Malformed(f"{name} is {length} bytes long, {STRING_BYTES_MAX} are allowed")
             return str(raw, "utf-8", "replace"), end  # as Java does
         return raw if kind == "records" else bytes(raw), end
 

@@ -46,6 +46,19 @@ def test_a_length_beyond_the_frame_is_refused_before_anything_is_built() -> None
     refused(ApiKey.sasl_authenticate, 2, VARINT_MAX)
 
 
+def test_a_string_that_only_the_compact_form_could_say_is_refused() -> None:
+    """Kafka 4.3 closes the connection for a transactional id of 32,768 bytes, and takes one of 32,767."""
+
+    def find_coordinator(length: int) -> bytes:
+        size = length + 1
+        varint = bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14))
+        return varint + b"x" * length + b"\0\0"
+
+    read(ApiKey.find_coordinator, 3, find_coordinator(32_767))
+    with pytest.raises(Malformed, match="32767 are allowed"):
+        read(ApiKey.find_coordinator, 3, find_coordinator(32_768))
+
+
 def test_more_elements_than_the_budget_are_refused_however_small_they_are() -> None:
     count = ELEMENTS_MAX + 1
     data = struct.pack(">i", count) + bytes(4 * count)
