@@ -19,6 +19,8 @@ Address = tuple[str, int]
 T = TypeVar("T")
 ANSWER_S = 2.0
 METADATA_TOPIC = "__cluster_metadata"
+TRANSACTION = 1  # a key type of FindCoordinator
+FIND_ONE = 3  # its newest version with one key a request
 
 
 class NobodyAnswers(Exception):
@@ -77,6 +79,18 @@ def quorum_leader(addresses: Sequence[Address]) -> int:
         if part is None or part.error_code is not ErrorCode.none:
             return -1
         return int(part.leader_id)
+
+    return ask_any(addresses, ask)
+
+
+def coordinator_of(addresses: Sequence[Address], transactional_id: str) -> int:
+    """The node that coordinates the transactions of an id; -1 while there is none."""
+
+    async def ask(client: WireClient) -> int:
+        reply = await client.request(
+            ApiKey.find_coordinator, FIND_ONE, key=transactional_id, key_type=TRANSACTION
+        )
+        return int(reply.node_id) if reply.error_code is ErrorCode.none else -1
 
     return ask_any(addresses, ask)
 

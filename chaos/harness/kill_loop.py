@@ -10,23 +10,21 @@ VALID, 1 a broken promise, 2 that the node did not come back or acknowledged not
 
 import argparse
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ..checkers.history import to_line
-from ..checkers.verdict import Verdict, judge
+from ..checkers.verdict import judge
 from ..workloads.idempotent_stream import SPOILS, IdempotentStream, Plan
-from .processes import DidNotStart, Node
+from . import loop_frame
+from .loop_frame import NAME_WIDTH, Outcome, lines_of, run_loop
+from .processes import Node
 
 TOPIC = "stream"
 SEGMENT_BYTES = (
@@ -37,7 +35,7 @@ CLEAN_EXITS = (0, -15, 143)  # 143 is how a JVM says SIGTERM
 CALM_S = 2.0  # at the end, before the producers are told to stop
 
 
-class NoProgress(Exception):
+class NoProgress(TimeoutError):
     """The node serves, and yet acknowledges nothing."""
 
 
@@ -93,7 +91,7 @@ def create_topic(bootstrap: str, partitions: int) -> None:
     admin.create_topics([NewTopic(TOPIC, partitions, 1, config=small)])[TOPIC].result(30)
 
 
-def run(chosen: argparse.Namespace, data: Path) -> tuple[Loop, Verdict]:
+def run(chosen: argparse.Namespace, data: Path) -> Outcome:
     node = Node(
         data,
         port=chosen.port,
@@ -109,6 +107,7 @@ def run(chosen: argparse.Namespace, data: Path) -> tuple[Loop, Verdict]:
         seed=chosen.seed,
     )
     loop = Loop(node, IdempotentStream(plan), random.Random(chosen.seed))
+    history = loop.stream.history
     try:
         node.start()
         create_topic(node.bootstrap, plan.partitions)
@@ -121,61 +120,26 @@ def run(chosen: argparse.Namespace, data: Path) -> tuple[Loop, Verdict]:
     finally:
         node.kill()
     if chosen.spoil:
-        SPOILS[chosen.spoil](loop.stream.history)
-    return loop, judge(loop.stream.history)
-
-
-def write_history(path: Path, loop: Loop) -> None:
-    with path.open("w") as file:
-        file.writelines(f"{to_line(op)}\n" for op in loop.stream.history)
-
-
-def report(loop: Loop, verdict: Verdict, seed: int) -> str:
-    lines = [f"{'seed':>18}  {seed}"]
-    lines += [f"{fault:>18}  {count}" for fault, count in sorted(loop.faults.items())]
+        SPOILS[chosen.spoil](history)
+    lines = lines_of(loop.faults, {}, "")
     for name, times in (("serves again", loop.starts_s), ("acknowledges", loop.recoveries_s)):
         if times:
             middle = sorted(times)[len(times) // 2]
-            lines.append(f"{name:>18}  after {middle:.2f} s (median), {max(times):.2f} s (worst)")
-    return "\n".join([*lines, str(verdict)])
+            took = f"after {middle:.2f} s (median), {max(times):.2f} s (worst)"
+            lines.append(f"{name:>{NAME_WIDTH}}  {took}")
+    return Outcome(lines, judge(history), map(to_line, history))
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description="kill -9 in a loop under idempotent load.")
-    made.add_argument("--seconds", type=float, default=60.0)
-    made.add_argument("--seed", type=int, default=1)
-    made.add_argument("--producers", type=int, default=4)
-    made.add_argument("--partitions", type=int, default=3)
-    made.add_argument("--rate", type=int, default=500, help="records a second and producer")
+    text = "kill -9 in a loop under idempotent load."
+    made = loop_frame.options(text, producers=4, partitions=3, rate=500, spoils=SPOILS)
     made.add_argument("--port", type=int, help="default: a free one")
-    made.add_argument(
-        "--data", type=Path, help="default: a folder that is removed when all is well"
-    )
-    made.add_argument("--history", type=Path, help="write the history there, as JSON lines")
     made.add_argument("--command", help="another broker; {port} and {data} are filled in")
-    made.add_argument("--spoil", choices=sorted(SPOILS), help="spoil the history; it must be seen")
     return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    chosen = parser().parse_args(arguments)
-    folder = chosen.data or Path(tempfile.mkdtemp(prefix="kill-loop-")) / "data"
-    try:
-        loop, verdict = run(chosen, folder)
-    except (DidNotStart, NoProgress, KafkaException, TimeoutError) as error:
-        print(f"INVALID: {error}\nthe data and the log are beside {folder}")
-        return 2
-    print(report(loop, verdict, chosen.seed))
-    kept = chosen.history
-    if not verdict.valid and not chosen.spoil:
-        kept = kept or folder.parent / "history.jsonl"
-        print(f"the data is in {folder}, the log beside it, the history in {kept}")
-    elif chosen.data is None:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(folder.parent)
-    if kept is not None:
-        write_history(kept, loop)
-    return 0 if verdict.valid else 1
+    return run_loop("kill-loop", parser().parse_args(arguments), run)
 
 
 if __name__ == "__main__":

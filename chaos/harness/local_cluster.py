@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from . import asking
-from .asking import Address
+from .asking import Address, PartitionView
 from .processes import DidNotStart, Process, fencepost_command
 
 POLL_S = 0.005
@@ -159,22 +159,29 @@ class LocalCluster:
     def _asked(self) -> list[Address]:
         return [self.addresses[node - 1] for node in self.awake]
 
+    def partitions(self, topic: str) -> list[PartitionView]:
+        return asking.partitions(self._asked(), topic)
+
     def leader_of(self, topic: str, partition: int) -> int:
         """-1 while there is none."""
-        for each in asking.partitions(self._asked(), topic):
+        for each in self.partitions(topic):
             if each.partition == partition:
                 return each.leader
         return -1
 
     def in_sync(self, topic: str) -> bool:
         """Whether every partition of the topic has a leader and all its replicas in the ISR."""
-        found = asking.partitions(self._asked(), topic)
+        found = self.partitions(topic)
         return bool(found) and all(
             each.leader >= 0 and set(each.isr) == set(each.replicas) for each in found
         )
 
     def quorum_leader(self) -> int:
         return asking.quorum_leader(self._asked())
+
+    def coordinator_of(self, transactional_id: str) -> int:
+        """-1 while there is none."""
+        return asking.coordinator_of(self._asked(), transactional_id)
 
     # -- a block of it ---------------------------------------------------------------------------
 

@@ -1,0 +1,159 @@
+"""What happens to the nodes of a real cluster: killed, paused or stopped, one of them or a majority, and healed.
+
+Each fault is injected, lived with, healed. Who uses it says what progress is (`Load`).
+"""
+
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .local_cluster import LocalCluster, wait_for
+from .loop_frame import BrokenPromise
+
+PROGRESS_S = 30.0  # for everybody to be served again while one node is away
+IN_SYNC_S = 60.0
+QUIET_AFTER_S = 2.0  # what was on its way when the majority went has arrived
+
+
+class Load(Protocol):
+    """The work that goes on all the while."""
+
+    @property
+    def topics(self) -> Sequence[str]: ...
+
+    def progress(self) -> float:
+        """Seconds until everybody was served anew; TimeoutError when somebody is not."""
+
+    def served(self) -> int:
+        """How often anybody was, so far."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """One cluster, one load, one die."""
+
+    cluster: LocalCluster
+    load: Load
+    rng: random.Random
+    counts: Counter[str] = field(default_factory=Counter)
+    took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def run(self, seconds: float, faults: Mapping[str, "Fault"]) -> None:
+        deadline = time.monotonic() + seconds
+        self.load.progress()
+        while time.monotonic() < deadline:
+            name = self.rng.choice(list(faults))
+            self.counts[name] += 1
+            faults[name](self, name)
+            if self.rng.random() < 0.7:  # else the next meets replicas that are still behind
+                self.wait_in_sync()
+            time.sleep(self.rng.uniform(0.0, 1.0))
+
+    def wait_in_sync(self) -> None:
+        for topic in self.load.topics:
+            wait_for(f"{topic} in sync", lambda: self.cluster.in_sync(topic), IN_SYNC_S)  # noqa: B023
+
+    # -- one node is away, the others go on --------------------------------------------------------
+
+    def kill_leader(self, name: str) -> None:
+        self.lose(name, self.leader())
+
+    def kill_controller(self, name: str) -> None:
+        self.lose(name, self.controller())
+
+    def kill_any(self, name: str) -> None:
+        self.lose(name, self.rng.choice(self.cluster.nodes))
+
+    def stop_cleanly(self, name: str) -> None:
+        node = self.leader()
+        self.cluster.stop_node(node)
+        self._live_without(name, node)
+
+    def lose(self, name: str, node: int) -> None:
+        self.cluster.kill(node)
+        self._live_without(name, node)
+
+    def _live_without(self, name: str, node: int) -> None:
+        if self.rng.random() < 0.8:  # else it comes back at once, perhaps as leader
+            self.took_s[name].append(self.load.progress())
+        self.cluster.start_again(node)
+        self.load.progress()
+
+    def pause_leader(self, name: str) -> None:
+        """Long enough that another leads when it wakes up and believes that it still does."""
+        self.pause(name, self.leader(), self.rng.uniform(4.0, 8.0))
+
+    def pause_controller(self, name: str) -> None:
+        self.pause(name, self.controller(), self.rng.uniform(4.0, 8.0))
+
+    def pause_shortly(self, name: str) -> None:
+        self.pause(name, self.leader(), self.rng.uniform(0.1, 2.0))
+
+    def pause(self, name: str, node: int, seconds: float) -> None:
+        self.cluster.pause(node)
+        time.sleep(seconds)
+        self.cluster.resume(node)
+        self.took_s[name].append(self.load.progress())
+
+    # -- a majority is away, nobody may go on ------------------------------------------------------
+
+    def kill_majority(self, name: str) -> None:
+        nodes = list(self.cluster.nodes)
+        self.rng.shuffle(nodes)
+        self._lose_several(name, nodes[: len(nodes) // 2 + 1])
+
+    def kill_all(self, name: str) -> None:
+        self._lose_several(name, list(self.cluster.nodes))
+
+    def _lose_several(self, name: str, nodes: Sequence[int]) -> None:
+        for node in nodes:
+            self.cluster.kill(node)
+        time.sleep(QUIET_AFTER_S)
+        before = self.load.served()
+        time.sleep(self.rng.uniform(0.0, 1.0))
+        if self.load.served() > before:
+            raise BrokenPromise(f"acknowledged while {len(nodes)} nodes were dead")
+        for node in nodes:
+            self.cluster.start_again(node)
+        self.took_s[name].append(self.load.progress())
+
+    # -- who is who --------------------------------------------------------------------------------
+
+    def leader(self) -> int:
+        """Of any partition of the load."""
+        return self._known("a leader", self._any_leader)
+
+    def _any_leader(self) -> int:
+        topic = self.rng.choice(self.load.topics)
+        leaders = [each.leader for each in self.cluster.partitions(topic)]
+        return self.rng.choice(leaders) if leaders else -1
+
+    def controller(self) -> int:
+        return self._known("a controller", self.cluster.quorum_leader)
+
+    def _known(self, what: str, ask: Callable[[], int]) -> int:
+        found: list[int] = []
+
+        def known() -> bool:
+            found.append(ask())
+            return found[-1] in self.cluster.nodes
+
+        wait_for(what, known, PROGRESS_S)
+        return found[-1]
+
+
+Fault = Callable[[Any, str], None]  # of Faults, or of those of a loop with more of them
+FAULTS: dict[str, Fault] = {
+    "kill leader": Faults.kill_leader,
+    "kill controller": Faults.kill_controller,
+    "kill any": Faults.kill_any,
+    "kill majority": Faults.kill_majority,
+    "kill all": Faults.kill_all,
+    "stop cleanly": Faults.stop_cleanly,
+    "pause leader": Faults.pause_leader,
+    "pause controller": Faults.pause_controller,
+    "pause shortly": Faults.pause_shortly,
+}
