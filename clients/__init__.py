@@ -1,1 +1,1 @@
-"""What users import beside a Kafka client of their choice. Nothing yet; nothing of ours is beneath it."""
+"""What users import beside a Kafka client of their choice. Nothing of ours is beneath it."""

@@ -30,10 +30,15 @@ from fencepost.replication.manager import ReplicaManager
 from fencepost.replication.replication import Replication
 from fencepost.txn.groups.service import GroupService
 from fencepost.txn.runtime.partition_log import LocalPartitions
+from fencepost.txn.transactions.added_service import AddedService
+from fencepost.txn.transactions.service import TransactionService
 
+from .admin.calls import AdminCalls
+from .admin.door import AdminDoor
 from .config import NodeConfig
-from .group_settings import consumer_config, group_config
+from .coordinator_settings import additions, consumer_config, group_config, transaction_config
 from .handlers import APIS
+from .interim_doors import MarkerWriter, Verifier
 from .isr_proposals import IsrProposals
 from .node_folder import NodeFolder
 from .peers import PEER_LISTENER, Peers
@@ -49,6 +54,7 @@ SUPPORTED_FEATURES = {
     "eligible.leader.replicas.version": (1, 1),
     "group.version": (0, 1),
     "metadata.version": (1, 1),
+    "transaction.version": (0, 2),
 }
 
 
@@ -97,6 +103,21 @@ class Broker:
             consumer_config=consumer_config(config),
             create_topic=self._create_internal_topic,
         )
+        self.markers = MarkerWriter(env, self.replicas, self.groups)
+        self.producer_ids = ProducerIds(self.controller, self._me)
+        self.transactions = TransactionService(
+            env=env,
+            node_id=me,
+            image=self.image,
+            partitions=LocalPartitions(self.replicas),
+            config=transaction_config(config),
+            create_topic=self._create_internal_topic,
+            producer_ids=self.producer_ids.take,
+            markers=self.markers,
+            additions=additions(config),
+        )
+        self.admin = self._make_admin()
+        self.verifier = Verifier(self.image, self.transactions)
         self.services = self._make_services()
         self.listeners = self._make_listeners()
 
@@ -150,7 +171,10 @@ class Broker:
                 draw_id=lambda: env.rng.randint(1, 2**31 - 1),
                 slots_max=config.integer("max.incremental.fetch.session.cache.slots"),
             ),
-            producer_ids=ProducerIds(self.controller, self._me),
+            producer_ids=self.producer_ids,
+            transactions=self.transactions,
+            verifier=self.verifier,
+            markers=self.markers,
             topics=Topics(env, self.controller),
             describe_quorum=self.peers.describe_quorum,
             settled=self.peers.settled,
@@ -158,6 +182,16 @@ class Broker:
             apis=list(APIS.values()),
             supported_features=SUPPORTED_FEATURES,
         )
+
+    def _make_admin(self) -> AdminDoor:
+        calls = AdminCalls(
+            self.env,
+            self.config.node_id,
+            self.peers.door,
+            AddedService(self.env, self.transactions),
+            alive=lambda: [each.broker_id for each in self.image.alive_brokers()],
+        )
+        return AdminDoor(self.env, calls, is_ready=lambda: self.is_ready)
 
     def _make_listeners(self) -> list[ClientListener]:
         config = self.config
@@ -188,6 +222,8 @@ class Broker:
         self.folder.open()
         for door, wanted in zip(self.listeners, self.config.listeners, strict=True):
             await door.try_address(wanted.host, wanted.port)
+        if self.config.admin_listener is not None:
+            await self.admin.open(*self.config.admin_listener)
         await self.quorum.start()
         await self.peers.open(self.quorum, self.liveness)
         self.liveness.start()
@@ -205,6 +241,7 @@ class Broker:
         ]
         await self.session.start(self._endpoints(addresses), clean_start=all_is_here)
         await self.groups.start()
+        await self.transactions.start()
         for door in self.listeners:
             door.let_in()
         self.is_ready = True
@@ -219,6 +256,7 @@ class Broker:
         if self.is_ready:
             self.is_ready = False
             await self._stop_serving()
+        await self.admin.close()
         await self.liveness.stop()
         await self.quorum.stop()
         await self.peers.close()
@@ -228,6 +266,7 @@ class Broker:
         await self.session.leave()
         for door in self.listeners:
             await door.stop_accepting()
+        await self.transactions.stop()
         await self.groups.stop()
         for door in self.listeners:
             await door.close_all()
@@ -241,6 +280,7 @@ class Broker:
         if self.replication is not None:
             self.replication.on_image(delta)
         self.groups.on_image(delta)
+        self.transactions.on_image(delta)
         self.session.on_image(delta)
 
     async def _form_cluster(self) -> None:

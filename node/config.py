@@ -16,7 +16,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.broker_config import BROKER_CONFIGS
 from fencepost.cluster.metadata.config_def import ConfigValue
 
-from .peer_settings import PeerSettings, peer_settings
+from .peer_settings import Address, PeerSettings, parse_address, peer_settings
 from .peer_tls import peer_tls
 
 ENVIRONMENT_PREFIX: Final = "FENCEPOST_"
@@ -85,6 +85,10 @@ class NodeConfig:
                 self.string("peer.ssl.key.password"),
                 self.string("peer.ssl.endpoint.identification.algorithm"),
             ),
+        )
+        admin = self.string("admin.listener")
+        self.admin_listener: Address | None = (
+            parse_address("admin.listener", admin) if admin else None
         )
         self._check()
 

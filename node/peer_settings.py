@@ -59,8 +59,8 @@ def peer_settings(
         return PeerSettings(
             voters={node_id: ("", 0)}, listener=None, advertised=None, secret=secret.encode()
         )
-    bound = _parse_address(LISTENER, listener)
-    told = _parse_address(ADVERTISED, advertised) if advertised else bound
+    bound = parse_address(LISTENER, listener)
+    told = parse_address(ADVERTISED, advertised) if advertised else bound
     if not advertised and bound[0] in _EVERYWHERE and node_id in known:
         told = known[node_id]
     _check_reach(node_id, known, bound, told, secret)
@@ -118,7 +118,7 @@ def _parse_voters(entries: Sequence[str]) -> dict[BrokerId, Address]:
             raise ConfigRefused(
                 f"Invalid value {text!r} for configuration {VOTERS}: node {voter} stands there twice"
             )
-        where = _parse_address(VOTERS, address)
+        where = parse_address(VOTERS, address)
         if where in found.values():
             raise ConfigRefused(
                 f"Invalid value {text!r} for configuration {VOTERS}: {address} stands there twice"
@@ -136,7 +136,7 @@ def _parse_voters(entries: Sequence[str]) -> dict[BrokerId, Address]:
     return found
 
 
-def _parse_address(setting: str, text: str) -> Address:
+def parse_address(setting: str, text: str) -> Address:
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigRefused(

@@ -14,6 +14,7 @@ from fencepost.cluster.quorum.view import QuorumView
 from fencepost.replication.fetch_sessions import FetchSessions
 from fencepost.replication.manager import ReplicaManager
 from fencepost.txn.groups.service import GroupService
+from fencepost.txn.transactions.service import TransactionService
 
 from .config import NodeConfig
 from .sent_away import SentAway
@@ -22,6 +23,7 @@ from .server.dispatch import Api, Context
 if TYPE_CHECKING:
     from .producer_ids import ProducerIds
     from .topics import Topics
+    from .transaction_doors import MarkerWriter, Verifier
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,6 +36,9 @@ class Services:
     controller: Executes
     replicas: ReplicaManager
     groups: GroupService
+    transactions: TransactionService
+    verifier: "Verifier"
+    markers: "MarkerWriter"
     fetch_sessions: FetchSessions
     producer_ids: "ProducerIds"
     topics: "Topics"

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fencepost.cluster.base.errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
-from fencepost.cluster.base.ports import Connection, Log, Tasks
+from fencepost.cluster.base.ports import Connection, Log, OnHttp, Tasks
 
 from .connection import SimConnection
+from .http import serve_http
 from .loop import Incarnation
 from .network import Network
 
@@ -91,6 +92,14 @@ class SimNet:
         listener = SimListener(self, shown, port, on_connect, loopback=host in LOOPBACK)
         self._network.listeners[name, port] = listener
         return listener
+
+    async def listen_http(
+        self, host: str, port: int, serve: OnHttp, *, body_bytes_max: int
+    ) -> SimListener:
+        async def on_connect(connection: Connection) -> None:
+            await serve_http(connection, serve, body_bytes_max=body_bytes_max)
+
+        return await self.listen(host, port, on_connect)
 
     async def connect(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None, timeout_s: float = 10.0

@@ -12,8 +12,8 @@ anywhere in shells: they take their time from the running loop, which in a simul
 import asyncio
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
@@ -172,7 +172,33 @@ class Listener(Protocol):
         """Stop accepting. Open connections stay."""
 
 
+class HttpRequest(NamedTuple):
+    """What came in at an HTTP door: the path as it was sent, of a query's names the last value, the body as it is."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes
+
+
+class HttpReply(NamedTuple):
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+OnHttp = Callable[[HttpRequest], Awaitable[HttpReply]]
+
+
 class Net(Protocol):
+    async def listen_http(
+        self, host: str, port: int, serve: OnHttp, *, body_bytes_max: int
+    ) -> Listener:
+        """Answer HTTP requests, each in a task of its own that ends when its client hangs up.
+
+        A body over the limit is refused with 413 before `serve` hears of it. If `serve` raises, the node dies.
+        """
+
     async def listen(
         self,
         host: str,

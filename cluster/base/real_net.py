@@ -10,12 +10,12 @@ import errno
 import resource
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from .errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
 from .framing import SCRATCH_SIZE
-from .ports import Connection, Disk, Log, Tasks
+from .ports import Connection, Disk, Log, OnHttp, Tasks
 from .real_connection import RealConnection
 
 BACKLOG: Final = 4096
@@ -44,6 +44,8 @@ GONE_ALREADY: Final = frozenset(
 CONNECTION_SHARE: Final = 0.75
 
 OnConnect = Callable[[Connection], Awaitable[None]]
+# Serves a socket that was accepted, until its connection ends.
+OnAccept = Callable[[socket.socket], Coroutine[Any, Any, None]]
 
 
 class RealNet:
@@ -68,6 +70,22 @@ class RealNet:
         tls: ssl.SSLContext | None = None,
         essential: bool = False,
     ) -> "RealListener":
+        return await self._listen(
+            host, port, lambda accepted: self.serve(accepted, on_connect, tls), essential=essential
+        )
+
+    async def listen_http(
+        self, host: str, port: int, serve: OnHttp, *, body_bytes_max: int
+    ) -> "RealListener":
+        # Only here, because most nodes of a test and every command do without: aiohttp takes 0.2 s to import.
+        from .real_http import RealHttp
+
+        door = RealHttp(self._tasks, self._log, serve, body_bytes_max)
+        return await self._listen(host, port, door.serve, essential=True)
+
+    async def _listen(
+        self, host: str, port: int, on_accept: OnAccept, *, essential: bool
+    ) -> "RealListener":
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -83,7 +101,7 @@ class RealNet:
             for bound in sockets:
                 bound.close()
             raise
-        listener = RealListener(self, sockets, on_connect, tls, essential=essential)
+        listener = RealListener(self, sockets, on_accept, essential=essential)
         self._listeners[listener] = None
         return listener
 
@@ -172,16 +190,14 @@ class RealListener:
         self,
         net: RealNet,
         sockets: list[socket.socket],
-        on_connect: OnConnect,
-        tls: ssl.SSLContext | None,
+        on_accept: OnAccept,
         *,
         essential: bool,
     ) -> None:
         self._net = net
         self._essential = essential
         self._sockets = sockets
-        self._on_connect = on_connect
-        self._tls = tls
+        self._on_accept = on_accept
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._warned = False
@@ -211,10 +227,7 @@ class RealListener:
                 self._wait(str(error))
                 return
             _set_up(accepted)
-            self._net.spawn(
-                self._net.serve(accepted, self._on_connect, self._tls),
-                name=f"connection {remote[0]}:{remote[1]}",
-            )
+            self._net.spawn(self._on_accept(accepted), name=f"connection {remote[0]}:{remote[1]}")
         self._warned = False
 
     def _wait(self, reason: str) -> None:

@@ -59,6 +59,7 @@ def _selector(name: str, value: ConfigValue) -> str | None:
 
 
 _ROWS: Final = (
+    string("admin.listener", None, internal=True),
     csv("advertised.listeners", None),
     boolean("auto.create.topics.enable", True),
     boolean("auto.leader.rebalance.enable", True),
@@ -185,9 +186,13 @@ _ROWS: Final = (
     integer("socket.request.max.bytes", 104_857_600, at_least(1)),
     integer("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, at_least(1)),
     # Ours: checks of transactions whose producer never ended them (RocketMQ's transactional messages).
+    integer("transaction.check.delivery.timeout.ms", 5_000, at_least(1), internal=True),
     integer("transaction.check.interval.max.ms", 600_000, at_least(1), internal=True),
     integer("transaction.check.interval.ms", 10_000, at_least(1), internal=True),
     integer("transaction.check.max", 15, at_least(1), internal=True),
+    integer("transaction.check.session.timeout.ms", 45_000, at_least(1), internal=True),
+    # Ours: how many decided numbers a transaction group remembers.
+    integer("transaction.group.decisions.max", 1_000, at_least(1), internal=True),
     integer("transaction.max.timeout.ms", 900_000, at_least(1)),
     boolean("transaction.partition.verification.enable", True, update=CLUSTER_WIDE),
     integer("transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, at_least(1)),

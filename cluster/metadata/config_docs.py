@@ -58,6 +58,7 @@ CLIENT_METRICS_DOCS: Final[Mapping[str, str]] = {
 }
 
 _OF_BROKERS: Final[Mapping[str, str]] = {
+    "admin.listener": "HOST:PORT of the admin door (HTTP, JSON); it is closed when this is empty.",
     "advertised.listeners": "The addresses that clients are told; those of listeners if not set.",
     "auto.create.topics.enable": "Whether a topic comes into being when a client asks for its metadata.",
     "auto.leader.rebalance.enable": "Whether the first replica of each partition is made its leader again by and by.",
@@ -127,9 +128,12 @@ _OF_BROKERS: Final[Mapping[str, str]] = {
     "replica.selector.class": "Kafka's RackAwareReplicaSelector lets consumers read from replicas in their own rack.",
     "socket.request.max.bytes": "The largest request that is read.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often is looked for transactions to time out.",
+    "transaction.check.delivery.timeout.ms": "How long a check may take to reach its checker before it is offered to another.",
     "transaction.check.interval.max.ms": "How long the growing pause between two checks of a transaction may become.",
     "transaction.check.interval.ms": "How long a prepared transaction may stand before its producers are asked about it.",
     "transaction.check.max": "How often is asked before a transaction is parked for a person.",
+    "transaction.check.session.timeout.ms": "How long a checker may be silent between two polls and still count as alive.",
+    "transaction.group.decisions.max": "How many decided numbers of a transaction group are remembered; lower ones are never decided again.",
     "transaction.max.timeout.ms": "The longest timeout that a transaction may ask for.",
     "transaction.partition.verification.enable": "Whether a transaction's first write to a partition is verified.",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "How often is looked for transactional ids that expired.",

@@ -13,6 +13,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "produce": ("fencepost.node.cli.produce", "write lines as records"),
     "consume": ("fencepost.node.cli.consume", "print records"),
     "group": ("fencepost.node.cli.group", "see who reads what, and move positions"),
+    "txn": ("fencepost.node.cli.txn", "see transactions, why readers wait, and end what hangs"),
     "node": ("fencepost.node.cli.node", "see the nodes, empty one, give a new one its share"),
     "partition": ("fencepost.node.cli.partition", "see what is offline and why, and recover it"),
     "config": ("fencepost.node.cli.config", "get, set and unset settings"),

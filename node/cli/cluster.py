@@ -196,6 +196,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else "no setting has a name like it."
 
 
+def say(sentence: str) -> None:
+    """What is not the result itself goes to standard error."""
+    print(f"fencepost: {sentence}", file=sys.stderr)
+
+
 def records(count: int) -> str:
     return f"{count:,} record{'' if count == 1 else 's'}"
 
@@ -256,4 +261,4 @@ __all__ = [
     "find_topic",
 ]
 __all__ += ["confluent_kafka", "explain", "offsets_at", "outcome", "pairs", "records"]
-__all__ += ["run_safely", "settle"]
+__all__ += ["run_safely", "say", "settle"]

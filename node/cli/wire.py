@@ -36,6 +36,7 @@ LOOKS: Final = frozenset(
         ApiKey.describe_cluster,
         ApiKey.describe_log_dirs,
         ApiKey.describe_topic_partitions,
+        ApiKey.find_coordinator,
         ApiKey.list_partition_reassignments,
     }
 )

@@ -1,6 +1,6 @@
 """FindCoordinator, api key 10, versions 0-6.
 
-Does      tells which node coordinates a group.
+Does      tells which node coordinates a group or a transactional id.
 Versions  1 key types; 4 several keys at once; 6 share groups.
 Refuses   INVALID_REQUEST for a key type that is not served, COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID.
 """
@@ -29,11 +29,12 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
 
 async def _find(ctx: HandlerContext, key_type: int, key: str) -> dict[str, Any]:
     services = ctx.services
-    if key_type == _TRANSACTION:
-        return _refusal(ErrorCode.invalid_request, "Transactions are not served by this node.")
-    if key_type != _GROUP:
+    if key_type == _GROUP:
+        coordinator = await services.groups.coordinator_of(key)
+    elif key_type == _TRANSACTION:
+        coordinator = await services.transactions.coordinator_of(key)
+    else:
         return _refusal(ErrorCode.invalid_request, f"Unknown coordinator type {key_type}.")
-    coordinator = await services.groups.coordinator_of(key)
     if isinstance(coordinator, ErrorCode):
         return _refusal(coordinator, None)
     endpoint = services.endpoint_of(coordinator, ctx.origin.listener)
@@ -44,7 +45,7 @@ async def _find(ctx: HandlerContext, key_type: int, key: str) -> dict[str, Any]:
         "host": endpoint.host,
         "port": endpoint.port,
         "error_code": ErrorCode.none,
-        "error_message": None,
+        "error_message": "",
     }
 
 

@@ -1,10 +1,10 @@
-"""InitProducerId, api key 22, versions 0-5.
+"""InitProducerId, api key 22, versions 0-6.
 
-Does      gives an idempotent producer its id, or the next epoch of the id it has (KIP-360).
-Versions  2 flexible; 3 the producer names what it has; 5 KIP-890.
-Refuses   COORDINATOR_LOAD_IN_PROGRESS while the controller gives no ids,
-          INVALID_REQUEST for an impossible pair of id and epoch, or a transactional id: this node has no
-          transaction coordinator.
+Does      gives a producer its id: an idempotent one a new one; a transactional one that of its transactional id with
+          the next epoch, which fences whoever had it and ends what that one left open.
+Versions  2 flexible; 3 the producer names what it has (KIP-360); 4 PRODUCER_FENCED; 5 KIP-890; 6 two-phase commit (KIP-939).
+Refuses   INVALID_REQUEST for an impossible pair of id and epoch, COORDINATOR_LOAD_IN_PROGRESS while the controller
+          gives no ids, then what the transaction coordinator says.
 """
 
 import asyncio
@@ -23,8 +23,10 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     had_id = getattr(request, "producer_id", NO_PRODUCER_ID)
     had_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
     impossible = (had_id == NO_PRODUCER_ID) != (had_epoch == NO_PRODUCER_EPOCH)
-    if impossible or request.transactional_id is not None:
+    if impossible:
         return _answer(ErrorCode.invalid_request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    if request.transactional_id is not None:
+        return await ctx.services.transactions.init_producer_id(ctx, request)
     # An idempotent producer that asks again always gets a new id, as from Kafka: only a transactional
     # one has a coordinator that remembers its epoch.
     try:

@@ -46,7 +46,7 @@ class ClientConnection:
         self.env = env
         self.connection = connection
         self.dispatcher = dispatcher
-        self.origin = Origin(*connection.remote, listener)
+        self.origin = Origin(*connection.remote, listener, next(dispatcher.connections))
         self.last_active_s = env.clock.steady()
         # Replies in request order. A ready head is written at once; the rest wait for the head.
         self._pending: deque[_Slot] = deque()

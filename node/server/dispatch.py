@@ -4,6 +4,7 @@ The registry is plain data (`node/handlers/__init__.py`) and handed in; ApiVersi
 so a version is never advertised that is not dispatched.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -34,6 +35,7 @@ class Origin:
     host: str
     port: int
     listener: str
+    connection: int = 0  # its number on this node: a later connection has a higher one
 
 
 @dataclass(slots=True)
@@ -50,6 +52,10 @@ class Context(Generic[Services]):
     @property
     def client_host(self) -> str:
         return self.origin.host
+
+    @property
+    def connection(self) -> int:
+        return self.origin.connection
 
 
 Handler = Callable[[Context[Any], Any], Awaitable[Fields | None]]
@@ -150,6 +156,7 @@ class Dispatcher:
         self.services = services
         self.request_bytes_max = request_bytes_max
         self.counters = {key: ApiCounters() for key in apis}
+        self.connections = itertools.count(1)
 
     def open(self, frame: memoryview, origin: Origin) -> Call:
         """Raises RequestRefused where Kafka closes the connection: no such API, no such version, garbage."""

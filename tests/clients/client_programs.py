@@ -138,27 +138,29 @@ def _compile(command: Sequence[str], folder: Path) -> None:
 
 
 def java_program() -> list[str]:
+    libraries = _libraries("kafka")
+    return java("Scenarios", classes=_java_classes(HERE / "java", libraries))
+
+
+def streams_program(*arguments: str, jvm: Sequence[str]) -> list[str]:
+    """Kafka Streams has jars of its own."""
+    libraries = _libraries("kafka-streams")
+    classes = _java_classes(HERE / "streams", libraries)
+    return java("WordCount", *arguments, jvm=jvm, classes=classes, libraries=libraries)
+
+
+def _libraries(of: str) -> Path:
     try:
-        libraries = jars()
+        return jars(of)
     except NotFetched as error:
         give_up(str(error))
-    sources = sorted((HERE / "java").glob("*.java"))
-    command = [
-        "javac",
-        "-Xlint:all,-serial,-try,-deprecation",
-        "-Werror",
-        "-cp",
-        f"{libraries}/*",
-        "-d",
-        ".",
-    ]
-    classes = _build(
-        "clients-java",
-        sources,
-        VERSION,
-        lambda folder: _compile([*command, *map(str, sources)], folder),
-    )
-    return java("Scenarios", classes=classes)
+
+
+def _java_classes(folder: Path, libraries: Path) -> Path:
+    sources = sorted(folder.glob("*.java"))
+    lint = ["-Xlint:all,-serial,-try,-deprecation", "-Werror"]
+    command = ["javac", *lint, "-cp", f"{libraries}/*", "-d", ".", *map(str, sources)]
+    return _build(f"clients-{folder.name}", sources, VERSION, lambda into: _compile(command, into))
 
 
 def node_program() -> tuple[list[str], dict[str, str]]:

@@ -2,13 +2,11 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 
 import pytest
-from brokers import COPIES, IN_CHAOS, calm
-from support.kafka_peer import NotFetched, java
-from support.needs import give_up
+from brokers import COPIES, calm
+from kafka_tools import run_tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("kafka"), pytest.mark.timeout(300)]
 
@@ -18,7 +16,6 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 PRODUCE = "org.apache.kafka.tools.ConsoleProducer"
 CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-TOOL_TIMEOUT_S = 90 if IN_CHAOS else 40
 # What Kafka's tools name as usable between them and a broker that is not a controller's listener.
 NEEDED = frozenset(
     [
@@ -62,22 +59,8 @@ Tool = Callable[..., str]
 @pytest.fixture
 def tool(bootstrap: str) -> Tool:
     def run(name: str, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        """What the tool prints; it must end with `code`."""
-        try:
-            command = java(name, *arguments, "--bootstrap-server", bootstrap)
-        except NotFetched as error:
-            give_up(str(error))
-        done = subprocess.run(
-            command,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TOOL_TIMEOUT_S,
-            check=False,
-        )
-        printed = done.stdout + done.stderr
-        assert done.returncode == code, f"{name} ended with {done.returncode}:\n{printed}"
-        return printed
+        where = ("--bootstrap-server", bootstrap)
+        return run_tool(name, *arguments, *where, stdin=stdin, code=code)
 
     return run
 

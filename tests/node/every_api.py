@@ -4,7 +4,8 @@ import every_admin_api
 import every_data_api
 import every_group_api
 import every_move_api
+import every_txn_api
 from every_api_check import CHECKS
 
-TABLES = (every_admin_api, every_data_api, every_group_api, every_move_api)
+TABLES = (every_admin_api, every_data_api, every_group_api, every_move_api, every_txn_api)
 __all__ = ["CHECKS", "TABLES"]

@@ -24,5 +24,21 @@ def check(key: ApiKey) -> Callable[[Check], Check]:
     return add
 
 
+def also(key: ApiKey) -> Callable[[Check], Check]:
+    """A further check of an API that an earlier table has."""
+
+    def add(function: Check) -> Check:
+        first = CHECKS[key]
+
+        def both(node: Asker, version: int) -> None:
+            first(node, version)
+            function(node, version)
+
+        CHECKS[key] = both
+        return function
+
+    return add
+
+
 def codes(found: Any) -> list[ErrorCode]:
     return [each.error_code for each in found]

@@ -10,10 +10,10 @@ GROUP, TRANSACTION = 0, 1
 ID_REQUIRED_SINCE: Final = 4
 
 
-def find(node: Asker, group: str) -> None:
+def find(node: Asker, key: str, kind: int = GROUP) -> None:
     """Ask until the coordinator is there, as clients do: the first to ask has its topic created."""
     for _ in range(50):
-        reply = node.ask(ApiKey.find_coordinator, 3, key=group, key_type=GROUP)
+        reply = node.ask(ApiKey.find_coordinator, 3, key=key, key_type=kind)
         if reply.error_code is E.none:
             return
         node.sleep(0.1)

@@ -54,11 +54,16 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-DEPENDENCIES = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
-)
+LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
+# What is fetched together, by the folder of the cache that it comes into.
+DEPENDENCIES = {
+    "kafka": (
+        ("org.apache.kafka", "kafka_2.13", VERSION),
+        ("org.apache.kafka", "kafka-tools", VERSION),
+        LOGGING,
+    ),
+    "kafka-streams": (("org.apache.kafka", "kafka-streams", VERSION), LOGGING),
+}
 
 
 class NotFetched(Exception):
@@ -74,21 +79,21 @@ def alone(name: str) -> Iterator[None]:
         yield
 
 
-def jars() -> Path:
-    """The folder with Kafka's jars, downloaded at the first call."""
-    folder = CACHE / f"kafka-{VERSION}"
+def jars(of: str = "kafka") -> Path:
+    """The folder with Kafka's jars, or those of its streams, downloaded at the first call."""
+    folder = CACHE / f"{of}-{VERSION}"
     with alone(folder.name):
         if not (folder / "complete").exists():
-            _download(folder)
+            _download(folder, DEPENDENCIES[of])
     return folder / "libs"
 
 
-def _download(folder: Path) -> None:
+def _download(folder: Path, dependencies: Sequence[tuple[str, str, str]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     elements = [
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for group, name, version in DEPENDENCIES
+        for group, name, version in dependencies
     ]
     (folder / "pom.xml").write_text(POM.format(dependencies="\n    ".join(elements)))
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"]
@@ -99,9 +104,16 @@ def _download(folder: Path) -> None:
     (folder / "complete").touch()
 
 
-def java(*arguments: str, jvm: Sequence[str] = TOOL_JVM, classes: Path | None = None) -> list[str]:
-    """A command that runs Java with Kafka's jars, and our own classes before them."""
-    path = f"{jars()}/*" if classes is None else f"{classes}{os.pathsep}{jars()}/*"
+def java(
+    *arguments: str,
+    jvm: Sequence[str] = TOOL_JVM,
+    classes: Path | None = None,
+    libraries: Path | None = None,
+) -> list[str]:
+    """A command that runs Java with Kafka's jars, or others, and our own classes before them."""
+    path = f"{libraries or jars()}/*"
+    if classes is not None:
+        path = f"{classes}{os.pathsep}{path}"
     return ["java", *jvm, QUIET, "-cp", path, *arguments]
 
 

@@ -39,7 +39,7 @@ FORBIDDEN: tuple[tuple[str, str], ...] = (
 )
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "pysyncobj": ("cluster/quorum",),
-    "aiohttp": ("node/console",),
+    "aiohttp": ("node/console", "cluster/base/real_http.py"),
     "uvloop": ("node/process.py",),
     "crc32c": ("cluster",),
     "cramjam": ("cluster/wire",),

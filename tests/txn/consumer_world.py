@@ -10,7 +10,6 @@ from uuid import UUID
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.groups import registry
 from fencepost.txn.groups.classic_group import ClassicGroup
-from fencepost.txn.groups.codec import Writer
 from fencepost.txn.groups.commands import (
     ConsumerGroupHeartbeat,
     Heartbeat,
@@ -25,6 +24,7 @@ from fencepost.txn.groups.consumer_group import ConsumerGroup
 from fencepost.txn.groups.consumer_machine import ConsumerMachine
 from fencepost.txn.groups.consumer_migration import MigratingGroups
 from fencepost.txn.groups.consumer_topics import TopicsChanged
+from fencepost.txn.runtime.codec import Writer
 from fencepost.txn.runtime.decision import CancelTimer, Decision, Parked, SetTimer
 from kio.schema.consumer_group_heartbeat.v1.request import (
     ConsumerGroupHeartbeatRequest,

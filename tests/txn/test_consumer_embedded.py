@@ -2,13 +2,13 @@
 
 import pytest
 from consumer_world import subscription_bytes
-from fencepost.txn.groups.codec import RecordRefused
 from fencepost.txn.groups.consumer_embedded import (
     read_assignment,
     read_subscription,
     read_version,
     write_assignment,
 )
+from fencepost.txn.runtime.codec import RecordRefused
 from hypothesis import given
 from hypothesis import strategies as st
 

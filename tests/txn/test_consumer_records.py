@@ -9,7 +9,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from fencepost.txn.groups.codec import RecordRefused
 from fencepost.txn.groups.consumer_records import (
     ClassicMember,
     CurrentAssigned,
@@ -25,6 +24,7 @@ from fencepost.txn.groups.consumer_records import (
     TargetEpochReached,
 )
 from fencepost.txn.groups.registry import decode
+from fencepost.txn.runtime.codec import RecordRefused
 from hypothesis import given
 from hypothesis import strategies as st
 

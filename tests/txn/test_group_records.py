@@ -12,7 +12,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from fencepost.txn.groups.codec import Reader, RecordRefused, Writer
 from fencepost.txn.groups.records import (
     NO_TOPIC_ID,
     GroupForgotten,
@@ -24,6 +23,7 @@ from fencepost.txn.groups.records import (
     offset_key,
 )
 from fencepost.txn.groups.registry import decode
+from fencepost.txn.runtime.codec import Reader, RecordRefused, Writer
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -16,9 +16,9 @@ from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
 
+from ..runtime.codec import RecordRefused
 from ..runtime.decision import CancelTimer, Decision, Fields, SetTimer
 from .classic_turn import join_fields, sync_fields
-from .codec import RecordRefused
 from .commands import Heartbeat, JoinGroup, LeaveGroup, Leaving, SyncGroup
 from .consumer_embedded import Subscription, read_subscription, read_version, write_assignment
 from .consumer_group import ConsumerGroup

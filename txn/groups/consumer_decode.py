@@ -8,7 +8,7 @@ PROVED BY  tests/txn/test_consumer_records.py::test_any_bytes_are_a_record_or_ar
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from .codec import Reader, RecordRefused
+from ..runtime.codec import Reader, RecordRefused
 from .consumer_records import (
     VALUE_VERSION,
     WITH_ITEM,

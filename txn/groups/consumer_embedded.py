@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .codec import Reader, RecordRefused, Writer
+from ..runtime.codec import Reader, RecordRefused, Writer
 
 VERSION_MAX: Final = 3
 _OWNED_SINCE, _GENERATION_SINCE, _RACK_SINCE = 1, 2, 3

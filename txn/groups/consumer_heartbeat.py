@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 from fencepost.cluster.base.errors import ErrorCode
 
 from ..runtime.decision import Decision, SetTimer
+from ..runtime.regex import refusal_of
 from .consumer_group import ConsumerGroup
 from .consumer_member import LEAVE_STATIC_EPOCH, Member, is_held
 from .consumer_reconcile import MustRejoin
-from .consumer_regex import refusal_of
 from .consumer_requests import NOT_SAID, Refusal, Said, left, refused, standing
 from .consumer_scan import begin
 from .consumer_turn import ScanMoved, Turn, regex_timer

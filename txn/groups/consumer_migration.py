@@ -17,12 +17,12 @@ from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
 
+from ..runtime.codec import RecordRefused
 from ..runtime.decision import Answer, CancelTimer, Decision, Effect, LogRecord, SetTimer
 from . import classic_turn
 from .classic_group import ClassicGroup, Phase
 from .classic_group import Member as ClassicGroupMember
 from .classic_turn import join_fields, sync_fields
-from .codec import RecordRefused
 from .commands import ConsumerGroupHeartbeat, Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from .config import GroupConfig
 from .consumer_classic import beat, join, leave, sync

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from .codec import Writer
+from ..runtime.codec import Writer
 
 
 class Kind(enum.IntEnum):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from .consumer_regex import Regex, RegexRefused
+from ..runtime.regex import Regex, RegexRefused
 
 NAMES_A_TURN: Final = 1_000  # about 2 ms when the transitions are known
 WORK_A_TURN: Final = 20_000  # places looked at; about 5 ms

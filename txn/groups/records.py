@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from .codec import Reader, RecordRefused, Writer
+from ..runtime.codec import Reader, RecordRefused, Writer
 
 LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ..runtime.codec import Reader, RecordRefused
 from ..runtime.decision import LogRecord
 from ..runtime.ports import Codec
-from .codec import Reader, RecordRefused
 from .consumer_decode import DECODERS as CONSUMER_DECODERS
 from .consumer_records import VALUE_VERSION
 from .records import (

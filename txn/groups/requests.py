@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from .codec import STRING_BYTES_MAX
+from ..runtime.codec import STRING_BYTES_MAX
 from .commands import (
     Commit,
     ConsumerGroupHeartbeat,

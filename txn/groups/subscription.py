@@ -8,7 +8,7 @@ The coordinator passes this metadata between members unread. It looks inside onl
 still in use, and reads no more than version 0 of the consumer protocol, which every later one begins with.
 """
 
-from .codec import Reader, RecordRefused
+from ..runtime.codec import Reader, RecordRefused
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

@@ -7,6 +7,7 @@ PROVED BY  tests/txn/test_coordinator.py::test_a_command_is_refused_until_the_lo
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
@@ -64,7 +65,9 @@ class Coordinator:
         new_machine: Callable[[], Machine],
         codec: Codec,
         commit_timeout_ms: int,
+        send: Callable[[int, Shard, Any], None] | None = None,
     ) -> None:
+        """`send` is given what machines want done elsewhere, with the partition and shard that want it."""
         self.topic = topic
         self._env = env
         self._image = image
@@ -74,6 +77,7 @@ class Coordinator:
         self._new_machine = new_machine
         self._codec = codec
         self._commit_timeout_ms = commit_timeout_ms
+        self._send = send
         self._seats: dict[int, _Seat] = {}
         self._is_stopped = False
         self._ownership = Ownership(topic, node_id, elected=self._elected, resigned=self._resigned)
@@ -182,6 +186,7 @@ class Coordinator:
             commit_timeout_ms=self._commit_timeout_ms,
             on_lost=lambda shard, code: self._lost(partition, seat, shard, code),
             unread=unread,
+            send=None if self._send is None else partial(self._send, partition),
         )
         seat.opened_s = self._env.clock.steady()
         seat.answer = ErrorCode.coordinator_load_in_progress

@@ -10,6 +10,7 @@ A Decision names five things, and the shell (`shard.py`) treats each in its own 
     steps     go to `apply` only: memory that a coordinator may lose (who waits, who is about to join)
     reply     leaves when every record decided so far is committed, or waits: `Parked(ticket)`
     effects   `Answer` to a parked reply: leaves when every record decided so far is committed
+              `Send` to the coordinator's own shell, for other nodes: likewise
               `SetTimer`, `CancelTimer`: at once, they are promises of this process to itself
     producer  whose transaction the records belong to, if any
 """
@@ -49,7 +50,14 @@ class Answer:
     """The reply to a command that was parked. A ticket nobody waits for any more is ignored."""
 
     ticket: int
-    fields: Fields
+    fields: Any  # what the reply to the command would have been
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Something for the shell to do, handed over with the shard that decided it."""
+
+    what: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class CancelTimer:
     key: TimerKey
 
 
-Effect = Answer | SetTimer | CancelTimer
+Effect = Answer | Send | SetTimer | CancelTimer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

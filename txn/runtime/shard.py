@@ -23,7 +23,17 @@ from fencepost.cluster.base.ids import Offset
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.wire.records import Record, build_batch, control_batch
 
-from .decision import Answer, CancelTimer, Decision, LogRecord, Parked, Producer, SetTimer, TimerKey
+from .decision import (
+    Answer,
+    CancelTimer,
+    Decision,
+    LogRecord,
+    Parked,
+    Producer,
+    Send,
+    SetTimer,
+    TimerKey,
+)
 from .pace import Pace
 from .ports import Machine, RecordLog
 from .ticker import Ticker
@@ -62,7 +72,7 @@ class _Waiting:
     __slots__ = ("answers", "horizon", "reply", "reply_to")
 
     def __init__(
-        self, horizon: Offset, reply_to: Reply | None, reply: Any, answers: Sequence[Answer]
+        self, horizon: Offset, reply_to: Reply | None, reply: Any, answers: Sequence[Answer | Send]
     ) -> None:
         self.horizon = horizon
         self.reply_to = reply_to
@@ -96,6 +106,7 @@ class Shard:
         commit_timeout_ms: int,
         on_lost: Callable[["Shard", ErrorCode], None],
         unread: Unread | None = None,
+        send: Callable[["Shard", Any], None] | None = None,
     ) -> None:
         self.name = name
         self.machine = machine
@@ -105,6 +116,7 @@ class Shard:
         self._alarm = _Alarm(self)
         self._commit_timeout_s = commit_timeout_ms / 1000
         self._on_lost = on_lost
+        self._send = send
         self._lost: ErrorCode | None = None
         self._written = log.log_end_offset
         self._waiting: deque[_Waiting] = deque()
@@ -112,6 +124,11 @@ class Shard:
         self._is_committing = False
         self._unread = unread or None  # until all of it has been read
         self._all_read = asyncio.Event()
+
+    @property
+    def is_lost(self) -> bool:
+        """Nothing that it says counts any more."""
+        return self._lost is not None
 
     async def execute(self, command: Any) -> Any:
         """The reply; an ErrorCode if this coordinator could not take the command or tell its outcome."""
@@ -275,12 +292,12 @@ class Shard:
             self._deliver_when_committed(waiting)
         return E.none
 
-    def _act(self, decision: Decision) -> list[Answer]:
-        """Timers are promises to ourselves and start at once. Answers are left for later."""
-        answers = []
+    def _act(self, decision: Decision) -> list[Answer | Send]:
+        """Timers are promises to ourselves and start at once. What others get to know is left for later."""
+        answers: list[Answer | Send] = []
         for effect in decision.effects:
             match effect:
-                case Answer():
+                case Answer() | Send():
                     answers.append(effect)
                 case SetTimer():
                     self._ticker.set(self._alarm, effect.key, effect.delay_ms)
@@ -315,6 +332,10 @@ class Shard:
         if waiting.reply_to is not None and not waiting.reply_to.done():
             waiting.reply_to.set_result(waiting.reply)
         for answer in waiting.answers:
+            if isinstance(answer, Send):
+                assert self._send is not None, f"{self.name} has nobody to send by"
+                self._send(self, answer.what)
+                continue
             parked = self._parked.pop(answer.ticket, None)
             if parked is not None and not parked.done():
                 parked.set_result(answer.fields)

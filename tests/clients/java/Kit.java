@@ -51,6 +51,10 @@ public final class Kit implements AutoCloseable {
         boolean holds() throws Exception;
     }
 
+    interface Step {
+        void run() throws Exception;
+    }
+
     interface Asked<T> {
         Future<T> ask();
     }

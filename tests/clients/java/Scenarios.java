@@ -30,6 +30,7 @@ public final class Scenarios {
         GroupScenarios.register(known);
         AdminScenarios.register(known);
         EdgeScenarios.register(known);
+        TransactionScenarios.register(known);
         List<String> wanted = new ArrayList<>(List.of(arguments).subList(1, arguments.length));
         ExecutorService pool = Executors.newFixedThreadPool(AT_A_TIME);
         List<Future<?>> running = new ArrayList<>();

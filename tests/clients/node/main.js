@@ -3,7 +3,7 @@
 "use strict";
 
 const { Kit, IN_CHAOS } = require("./kit.js");
-const scenarios = require("./scenarios.js");
+const scenarios = { ...require("./scenarios.js"), ...require("./transactions.js") };
 
 const AT_A_TIME = 4;
 const TIMEOUT_MS = IN_CHAOS ? 240_000 : 60_000;

@@ -2,7 +2,7 @@
 
 INVARIANT  matching one name costs at most a bounded amount of work, whatever the expression.
 PREVENTS   `(a+)+$` from one client holding the loop, and with it every partition of the node, for minutes.
-PROVED BY  tests/txn/test_consumer_regex.py::test_an_expression_that_blows_up_backtracking_is_matched_at_once
+PROVED BY  tests/txn/test_regex.py::test_an_expression_that_blows_up_backtracking_is_matched_at_once
 
 Python's `re` backtracks, so it is not used. The expression becomes an automaton whose states are sets of
 places in it; the transitions that names really take are kept (a DFA built as it is walked, as RE2 does).
@@ -10,8 +10,8 @@ places in it; the transitions that names really take are kept (a DFA built as it
 
 from typing import Final
 
-from .consumer_regex_classes import WORD
-from .consumer_regex_syntax import At, Chars, Concat, Either, Node, RegexRefused, Repeat, parse
+from .regex_classes import WORD
+from .regex_syntax import At, Chars, Concat, Either, Node, RegexRefused, Repeat, parse
 
 __all__ = ["Regex", "RegexRefused", "refusal_of"]
 

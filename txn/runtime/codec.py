@@ -1,4 +1,4 @@
-"""Kafka's primitive encodings, for the records of `__consumer_offsets`: as few as those records need.
+"""Kafka's primitive encodings, for the records of coordinators: as few as those need.
 
 INVARIANT  whatever the bytes, reading ends in a value or in RecordRefused, and allocates no more than they hold.
 PREVENTS   one damaged or foreign record taking the coordinator down with an error that names nothing.
@@ -104,6 +104,14 @@ class Reader:
             raise RecordRefused(f"an array before byte {self.position} claims {count} elements")
         return count
 
+    def nullable_length(self, *, compact: bool = False) -> int | None:
+        """`length` of an array that may be null."""
+        position = self.position
+        if (self.uvarint() - 1 if compact else self.int32()) == -1:
+            return None
+        self.position = position
+        return self.length(compact=compact)
+
     def tags(self) -> dict[int, bytes]:
         """The tagged fields at the end of a flexible struct, unread."""
         return {self.uvarint(): self.take(self.uvarint()) for _ in range(self.uvarint())}
@@ -136,6 +144,14 @@ class Writer:
             self.data.append(value & 127 | 128)
             value >>= 7
         self.data.append(value)
+
+    def length(self, count: int | None, *, compact: bool = False) -> None:
+        """Of an array; None for one that is null."""
+        number = -1 if count is None else count
+        if compact:
+            self.uvarint(number + 1)
+        else:
+            self.int32(number)
 
     def bytes_(self, value: bytes, *, compact: bool = False) -> None:
         if compact:

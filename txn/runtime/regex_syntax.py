@@ -8,7 +8,7 @@ The words of an error are RE2/J's: Kafka hands them to the client, and people se
 from dataclasses import dataclass
 from typing import Final
 
-from .consumer_regex_classes import (
+from .regex_classes import (
     ALL,
     FOLDED_BEYOND_ASCII,
     PERL,

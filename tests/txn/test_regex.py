@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from fencepost.txn.groups.consumer_regex import (
+from fencepost.txn.runtime.regex import (
     PLACES_MAX,
     TOO_LARGE,
     Regex,
     RegexRefused,
     refusal_of,
 )
-from fencepost.txn.groups.consumer_regex_syntax import DEPTH_MAX, TOO_DEEP
+from fencepost.txn.runtime.regex_syntax import DEPTH_MAX, TOO_DEEP
 from hypothesis import given
 from hypothesis import strategies as st
 

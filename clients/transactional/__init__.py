@@ -1,0 +1,29 @@
+"""What librdkafka does not have: the exactly-once loop, half messages with check-back, transaction groups.
+
+pip install fencepost[clients]
+from fencepost.clients.transactional import HalfMessageProducer, TransactionalLoop, TransactionGroup
+"""
+
+from .admin_api import AdminApi, AdminRefused, AdminUnreachable
+from .checker import Checker, Verdict
+from .groups import DecidedBefore, Decision, GroupMember, MemberWrote, TransactionGroup
+from .half_messages import HalfMessage, HalfMessageProducer, HalfOutcome
+from .loop import Output, TransactionalLoop
+
+__all__ = [
+    "AdminApi",
+    "AdminRefused",
+    "AdminUnreachable",
+    "Checker",
+    "DecidedBefore",
+    "Decision",
+    "GroupMember",
+    "HalfMessage",
+    "HalfMessageProducer",
+    "HalfOutcome",
+    "MemberWrote",
+    "Output",
+    "TransactionGroup",
+    "TransactionalLoop",
+    "Verdict",
+]

@@ -1,0 +1,116 @@
+"""Asks the admin door of any node. Everything that is asked may be asked twice, so lost answers are asked for again.
+
+INVARIANT  a call ends with the answer, with a refusal, or with AdminUnreachable when its time is over.
+PREVENTS   a driver that takes a broken connection for "nothing was decided".
+PROVED BY  tests/clients/test_transactional_admin_api.py::test_an_answer_that_was_lost_is_asked_for_again
+"""
+
+import http.client
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+TIMEOUT_S: Final = 30.0
+ASK_S: Final = 15.0  # one node; it looks for the coordinator itself for up to ten
+PAUSE_S: Final = 0.1
+ANSWER_BYTES_MAX: Final = 64 << 20
+UNAVAILABLE: Final = 503
+DEV_PORTS_APART: Final = 1_000  # of the client door and the admin door of `fencepost dev`
+
+
+class AdminRefused(Exception):
+    """The cluster understood and does not do it: `error` is Kafka's word for why."""
+
+    def __init__(self, status: int, error: str, message: str, next_step: str) -> None:
+        super().__init__(f"{error}: {message} {next_step}")
+        self.status = status
+        self.error = error
+        self.message = message
+        self.next_step = next_step
+
+
+class AdminUnreachable(Exception):
+    """No node gave an answer in time. What was asked may have been done: ask again."""
+
+
+class AdminApi:
+    """`AdminApi("http://10.0.0.1:9644,http://10.0.0.2:9644")`; safe to be used by several threads."""
+
+    def __init__(self, addresses: str | Sequence[str], *, timeout_s: float = TIMEOUT_S) -> None:
+        each = addresses.split(",") if isinstance(addresses, str) else addresses
+        self._nodes = [_address(one) for one in each]
+        if not self._nodes:
+            raise ValueError("name at least one admin door, such as http://127.0.0.1:10092")
+        self._timeout_s = timeout_s
+        self._first = 0
+
+    @classmethod
+    def of_dev(cls, bootstrap: str, *, timeout_s: float = TIMEOUT_S) -> "AdminApi":
+        """The admin doors of `fencepost dev`, each 1000 ports above its node's client door."""
+        doors = []
+        for each in bootstrap.split(","):
+            host, _, port = each.strip().rpartition(":")
+            doors.append(f"http://{host}:{int(port) + DEV_PORTS_APART}")
+        return cls(doors, timeout_s=timeout_s)
+
+    def call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        """The answer's fields. `wait_s` is how long the node was asked to keep us waiting."""
+        deadline = time.monotonic() + self._timeout_s + wait_s
+        encoded = None if body is None else json.dumps(body).encode()
+        while True:
+            for _ in self._nodes:
+                host, port = self._nodes[self._first % len(self._nodes)]
+                left_s = deadline - time.monotonic()
+                ask_s = max(min(ASK_S + wait_s, left_s), PAUSE_S)
+                try:
+                    status, fields = _ask(host, port, method, path, encoded, ask_s)
+                except (OSError, http.client.HTTPException, ValueError) as trouble:
+                    why = f"http://{host}:{port}: {trouble or type(trouble).__name__}"
+                else:
+                    if status != UNAVAILABLE:
+                        return _outcome(status, fields)
+                    why = str(fields.get("message", status))
+                self._first += 1  # the next one, now and for whoever asks after us
+            if time.monotonic() + PAUSE_S >= deadline:
+                raise AdminUnreachable(
+                    f"{method} {path}: no answer in {self._timeout_s + wait_s:g} s; the last trouble was {why}"
+                )
+            time.sleep(PAUSE_S)
+
+
+def _ask(
+    host: str, port: int, method: str, path: str, body: bytes | None, timeout_s: float
+) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        answer = json.loads(response.read(ANSWER_BYTES_MAX))
+    finally:
+        connection.close()
+    if not isinstance(answer, dict):
+        raise ValueError(f"http://{host}:{port} is no admin door")  # noqa: TRY004 - of its answer
+    return response.status, answer
+
+
+def _outcome(status: int, fields: dict[str, Any]) -> dict[str, Any]:
+    if status < 400:
+        return fields
+    error, message = str(fields.get("error", status)), str(fields.get("message", ""))
+    raise AdminRefused(status, error, message, str(fields.get("next_step", "")))
+
+
+def _address(text: str) -> tuple[str, int]:
+    parts = urlsplit(text.strip() if "://" in text else f"http://{text.strip()}")
+    if parts.scheme != "http" or not parts.hostname or parts.port is None:
+        raise ValueError(f"{text!r} is no admin door: say http://HOST:PORT")
+    return parts.hostname, parts.port
+
+
+def in_path(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")

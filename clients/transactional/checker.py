@@ -1,0 +1,109 @@
+"""Answers the coordinator's questions about half messages whose producer never said how they end.
+
+INVARIANT  a check is said to have been delivered before the application is asked, and every check is answered.
+PREVENTS   a slow database having one check go to every member of the group in turn.
+PROVED BY  tests/clients/test_transactional_checker.py::test_a_check_is_acknowledged_before_the_application_is_asked
+
+Every process that can look up what became of a local transaction may run one, whether it produces or not. To poll is to
+be alive: there is nothing to register.
+"""
+
+import enum
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from .admin_api import AdminApi, AdminRefused, AdminUnreachable
+
+WAIT_S: Final = 10.0
+PAUSE_S: Final = 1.0
+CHECKS_MAX: Final = 20
+
+log = logging.getLogger("fencepost.clients")
+
+
+class Verdict(enum.Enum):
+    """How a local transaction ended; UNKNOWN while it can't be told: the coordinator asks again later."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNKNOWN = "unknown"
+
+
+class Checker:
+    """`check` is given the name of a half message (and its transactional id) and looks up what became of it."""
+
+    def __init__(
+        self,
+        group: str,
+        member: str,
+        admin: AdminApi,
+        check: Callable[[str, str], Verdict],
+        *,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._group = group
+        self._member = member
+        self._admin = admin
+        self._check = check
+        self._wait_s = wait_s
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Check in a thread of its own."""
+        self._thread = threading.Thread(target=self.run, name=f"checks {self._group}", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self._stopping.is_set():
+            try:
+                self.step()
+            except (AdminRefused, AdminUnreachable) as trouble:
+                log.warning("checks of %s: %s", self._group, trouble)
+                self._stopping.wait(PAUSE_S)
+
+    def step(self) -> int:
+        """Wait once for checks and answer them; how many there were."""
+        checks = self._poll(self._wait_s, CHECKS_MAX, [])
+        if checks:
+            self._poll(0.0, 0, checks)  # they have arrived
+        for each in checks:
+            self._answer(each)
+        return len(checks)
+
+    def _poll(
+        self, wait_s: float, checks_max: int, delivered: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        body = {
+            "group": self._group,
+            "member": self._member,
+            "wait_ms_max": int(wait_s * 1000),
+            "checks_max": checks_max,
+            "delivered": delivered,
+        }
+        answer = self._admin.call("POST", "/v1/checks/poll", body, wait_s=wait_s)
+        found: list[dict[str, Any]] = answer["checks"]
+        return found
+
+    def _answer(self, each: dict[str, Any]) -> None:
+        try:
+            verdict = self._check(each["half_id"], each["transactional_id"])
+        except Exception:
+            log.warning("check of %s failed", each["half_id"], exc_info=True)
+            verdict = Verdict.UNKNOWN
+        body = {**each, "verdict": verdict.value, "member": self._member}
+        try:
+            answer = self._admin.call("POST", "/v1/checks/answer", body)
+        except AdminRefused as refused:
+            log.warning("answer about %s: %s", each["half_id"], refused)
+            return
+        if not answer.get("as_wanted", True):
+            log.warning("answer about %s: %s", each["half_id"], answer.get("message", ""))

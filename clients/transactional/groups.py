@@ -1,0 +1,168 @@
+"""Transaction groups: many producers, on any machines, that commit as one.
+
+    group = TransactionGroup("orders-to-lake", AdminApi.of_dev(bootstrap))
+    member = GroupMember(bootstrap, group.name, "task-3")     # in each writer
+    member.begin(); member.produce("lake", value=b"…"); wrote = member.wrote()
+    group.commit(42, [wrote, …])                              # in the driver: all or none, once for number 42
+    member.finish("commit")                                   # in each writer: go on with the next one
+
+A driver that died asks `group.decision(42)`: commit, abort, undecided or forgotten. After "undecided" start the
+members anew (`start`) before doing the work again: that fences an end that may still be under way.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Producer
+
+from .admin_api import AdminApi, in_path
+from .identity import IdentifiedProducer, retrying
+
+COMMIT, ABORT, UNDECIDED, FORGOTTEN = "commit", "abort", "undecided", "forgotten"
+SEPARATOR: Final = "::"
+FLUSH_S: Final = 60.0
+FINISH_S: Final = 60.0
+
+
+class MemberWrote(NamedTuple):
+    """What a writer hands to its driver, in any way it likes: a tuple of plain values."""
+
+    member: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """`outcome` is what holds: commit, abort, or undecided and forgotten when only asked for."""
+
+    number: int
+    outcome: str
+    members: tuple[MemberWrote, ...] = ()
+    is_new: bool = False
+    message: str = ""
+
+
+class DecidedBefore(Exception):
+    """The number had been decided already, otherwise or for other members: nothing was changed by this call."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision.message)
+        self.decision = decision
+
+
+class TransactionGroup:
+    """The driver's side."""
+
+    def __init__(self, name: str, admin: AdminApi) -> None:
+        if not name or SEPARATOR in name:
+            raise ValueError(
+                f"{name!r} is no name for a group: it must not be empty or have '::' in it"
+            )
+        self.name = name
+        self._admin = admin
+        self._path = f"/v1/transaction-groups/{in_path(name)}"
+
+    def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision:
+        """Commit all of them, or raise: AdminRefused when a member can't be committed (then none was)."""
+        return self._end(number, COMMIT, members)
+
+    def abort(self, number: int, members: Iterable[MemberWrote | None] = ()) -> Decision:
+        """Abort all of them. The number is used up: to try again under it, start the members anew instead."""
+        return self._end(number, ABORT, members)
+
+    def decision(self, number: int) -> Decision:
+        """What was decided for this number, by whoever asked."""
+        answer = self._admin.call("GET", f"{self._path}/decisions/{number}")
+        return _decision(answer)
+
+    def _end(self, number: int, outcome: str, members: Iterable[MemberWrote | None]) -> Decision:
+        """Who wrote nothing (None) has no transaction to be ended."""
+        named = {
+            each.member: {"producer_id": each.producer_id, "producer_epoch": each.producer_epoch}
+            for each in members
+            if each is not None
+        }
+        body = {"number": number, "outcome": outcome, "members": named}
+        answer = self._admin.call("POST", f"{self._path}/end", body)
+        decision = _decision(answer)
+        # An end whose first answer was lost is told of its own decision.
+        if decision.outcome != outcome or {each.member: each for each in decision.members} != {
+            name: MemberWrote(name, **named[name]) for name in named
+        }:
+            raise DecidedBefore(decision)
+        return decision
+
+
+def _decision(answer: Mapping[str, Any]) -> Decision:
+    members = answer.get("members", {})
+    return Decision(
+        number=answer["number"],
+        outcome=answer["outcome"],
+        members=tuple(
+            MemberWrote(name, members[name]["producer_id"], members[name]["producer_epoch"])
+            for name in sorted(members)
+        ),
+        is_new=answer.get("is_new", False),
+        message=answer.get("message", ""),
+    )
+
+
+class GroupMember:
+    """A writer. Its name is its own in the group, and stays when it is started anew."""
+
+    def __init__(
+        self, bootstrap: str, group: str, name: str, config: Mapping[str, Any] | None = None
+    ) -> None:
+        self.name = name
+        self._identified = IdentifiedProducer(bootstrap, f"{group}{SEPARATOR}{name}", config)
+        self._is_writing = False
+        self._errors: list[Any] = []
+
+    @property
+    def producer(self) -> Producer:
+        """Librdkafka's own, for what is not here."""
+        return self._identified.producer
+
+    def start(self) -> None:
+        """Before the first transaction: fences the one that had this name, and aborts what it left open."""
+        self._identified.start()
+
+    def begin(self) -> None:
+        self._errors.clear()
+        self._is_writing = False
+        self.producer.begin_transaction()
+
+    def produce(self, topic: str, **message: Any) -> None:
+        """As `Producer.produce`; waits while librdkafka's queue is full."""
+        self._is_writing = True
+        while True:
+            try:
+                self.producer.produce(topic, on_delivery=self._delivered, **message)
+            except BufferError:
+                self.producer.poll(0.1)
+            else:
+                self.producer.poll(0)
+                return
+
+    def wrote(self) -> MemberWrote | None:
+        """All is written and acknowledged: what the driver needs to commit it. None when nothing was written."""
+        left = self.producer.flush(FLUSH_S)
+        if self._errors or left:
+            why = self._errors[0] if self._errors else f"{left} records were not acknowledged"
+            raise RuntimeError(f"{self.name} could not write everything: {why}")
+        if not self._is_writing:
+            return None
+        return MemberWrote(self.name, *self._identified.identity(fresh=True))
+
+    def finish(self, outcome: str) -> None:
+        """Have librdkafka know what was decided. KafkaException when it is not what the cluster decided."""
+        if outcome == COMMIT:
+            retrying(lambda: self.producer.commit_transaction(5.0), FINISH_S)
+        else:
+            retrying(lambda: self.producer.abort_transaction(5.0), FINISH_S)
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self._errors.append(error)

@@ -1,0 +1,220 @@
+"""Half messages: a record that is there for nobody until the local transaction that it tells of has ended.
+
+    class Payments(HalfMessageProducer):
+        def execute_local_transaction(self, half_id, argument): ...   # the database transaction
+        def check_local_transaction(self, half_id): ...               # asked later, perhaps in another process
+
+    with Payments(bootstrap, "payments", AdminApi.of_dev(bootstrap)) as payments:
+        payments.send("orders", value=b"…", half_id="order-4711", argument=order)
+
+Name a half message after what its local transaction is found by (an order's number): that name is all a check is
+given. INVARIANT, PREVENTS and PROVED BY stand in `txn/transactions/check_back_machine.py`: nothing is decided here.
+"""
+
+import enum
+import os
+import queue
+import secrets
+import socket
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka import KafkaException
+
+from .admin_api import AdminApi, AdminRefused
+from .checker import Checker, Verdict
+from .identity import IdentifiedProducer, retrying
+
+LANES_MAX: Final = 8
+FLUSH_S: Final = 60.0
+END_S: Final = 15.0
+PRODUCER_FENCED: Final = "PRODUCER_FENCED"
+
+
+class HalfOutcome(enum.Enum):
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    LEFT_TO_CHECKS = "waiting"  # the coordinator will ask
+
+
+class HalfMessage:
+    """A half message that is there. End it once, with one of these three."""
+
+    def __init__(
+        self, owner: "HalfMessageProducer", lane: IdentifiedProducer, half_id: str
+    ) -> None:
+        self.half_id = half_id
+        self._owner = owner
+        self._lane: IdentifiedProducer | None = lane
+
+    def commit(self) -> HalfOutcome:
+        return self._owner.end(self, self._take(), Verdict.COMMIT)
+
+    def rollback(self) -> HalfOutcome:
+        return self._owner.end(self, self._take(), Verdict.ROLLBACK)
+
+    def leave(self) -> HalfOutcome:
+        """Nobody knows yet how it ends: the coordinator asks for it, from its first interval on."""
+        self._take()
+        return self._owner.leave()
+
+    def end(self, verdict: Verdict) -> HalfOutcome:
+        if verdict is Verdict.UNKNOWN:
+            return self.leave()
+        return self.commit() if verdict is Verdict.COMMIT else self.rollback()
+
+    def _take(self) -> IdentifiedProducer:
+        lane, self._lane = self._lane, None
+        if lane is None:
+            raise RuntimeError(f"{self.half_id} has been ended already")
+        return lane
+
+
+class HalfMessageProducer:
+    """Up to `lanes` half messages at a time; further ones wait for a lane. Safe to be used by several threads."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        admin: AdminApi,
+        *,
+        member: str | None = None,
+        lanes: int = LANES_MAX,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.group = group
+        # Of this process alone: a name that came again would wait for what its predecessor left open.
+        self.member = member or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._bootstrap = bootstrap
+        self._admin = admin
+        self._config = dict(config or {})
+        self._lanes: queue.Queue[IdentifiedProducer | None] = queue.Queue()
+        for _ in range(lanes):
+            self._lanes.put(None)
+        self._numbers = iter(range(1, 2**63))
+        self._checker = Checker(group, self.member, admin, self._check)
+
+    # -- what an application says ----------------------------------------------------------------
+
+    def execute_local_transaction(self, half_id: str, argument: Any) -> Verdict:
+        """The local transaction, in which `half_id` is stored so that a check finds it."""
+        raise TypeError(f"{type(self).__name__} must say how to execute_local_transaction")
+
+    def check_local_transaction(self, half_id: str) -> Verdict:
+        """What became of it. ROLLBACK only if it surely can't be committed any more; else UNKNOWN."""
+        raise TypeError(f"{type(self).__name__} must say how to check_local_transaction")
+
+    def _check(self, half_id: str, _transactional_id: str) -> Verdict:
+        return self.check_local_transaction(half_id)
+
+    # -- producing -------------------------------------------------------------------------------
+
+    def send(
+        self, topic: str, *, half_id: str, argument: Any = None, **message: Any
+    ) -> HalfOutcome:
+        """Half message, local transaction, end. If the local transaction raises, a check will find out."""
+        half = self.send_half(topic, half_id=half_id, **message)
+        try:
+            verdict = self.execute_local_transaction(half_id, argument)
+        except BaseException:
+            half.leave()
+            raise
+        return half.end(verdict)
+
+    def send_half(self, topic: str, *, half_id: str, **message: Any) -> HalfMessage:
+        """The record is in its partition and prepared: no timeout ends it, nobody reads it. End what is returned."""
+        lane = self._lanes.get()
+        try:
+            if lane is None:
+                lane = self._new_lane()
+            lane.producer.begin_transaction()
+            errors: list[Any] = []
+            lane.producer.produce(
+                topic, on_delivery=lambda error, _: error and errors.append(error), **message
+            )
+            if lane.producer.flush(FLUSH_S) or errors:
+                why = errors[0] if errors else f"not acknowledged in {FLUSH_S:g} s"
+                raise RuntimeError(f"half message {half_id} was not written: {why}")
+            self._prepare(lane, half_id)
+        except BaseException:
+            self._lanes.put(None)  # its transaction is aborted when its time is over
+            raise
+        return HalfMessage(self, lane, half_id)
+
+    def _new_lane(self) -> IdentifiedProducer:
+        transactional_id = f"{self.group}::{self.member}-{next(self._numbers)}"
+        lane = IdentifiedProducer(self._bootstrap, transactional_id, self._config)
+        lane.start()
+        return lane
+
+    def _prepare(self, lane: IdentifiedProducer, half_id: str) -> None:
+        """Its identity may be that of before an error: ask librdkafka again before believing that it was fenced."""
+        identity = lane.identity()
+        for is_last in (False, True):
+            body = {
+                "transactional_id": lane.transactional_id,
+                "producer_id": identity.producer_id,
+                "producer_epoch": identity.producer_epoch,
+                "half_id": half_id,
+            }
+            try:
+                self._admin.call("POST", "/v1/checks/prepare", body)
+                return
+            except AdminRefused as refused:
+                if is_last or refused.error != PRODUCER_FENCED:
+                    raise
+            identity = lane.identity(fresh=True)
+
+    def leave(self) -> HalfOutcome:
+        """A lane whose transaction stays open is of no use any more: the next half message makes a new one."""
+        self._lanes.put(None)
+        return HalfOutcome.LEFT_TO_CHECKS
+
+    def end(self, half: HalfMessage, lane: IdentifiedProducer, verdict: Verdict) -> HalfOutcome:
+        """What a HalfMessage's `commit` and `rollback` do. Says how it ended, which a check may have decided before."""
+        commit = verdict is Verdict.COMMIT
+        call = lane.producer.commit_transaction if commit else lane.producer.abort_transaction
+        kept: IdentifiedProducer | None = lane
+        try:
+            retrying(lambda: call(5.0), END_S)
+            return HalfOutcome.COMMITTED if commit else HalfOutcome.ROLLED_BACK
+        except KafkaException:
+            kept = None
+            return self._end_by_admin(half, lane, verdict)
+        finally:
+            self._lanes.put(kept)
+
+    def _end_by_admin(
+        self, half: HalfMessage, lane: IdentifiedProducer, verdict: Verdict
+    ) -> HalfOutcome:
+        """Librdkafka can't tell, or was told that it is decided otherwise: the coordinator knows."""
+        body = {
+            "transactional_id": lane.transactional_id,
+            "half_id": half.half_id,
+            "verdict": verdict.value,
+            "member": self.member,
+        }
+        return HalfOutcome(self._admin.call("POST", "/v1/checks/answer", body)["state"])
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Answer checks of the whole group from now on, in a thread."""
+        self._checker.start()
+
+    def close(self) -> None:
+        self._checker.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

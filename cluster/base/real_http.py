@@ -1,0 +1,131 @@
+"""The real HTTP door: aiohttp reads requests off sockets that `real_net.py` has accepted.
+
+INVARIANT  whatever comes in, a request is answered, refused or hung up on in bounded time and memory.
+PREVENTS   a client that sends a header a minute holding a task and a megabyte of the node for ever.
+PROVED BY  tests/cluster/base/test_real_http.py::test_a_body_that_does_not_come_is_hung_up_on
+"""
+
+import asyncio
+import socket
+from typing import Any, Final
+
+from aiohttp import web
+
+from .ports import HttpReply, HttpRequest, Log, OnHttp, Tasks
+
+# A request must be whole so long after its connection began, or after its headers came.
+REQUEST_S: Final = 10.0
+IDLE_S: Final = 75.0  # between two requests of one connection
+CONNECTIONS_MAX: Final = 1_000
+LINE_BYTES_MAX: Final = 8_190
+
+
+class _Protocol(web.RequestHandler):
+    """aiohttp's, which also tells when its connection has ended."""
+
+    def __init__(self, server: web.Server, **limits: Any) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **limits)
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self.ended.set()
+
+
+class RealHttp:
+    """One listener's server."""
+
+    def __init__(self, tasks: Tasks, log: Log, serve: OnHttp, body_bytes_max: int) -> None:
+        self._tasks = tasks
+        self._log = log
+        self._serve = serve
+        self._body_bytes_max = body_bytes_max
+        self._open = 0
+        self._server = web.Server(self._answer, handler_cancellation=True)
+
+    async def serve(self, accepted: socket.socket) -> None:
+        """The task of one accepted connection."""
+        if self._open >= CONNECTIONS_MAX:
+            accepted.close()
+            return
+        loop = asyncio.get_running_loop()
+        protocol = _Protocol(
+            self._server,
+            access_log=None,
+            keepalive_timeout=IDLE_S,
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+        )
+        self._open += 1
+        try:
+            await loop.connect_accepted_socket(lambda: protocol, accepted)
+            if not await self._has_begun(protocol):
+                protocol.force_close()
+            await protocol.ended.wait()
+        except OSError as error:
+            accepted.close()
+            self._log.info("http_connection_failed", error=str(error))
+        finally:
+            self._open -= 1
+            protocol.force_close()
+
+    async def _has_begun(self, protocol: _Protocol) -> bool:
+        """Whether the first request's headers came in time; later ones have the keep-alive's."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (protocol.began, protocol.ended)]
+        try:
+            await asyncio.wait(waits, timeout=REQUEST_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return protocol.began.is_set() or protocol.ended.is_set()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        protocol = request.protocol
+        assert isinstance(protocol, _Protocol)
+        protocol.began.set()
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                body = await self._body(request)
+        except TimeoutError:
+            protocol.force_close()
+            return web.Response(status=408)
+        if body is None:
+            reply = HttpReply(413, _too_large(self._body_bytes_max))
+        else:
+            asked = HttpRequest(request.method, request.rel_url.raw_path, dict(request.query), body)
+            reply = await self._run(asked)
+        return web.Response(
+            status=reply.status, body=reply.body, headers={"Content-Type": reply.content_type}
+        )
+
+    async def _body(self, request: web.BaseRequest) -> bytes | None:
+        """None when it is too large; the connection is not read any further then."""
+        body = bytearray()
+        while chunk := await request.content.readany():
+            body += chunk
+            if len(body) > self._body_bytes_max:
+                return None
+        return bytes(body)
+
+    async def _run(self, asked: HttpRequest) -> HttpReply:
+        """In a task of the node's: what raises there is no 500 but the end of the node."""
+        reply: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
+
+        async def work() -> None:
+            answer = await self._serve(asked)
+            if not reply.done():
+                reply.set_result(answer)
+
+        task = self._tasks.spawn(work(), name=f"http {asked.method} {asked.path[:80]}")
+        try:
+            return await reply
+        finally:
+            task.cancel()
+
+
+def _too_large(limit: int) -> bytes:
+    return (
+        b'{"error": "INVALID_REQUEST", "message": "the body is over %d bytes", '
+        b'"next_step": "Send less at a time."}' % limit
+    )

@@ -1,0 +1,163 @@
+"""Asks the coordinator that a question concerns, here or on another node.
+
+INVARIANT  a question that came from another node is answered here or not at all, never sent on.
+PREVENTS   two nodes that each think the other one the coordinator sending a question to and fro for ever.
+PROVED BY  tests/node/test_admin_calls.py::test_a_question_is_sent_on_once_at_most
+
+Everything that can be asked may be asked twice (each end has its number, each half message its id), so a question
+whose answer was lost in between is asked again until the time is over.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgpack
+from fencepost.cluster.base.errors import ErrorCode, FrameRefused, Trouble
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ports import Buffer, Env
+from fencepost.cluster.wire.peer_door import PeerDoor
+from fencepost.txn.transactions.added_service import AddedService
+
+from .answers import PASSING, Answer, refused
+from .inputs import BadInput
+from .operations import OPERATIONS, Args, Operation
+
+E = ErrorCode
+KIND: Final = "admin"
+ASK_S: Final = 10.0  # the whole question, without the time that it asks to be kept waiting for
+TRY_S: Final = 4.0  # one node
+PAUSE_S: Final = 0.05
+
+
+class AdminCalls:
+    def __init__(
+        self,
+        env: Env,
+        node_id: BrokerId,
+        door: PeerDoor | None,
+        service: AddedService,
+        alive: Callable[[], Sequence[BrokerId]],
+    ) -> None:
+        """`alive` lists the nodes that are thought to be there; a node alone has no door."""
+        self._env = env
+        self._node_id = node_id
+        self._door = door
+        self._service = service
+        self._alive = alive
+        if door is not None:
+            door.on_request(KIND, self._asked)
+
+    async def ask(self, name: str, args: Args) -> Answer:
+        operation = OPERATIONS[name]
+        if operation.key is None:
+            return await self._ask_all(name, operation, args)
+        key = operation.key(args)
+        wait_s = args.get("wait_ms_max", 0) / 1000
+        deadline = self._env.clock.steady() + wait_s + ASK_S
+        while True:
+            answer = await self._try(name, operation, key, args)
+            if isinstance(answer, Answer):
+                return answer
+            if self._env.clock.steady() + PAUSE_S >= deadline:
+                return self._unanswered(key, answer)
+            await self._env.clock.sleep(PAUSE_S)
+
+    async def _try(
+        self, name: str, operation: Operation, key: str, args: Args
+    ) -> Answer | ErrorCode:
+        """An ErrorCode is one of PASSING."""
+        node = await self._service.coordinator_of(key)
+        if isinstance(node, ErrorCode):
+            return node
+        if node == self._node_id:
+            return _settled(await operation.run(self._service, args))
+        try:
+            return await self._send(node, name, args)
+        except Trouble as trouble:
+            self._env.log.info("admin_call_failed", node=node, what=name, reason=str(trouble))
+            return E.coordinator_not_available
+
+    def _unanswered(self, key: str, code: ErrorCode) -> Answer:
+        return refused(
+            code,
+            f"the coordinator of {key} did not answer in {ASK_S:g} s: {code.name.upper()}. The request may "
+            "have been carried out.",
+        )
+
+    async def _ask_all(self, name: str, operation: Operation, args: Args) -> Answer:
+        """Every node for what it coordinates. Who can't be asked is named: the answer is without theirs."""
+        nodes = sorted({*self._alive(), self._node_id})
+        answers = await asyncio.gather(*(self._ask_one(n, name, operation, args) for n in nodes))
+        merged: dict[str, Any] = {}
+        missing = []
+        for node, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, ErrorCode):
+                missing.append(int(node))
+                continue
+            for field, value in answer.fields.items():
+                merged.setdefault(field, []).extend(value)
+        return Answer(200, {**merged, "nodes_not_reached": missing})
+
+    async def _ask_one(
+        self, node: BrokerId, name: str, operation: Operation, args: Args
+    ) -> Answer | ErrorCode:
+        try:
+            if node == self._node_id:
+                async with asyncio.timeout(TRY_S):
+                    return _settled(await operation.run(self._service, args))
+            return await self._send(node, name, args)
+        except (Trouble, TimeoutError) as trouble:
+            self._env.log.info("admin_call_failed", node=node, what=name, reason=str(trouble))
+            return E.coordinator_not_available
+
+    async def _send(self, node: BrokerId, name: str, args: Args) -> Answer | ErrorCode:
+        if self._door is None:
+            return E.coordinator_not_available
+        timeout_s = TRY_S + args.get("wait_ms_max", 0) / 1000
+        _, packed = await self._door.request(
+            node, KIND, {"what": name}, msgpack.packb(args), timeout_s=timeout_s
+        )
+        match _unpack(packed):
+            case [int(status), dict(fields)]:
+                return Answer(status, fields)
+            case int(code):
+                return _passing(code)
+            case _:
+                raise FrameRefused(f"node {node} answers {name} in unreadable words")
+
+    async def _asked(
+        self, peer_id: BrokerId, header: dict[str, Any], payload: memoryview
+    ) -> tuple[dict[str, Any], Buffer]:
+        operation = OPERATIONS.get(str(header.get("what")))
+        if operation is None:
+            raise Trouble(f"node {self._node_id} does not know what {header.get('what')!r} is")
+        fields = _unpack(payload)
+        if not isinstance(fields, dict):
+            raise FrameRefused(f"node {peer_id} asks in unreadable words")
+        try:
+            answer = _settled(await operation.run(self._service, operation.read(fields)))
+        except BadInput as bad:
+            raise FrameRefused(f"node {peer_id} sends on what can't be: {bad}") from None
+        said = int(answer) if isinstance(answer, ErrorCode) else list(answer)
+        return {}, msgpack.packb(said)
+
+
+def _settled(answer: Answer | ErrorCode) -> Answer | ErrorCode:
+    if isinstance(answer, ErrorCode) and answer not in PASSING:
+        return refused(answer, f"the coordinator answers {answer.name.upper()}")
+    return answer
+
+
+def _passing(code: int) -> ErrorCode:
+    for each in PASSING:
+        if each == code:
+            return each
+    raise FrameRefused(f"a peer answers with the unexpected code {code}")
+
+
+def _unpack(packed: Buffer) -> Any:
+    try:
+        return msgpack.unpackb(packed)
+    except (ValueError, msgpack.exceptions.UnpackException) as damaged:
+        raise FrameRefused(f"a peer sends unreadable words: {damaged}") from damaged

@@ -1,0 +1,93 @@
+"""The admin door: HTTP requests to operations, whatever comes in to an answer in JSON.
+
+INVARIANT  every request is answered with a JSON object; an error says what is wrong and what to do next.
+PREVENTS   a person in the middle of the night who is told "500".
+PROVED BY  tests/node/test_admin_door.py::test_whatever_comes_in_is_answered_with_a_sentence
+"""
+
+import json
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import unquote
+
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.ports import Env, HttpReply, HttpRequest, Listener
+
+from . import inputs
+from .answers import Answer, bad_input, refused
+from .calls import AdminCalls
+from .operations import OPERATIONS, match
+
+E = ErrorCode
+BODY_BYTES_MAX: Final = 1 << 20
+# Requests at a time. Most of them are checkers that wait; who comes later is told to.
+REQUESTS_MAX: Final = 2_000
+
+
+class AdminDoor:
+    def __init__(self, env: Env, calls: AdminCalls, *, is_ready: Callable[[], bool]) -> None:
+        self._env = env
+        self._calls = calls
+        self._is_ready = is_ready
+        self._listener: Listener | None = None
+        self._serving = 0
+
+    async def open(self, host: str, port: int) -> tuple[str, int]:
+        """Trouble, in a sentence, when that address can't be had."""
+        try:
+            self._listener = await self._env.net.listen_http(
+                host, port, self.handle, body_bytes_max=BODY_BYTES_MAX
+            )
+        except OSError as refusal:
+            raise Trouble(
+                f"can't listen on {host}:{port} (admin.listener): {refusal.strerror or refusal}. Stop "
+                "what holds that address, or choose another with admin.listener.",
+                Outcome.REFUSED,
+            ) from refusal
+        return self._listener.address
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+
+    async def handle(self, request: HttpRequest) -> HttpReply:
+        answer = await self._answer(request)
+        body = json.dumps(answer.fields, ensure_ascii=False, indent=1) + "\n"
+        # What a name has that is no Unicode (a lone surrogate) can't be written otherwise.
+        return HttpReply(answer.status, body.encode(errors="backslashreplace"))
+
+    async def _answer(self, request: HttpRequest) -> Answer:
+        if self._serving >= REQUESTS_MAX:
+            return refused(E.throttling_quota_exceeded, f"{REQUESTS_MAX} requests wait already")
+        self._serving += 1
+        try:
+            return await self._serve(request)
+        except inputs.BadInput as bad:
+            return bad_input(str(bad))
+        finally:
+            self._serving -= 1
+
+    async def _serve(self, request: HttpRequest) -> Answer:
+        found = match(request.method, request.path)
+        if isinstance(found, list):
+            return _nowhere(request, found)
+        if not self._is_ready():
+            why = "this node has not come up yet, or is about to stop"
+            return refused(E.coordinator_not_available, why)
+        fields = {**request.query, **inputs.read_body(request.body)}
+        for name, value in found.fields.items():
+            if name in fields:
+                raise inputs.BadInput(f"{name} stands in the path and must not be said again")
+            fields[name] = unquote(value)
+        args = OPERATIONS[found.operation].read(fields)
+        return await self._calls.ask(found.operation, args)
+
+
+def _nowhere(request: HttpRequest, allowed: list[str]) -> Answer:
+    if allowed:
+        why = f"{request.path[:200]} knows {', '.join(allowed)}, not {request.method[:20]}"
+        answer = refused(E.invalid_request, why)
+        return Answer(405, answer.fields)
+    answer = refused(E.invalid_request, f"there is no {request.path[:200]} here")
+    return Answer(404, answer.fields)

@@ -1,0 +1,139 @@
+"""kafka-python's transactions."""
+
+import pytest
+from brokers import IN_CHAOS, calm
+from librdkafka_transactions import read_settled, values_of
+from test_kafka_python import (
+    OffsetAndMetadata,
+    TopicPartition,
+    admin,  # noqa: F401
+    consumer_of,
+    make,
+    producer_of,  # noqa: F401
+    reader_of,
+    receive,
+)
+from kafka.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    ProducerFencedError,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
+FENCED = (ProducerFencedError, InvalidProducerEpochError)
+TRIES = 8
+
+
+def transact(producer, work) -> None:
+    """One transaction, committed; while leaders die, as many aborted ones before it as that takes."""
+    for left in reversed(range(TRIES)):
+        producer.begin_transaction()
+        try:
+            work()
+            producer.commit_transaction()
+        except FENCED:
+            raise
+        except KafkaError:
+            if not (IN_CHAOS and left):
+                raise
+            producer.abort_transaction()
+        else:
+            return
+
+
+def test_what_was_aborted_is_passed_over_and_what_was_committed_read(
+    bootstrap,
+    admin,
+    producer_of,
+    topic,
+    fresh,  # noqa: F811
+) -> None:
+    make(admin, topic, partitions=2)
+    producer = producer_of(transactional_id=fresh("writer"))
+    producer.init_transactions()
+
+    def write(values: list[bytes]) -> None:
+        for number, value in enumerate(values):
+            producer.send(topic, value, partition=number % 2)
+
+    wanted: dict[int, list[bytes]] = {0: [], 1: []}
+    for number in range(10):
+        producer.begin_transaction()
+        write([b"never"] * 6)
+        producer.flush()
+        producer.abort_transaction()
+        values = [b"%d:%d" % (number, index) for index in range(6)]
+        transact(producer, lambda: write(values))  # noqa: B023
+        for part in (0, 1):
+            wanted[part] += values[part::2]
+    with reader_of(bootstrap, topic, 2, isolation_level="read_committed") as consumer:
+        got = receive(consumer, 60)
+    for part in (0, 1):
+        assert [record.value for record in got if record.partition == part] == wanted[part]
+    assert values_of(read_settled(bootstrap, topic, 2)) == wanted
+
+
+@calm
+def test_a_reader_waits_at_an_open_transaction(bootstrap, admin, producer_of, topic, fresh) -> None:  # noqa: F811
+    make(admin, topic)
+    slow = producer_of(transactional_id=fresh("slow"))
+    slow.init_transactions()
+    slow.begin_transaction()
+    slow.send(topic, b"slow")
+    slow.flush()
+    producer_of().send(topic, b"plain").get(10)
+    with reader_of(bootstrap, topic, isolation_level="read_committed") as consumer:
+        assert consumer.poll(timeout_ms=500) == {}
+        slow.commit_transaction()
+        assert [record.value for record in receive(consumer, 2)] == [b"slow", b"plain"]
+
+
+def test_offsets_come_with_the_commit_and_not_with_an_abort(
+    bootstrap,
+    admin,
+    producer_of,
+    topic,
+    group,
+    fresh,  # noqa: F811
+) -> None:
+    make(admin, topic)
+    part, writer = TopicPartition(topic, 0), producer_of()
+    for number in range(8):
+        writer.send(topic, b"%d" % number)
+    writer.flush()
+    producer = producer_of(transactional_id=fresh("writer"))
+    producer.init_transactions()
+    with consumer_of(bootstrap, topic, group=group, isolation_level="read_committed") as consumer:
+        receive(consumer, 8)
+
+        def send_offsets(offset: int) -> None:
+            offsets = {part: OffsetAndMetadata(offset, "", -1)}
+            producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+
+        producer.begin_transaction()
+        send_offsets(3)
+        producer.abort_transaction()
+        assert consumer.committed(part) is None
+        transact(producer, lambda: send_offsets(7))
+        assert consumer.committed(part) == 7
+
+
+def test_a_second_producer_with_the_same_id_fences_the_first(
+    bootstrap,
+    admin,
+    producer_of,
+    topic,
+    fresh,  # noqa: F811
+) -> None:
+    make(admin, topic)
+    name = fresh("writer")
+    zombie, heir = (producer_of(transactional_id=name) for _ in range(2))
+    zombie.init_transactions()
+    zombie.begin_transaction()
+    zombie.send(topic, b"from the dead")
+    zombie.flush()
+    heir.init_transactions()
+    transact(heir, lambda: heir.send(topic, b"heir"))
+    with pytest.raises(FENCED):
+        zombie.commit_transaction()
+    assert values_of(read_settled(bootstrap, topic)) == {0: [b"heir"]}

@@ -1,0 +1,159 @@
+"""The real HTTP door: what aiohttp reads off our sockets, and what strangers try with it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+from fencepost.cluster.base import real_http
+from fencepost.cluster.base.ports import HttpReply, HttpRequest
+from fencepost.cluster.base.real_env import RealEnv, open_env
+
+BODY_MAX = 1_000
+Serve = Callable[[HttpRequest], Awaitable[HttpReply]]
+
+
+async def echo(request: HttpRequest) -> HttpReply:
+    said = [request.method, request.path, dict(request.query), request.body.decode()]
+    return HttpReply(200, json.dumps(said).encode())
+
+
+def at_a_door(scenario: Callable[[RealEnv, int], Awaitable[None]], serve: Serve = echo) -> None:
+    async def run() -> None:
+        async with open_env() as env:
+            door = await env.net.listen_http("127.0.0.1", 0, serve, body_bytes_max=BODY_MAX)
+            async with asyncio.timeout(10):
+                await scenario(env, door.address[1])
+            await door.close()
+
+    asyncio.run(run())
+
+
+async def say(port: int, data: bytes) -> bytes:
+    """All that comes back until the door hangs up or says nothing for a moment."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    heard = b""
+    try:
+        async with asyncio.timeout(0.5):
+            while more := await reader.read(1 << 16):
+                heard += more
+                if heard.endswith(b"]") or heard.endswith(b"}"):
+                    break
+    except (TimeoutError, ConnectionError):
+        pass
+    writer.close()
+    return heard
+
+
+def test_a_request_arrives_with_its_path_query_and_body() -> None:
+    async def scenario(env: RealEnv, port: int) -> None:
+        heard = await say(
+            port, b"POST /a%2Fb/c?x=1&y=%20 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
+        )
+        assert heard.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"application/json" in heard
+        expected = ["POST", "/a%2Fb/c", {"x": "1", "y": " "}, "{}"]
+        assert json.loads(heard.split(b"\r\n\r\n")[1]) == expected
+
+    at_a_door(scenario)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n" + b"x" * 2_000,
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"x" * 2_000,
+    ],
+)
+def test_a_body_over_the_limit_is_refused_before_anybody_hears_of_it(head) -> None:
+    async def never(request: HttpRequest) -> HttpReply:
+        raise AssertionError("it was handed on")
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        assert b" 413 " in await say(port, head)
+
+    at_a_door(scenario, never)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x01\x02\x03" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET " + b"/x" * 20_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 50_000 + b"\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\nabcde",
+    ],
+    ids=["binary", "version", "path", "headers", "length", "encoding"],
+)
+def test_nonsense_is_refused_and_the_door_goes_on(data) -> None:
+    async def scenario(env: RealEnv, port: int) -> None:
+        heard = await say(port, data)
+        assert not heard or heard.startswith(b"HTTP/1.")
+        assert b"200 OK" in await say(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+
+    at_a_door(scenario)
+
+
+def test_a_body_that_does_not_come_is_hung_up_on(monkeypatch) -> None:
+    monkeypatch.setattr(real_http, "REQUEST_S", 0.05)
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        for begun in (b"", b"GET / HT", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begun)
+            while await reader.read(1 << 16):
+                pass
+            writer.close()
+
+    at_a_door(scenario)
+
+
+def test_a_client_that_hangs_up_ends_its_request() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: HttpRequest) -> HttpReply:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return HttpReply(200, b"")
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await began.wait()
+        writer.close()
+        await ended.wait()
+
+    at_a_door(scenario, wait)
+
+
+def test_a_handler_that_raises_ends_the_node(monkeypatch) -> None:
+    reasons: list[BaseException] = []
+
+    async def broken(request: HttpRequest) -> HttpReply:
+        raise AssertionError("broken")
+
+    async def run() -> None:
+        async with open_env() as env:
+            died = asyncio.Event()
+
+            def die(reason: BaseException) -> None:
+                reasons.append(reason)
+                died.set()
+
+            monkeypatch.setattr(env.tasks, "_die", die)
+            door = await env.net.listen_http("127.0.0.1", 0, broken, body_bytes_max=BODY_MAX)
+            _, writer = await asyncio.open_connection("127.0.0.1", door.address[1])
+            writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            async with asyncio.timeout(5):
+                await died.wait()
+            writer.close()
+            await door.close()
+
+    asyncio.run(run())
+    assert [str(each) for each in reasons] == ["broken"]

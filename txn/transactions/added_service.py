@@ -1,0 +1,184 @@
+"""Transaction groups and check-back on this node: one method for each question, plain values in and out.
+
+Each answers what the machine says, a `Refusal` that says why nothing was done, or an ErrorCode when this node could
+not take the question or can't tell its outcome: all of them may be asked again, here or at another coordinator.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ports import Env
+
+from .check_back_commands import (
+    AnswerCheck,
+    Attempt,
+    DescribeHalf,
+    HalfAnswered,
+    ListHalves,
+    PollChecks,
+    PollGone,
+    PrepareHalf,
+    ReleaseHalf,
+    Verdict,
+)
+from .check_back_records import HalfMessage
+from .group_commit_commands import (
+    DescribeDecision,
+    DescribeGroup,
+    EndGroup,
+    GroupEnded,
+    GroupView,
+    Identity,
+    Refusal,
+    Undecided,
+)
+from .group_commit_records import GroupDecided
+
+
+class Executes(Protocol):
+    async def execute(self, command: Any, /) -> Any: ...
+
+
+class Transactions(Protocol):
+    """What is needed of the service whose machines these questions are put to (`service.py`)."""
+
+    async def coordinator_of(self, transactional_id: str, /) -> BrokerId | ErrorCode: ...
+
+    async def execute(self, transactional_id: str, command: Any, /) -> Any: ...
+
+    def next_ticket(self) -> int: ...
+
+    def shards(self) -> Sequence[Executes | ErrorCode]: ...
+
+
+class AddedService:
+    def __init__(self, env: Env, transactions: Transactions) -> None:
+        self._env = env
+        self._execute = transactions.execute
+        self._next_ticket = transactions.next_ticket
+        self._shards = transactions.shards
+        # Which node answers for a transactional id, or for a group by its name.
+        self.coordinator_of = transactions.coordinator_of
+
+    # -- transaction groups ----------------------------------------------------------------------
+
+    async def end_group(
+        self, group: str, number: int, *, commit: bool, members: Mapping[str, Identity]
+    ) -> GroupEnded | Refusal | ErrorCode:
+        command = EndGroup(group=group, number=number, commit=commit, members=members)
+        ended: GroupEnded | Refusal | ErrorCode = await self._execute(group, command)
+        return ended
+
+    async def group_decision(self, group: str, number: int) -> GroupDecided | Undecided | ErrorCode:
+        command = DescribeDecision(group=group, number=number)
+        decision: GroupDecided | Undecided | ErrorCode = await self._execute(group, command)
+        return decision
+
+    async def describe_group(self, group: str) -> GroupView | ErrorCode:
+        view: GroupView | ErrorCode = await self._execute(group, DescribeGroup(group=group))
+        return view
+
+    # -- check-back ------------------------------------------------------------------------------
+
+    async def prepare(
+        self, transactional_id: str, identity: Identity, half_id: str
+    ) -> HalfAnswered | Refusal | ErrorCode:
+        """An empty `half_id` is made up here, and then a lost answer can't be asked for again."""
+        command = PrepareHalf(
+            transactional_id=transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            half_id=half_id or f"{self._env.rng.getrandbits(128):032x}",
+        )
+        answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
+            transactional_id, command
+        )
+        return answered
+
+    async def poll_checks(
+        self,
+        group: str,
+        member: str,
+        *,
+        wait_ms_max: int,
+        checks_max: int,
+        delivered: tuple[Attempt, ...],
+    ) -> tuple[Attempt, ...] | Refusal | ErrorCode:
+        """Waits until there is something to check. To poll is to be a member that is alive."""
+        ticket = self._next_ticket()
+        command = PollChecks(
+            group=group,
+            member=member,
+            ticket=ticket,
+            wait_ms_max=wait_ms_max,
+            checks_max=checks_max,
+            delivered=delivered,
+        )
+        done = False
+        try:
+            reply = await self._execute(group, command)
+            done = True
+        finally:
+            if not done:  # it hung up: a check would be offered to nobody
+                gone = self._hung_up(PollGone(group=group, member=member, ticket=ticket))
+                self._env.tasks.spawn(gone, name=f"checker {member} of {group} hung up")
+        return reply if isinstance(reply, Refusal | ErrorCode) else tuple(reply["checks"])
+
+    async def _hung_up(self, command: PollGone) -> None:
+        await self._execute(command.group, command)
+
+    async def answer_check(
+        self,
+        transactional_id: str,
+        half_id: str,
+        verdict: Verdict,
+        *,
+        by: str,
+        attempt: int = 0,
+    ) -> HalfAnswered | Refusal | ErrorCode:
+        command = AnswerCheck(
+            transactional_id=transactional_id,
+            half_id=half_id,
+            verdict=verdict,
+            by=by,
+            attempt=attempt,
+        )
+        answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
+            transactional_id, command
+        )
+        return answered
+
+    async def release(
+        self, transactional_id: str, half_id: str
+    ) -> HalfAnswered | Refusal | ErrorCode:
+        command = ReleaseHalf(transactional_id=transactional_id, half_id=half_id)
+        answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
+            transactional_id, command
+        )
+        return answered
+
+    async def describe_half(self, transactional_id: str) -> HalfAnswered | Refusal | ErrorCode:
+        command = DescribeHalf(transactional_id=transactional_id)
+        answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
+            transactional_id, command
+        )
+        return answered
+
+    async def halves(self, *, parked_only: bool) -> list[HalfMessage] | ErrorCode:
+        """Those that are not decided and coordinated by this node."""
+        found: list[HalfMessage] = []
+        command = ListHalves(parked_only=parked_only)
+        for shard in self._shards():
+            reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
+            if reply is ErrorCode.not_coordinator:
+                continue  # it has moved: the node that has it lists it
+            if isinstance(reply, ErrorCode):
+                return reply
+            found += reply
+        return found
+
+    async def parked(self) -> list[HalfMessage] | ErrorCode:
+        """What a person has to decide; its length is a metric."""
+        return await self.halves(parked_only=True)

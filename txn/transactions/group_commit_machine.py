@@ -1,0 +1,278 @@
+"""Transaction groups: one decision for the transactions of many producers (no Kafka has this).
+
+INVARIANT  the members of an end are all ended with one outcome or none is, and a number is decided once: the
+           records of all of them and of the decision stand in one batch of the log.
+PREVENTS   a job of many writers of which half commits, and a driver that decides a batch again after it died.
+PROVED BY  tests/txn/test_group_commit.py::test_a_second_end_of_a_number_answers_the_first_and_changes_nothing
+
+A driver that gives up on an answer asks what was decided. "Nothing" may become a decision yet, while its end is
+still under way: members that are started anew (InitProducerId) are fenced from it, and it is refused.
+
+What is remembered is bounded: the decisions of the highest `transaction.group.decisions.max` numbers of a group.
+A lower number is answered as forgotten and never decided any more. A group in which nothing has been decided for
+`transactional.id.expiration.ms` is forgotten as a whole: its members' ids have expired by then, too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol
+
+from fencepost.cluster.base.errors import ErrorCode
+
+from ..runtime.decision import NOTHING, Decision, LogRecord, TimerKey
+from .added_config import AddedConfig
+from .group_commit_commands import (
+    DescribeDecision,
+    DescribeGroup,
+    EndGroup,
+    GroupEnded,
+    GroupView,
+    Identity,
+    Refusal,
+    Undecided,
+)
+from .group_commit_records import NO_FLOOR, GroupDecided, GroupDecisionForgotten, MemberEnded
+from .ids import GROUP_SEPARATOR
+from .transaction import OPEN, Transaction
+
+E = ErrorCode
+# Of one batch of the log (`runtime/shard.py`), and what each record in it may add.
+BATCH_BYTES_MAX: Final = 1_048_588 - 1_024
+RECORD_OVERHEAD: Final = 64
+
+
+# In which words of `Found.phase` a transaction can be ended.
+OPEN_WORDS: Final = tuple(phase.word for phase in sorted(OPEN))
+
+
+class Found(Protocol):
+    """A transactional id as its coordinator knows it; `phase` in Kafka's words (Ongoing, PrepareCommit, …)."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def producer_epoch(self) -> int: ...
+
+    @property
+    def phase(self) -> str: ...
+
+
+class Transactions(Protocol):
+    """What additions ask of the machine that holds the transactions (`transactions_machine.py`)."""
+
+    def find(self, transactional_id: str) -> Found | None: ...
+
+    def end(self, transactional_id: str, *, commit: bool, now_ms: int) -> Decision:
+        """How an open transaction is ended: the records of its decision and what is to follow them."""
+
+    def prepare(self, transactional_id: str, now_ms: int) -> Decision:
+        """How it becomes one that no timeout ends."""
+
+
+class _Group:
+    __slots__ = ("decisions", "floor")
+
+    def __init__(self) -> None:
+        self.decisions: dict[int, GroupDecided] = {}
+        self.floor = NO_FLOOR
+
+
+class GroupCommitMachine:
+    """An `Addition` to the machine of transactions (`additions.py`)."""
+
+    changes = (GroupDecided, GroupDecisionForgotten)
+    timers: tuple[str, ...] = ()
+
+    def __init__(self, config: AddedConfig, transactions: Transactions) -> None:
+        self.config = config
+        self.commands = tuple(self.ON_COMMAND)
+        self._transactions = transactions
+        self.groups: dict[str, _Group] = {}
+
+    # -- decide ----------------------------------------------------------------------------------
+
+    def decide(self, command: Any, now_ms: int) -> Decision:
+        return self.ON_COMMAND[type(command)](self, command, now_ms)
+
+    def _end(self, command: EndGroup, now_ms: int) -> Decision:
+        group = self.groups.get(command.group) or _Group()
+        decided = group.decisions.get(command.number)
+        if decided is not None:
+            return Decision(reply=GroupEnded(decided, is_new=False))
+        if command.number <= group.floor or self._is_too_low(group, command.number):
+            return Decision(reply=_forgotten(command))
+        for member in sorted(command.members):
+            refusal = self._refuse(command, member, command.members[member])
+            if refusal is not None:
+                return Decision(reply=refusal)
+        forgotten = self._to_forget(group)
+        decided = GroupDecided(
+            group=command.group,
+            number=command.number,
+            commit=command.commit,
+            decided_ms=now_ms,
+            floor=max([group.floor, *forgotten]),
+            members=tuple(
+                MemberEnded(name, *command.members[name]) for name in sorted(command.members)
+            ),
+        )
+        ends = [
+            self._transactions.end(
+                f"{command.group}{GROUP_SEPARATOR}{name}", commit=command.commit, now_ms=now_ms
+            )
+            for name in sorted(command.members)
+        ]
+        records: list[LogRecord] = [record for end in ends for record in end.records]
+        records.append(decided)
+        records += (
+            GroupDecisionForgotten(group=command.group, number=number) for number in forgotten
+        )
+        size = size_of(records)
+        if size > BATCH_BYTES_MAX:
+            return Decision(reply=_too_large(command, size))
+        return Decision(
+            reply=GroupEnded(decided, is_new=True),
+            records=records,
+            steps=[step for end in ends for step in end.steps],
+            effects=[effect for end in ends for effect in end.effects],
+        )
+
+    def _refuse(self, command: EndGroup, member: str, identity: Identity) -> Refusal | None:
+        """Why this member's transaction can't be ended: then nobody's is."""
+        transactional_id = f"{command.group}{GROUP_SEPARATOR}{member}"
+        found = self._transactions.find(transactional_id)
+        if found is None:
+            return Refusal(
+                E.invalid_producer_id_mapping,
+                f"Nobody has ever begun to work as {transactional_id}, or it was too long ago. The end of "
+                f"{command.group} number {command.number} is refused for all its members.",
+            )
+        who = f"member {member} of {command.group}"
+        if found.producer_id != identity.producer_id:
+            return Refusal(
+                E.invalid_producer_id_mapping,
+                f"{who} has producer id {found.producer_id} now, not {identity.producer_id}: another one "
+                f"has taken its place. Number {command.number} is refused for all members.",
+            )
+        if found.producer_epoch != identity.producer_epoch:
+            return Refusal(
+                E.producer_fenced,
+                f"{who} was fenced: its producer's epoch is {found.producer_epoch} now, not "
+                f"{identity.producer_epoch}. Number {command.number} is refused for all members.",
+            )
+        if found.phase not in OPEN_WORDS:
+            return Refusal(
+                E.invalid_txn_state,
+                f"{who} has no open transaction: it is in {found.phase}. Number {command.number} is "
+                "refused for all members.",
+            )
+        return None
+
+    def _is_too_low(self, group: _Group, number: int) -> bool:
+        """It would be the first to be forgotten."""
+        is_full = len(group.decisions) >= self.config.transaction_group_decisions_max
+        return is_full and number < min(group.decisions)
+
+    def _to_forget(self, group: _Group) -> list[int]:
+        """Which numbers make room for one more."""
+        more = len(group.decisions) + 1 - self.config.transaction_group_decisions_max
+        return sorted(group.decisions)[:more] if more > 0 else []
+
+    def _decision(self, command: DescribeDecision, now_ms: int) -> Decision:
+        group = self.groups.get(command.group) or _Group()
+        decided = group.decisions.get(command.number)
+        if decided is not None:
+            return Decision(reply=decided)
+        gone = command.number <= group.floor or self._is_too_low(group, command.number)
+        return Decision(reply=Undecided(gone))
+
+    def _describe(self, command: DescribeGroup, now_ms: int) -> Decision:
+        group = self.groups.get(command.group) or _Group()
+        decisions = tuple(group.decisions[number] for number in sorted(group.decisions))
+        return Decision(reply=GroupView(command.group, decisions, group.floor))
+
+    def owners_of(self, command: Any) -> Sequence[str]:
+        """Whose records a command rests on: the group's own, and its members'."""
+        members = getattr(command, "members", ())
+        return (
+            command.group,
+            *(f"{command.group}{GROUP_SEPARATOR}{name}" for name in sorted(members)),
+        )
+
+    def expired(self, now_ms: int, limit: int) -> list[LogRecord]:
+        """The tombstones of groups that nobody can have use for any more, of at most `limit` decisions."""
+        oldest_ms = now_ms - self.config.transactional_id_expiration_ms
+        records: list[LogRecord] = []
+        for name, group in self.groups.items():
+            if len(records) >= limit:
+                break
+            if all(each.decided_ms < oldest_ms for each in group.decisions.values()):
+                # From below: what is left after a cut goes on refusing lower numbers.
+                records += (
+                    GroupDecisionForgotten(group=name, number=number)
+                    for number in sorted(group.decisions)
+                )
+        return records
+
+    def tick(self, key: TimerKey, now_ms: int) -> Decision:
+        raise AssertionError(f"there is no timer {key}")
+
+    def loaded(self, now_ms: int) -> Decision:
+        return NOTHING
+
+    def woken(self, owner: str, now_ms: int) -> Decision:
+        return NOTHING
+
+    def holds(self, transactional_id: str) -> bool:
+        return False
+
+    def stepped(self, before: Transaction | None, after: Transaction, now_ms: int) -> Decision:
+        return NOTHING
+
+    # -- apply -----------------------------------------------------------------------------------
+
+    def apply(self, change: GroupDecided | GroupDecisionForgotten) -> None:
+        group = self.groups.get(change.group)
+        if isinstance(change, GroupDecided):
+            if group is None:
+                group = self.groups[change.group] = _Group()
+            known = group.decisions.get(change.number)
+            assert known is None or known == change, f"{known} is decided again: {change}"
+            group.decisions[change.number] = change
+            group.floor = max(group.floor, change.floor)
+        elif group is not None:
+            group.decisions.pop(change.number, None)
+            if not group.decisions:
+                del self.groups[change.group]
+
+    ON_COMMAND: ClassVar[Mapping[type, Callable[..., Decision]]] = {
+        EndGroup: _end,
+        DescribeDecision: _decision,
+        DescribeGroup: _describe,
+    }
+
+
+def size_of(records: Sequence[LogRecord]) -> int:
+    """What these records take in a batch, at most."""
+    size = 0
+    for record in records:
+        key, value = record.encode()
+        size += len(key) + len(value or b"") + RECORD_OVERHEAD
+    return size
+
+
+def _forgotten(command: EndGroup) -> Refusal:
+    return Refusal(
+        E.invalid_txn_state,
+        f"number {command.number} of {command.group} is too long ago: what was decided for it, if "
+        "anything, is forgotten. Numbers of a group go up.",
+    )
+
+
+def _too_large(command: EndGroup, size: int) -> Refusal:
+    return Refusal(
+        E.message_too_large,
+        f"the decision for {len(command.members)} members of {command.group} takes {size} bytes, and one "
+        f"batch of the transaction log holds {BATCH_BYTES_MAX}: nothing was ended. Have fewer members, "
+        "or fewer partitions a member.",
+    )
