@@ -16,6 +16,7 @@ from fencepost.node.broker import Broker
 from fencepost.replication.partition import Partition
 
 from ..checkers.decisions import Decisions
+from ..checkers.history import Anomaly
 from ..checkers.observations import Decided, Marked
 from .cluster_nodes import node_name
 from .cluster_watch import ClusterWatch, content_of
@@ -112,21 +113,22 @@ class TransactionWatch(ClusterWatch):
         if log.log_start_offset or name.topic == STATE_TOPIC:
             return
         key = f"{partition.topic_id}-{name.partition}"
-        place = (partition.machine.leader_epoch, log.log_end_offset)
+        if partition.machine.leader_epoch < self._epoch.get(key, -1):
+            return  # it does not know yet that it leads no more; what it writes will be cut off
         start = self._marked.get(key, 0)
-        if self._epoch.get(key) != place[0]:
-            # Another leader: what was open is what its own log says.
-            self._epoch[key], self._open[key] = place[0], {}
-            start = 0
-        seen_before = self._marked.get(key, 0)
-        self._marked[key] = max(seen_before, log.log_end_offset)
+        news = start
+        if self._epoch.get(key) != partition.machine.leader_epoch:
+            # Another leader: what is open is what its own log says, and new is what it has written itself.
+            self._epoch[key], self._open[key] = partition.machine.leader_epoch, {}
+            start, news = 0, partition.machine.epoch_start_offset
+        self._marked[key] = log.log_end_offset
         running = self._open[key]
         for content, at, header in self._batches_between(
             node_id, partition, start, log.log_end_offset
         ):
             if header.is_control:
                 ends_one = running.pop(header.producer_id, None) is not None
-                if header.base_offset >= seen_before:
+                if header.base_offset >= news:
                     self._see_marker(node_id, name, content, at, header, ends_one=ends_one)
             elif header.is_transactional:
                 running.setdefault(header.producer_id, header.base_offset)
@@ -154,6 +156,39 @@ class TransactionWatch(ClusterWatch):
         )
         self._report(self.decisions.see(seen))
         self._moment("marked", node_id)
+
+    # Tables.
+
+    def compare_tables(self) -> int:
+        """At the end the replicas of a compacted log hold the same table, however far each is cleaned; how many."""
+        assert self.nodes is not None
+        found: dict[str, tuple[int, dict[bytes, bytes]]] = {}
+        for node_id in self.nodes.up():
+            for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
+                if not partition.log.config.compact:
+                    continue
+                table = self._table(node_id, partition)
+                first, known = found.setdefault(f"{partition.topic_id}-{name}", (node_id, table))
+                if known != table:
+                    differ = [key for key in {**known, **table} if known.get(key) != table.get(key)]
+                    what = f"nodes {first} and {node_id} differ in {differ[:3]}"
+                    self._report([Anomaly("tables-differ", str(name), what)])
+        return len(found)
+
+    def _table(self, node_id: int, partition: Partition) -> dict[bytes, bytes]:
+        table: dict[bytes, bytes | None] = {}
+        pending: dict[int, dict[bytes, bytes | None]] = {}
+        end = partition.log.log_end_offset
+        for content, at, header in self._batches_between(node_id, partition, 0, end):
+            records = read_records(content, at)
+            if header.is_control:
+                marker = read_control(records[0]) if records else None
+                ended = pending.pop(header.producer_id, {})
+                table.update(ended if marker is not None and marker.commit else {})
+                continue
+            into = pending.setdefault(header.producer_id, {}) if header.is_transactional else table
+            into.update((each.key or b"", each.value) for each in records)
+        return {key: value for key, value in table.items() if value is not None}
 
 
 # Kafka's transaction log, read by itself.

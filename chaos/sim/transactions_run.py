@@ -221,6 +221,7 @@ class TransactionsRun:
                 self.book.close(seen)
         self.watch.sweep(producers=True)
         self.watch.compare_bytes()
+        self.watch.compare_tables()
         self.verdict = judge(self.book.history)
         assert self.verdict.valid, f"\n{self.verdict}"
 
