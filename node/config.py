@@ -21,7 +21,7 @@ from .peer_tls import peer_tls
 
 ENVIRONMENT_PREFIX: Final = "FENCEPOST_"
 # Variables of the commands and the tests, which a node that they start inherits.
-NOT_SETTINGS: Final = ("FENCEPOST_BOOTSTRAP", "FENCEPOST_TEST_")
+NOT_SETTINGS: Final = ("FENCEPOST_ADMIN_URL", "FENCEPOST_BOOTSTRAP", "FENCEPOST_TEST_")
 # Where Kafka has no default, or one for a cluster: a node that is told nothing is the first of its kind.
 OUR_DEFAULTS: Final[Mapping[str, str]] = {
     "node.id": "1",
