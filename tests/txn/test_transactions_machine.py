@@ -322,6 +322,14 @@ def test_a_late_partition_opens_no_transaction() -> None:
     assert scene.phase == "CompleteCommit"
 
 
+def test_a_fenced_producer_is_told_so_over_its_old_connection() -> None:
+    scene = Scene()
+    zombie = scene.init(connection=5)
+    scene.init(connection=6)
+    assert scene.add(zombie, P0, connection=5) is E.producer_fenced
+    assert scene.end(zombie, connection=5) is E.producer_fenced
+
+
 def test_a_new_producer_may_come_over_an_older_connection() -> None:
     scene = Scene()
     who = scene.init(connection=6)

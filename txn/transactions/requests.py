@@ -189,26 +189,29 @@ def refused_partitions(
     return {each: codes.get(each, E.operation_not_attempted) for each in command.partitions}
 
 
-def added(
-    ctx: Caller,
-    commands: Sequence[AddPartitions | VerifyPartitions],
-    results: Sequence[Mapping[TopicPartition, ErrorCode]],
-) -> Fields:
+def added(ctx: Caller, body: Any, results: Sequence[Mapping[TopicPartition, ErrorCode]]) -> Fields:
+    """A row for each topic of the request, also for one of which it names no partition."""
     if ctx.api_version < BATCHED_ADD_SINCE:
-        return {"results_by_topic_v3_and_below": _by_topic(ctx, results[0])}
-    rows = [
-        {"transactional_id": command.transactional_id, "topic_results": _by_topic(ctx, result)}
-        for command, result in zip(commands, results, strict=True)
+        rows = _by_topic(ctx, body.v3_and_below_topics, results[0])
+        return {"results_by_topic_v3_and_below": rows}
+    transactions = [
+        {
+            "transactional_id": row.transactional_id,
+            "topic_results": _by_topic(ctx, row.topics, result),
+        }
+        for row, result in zip(body.transactions, results, strict=True)
     ]
-    return {"error_code": E.none, "results_by_transaction": rows}
+    return {"error_code": E.none, "results_by_transaction": transactions}
 
 
-def _by_topic(ctx: Caller, result: Mapping[TopicPartition, ErrorCode]) -> list[Fields]:
-    topics: dict[str, list[Fields]] = {}
+def _by_topic(
+    ctx: Caller, topics: Iterable[Any], result: Mapping[TopicPartition, ErrorCode]
+) -> list[Fields]:
+    by_topic: dict[str, list[Fields]] = {topic.name: [] for topic in topics}
     for (topic, partition), code in result.items():
         row = {"partition_index": partition, "partition_error_code": word_for(ctx, code)}
-        topics.setdefault(topic, []).append(row)
-    return [{"name": topic, "results_by_partition": rows} for topic, rows in topics.items()]
+        by_topic[topic].append(row)
+    return [{"name": topic, "results_by_partition": rows} for topic, rows in by_topic.items()]
 
 
 # -- ListTransactions ------------------------------------------------------------------------------

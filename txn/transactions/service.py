@@ -198,7 +198,7 @@ class TransactionService:
         else:
             adding = [self._add(each, by_client=True) for each in commands]
             results = await asyncio.gather(*adding)
-        return requests.added(ctx, commands, results)
+        return requests.added(ctx, body, results)
 
     async def _add(
         self, command: AddPartitions | VerifyPartitions, *, by_client: bool

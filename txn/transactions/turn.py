@@ -126,24 +126,29 @@ class Turn:
             case VerifyPartitions():
                 return verify_partitions(transaction, command)
             case AddPartitions():
-                if self._is_late(command):
+                if self._is_late(transaction, command):
                     return Outcome(E.not_coordinator)
                 return add_partitions(transaction, command, self.now_ms)
             case EndTransaction():
-                if self._is_late(command):
+                if self._is_late(transaction, command):
                     return Outcome(E.not_coordinator)
                 return end_transaction(transaction, command, self.now_ms)
 
     def _is_held(self, transactional_id: str) -> bool:
         return any(addition.holds(transactional_id) for addition in self._state.additions)
 
-    def _is_late(self, command: AddPartitions | EndTransaction) -> bool:
+    def _is_late(
+        self, transaction: Transaction | None, command: AddPartitions | EndTransaction
+    ) -> bool:
         """It comes over a connection that its producer has given up for a newer one, where it has asked again since.
 
         Up to EndTxn 4 all transactions of a producer have one epoch, so that this is all that tells a late EndTxn from
         the next transaction's own (KAFKA-17754). Nobody reads the answer; should anybody, it looks for us anew.
+        A producer of before, which another one has fenced, is told so over any connection.
         """
-        if command.connection == NO_CONNECTION:
+        if transaction is None or command.connection == NO_CONNECTION:
+            return False
+        if transaction.identity != (command.producer_id, command.producer_epoch):
             return False
         newest = self._state.connections.get(command.transactional_id, NO_CONNECTION)
         if command.connection > newest:
