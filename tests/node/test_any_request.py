@@ -22,7 +22,7 @@ EXAMPLES = 12
 PATIENCE_S = 3.0
 TOPIC, COMPACTED = "topic", "compacted"
 WORDS: Final = (
-    "", " ", ".", "..", "a", TOPIC, COMPACTED, "missing", "__consumer_offsets", "1", "group", "größe/☃", "x" * 300,
+    "", " ", ".", "..", "a", TOPIC, COMPACTED, "missing", "__consumer_offsets", "__transaction_state", "Ongoing", "1", "group", "größe/☃", "x" * 300,
     *(TOPIC,) * 12, *(COMPACTED,) * 4, *("group",) * 6, "consumer", "range", "uniform", "retention.ms", "cleanup.policy", "-1", "compact,delete", "t*[",
 )  # fmt: skip
 INTS: Final = {
