@@ -2,7 +2,7 @@
 
 INVARIANT  a record that is written and read again is the same record, and Kafka reads and writes the same bytes.
 PREVENTS   transactions that can't move between Fencepost and Kafka, or a tool that reads nothing.
-PROVED BY  tests/txn/test_transaction_records.py::test_what_is_written_is_read_again
+PROVED BY  tests/txn/test_transaction_records.py::test_what_kafka_wrote_is_read_and_written_again_byte_for_byte
 
 Layouts: Kafka 4.3, transaction-coordinator/src/main/resources/common/message/TransactionLog{Key,Value}.json, with
 NextProducerEpoch of KIP-939. Of ours there are two more tagged fields, left out wherever Kafka's own say enough;
