@@ -15,10 +15,10 @@ from ..checkers.txn_verdict import judge
 from ..checkers.verdict import Verdict
 from ..workloads.cluster_client import ClusterClient
 from ..workloads.group_member import GroupMember
+from ..workloads.txn_answers import Partition
 from ..workloads.txn_append import AppendProcess
 from ..workloads.txn_bank import Auditor, Habits, Teller
 from ..workloads.txn_book import Book
-from ..workloads.txn_client import Partition
 from ..workloads.txn_pipeline import GROUP, Feeder, Worker
 from ..workloads.txn_reader import CommittedReader, GroupPositions
 from .cluster import CLIENTS, CONVERGE_S, START_S, SWEEP_S, create_topic, may_end_a_node

@@ -13,7 +13,7 @@ from fencepost.cluster.wire.api import ApiKey
 
 from .cluster_client import ClusterClient
 from .coordinator_client import GROUP, Coordinator
-from .txn_client import Partition
+from .txn_answers import Partition
 
 JOIN_VERSION: Final = 5
 SYNC_VERSION: Final = 3

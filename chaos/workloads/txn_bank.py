@@ -10,8 +10,9 @@ from typing import Final
 
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
+from .txn_answers import Abortable, Fenced, Partition
 from .txn_book import Book
-from .txn_client import Abortable, Fenced, Partition, TransactionalProducer
+from .txn_client import TransactionalProducer
 from .txn_reader import CommittedReader, key_of
 
 RESTART_S: Final = 1.0

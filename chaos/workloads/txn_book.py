@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from ..checkers.txn_history import Sent, Txn, Txns
-from .txn_client import Partition, TransactionalProducer
+from .txn_answers import Partition
+from .txn_client import TransactionalProducer
 from .txn_reader import key_of, payload
 
 

@@ -21,6 +21,16 @@ from ..checkers.history import Kind
 from ..checkers.txn_history import Txn
 from .cluster_client import LOOK_AGAIN, ClusterClient
 from .coordinator_client import BUSY, GROUP, MOVED, TRANSACTION, Coordinator
+from .txn_answers import (
+    ABORTABLE,
+    FENCED,
+    WRITE_AGAIN,
+    Abortable,
+    BrokenPromise,
+    Fenced,
+    Partition,
+    error_of,
+)
 
 RETRY_PAUSE_S: Final = 0.1
 BUSY_PAUSE_S: Final = 0.02  # Java's, for CONCURRENT_TRANSACTIONS
@@ -34,41 +44,6 @@ END_TXN: Final = (4, 5)
 INIT_VERSION: Final = 5
 ADD_PARTITIONS_VERSION: Final = 3
 ADD_OFFSETS_VERSION: Final = 3
-
-FENCED: Final = frozenset(
-    {
-        ErrorCode.producer_fenced,
-        ErrorCode.invalid_producer_epoch,
-        # Its id was given up: only a new InitProducerId helps.
-        ErrorCode.invalid_producer_id_mapping,
-    }
-)
-ABORTABLE: Final = frozenset(
-    {
-        ErrorCode.transaction_abortable,
-        ErrorCode.invalid_txn_state,
-        ErrorCode.illegal_generation,
-        ErrorCode.unknown_member_id,
-        ErrorCode.rebalance_in_progress,
-        ErrorCode.unknown_producer_id,
-    }
-)
-WRITE_AGAIN: Final = (
-    BUSY | MOVED | {ErrorCode.not_enough_replicas_after_append, ErrorCode.corrupt_message}
-)
-Partition = tuple[str, int]
-
-
-class Abortable(Exception):
-    """This transaction can only be aborted; the producer goes on."""
-
-
-class Fenced(Exception):
-    """This producer is at its end: somebody else has its id, or its transaction was ended for it."""
-
-
-class BrokenPromise(AssertionError):
-    """The cluster said what it must never say."""
 
 
 class TransactionalProducer:
@@ -123,7 +98,7 @@ class TransactionalProducer:
                 self._count(f"{api_key.name}: {trouble.outcome.value}")
                 error = ErrorCode.network_exception
             else:
-                error = _error_of(reply)
+                error = error_of(reply)
                 if error not in MOVED and error not in BUSY and error not in LOOK_AGAIN:
                     return error, reply
                 self._count(f"{api_key.name}: {error.name}")
@@ -398,19 +373,3 @@ class TransactionalProducer:
             await self._pause(BUSY_PAUSE_S if error in BUSY else RETRY_PAUSE_S)
         self.alive = False
         return "info", f"end: no answer for {GIVE_UP_S} s"
-
-
-def _error_of(reply: Any) -> ErrorCode:
-    """The first error of any of the replies that coordinators give."""
-    code: ErrorCode = getattr(reply, "error_code", ErrorCode.none)
-    if code is not ErrorCode.none:
-        return code
-    for topic in getattr(reply, "results_by_topic_v3_and_below", ()):
-        for each in topic.results_by_partition:
-            if each.partition_error_code is not ErrorCode.none:
-                return ErrorCode(each.partition_error_code)
-    for topic in getattr(reply, "topics", ()):
-        for each in topic.partitions:
-            if each.error_code is not ErrorCode.none:
-                return ErrorCode(each.error_code)
-    return ErrorCode.none

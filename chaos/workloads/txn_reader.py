@@ -25,7 +25,7 @@ from .cluster_client import (
     fetch,
 )
 from .coordinator_client import GROUP, Coordinator
-from .txn_client import BrokenPromise, Partition
+from .txn_answers import BrokenPromise, Partition
 
 ASK_END_ODDS: Final = 0.1
 ANY_EPOCH: Final = -1

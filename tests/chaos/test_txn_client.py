@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 from fencepost.chaos.checkers.txn_history import Txn
 from fencepost.chaos.sim.world import World
-from fencepost.chaos.workloads.txn_client import BrokenPromise, TransactionalProducer
+from fencepost.chaos.workloads.txn_answers import BrokenPromise
+from fencepost.chaos.workloads.txn_client import TransactionalProducer
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.wire.api import ApiKey
 
