@@ -41,13 +41,14 @@ from .handlers import APIS
 from .interim_doors import MarkerWriter, Verifier
 from .isr_proposals import IsrProposals
 from .node_folder import NodeFolder
-from .peers import PEER_LISTENER, Peers
+from .peers import Peers
 from .producer_ids import ProducerIds
 from .server.dispatch import Dispatcher
 from .server.listener import ClientListener
 from .services import Services
 from .session import BrokerSession
 from .topics import Topics
+from .voters import PEER_LISTENER, VoterChanges
 
 # Feature name -> the levels that this build can work at. Grows with what is built.
 SUPPORTED_FEATURES = {
@@ -177,6 +178,7 @@ class Broker:
             markers=self.markers,
             topics=Topics(env, self.controller),
             describe_quorum=self.peers.describe_quorum,
+            voters=VoterChanges(env, config.node_id, self.quorum, self.image, self.peers.door),
             settled=self.peers.settled,
             is_cut_off=lambda: self.session.is_cut_off,
             apis=list(APIS.values()),

@@ -19,9 +19,8 @@ from fencepost.cluster.quorum.view import QuorumView, ReplicaView
 from fencepost.cluster.wire.peer_door import PeerDoor
 
 from .peer_settings import Address, PeerSettings
+from .voters import PEER_LISTENER
 
-# The name under which a node registers its peer door; no client listener has it.
-PEER_LISTENER: Final = "PEER"
 QUORUM, DESCRIBE_QUORUM = "quorum", "describe quorum"
 DESCRIBE_S: Final = 5.0
 # Nobody takes this node in for so long, and those who answer say why: it ends with their sentence.
@@ -138,7 +137,8 @@ class Peers:
 
     def _watch(self) -> None:
         if self.door is not None:
-            known = {*self._settings.voters, *self._image.brokers} - {self._node_id}
+            voters = {} if self._quorum is None else self._quorum.voters
+            known = {*self._settings.voters, *voters, *self._image.brokers} - {self._node_id}
             self.door.watch(sorted(known))
 
     def _address_of(self, node_id: BrokerId) -> Address | None:
@@ -151,6 +151,8 @@ class Peers:
         endpoint = None if broker is None else broker.endpoint(PEER_LISTENER)
         registered = None if endpoint is None else (endpoint.host, endpoint.port)
         configured = self._settings.voters.get(node_id)
+        if configured is None and self._quorum is not None:
+            configured = self._quorum.voters.get(node_id)  # of later than the settings
         if registered is None or configured is None or self._is_ready:
             return registered or configured
         dial = self._dials[node_id] = self._dials.get(node_id, 0) + 1

@@ -19,6 +19,7 @@ from fencepost.txn.transactions.service import TransactionService
 from .config import NodeConfig
 from .sent_away import SentAway
 from .server.dispatch import Api, Context
+from .voters import VoterChanges
 
 if TYPE_CHECKING:
     from .producer_ids import ProducerIds
@@ -44,6 +45,7 @@ class Services:
     topics: "Topics"
     # How the metadata quorum stands, as its leader sees it. Trouble while none can be asked.
     describe_quorum: Callable[[], Awaitable[QuorumView]]
+    voters: VoterChanges
     # Waits, for a bounded time, until it is known what became of brokers that were just lost sight of.
     settled: Callable[[], Awaitable[None]]
     # Whether others may lead by now what this node takes for its own.

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ..base.errors import ConfigRefused, DiskFull, Outcome, Trouble
+from ..base.errors import ConfigRefused, DiskFull, ErrorCode, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.image import ClusterImage
@@ -29,7 +29,7 @@ from .redirected import in_world
 from .store import FULL, Store, open_folder
 from .transport import Links, QuorumTransport
 from .view import QuorumView, view_of
-from .voters import Address, Voters, change_by_one, write_voters
+from .voters import Address, VoterChangeRefused, Voters, change_by_one, write_voters
 
 PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
 # A leader whose lease has run out is asked nothing. It steps down a little later: if it was this process that stood
@@ -172,14 +172,18 @@ class Quorum:
     ) -> None:
         """Add a voter, which must be up and following, or remove one; done when it is committed. On the leader."""
         if self._changing_voters:
-            raise Trouble("Another change of the voters is under way.", Outcome.REFUSED)
+            why = "Another change of the voters is under way."
+            raise VoterChangeRefused(ErrorCode.request_timed_out, why)
         self._changing_voters = True
         try:
+            raft = self._leading()
+            change_by_one(raft.voters, add=add, remove=remove)  # what can't be need not wait
             if add is not None:
                 await self._wait_caught_up(add[0])
             raft = self._leading()
             if raft.sets.index > raft.commit_index:
-                raise Trouble("The last change of the voters is not committed.", Outcome.REFUSED)
+                why = "The last change of the voters is not committed."
+                raise VoterChangeRefused(ErrorCode.request_timed_out, why)
             packed = write_voters(change_by_one(raft.voters, add=add, remove=remove))
             await self._ask(lambda raft, decided: raft.submit_voters(packed, decided))
         finally:
@@ -195,7 +199,7 @@ class Quorum:
                 return
             if self._env.clock.steady() >= deadline:
                 why = f"Node {node_id} does not follow the metadata log: start it, then add it."
-                raise Trouble(why, Outcome.REFUSED)
+                raise VoterChangeRefused(ErrorCode.request_timed_out, why)
             await self._env.clock.sleep(CATCH_UP_POLL_S)
 
     def _leading(self) -> Raft:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgpack
 
-from ..base.errors import LogDamaged, Outcome, Trouble
+from ..base.errors import ErrorCode, LogDamaged, Outcome, Trouble
 from ..base.ids import BrokerId
 
 Address = tuple[str, int]
@@ -20,6 +20,14 @@ Voters = Mapping[BrokerId, Address]
 
 VOTERS_KIND: Final = 2  # pysyncobj's MEMBERSHIP, the first byte of such an entry
 _FORMAT: Final = 1
+
+
+class VoterChangeRefused(Trouble):
+    """It surely was not done; `error_code` is what Kafka's clients are told."""
+
+    def __init__(self, error_code: ErrorCode, sentence: str) -> None:
+        super().__init__(sentence, Outcome.REFUSED)
+        self.error_code = error_code
 
 
 def pack_voters(voters: Voters) -> list[list[object]]:
@@ -108,17 +116,20 @@ class VoterSets:
 def change_by_one(
     voters: Voters, *, add: tuple[BrokerId, Address] | None, remove: BrokerId | None
 ) -> Voters:
-    """Trouble says why it can't be."""
+    """VoterChangeRefused says why it can't be."""
     assert (add is None) != (remove is None), "one voter is added or one is removed"
     changed = dict(voters)
     if add is not None:
         if add[0] in voters:
-            raise Trouble(f"Node {add[0]} is a voter already.", Outcome.REFUSED)
+            raise VoterChangeRefused(
+                ErrorCode.duplicate_voter, f"Node {add[0]} is a voter already."
+            )
         changed[add[0]] = add[1]
     elif remove is not None:
         if remove not in voters:
-            raise Trouble(f"Node {remove} is no voter.", Outcome.REFUSED)
+            raise VoterChangeRefused(ErrorCode.voter_not_found, f"Node {remove} is no voter.")
         if len(voters) == 1:
-            raise Trouble(f"Node {remove} is the only voter.", Outcome.REFUSED)
+            why = f"Node {remove} is the only voter."
+            raise VoterChangeRefused(ErrorCode.invalid_request, why)
         del changed[remove]
     return changed

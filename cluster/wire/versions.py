@@ -161,6 +161,8 @@ SUPPORTED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.push_telemetry: (0, 0),
     ApiKey.list_config_resources: (0, 1),
     ApiKey.describe_topic_partitions: (0, 0),
+    ApiKey.add_raft_voter: (0, 1),
+    ApiKey.remove_raft_voter: (0, 0),
 }
 
 ADVERTISED_MIN: Final = {ApiKey.produce: 0}

@@ -10,6 +10,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.wire.api import ApiKey
 
+from . import voters
 from .cluster import EXIT_FAILED, EXIT_OK, Failed, add_cluster_arguments, run_safely
 from .move_plan import (
     Move,
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     forget = actions.add_parser("forget", help="take a node that is gone for good off the list")
     forget.add_argument("node", type=int)
     forget.set_defaults(action=_forget)
+    voters.configure(actions)
     for action in (drain, add, even):
         action.add_argument("--dry-run", action="store_true", help="only show what would move")
         action.add_argument("--yes", action="store_true", help="don't ask")

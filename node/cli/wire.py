@@ -35,6 +35,7 @@ LOOKS: Final = frozenset(
     {
         ApiKey.describe_cluster,
         ApiKey.describe_log_dirs,
+        ApiKey.describe_quorum,
         ApiKey.describe_topic_partitions,
         ApiKey.find_coordinator,
         ApiKey.list_partition_reassignments,

@@ -11,6 +11,7 @@ from ..server.dispatch import Api, Begin, Handler, Prepare
 from . import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    add_raft_voter,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -49,6 +50,7 @@ from . import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -125,5 +127,7 @@ APIS: Final[dict[ApiKey, Api]] = {
         _api(ApiKey.consumer_group_describe, consumer_group_describe.handle),
         _api(ApiKey.list_config_resources, list_config_resources.handle),
         _api(ApiKey.describe_topic_partitions, describe_topic_partitions.handle),
+        _api(ApiKey.add_raft_voter, add_raft_voter.handle),
+        _api(ApiKey.remove_raft_voter, remove_raft_voter.handle),
     )
 }

@@ -14,7 +14,7 @@ from fencepost.cluster.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from fencepost.cluster.quorum.view import QuorumView, ReplicaView
 
 from ..controller_calls import trouble_code
-from ..peers import PEER_LISTENER
+from ..voters import PEER_LISTENER
 from ..services import HandlerContext, Services
 
 _UNKNOWN: Final = "This server does not host this topic-partition."

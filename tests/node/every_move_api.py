@@ -93,6 +93,35 @@ def unregister_broker(node: Asker, version: int) -> None:
     assert (reply.error_code, reply.error_message) == (E.broker_id_not_registered, why)
 
 
+@check(ApiKey.add_raft_voter)
+def add_raft_voter(node: Asker, version: int) -> None:
+    def ask(voter: int, **other: Any) -> tuple[E, Any]:
+        fields = {"cluster_id": None, "voter_directory_id": None, "listeners": [], **other}
+        if version >= 1:
+            fields["ack_when_committed"] = False
+        reply = node.ask(ApiKey.add_raft_voter, version, voter_id=voter, timeout=10_000, **fields)
+        return reply.error_code, reply.error_message
+
+    door = [{"name": "PEER", "host": "nowhere", "port": 9192}]
+    assert ask(1, listeners=door) == (E.duplicate_voter, "Node 1 is a voter already.")
+    assert ask(9)[0] is E.invalid_request
+    assert ask(-1)[0] is E.invalid_request
+    assert ask(1, cluster_id="another")[0] is E.inconsistent_cluster_id
+
+
+@check(ApiKey.remove_raft_voter)
+def remove_raft_voter(node: Asker, version: int) -> None:
+    def ask(voter: int, **other: Any) -> tuple[E, Any]:
+        fields = {"cluster_id": None, "voter_directory_id": None, **other}
+        reply = node.ask(ApiKey.remove_raft_voter, version, voter_id=voter, **fields)
+        return reply.error_code, reply.error_message
+
+    assert ask(1) == (E.invalid_request, "Node 1 is the only voter.")
+    assert ask(9) == (E.voter_not_found, "Node 9 is no voter.")
+    assert ask(-1)[0] is E.invalid_request
+    assert ask(1, cluster_id="another")[0] is E.inconsistent_cluster_id
+
+
 @check(ApiKey.update_features)
 def update_features(node: Asker, version: int) -> None:
     def ask(*updates: tuple[str, int, int], **fields: Any) -> Any:

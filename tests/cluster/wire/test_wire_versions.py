@@ -26,14 +26,13 @@ def test_every_api_has_the_versions_that_kafka_4_3_and_kio_both_have() -> None:
         assert high == UNSTABLE_IN_KAFKA.get(key, min(max(ours), theirs_high)), key
 
 
-def test_what_kafka_has_and_we_have_not_is_delegation_tokens_share_groups_streams_and_voters() -> (
+def test_what_kafka_has_and_we_have_not_is_delegation_tokens_share_groups_and_streams() -> (
     None
 ):
     missing = {int(key) for key in ANSWER["api_versions"]} - set(SUPPORTED)
     assert {ApiKey(key).name for key in missing} == {
         *(f"{verb}_delegation_token" for verb in ("create", "renew", "expire", "describe")),
         *("share_group_heartbeat", "share_group_describe", "share_fetch", "share_acknowledge"),
-        *("add_raft_voter", "remove_raft_voter"),
         *("initialize_share_group_state", "read_share_group_state", "write_share_group_state"),
         *("delete_share_group_state", "read_share_group_state_summary"),
         *("streams_group_heartbeat", "streams_group_describe"),

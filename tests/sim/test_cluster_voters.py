@@ -1,0 +1,54 @@
+"""Voters are replaced while the cluster is written to."""
+
+import pytest
+from cluster_scene import Scene, play
+from fencepost.chaos.sim.cluster_nodes import node_name
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.client import WireClient
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("seed", range(3))
+def test_three_voters_are_replaced_one_at_a_time_under_load(seed: int) -> None:
+    """The whole first set goes, then the controller dies, then everybody: nothing is lost and nobody waits for long."""
+
+    async def scenario(scene: Scene) -> None:
+        async def change(key: ApiKey, voter: int) -> None:
+            asked = next(id_ for id_ in scene.nodes.ready() if id_ not in (1, 2, 3))
+            wire = WireClient(scene.env, node_name(asked), 9092, timeout_s=60)
+            more = {"timeout": 15_000, "listeners": []} if key is ApiKey.add_raft_voter else {}
+            work = wire.request(
+                key, cluster_id=None, voter_id=voter, voter_directory_id=None, **more
+            )
+            reply = await scene.world.on(scene.env, work)
+            assert reply.error_code is ErrorCode.none, reply
+            await scene.world.on(scene.env, wire.close())
+
+        for old, new in ((1, 4), (2, 5), (3, 6)):
+            await change(ApiKey.add_raft_voter, new)
+            await change(ApiKey.remove_raft_voter, old)
+            await scene.until_acknowledged(10)
+            await scene.nodes.stop(old)  # it comes back as a node that follows
+            scene.nodes.start(old)
+            await scene.nodes.until_whole()
+        for each in scene.nodes.ids:
+            assert sorted(scene.nodes.broker(each).quorum.voters) == [4, 5, 6]
+        controller = scene.nodes.controller()
+        assert controller in (4, 5, 6)
+        scene.kill(controller)
+        await scene.until(
+            "another of the three leads",
+            lambda: scene.nodes.controller() in {4, 5, 6} - {controller},
+        )
+        await scene.until_acknowledged(10)
+        # All at once: each finds the voters of now, whatever its settings say.
+        for each in scene.nodes.ids:
+            scene.kill(each)
+        for each in scene.nodes.ids:
+            scene.nodes.start(each)
+        await scene.until_acknowledged(10)
+        assert scene.nodes.controller() in (4, 5, 6)
+
+    play(seed, scenario, count=6)
