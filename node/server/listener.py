@@ -36,7 +36,7 @@ class ClientListener:
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
         self.idle_s_max = idle_s_max
-        self.connections: set[ClientConnection] = set()
+        self.connections: dict[ClientConnection, None] = {}  # in the order in which they came
         self.refused = 0
         self._by_ip: Counter[str] = Counter()
         self._door: Door | None = None
@@ -97,13 +97,13 @@ class ClientListener:
             connection.abort()
             return
         client = ClientConnection(self.env, connection, self.dispatcher, self.name)
-        self.connections.add(client)
+        self.connections[client] = None
         self._by_ip[host] += 1
         try:
             await self._is_open.wait()
             await client.serve()
         finally:
-            self.connections.discard(client)
+            self.connections.pop(client, None)
             self._by_ip[host] -= 1
             if not self._by_ip[host]:
                 del self._by_ip[host]
