@@ -2,7 +2,8 @@
 
 Does      stores a group's positions as part of a transaction: they count when it is committed. Asks the transaction's
           coordinator first whether it is open; from version 5 on also makes the positions part of it (KIP-890).
-Versions  2 leader epochs; 3 flexible, and who commits in the group (KIP-447); 5 clients that never ask to add offsets.
+Versions  2 leader epochs; 3 flexible, and who commits in the group (KIP-447); 4 TRANSACTION_ABORTABLE; 5 clients that never
+          ask to add offsets.
 Refuses   UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, NOT_COORDINATOR, what the transaction's coordinator says of the
           producer, then what the group says of its member.
 """
@@ -16,36 +17,31 @@ from fencepost.cluster.base.ids import TopicPartition
 from ..services import HandlerContext
 
 E = ErrorCode
+ABORTABLE_SINCE: Final = 4  # TRANSACTION_ABORTABLE
 ADDS_ITSELF_SINCE: Final = 5
 # The client asked the group's coordinator. That the other one can't be reached is not for it to mend: it tries again.
 _IN_OTHER_WORDS: Final[Mapping[ErrorCode, ErrorCode]] = {
     E.producer_fenced: E.invalid_producer_epoch,
-    E.not_coordinator: E.coordinator_not_available,
+    E.concurrent_transactions: E.coordinator_not_available,
     E.coordinator_load_in_progress: E.coordinator_not_available,
     E.network_exception: E.coordinator_not_available,
-    E.request_timed_out: E.coordinator_not_available,
+    E.not_coordinator: E.coordinator_not_available,
     E.not_enough_replicas: E.coordinator_not_available,
-}
-# What clients did not know before they added positions themselves.
-_TO_OLD_CLIENTS: Final[Mapping[ErrorCode, ErrorCode]] = {
-    **_IN_OTHER_WORDS,
-    E.transaction_abortable: E.invalid_txn_state,
-    E.concurrent_transactions: E.coordinator_not_available,
+    E.request_timed_out: E.coordinator_not_available,
 }
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
-    adds_itself = ctx.api_version >= ADDS_ITSELF_SINCE
-    words = _IN_OTHER_WORDS if adds_itself else _TO_OLD_CLIENTS
-
     async def verify(place: TopicPartition) -> ErrorCode:
         said = await ctx.services.verifier.verify_producer(
             place,
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
-            add=adds_itself,
+            add=ctx.api_version >= ADDS_ITSELF_SINCE,
         )
-        return words.get(said, said)
+        if said is E.transaction_abortable and ctx.api_version < ABORTABLE_SINCE:
+            return E.invalid_txn_state
+        return _IN_OTHER_WORDS.get(said, said)
 
     return await ctx.services.groups.txn_offset_commit(ctx, request, verify=verify)

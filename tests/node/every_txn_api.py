@@ -117,7 +117,8 @@ def txn_offset_commit(node: Asker, version: int) -> None:
     with ended_at_last(node, who):
         assert stored(node, who, version, group) == []
         if not is_new:
-            assert stored(node, who, version, group, TOPIC) == [E.invalid_txn_state]
+            outside = E.transaction_abortable if version >= 4 else E.invalid_txn_state
+            assert stored(node, who, version, group, TOPIC) == [outside]
             asked = {**who.fields, "group_id": group}
             assert node.ask(ApiKey.add_offsets_to_txn, 3, **asked).error_code is E.none
         found = stored(node, who, version, group, TOPIC, MISSING)

@@ -238,15 +238,15 @@ def test_an_idle_client_is_closed_and_a_parked_one_is_not() -> None:
     scene.play(scenario())
 
 
-def test_a_transactional_batch_without_a_coordinator_never_pins_the_stable_offset() -> None:
-    """Whoever writes one was told by FindCoordinator that there is none: nothing would ever end it."""
+def test_a_transactional_batch_in_a_request_of_no_transaction_never_pins_the_stable_offset() -> None:
+    """No coordinator could be asked about it, and none would ever end it. Kafka finds the same word."""
     scene = Scene()
 
     async def scenario() -> None:
         await scene.up()
         await scene.create("orders")
         refused = await scene.produce("orders", b"a", pid=7, sequence=0, transactional=True)
-        assert refused.error_code is ErrorCode.invalid_txn_state
+        assert refused.error_code is ErrorCode.transactional_id_authorization_failed
         fine = await scene.produce("orders", b"a", pid=7, sequence=0)
         assert fine.base_offset == 0
 

@@ -120,7 +120,9 @@ def about_order(talk: Talk) -> None:
             talk.end(f"order: {word} before anything, v{version}", who, version, commit=commit)
     talk.describe("order: describe the empty", "order")
     talk.produce("order: produce outside a transaction", who)
-    talk.commit_offset("order: commit an offset outside a transaction", who)
+    for version in (0, 2, 3, 4):
+        label = f"order: commit an offset outside a transaction, v{version}"
+        talk.commit_offset(label, who, version)
     talk.verify("order: verify outside a transaction", who)
     talk.add("order: add a topic that is not there", who, **{TOPIC: [0], "no_such_topic": [0]})
     talk.add("order: add a partition that is not there", who, **{TOPIC: [0, 9]})

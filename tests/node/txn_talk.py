@@ -19,7 +19,9 @@ E = ErrorCode
 TOPIC, MISSING = "t", "no such topic"
 TIMEOUT_MS: Final = 60_000
 # What nobody can be asked to agree on, or what is the same in every answer.
-UNSAID: Final = frozenset({"throttle_time", "log_append_time", "log_start_offset", "base_offset"})
+UNSAID: Final = frozenset(
+    {"throttle_time", "log_append_time", "log_start_offset", "base_offset", "error_message"}
+)
 UNSETTLED: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 PATIENCE: Final = 400  # times a tenth of a second
 
