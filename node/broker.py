@@ -38,8 +38,8 @@ from .admin.door import AdminDoor
 from .config import NodeConfig
 from .coordinator_settings import additions, consumer_config, group_config, transaction_config
 from .handlers import APIS
-from .interim_doors import MarkerWriter, Verifier
 from .isr_proposals import IsrProposals
+from .marker_writer import MarkerWriter
 from .node_folder import NodeFolder
 from .peers import Peers
 from .producer_ids import ProducerIds
@@ -48,6 +48,7 @@ from .server.listener import ClientListener
 from .services import Services
 from .session import BrokerSession
 from .topics import Topics
+from .transaction_doors import MarkersBetweenNodes, Verifier
 from .voters import PEER_LISTENER, VoterChanges
 
 # Feature name -> the levels that this build can work at. Grows with what is built.
@@ -114,11 +115,11 @@ class Broker:
             config=transaction_config(config),
             create_topic=self._create_internal_topic,
             producer_ids=self.producer_ids.take,
-            markers=self.markers,
+            markers=MarkersBetweenNodes(me, self.peers.door, self.markers),
             additions=additions(config),
         )
         self.admin = self._make_admin()
-        self.verifier = Verifier(self.image, self.transactions)
+        self.verifier = self._make_verifier()
         self.services = self._make_services()
         self.listeners = self._make_listeners()
 
@@ -158,6 +159,16 @@ class Broker:
             FailedReplica(topic_id=topic_id, partition=index, may_lack=may_lack)
             for topic_id, index, may_lack in self.replicas.failures(untold=untold)
         ]
+
+    def _make_verifier(self) -> Verifier:
+        return Verifier(
+            env=self.env,
+            node_id=self.config.node_id,
+            image=self.image,
+            replicas=self.replicas,
+            transactions=self.transactions,
+            door=self.peers.door,
+        )
 
     def _make_services(self) -> Services:
         env, config = self.env, self.config

@@ -22,9 +22,10 @@ from .server.dispatch import Api, Context
 from .voters import VoterChanges
 
 if TYPE_CHECKING:
+    from .marker_writer import MarkerWriter
     from .producer_ids import ProducerIds
     from .topics import Topics
-    from .transaction_doors import MarkerWriter, Verifier
+    from .transaction_doors import Verifier
 
 
 @dataclass(slots=True, kw_only=True)

@@ -193,7 +193,6 @@ def judge(
     headers: Headers,
     *,
     origin_client: bool,
-    guard: int,
     transaction_version: int,
 ) -> Duplicate | Refused | None:
     """What the producers' history says of these batches; None: write them."""
@@ -211,7 +210,7 @@ def judge(
                 transaction_version,
             )
         else:
-            verdict = producers.decide(header, origin_client=origin_client, guard=guard)
+            verdict = producers.decide(header, origin_client=origin_client)
         if verdict is ACCEPT:
             continue
         assert isinstance(verdict, Duplicate | Refused)

@@ -243,7 +243,9 @@ class ReplicaManager:
         values = BrokerValues(self.image, self.node_config, self.node_id)
         self.rounds.read_settings(values)
         expiration_ms = values.integer("producer.id.expiration.ms")
+        verify = bool(values.of("transaction.partition.verification.enable"))
         self.store.shared.producer_expiration_ms = expiration_ms
+        self.store.shared.verify_transactions = verify
         self.lag_ms_max = values.integer("replica.lag.time.max.ms")
         self.leader_throttled_rate = values.integer("leader.replication.throttled.rate")
         self.follower_throttled_rate = values.integer("follower.replication.throttled.rate")
@@ -251,6 +253,7 @@ class ReplicaManager:
             partition.machine.lag_ms_max = self.lag_ms_max
             if partition.log.producers_loaded:
                 partition.log.producers.expiration_ms = expiration_ms
+                partition.log.producers.verify_transactions = verify
 
     # -- who asks --------------------------------------------------------------------------------------
 

@@ -133,7 +133,6 @@ class Partition(CopiedPartition):
         now_ms: int,
         origin_client: bool = True,
         produce_version: int = 13,
-        guard: int = 0,
         transaction_version: int = 0,
         checked: appends.Checked | BatchRefused | None = None,
     ) -> Appended | Refusal:
@@ -160,7 +159,7 @@ class Partition(CopiedPartition):
             return self._history_unreadable(failed)
         verdict = appends.judge(
             producers, buffer, headers,
-            origin_client=origin_client, guard=guard, transaction_version=transaction_version,
+            origin_client=origin_client, transaction_version=transaction_version,
         )  # fmt: skip
         if isinstance(verdict, Duplicate):
             self._counters.duplicates += 1

@@ -55,6 +55,7 @@ from . import (
     txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 
 
@@ -105,6 +106,7 @@ APIS: Final[dict[ApiKey, Api]] = {
         _api(ApiKey.add_partitions_to_txn, add_partitions_to_txn.handle),
         _api(ApiKey.add_offsets_to_txn, add_offsets_to_txn.handle),
         _api(ApiKey.end_txn, end_txn.handle),
+        _api(ApiKey.write_txn_markers, write_txn_markers.handle),
         _api(ApiKey.txn_offset_commit, txn_offset_commit.handle),
         _api(ApiKey.describe_configs, describe_configs.handle),
         _api(ApiKey.alter_configs, alter_configs.handle),

@@ -1,35 +1,71 @@
 """Produce, api key 0, versions 3-13.
 
-Does      appends batches to the partitions led here; answers when they are as durable as `acks` asks for.
-Versions  5 log start offset; 8 errors by record; 9 flexible; 10 where the leader is; 13 topic ids.
-Refuses   INVALID_REQUIRED_ACKS, INVALID_REQUEST for a null batch, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
+Does      appends batches to the partitions led here; answers when they are as durable as `acks` asks for. Before the
+          first batch of a transaction it asks the transaction's coordinator.
+Versions  5 log start offset; 8 errors by record; 9 flexible; 10 where the leader is; 11 TRANSACTION_ABORTABLE;
+          12 a batch makes its partition part of its transaction (KIP-890); 13 topic ids.
+Refuses   TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transaction without its name, INVALID_REQUIRED_ACKS,
+          INVALID_REQUEST for a null batch, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, what the coordinator says,
           REQUEST_TIMED_OUT when it is appended but not committed in time, and what the partition says.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import INTERNAL_TOPICS, TopicPartition
 from fencepost.cluster.base.ports import Clock
 from fencepost.cluster.wire.api import RequestRefused
-from fencepost.cluster.wire.batch import HEADER_SIZE, BatchRefused, parse_header
-from fencepost.replication.appends import may_be_heavy
+from fencepost.cluster.wire.batch import (
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+    BatchRefused,
+    parse_header,
+)
+from fencepost.replication.appends import Checked, may_be_heavy
 from fencepost.replication.partition import Appended, Partition
 from fencepost.replication.waits import OffsetWait
 
 from ..moved import name_new_leaders
 from ..server.dispatch import Answer, Cancel, Fields
 from ..services import HandlerContext
+from ..transaction_doors import FirstWrite, produce_word
 
 # One batch that is appended: where its answer goes, and what it waits for.
 _Appended = tuple[Fields, Partition, int]
+# A batch that begins a transaction somewhere: its part of the request, and what must be asked.
+_First = tuple[Any, FirstWrite]
+
+ABORTABLE_SINCE: Final = 11
+ADDS_ITSELF_SINCE: Final = 12
+# Which transactional id it belongs to is not said, so nobody may write it.
+NAMELESS: Final = ErrorCode.transactional_id_authorization_failed
+LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT = (
+    8,
+    16,
+    22,
+)  # in a batch's header; of the attributes the low byte
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """What is known of a request's batches, by their place in memory, before the request begins."""
+
+    checked: dict[int, Checked | BatchRefused]
+    refused: dict[int, ErrorCode]  # by their transaction's coordinator
+
+
+_NOTHING: Final = _Prepared({}, {})
 
 
 def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
-    """Batches that take long to check are checked before the request begins, and away from everybody else."""
+    """What takes long is done before the request begins, and away from everybody else: large batches are checked, and
+    coordinators asked about the first batches of transactions. What the connection sends next waits behind it."""
     heavy = [
         (wanted, partition)
         for topic in request.topic_data
@@ -39,7 +75,12 @@ def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
         and (partition := _partition_of(ctx, topic, wanted)) is not None
         and partition.is_heavy(wanted.records)
     ]
-    return _check(ctx, heavy) if heavy else None
+    first: list[_First] = []
+    if request.transactional_id is not None:
+        first, refused = _first_writes(ctx, request)
+        if refused:
+            ctx.prepared = _Prepared({}, refused)
+    return _prepare(ctx, request.transactional_id, heavy, first) if heavy or first else None
 
 
 def _partition_of(ctx: HandlerContext, topic: Any, wanted: Any) -> Partition | None:
@@ -51,25 +92,73 @@ def _partition_of(ctx: HandlerContext, topic: Any, wanted: Any) -> Partition | N
     return None if isinstance(found, ErrorCode) else found
 
 
-async def _check(ctx: HandlerContext, heavy: list[tuple[Any, Partition]]) -> None:
+def _first_writes(ctx: HandlerContext, request: Any) -> tuple[list[_First], dict[int, ErrorCode]]:
+    """The batches that the coordinator must be asked about, and those that need no asking to be refused."""
+    add = ctx.api_version >= ADDS_ITSELF_SINCE
+    found: list[_First] = []
+    refused: dict[int, ErrorCode] = {}
+    producers: dict[tuple[int, int], None] = {}
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            if wanted.records is None or not _is_transactional(wanted.records):
+                continue
+            header = parse_header(wanted.records)
+            if header.producer_id < 0 or header.base_sequence < 0:
+                continue  # appending says what is wrong
+            producers[header.producer_id, header.producer_epoch] = None
+            partition = _partition_of(ctx, topic, wanted)
+            if partition is None or not partition.is_leader:
+                continue
+            if add and partition.topic_partition.topic in INTERNAL_TOPICS:
+                continue  # it is refused, and must not become part of the transaction
+            write = ctx.services.verifier.first_write(partition, header, add=add)
+            if isinstance(write, ErrorCode):
+                refused[id(wanted)] = write
+            elif write is not None:
+                found.append((wanted, write))
+    if len(producers) > 1:  # Kafka finds no word for which of them is in the wrong, and refuses all
+        rows = [wanted for topic in request.topic_data for wanted in topic.partition_data]
+        return [], {id(wanted): ErrorCode.invalid_producer_id_mapping for wanted in rows}
+    return found, refused
+
+
+async def _prepare(
+    ctx: HandlerContext,
+    transactional_id: str,
+    heavy: list[tuple[Any, Partition]],
+    first: list[_First],
+) -> None:
+    prepared = ctx.prepared = _Prepared({}, {} if ctx.prepared is None else ctx.prepared.refused)
+    if first:
+        codes = await ctx.services.verifier.verify(
+            transactional_id,
+            [write for _, write in first],
+            add=ctx.api_version >= ADDS_ITSELF_SINCE,
+        )
+        for (wanted, _), code in zip(first, codes, strict=True):
+            if code is not ErrorCode.none:
+                knows = ctx.api_version >= ABORTABLE_SINCE
+                prepared.refused[id(wanted)] = produce_word(code, knows_abortable=knows)
     now_ms = ctx.services.env.clock.now_ms()
-    ctx.prepared = {
-        id(wanted): await partition.check_off_loop(
+    for wanted, partition in heavy:
+        prepared.checked[id(wanted)] = await partition.check_off_loop(
             wanted.records, produce_version=ctx.api_version, now_ms=now_ms
         )
-        for wanted, partition in heavy
-    }
 
 
 def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
     services, acks = ctx.services, request.acks
     appended: list[_Appended] = []
     by_id = ctx.api_version >= 13
+    nameless = request.transactional_id is None and _has_transactional(request)
     responses = []
     for topic in request.topic_data:
         name = services.topic_name(topic.topic_id) if by_id else topic.name
         answers = []
         for wanted in topic.partition_data:
+            if nameless:
+                answers.append(_refused(wanted.index, NAMELESS))
+                continue
             part, wait = _append(ctx, name, wanted, acks)
             answers.append(part)
             if wait is not None:
@@ -166,6 +255,9 @@ def _append(
         return _refused(index, ErrorCode.unknown_topic_id), None
     if acks not in (-1, 0, 1):
         return _refused(index, ErrorCode.invalid_required_acks), None
+    prepared: _Prepared = ctx.prepared or _NOTHING
+    if id(wanted) in prepared.refused:
+        return _refused(index, prepared.refused[id(wanted)]), None
     if topic in INTERNAL_TOPICS:
         return _refused(index, ErrorCode.invalid_topic_exception), None
     partition = services.replicas.partition(TopicPartition(topic, index))
@@ -173,15 +265,12 @@ def _append(
         return _refused(index, partition), None
     if wanted.records is None:
         return _refused(index, ErrorCode.invalid_record), None
-    if _is_transactional(wanted.records):
-        # As Kafka's verification with the coordinator (KIP-890): there is none, so no transaction is open.
-        return _refused(index, ErrorCode.invalid_txn_state), None
     appended = partition.append_as_leader(
         wanted.records,
         required_acks=acks,
         now_ms=services.env.clock.now_ms(),
         produce_version=ctx.api_version,
-        checked=ctx.prepared.get(id(wanted)) if ctx.prepared else None,
+        checked=prepared.checked.get(id(wanted)),
     )
     if not isinstance(appended, Appended):
         return {
@@ -209,10 +298,20 @@ def _refused(index: int, error: ErrorCode) -> Fields:
 
 def _is_transactional(records: memoryview) -> bool:
     """What the first header says. Where it is none, appending says what is wrong."""
-    try:
-        return len(records) >= HEADER_SIZE and parse_header(records).is_transactional
-    except BatchRefused:
-        return False
+    return (
+        len(records) >= HEADER_SIZE
+        and records[MAGIC_AT] == MAGIC
+        and records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG != 0
+        and int.from_bytes(records[LENGTH_AT : LENGTH_AT + 4]) + LENGTH_PREFIX >= HEADER_SIZE
+    )
+
+
+def _has_transactional(request: Any) -> bool:
+    return any(
+        wanted.records is not None and _is_transactional(wanted.records)
+        for topic in request.topic_data
+        for wanted in topic.partition_data
+    )
 
 
 def _refuse_unanswered(responses: list[Fields]) -> None:

@@ -66,7 +66,6 @@ class Refused(NamedTuple):
 
 Verdict = Accept | Duplicate | Refused
 ACCEPT: Final = Accept()
-NO_GUARD: Final = 0  # VerificationGuard.SENTINEL
 
 
 class ProducerBudget:

@@ -52,7 +52,7 @@ from .producer_verdicts import (
     Refused,
     Verdict,
 )
-from .verifications_machine import NO_GUARD, NOBODYS_GUARD, Verifications
+from .verifications_machine import NO_GUARD, Verifications
 
 PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000  # Kafka's producer.id.expiration.ms
 TOUCH_MS: Final = 60_000  # how exactly the order of last use is kept
@@ -88,9 +88,7 @@ class ProducersMachine:
 
     # -- decide ---------------------------------------------------------------------------------------
 
-    def decide(
-        self, batch: ProducedBatch, *, origin_client: bool, guard: int = NO_GUARD
-    ) -> Verdict:
+    def decide(self, batch: ProducedBatch, *, origin_client: bool) -> Verdict:
         """May this batch be written by the leader? `origin_client` is false for coordinators' own records."""
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -113,7 +111,7 @@ class ProducersMachine:
         first_of_txn = batch.is_transactional and (
             txn_first_offset < 0 or known_epoch != producer_epoch
         )
-        if self.verify_transactions and first_of_txn and self.guard_of(producer_id) != guard:
+        if first_of_txn and self.verify_transactions and not self._is_confirmed(batch):
             # Only if the coordinator knows of the transaction: or it might never end here.
             return Refused(
                 ErrorCode.invalid_txn_state, "Record was not part of an ongoing transaction"
@@ -253,12 +251,11 @@ class ProducersMachine:
         while completed and completed[0][1] < high_watermark:
             heapq.heappop(completed)
 
-    def has_late_transaction(self, now_ms: int, timeout_ms_max: int) -> bool:
-        """Whether the oldest open transaction looks abandoned (LATE_TRANSACTION_BUFFER_MS is five minutes)."""
-        for producer_id in islice(self._ongoing.values(), 1):
-            last_timestamp: int = ENTRY.unpack_from(self._entries[producer_id])[2]
-            return last_timestamp > 0 and now_ms - last_timestamp > timeout_ms_max + 300_000
-        return False
+    def oldest_open(self) -> ProducerState | None:
+        """Whose open transaction begins first."""
+        for producer_id in self._ongoing.values():
+            return self.state_of(producer_id)
+        return None
 
     # -- producers not known here ---------------------------------------------------------------------
 
@@ -271,7 +268,7 @@ class ProducersMachine:
         supports_epoch_bump: bool,
         now_ms: int,
     ) -> int | Refused:
-        """The guard to show with the write once the coordinator has confirmed; NO_GUARD when it needs none."""
+        """The guard for `confirm` when the coordinator must be asked; NO_GUARD when it need not."""
         entry = self._entries.get(producer_id)
         if entry is not None:
             known_epoch, _, _, _, txn_first_offset = ENTRY.unpack_from(entry)
@@ -279,24 +276,27 @@ class ProducersMachine:
                 return old_epoch(self.name, producer_id, producer_epoch, known_epoch)
             if txn_first_offset >= 0 and known_epoch == producer_epoch:
                 return NO_GUARD
-        if self._verifications is None:
-            self._verifications = Verifications()
-        return self._verifications.start(
+        return self._waiting().start(
             producer_id, sequence, producer_epoch, now_ms, epoch_bump=supports_epoch_bump
         )
 
-    def guard_of(self, producer_id: int) -> int:
-        return self._verifications.guard_of(producer_id) if self._verifications else NOBODYS_GUARD
+    def _waiting(self) -> Verifications:
+        if self._verifications is None:
+            self._verifications = Verifications()
+        return self._verifications
+
+    def confirm(self, producer_id: int, producer_epoch: int, guard: int) -> bool:
+        """The coordinator knows of the transaction. False: its word is too late, ask again."""
+        return self._waiting().confirm(producer_id, producer_epoch, guard)
+
+    def _is_confirmed(self, batch: ProducedBatch) -> bool:
+        return self._waiting().is_confirmed(batch.producer_id, batch.producer_epoch)
 
     def note_refused(self, batch: ProducedBatch) -> None:
         """A client's batch was not written for a reason that it will retry: no later one may overtake it."""
         if batch.base_sequence < 0 or batch.producer_id in self._entries:
             return  # known producers have their last sequence for that
-        if self._verifications is None:
-            self._verifications = Verifications()
-        self._verifications.note_refused(
-            batch.producer_id, batch.producer_epoch, batch.base_sequence
-        )
+        self._waiting().note_refused(batch.producer_id, batch.producer_epoch, batch.base_sequence)
 
     # -- forgetting -----------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ class Shared:
     offsets: PartitionOffsets | None = None  # None: nothing outlives the log (tests, tools)
     budget: ProducerBudget = field(default_factory=ProducerBudget)
     producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    # Whether a transaction's first batch needs its coordinator's word; where there is no coordinator it has none.
+    verify_transactions: bool = False
     clock: ProducersClock = field(init=False)
     # Logs with something to do for the next checkpoint, in the order in which they came to have it.
     unsettled: "dict[Log, None]" = field(default_factory=dict)

@@ -151,6 +151,7 @@ def new_machine(log: "Log") -> ProducersMachine:
     return ProducersMachine(
         expiration_ms=log.shared.producer_expiration_ms,
         budget=log.shared.budget,
+        verify_transactions=log.shared.verify_transactions,
         name=str(log.topic_partition),
     )
 

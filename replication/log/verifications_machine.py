@@ -13,13 +13,14 @@ from typing import Final
 
 REFUSED_MAX: Final = 1_000  # remembered refusals a partition; the oldest go first
 NO_GUARD: Final = 0  # VerificationGuard.SENTINEL
-NOBODYS_GUARD: Final = -1
 
 
 class Verification:
-    """A transaction whose first write here waits for the coordinator's word."""
+    """A transaction whose first write here waits for the coordinator's word, or has it."""
 
-    __slots__ = ("guard", "lowest_sequence", "producer_epoch", "started_ms", "supports_epoch_bump")
+    __slots__ = (
+        "guard", "is_confirmed", "lowest_sequence", "producer_epoch", "started_ms", "supports_epoch_bump",
+    )  # fmt: skip
 
     def __init__(
         self, guard: int, sequence: int, producer_epoch: int, now_ms: int, *, epoch_bump: bool
@@ -29,6 +30,7 @@ class Verification:
         self.producer_epoch = producer_epoch
         self.started_ms = now_ms
         self.supports_epoch_bump = epoch_bump
+        self.is_confirmed = False
 
 
 class Verifications:
@@ -44,26 +46,39 @@ class Verifications:
     def start(
         self, producer_id: int, sequence: int, producer_epoch: int, now_ms: int, *, epoch_bump: bool
     ) -> int:
-        """The guard to show with the write once the coordinator has confirmed the transaction."""
+        """The guard for `confirm`; NO_GUARD when the coordinator has confirmed this transaction before."""
         known = self._waiting.get(producer_id)
-        if known is None:
+        if known is None or producer_epoch > known.producer_epoch:
+            # Whoever asked for an epoch that has passed gets no word that counts.
             self._guards_given += 1
             known = Verification(
                 self._guards_given, sequence, producer_epoch, now_ms, epoch_bump=epoch_bump
             )
             self._waiting[producer_id] = known
-        elif producer_epoch > known.producer_epoch:
-            known.producer_epoch, known.lowest_sequence = producer_epoch, sequence
-        elif producer_epoch == known.producer_epoch and sequence < known.lowest_sequence:
-            known.lowest_sequence = sequence
+        elif producer_epoch == known.producer_epoch:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+            if known.is_confirmed:
+                return NO_GUARD
         return known.guard
+
+    def confirm(self, producer_id: int, producer_epoch: int, guard: int) -> bool:
+        """The coordinator's word. False when it comes too late: a marker has ended what it is about.
+
+        1. verification begins   2. the coordinator says yes   3. it aborts, and the marker is written here   4. its
+        word arrives. There may be a new verification by then, and the old word must not count for it.
+        """
+        known = self._waiting.get(producer_id)
+        if known is None or known.guard != guard or known.producer_epoch != producer_epoch:
+            return False
+        known.is_confirmed = True
+        return True
+
+    def is_confirmed(self, producer_id: int, producer_epoch: int) -> bool:
+        known = self._waiting.get(producer_id)
+        return known is not None and known.is_confirmed and known.producer_epoch == producer_epoch
 
     def of(self, producer_id: int) -> Verification | None:
         return self._waiting.get(producer_id)
-
-    def guard_of(self, producer_id: int) -> int:
-        known = self._waiting.get(producer_id)
-        return known.guard if known else NOBODYS_GUARD
 
     def note_refused(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
         known = self._refused.get(producer_id)

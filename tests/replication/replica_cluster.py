@@ -28,7 +28,7 @@ from fencepost.cluster.wire.records import read_records
 from fencepost.replication.manager import ReplicaManager
 from fencepost.replication.partition import Appended, Partition, Refusal
 from fencepost.replication.replication import IsrWish, Replication
-from replica_helpers import FOLDER, ORDERS, id_of
+from replica_helpers import FOLDER, NOBODY_VERIFIES, ORDERS, id_of
 
 T = TypeVar("T")
 PORT = 9192
@@ -137,7 +137,8 @@ class Cluster:
     def __init__(self, world: World, nodes: Sequence[int] = (1, 2, 3), **node_config: str) -> None:
         self.world = world
         self.node_config: Mapping[str, str] = {
-            name.replace("_", "."): value for name, value in node_config.items()
+            **NOBODY_VERIFIES,
+            **{name.replace("_", "."): value for name, value in node_config.items()},
         }
         self.log: list[Hear] = []
         self.heard: dict[int, int] = {}

@@ -5,6 +5,7 @@ import asyncio
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import Offset
 from fencepost.cluster.wire.batch import parse_header, splice
+from fencepost.txn.runtime.decision import Producer
 
 E = ErrorCode
 
@@ -20,12 +21,14 @@ class FakeLog:
         self.is_leader = True
         self._waiting: list[tuple[Offset, asyncio.Future[ErrorCode]]] = []
 
-    def may_append(self) -> ErrorCode:
+    def may_append(self, producer: Producer | None = None) -> ErrorCode:
         if not self.is_leader:
             return E.not_leader_or_follower
         return E.not_enough_replicas if self.refuse is E.not_enough_replicas else E.none
 
-    def append(self, batch: bytearray, now_ms: int) -> Offset | ErrorCode:
+    def append(
+        self, batch: bytearray, now_ms: int, *, transaction_version: int = 0
+    ) -> Offset | ErrorCode:
         if self.refuse is not E.none:
             return self.refuse
         if not self.is_leader:

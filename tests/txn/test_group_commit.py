@@ -2,7 +2,7 @@
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.txn.runtime import shard
+from fencepost.txn.runtime import encoding
 from fencepost.txn.transactions import group_commit_machine
 from fencepost.txn.transactions.group_commit_commands import (
     DescribeDecision,
@@ -182,8 +182,8 @@ def test_members_whose_decision_does_not_fit_one_batch_are_refused() -> None:
 
 
 def test_the_limits_of_a_batch_are_the_shards() -> None:
-    assert group_commit_machine.BATCH_BYTES_MAX == shard.BATCH_BYTES_MAX
-    assert group_commit_machine.RECORD_OVERHEAD == shard.RECORD_OVERHEAD
+    assert group_commit_machine.BATCH_BYTES_MAX == encoding.BATCH_BYTES_MAX
+    assert group_commit_machine.RECORD_OVERHEAD == encoding.RECORD_OVERHEAD
 
 
 # -- what is remembered ---------------------------------------------------------------------------------

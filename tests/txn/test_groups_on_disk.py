@@ -28,6 +28,8 @@ from fencepost.txn.runtime.partition_log import LocalPartitions
 
 E = ErrorCode
 ME = BrokerId(1)
+# There is no coordinator here that could be asked about a transaction.
+NOBODY_VERIFIES = {"transaction.partition.verification.enable": "false"}
 PARTITIONS = 3
 
 
@@ -49,7 +51,7 @@ class Node:
     def __init__(self, world: World) -> None:
         self.env = world.node("n")
         cluster = image()
-        self.replicas = ReplicaManager(self.env, "/data", ME, cluster, {})
+        self.replicas = ReplicaManager(self.env, "/data", ME, cluster, NOBODY_VERIFIES)
         self.service = GroupService(
             env=self.env,
             node_id=ME,

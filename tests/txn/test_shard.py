@@ -16,7 +16,8 @@ from fencepost.txn.runtime.decision import (
     Producer,
     SetTimer,
 )
-from fencepost.txn.runtime.shard import BATCH_BYTES_MAX, Shard, encode
+from fencepost.txn.runtime.encoding import BATCH_BYTES_MAX, encode
+from fencepost.txn.runtime.shard import Shard
 from fencepost.txn.runtime.ticker import Ticker
 from support.fake_log import FakeLog
 

@@ -272,14 +272,23 @@ class GroupService:
         return await self._execute(command.group_id, command)
 
     async def end_transaction(
-        self, partition: int, producer: Producer, *, coordinator_epoch: int, commit: bool
+        self,
+        partition: int,
+        producer: Producer,
+        *,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int = 0,
     ) -> ErrorCode:
         """A transaction that stored offsets in this partition of `__consumer_offsets` has been decided."""
         shard = self._coordinator.shard_at(partition)
         if isinstance(shard, ErrorCode):
             return shard
         return await shard.end_transaction(
-            producer, coordinator_epoch=coordinator_epoch, commit=commit
+            producer,
+            coordinator_epoch=coordinator_epoch,
+            commit=commit,
+            transaction_version=transaction_version,
         )
 
     async def offset_fetch(self, ctx: Caller, body: Any) -> Fields:

@@ -1,14 +1,29 @@
 """A partition of this node as the log of a coordinator: the only place where the two are fitted together."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import Offset, TopicPartition
 from fencepost.cluster.base.ports import Chunk, FileSlice
+from fencepost.replication.log.producer_verdicts import Refused
 from fencepost.replication.partition import Partition, Refusal
+
+from .decision import Producer
 
 ALL_REPLICAS = -1  # acks=all: what a coordinator says must be there when the next one takes over
 READ_UNCOMMITTED = 0  # the coordinator sees its own open transactions
+
+
+class _Write(NamedTuple):
+    """A coordinator's batch in a client's transaction, before there is one."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int = -1
+    last_offset_delta: int = 0
+    max_timestamp: int = 0
+    is_transactional: bool = True
+    is_control: bool = False
 
 
 class Replicas(Protocol):
@@ -31,12 +46,26 @@ class PartitionLog:
     def high_watermark(self) -> Offset:
         return Offset(self._partition.high_watermark)
 
-    def may_append(self) -> ErrorCode:
-        return self._partition.closed or self._partition.machine.check_append(ALL_REPLICAS)
+    def may_append(self, producer: Producer | None = None) -> ErrorCode:
+        partition = self._partition
+        error = partition.closed or partition.machine.check_append(ALL_REPLICAS)
+        if producer is None or error is not ErrorCode.none:
+            return error
+        try:
+            verdict = partition.producers.decide(_Write(*producer), origin_client=False)
+        except (OSError, LogDamaged):
+            return ErrorCode.kafka_storage_error
+        return verdict.error if isinstance(verdict, Refused) else ErrorCode.none
 
-    def append(self, batch: bytearray, now_ms: int) -> Offset | ErrorCode:
+    def append(
+        self, batch: bytearray, now_ms: int, *, transaction_version: int = 0
+    ) -> Offset | ErrorCode:
         done = self._partition.append_as_leader(
-            batch, required_acks=ALL_REPLICAS, now_ms=now_ms, origin_client=False
+            batch,
+            required_acks=ALL_REPLICAS,
+            now_ms=now_ms,
+            origin_client=False,
+            transaction_version=transaction_version,
         )
         return done.error if isinstance(done, Refusal) else Offset(done.first_offset)
 

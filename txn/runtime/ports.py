@@ -7,7 +7,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import Offset
 from fencepost.cluster.base.ports import Buffer
 
-from .decision import Decision, LogRecord, TimerKey
+from .decision import Decision, LogRecord, Producer, TimerKey
 
 
 class RecordLog(Protocol):
@@ -22,11 +22,16 @@ class RecordLog(Protocol):
     @property
     def high_watermark(self) -> Offset: ...
 
-    def may_append(self) -> ErrorCode:
-        """Why nothing can be written now, if that is known before trying; `none` otherwise."""
+    def may_append(self, producer: Producer | None = None) -> ErrorCode:
+        """Why nothing can be written now (in this producer's transaction), if that is known before trying."""
 
-    def append(self, batch: bytearray, now_ms: int) -> Offset | ErrorCode:
-        """Write one record batch; the offset of its first record, or why nothing was written."""
+    def append(
+        self, batch: bytearray, now_ms: int, *, transaction_version: int = 0
+    ) -> Offset | ErrorCode:
+        """Write one record batch; the offset of its first record, or why nothing was written.
+
+        The version is that of the transaction which a marker ends.
+        """
 
     async def committed(self, horizon: Offset) -> ErrorCode:
         """`none` once everything below `horizon` is committed; otherwise why it will not be by us."""

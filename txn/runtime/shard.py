@@ -13,7 +13,6 @@ another, the shard is lost with its machine, and whoever coordinates here next b
 
 import asyncio
 import gc
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -21,28 +20,25 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import Offset
 from fencepost.cluster.base.ports import Env
-from fencepost.cluster.wire.records import Record, build_batch, control_batch
+from fencepost.cluster.wire.records import control_batch
 
 from .decision import (
     Answer,
     CancelTimer,
     Decision,
-    LogRecord,
     Parked,
     Producer,
     Send,
     SetTimer,
     TimerKey,
 )
+from .encoding import encode
 from .pace import Pace
 from .ports import Machine, RecordLog
 from .ticker import Ticker
 from .unread import Unread
 
 E = ErrorCode
-# Kafka's message.max.bytes, less what a batch and its records' own headers may add.
-BATCH_BYTES_MAX: Final = 1_048_588 - 1_024
-RECORD_OVERHEAD: Final = 64
 READ_MAX: Final = 100  # owners decoded in one turn of the loop: about 3 ms
 READ_REST_S: Final = 0.003  # and as long for others, at least
 SETTLE_EVERY: Final = 1_000  # owners
@@ -62,6 +58,9 @@ _AS_COORDINATOR: Final = {
     E.record_list_too_large: E.unknown_server_error,
     E.invalid_fetch_size: E.unknown_server_error,
 }
+
+# Why something is not written by a shard that goes on.
+_PASSING: Final = frozenset({E.not_enough_replicas, E.invalid_producer_epoch, E.invalid_txn_state})
 
 Reply = asyncio.Future[Any]
 
@@ -185,7 +184,12 @@ class Shard:
             await pace.breathe(READ_REST_S)
 
     async def end_transaction(
-        self, producer: Producer, *, coordinator_epoch: int, commit: bool
+        self,
+        producer: Producer,
+        *,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int = 0,
     ) -> ErrorCode:
         """Write the marker that decides what this producer wrote here."""
         if self._lost is not None:
@@ -198,7 +202,7 @@ class Shard:
             coordinator_epoch=coordinator_epoch,
             timestamp=now_ms,
         )
-        first = self.log.append(batch, now_ms)
+        first = self.log.append(batch, now_ms, transaction_version=transaction_version)
         if isinstance(first, ErrorCode):
             return first  # nothing was applied: the caller tries again, here or elsewhere
         self.machine.end_transaction(producer.producer_id, commit=commit)
@@ -261,7 +265,7 @@ class Shard:
         if isinstance(batches, ErrorCode):
             return _as_coordinator(batches)  # before anything was applied: the machine is as it was
         if batches:
-            writable = self.log.may_append()
+            writable = self.log.may_append(decision.producer)
             if writable is not E.none:
                 return self._refuse(writable)
         producer_id = -1 if decision.producer is None else decision.producer.producer_id
@@ -346,9 +350,10 @@ class Shard:
             del self._parked[ticket]
 
     def _refuse(self, code: ErrorCode) -> ErrorCode:
-        """Nothing can be written now. That too few replicas are in sync will pass, and nothing was applied yet: the
-        machine stays, and goes on answering what needs no record. Anything else means that we lead no more."""
-        return _as_coordinator(code) if code is E.not_enough_replicas else self._lose(code)
+        """Nothing can be written now. That too few replicas are in sync will pass, a producer that is fenced is that
+        producer's trouble, and nothing was applied yet: the machine stays, and goes on answering what needs no record.
+        Anything else means that we lead no more."""
+        return _as_coordinator(code) if code in _PASSING else self._lose(code)
 
     def _lose(self, code: ErrorCode) -> ErrorCode:
         answer = _as_coordinator(code)
@@ -357,42 +362,6 @@ class Shard:
             self.close(answer)
             self._on_lost(self, code)
         return answer
-
-
-def encode(
-    records: Sequence[LogRecord], now_ms: int, producer: Producer | None
-) -> list[bytearray] | ErrorCode:
-    """As few batches as fit the log's limit; a record that fits none is refused."""
-    batches: list[bytearray] = []
-    rows: list[Record] = []
-    size = 0
-    for record in records:
-        try:
-            key, value = record.encode()
-        except (ValueError, struct.error):
-            return E.unknown_server_error  # a client said what no record can hold
-        length = len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD
-        if length > BATCH_BYTES_MAX:
-            return E.message_too_large
-        if size + length > BATCH_BYTES_MAX:
-            batches.append(_batch(rows, producer))
-            rows, size = [], 0
-        rows.append(Record(len(rows), now_ms, key, value))
-        size += length
-    if rows:
-        batches.append(_batch(rows, producer))
-    return batches
-
-
-def _batch(rows: list[Record], producer: Producer | None) -> bytearray:
-    if producer is None:
-        return build_batch(rows)
-    return build_batch(
-        rows,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        transactional=True,
-    )
 
 
 def _as_coordinator(code: ErrorCode) -> ErrorCode:

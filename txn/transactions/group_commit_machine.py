@@ -13,7 +13,7 @@ A lower number is answered as forgotten and never decided any more. A group in w
 `transactional.id.expiration.ms` is forgotten as a whole: its members' ids have expired by then, too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -35,7 +35,7 @@ from .ids import GROUP_SEPARATOR
 from .transaction import OPEN, Transaction
 
 E = ErrorCode
-# Of one batch of the log (`runtime/shard.py`), and what each record in it may add.
+# Of one batch of the log (`runtime/encoding.py`), and what each record in it may add.
 BATCH_BYTES_MAX: Final = 1_048_588 - 1_024
 RECORD_OVERHEAD: Final = 64
 
@@ -80,12 +80,12 @@ class _Group:
 class GroupCommitMachine:
     """An `Addition` to the machine of transactions (`additions.py`)."""
 
-    changes = (GroupDecided, GroupDecisionForgotten)
-    timers: tuple[str, ...] = ()
+    changes: Collection[type] = (GroupDecided, GroupDecisionForgotten)
+    timers: Collection[str] = ()
 
     def __init__(self, config: AddedConfig, transactions: Transactions) -> None:
         self.config = config
-        self.commands = tuple(self.ON_COMMAND)
+        self.commands: Collection[type] = tuple(self.ON_COMMAND)
         self._transactions = transactions
         self.groups: dict[str, _Group] = {}
 

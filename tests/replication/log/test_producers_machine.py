@@ -19,6 +19,7 @@ from fencepost.replication.log.producer_verdicts import (
     Refused,
 )
 from fencepost.replication.log.producers_machine import TOUCH_MS, ProducersMachine
+from fencepost.replication.log.verifications_machine import NO_GUARD
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -70,8 +71,8 @@ class Given:
         self.end += 1
         return completed
 
-    def answer(self, batch: Produced, *, origin_client: bool = True, guard: int = 0) -> object:
-        verdict = self.machine.decide(batch, origin_client=origin_client, guard=guard)
+    def answer(self, batch: Produced, *, origin_client: bool = True) -> object:
+        verdict = self.machine.decide(batch, origin_client=origin_client)
         return verdict.error if isinstance(verdict, Refused) else verdict
 
 
@@ -249,37 +250,53 @@ def test_the_first_unstable_offset_waits_for_the_markers_replication() -> None:
     assert log.machine.first_unstable_offset is None
 
 
-def test_a_late_transaction_is_seen() -> None:
-    log = Given().wrote(Produced(0, is_transactional=True, max_timestamp=NOW))
-    assert not log.machine.has_late_transaction(NOW + 900_000 + 300_000, 900_000)
-    assert log.machine.has_late_transaction(NOW + 900_000 + 300_001, 900_000)
+def begin(log: Given, sequence: int = 0, epoch: int = 0) -> int:
+    """A verification is begun; the guard that its answer must show."""
+    guard = log.machine.start_verification(
+        PID, sequence, epoch, supports_epoch_bump=False, now_ms=NOW
+    )
+    assert isinstance(guard, int)
+    return guard
 
 
 def test_a_transactions_first_write_needs_the_coordinators_word() -> None:
     log = Given(ProducersMachine(verify_transactions=True))
     write = Produced(0, is_transactional=True)
     assert log.answer(write) == ErrorCode.invalid_txn_state
-    guard = log.machine.start_verification(PID, 0, 0, supports_epoch_bump=False, now_ms=NOW)
-    assert log.answer(write, guard=guard) is ACCEPT
+    guard = begin(log)
+    assert log.answer(write) == ErrorCode.invalid_txn_state
+    assert log.machine.confirm(PID, 0, guard)
+    assert log.answer(write) is ACCEPT
+    assert begin(log) == NO_GUARD  # nor is it asked twice
     log.wrote(write)
     # Once it is under way it needs no more, until it ends.
     assert log.answer(Produced(1, is_transactional=True)) is ACCEPT
     log.ended()
-    assert (
-        log.answer(Produced(1, is_transactional=True), guard=guard) == ErrorCode.invalid_txn_state
-    )
+    assert log.answer(Produced(1, is_transactional=True)) == ErrorCode.invalid_txn_state
 
 
-def test_a_guard_from_before_an_abort_is_worth_nothing() -> None:
+def test_a_word_from_before_an_abort_is_worth_nothing() -> None:
     """VerificationGuard's ABA: verified, aborted, a new transaction not yet added, the stale write."""
     log = Given(ProducersMachine(verify_transactions=True))
-    guard = log.machine.start_verification(PID, 0, 0, supports_epoch_bump=False, now_ms=NOW)
+    stale = begin(log)
     log.ended()
-    newer = log.machine.start_verification(PID, 0, 0, supports_epoch_bump=False, now_ms=NOW)
-    assert newer != guard
-    assert (
-        log.answer(Produced(0, is_transactional=True), guard=guard) == ErrorCode.invalid_txn_state
-    )
+    assert not log.machine.confirm(PID, 0, stale)
+    newer = begin(log)
+    assert newer != stale
+    assert not log.machine.confirm(PID, 0, stale)
+    assert log.answer(Produced(0, is_transactional=True)) == ErrorCode.invalid_txn_state
+
+
+def test_a_word_about_one_epoch_is_none_about_the_next() -> None:
+    log = Given(ProducersMachine(verify_transactions=True))
+    assert log.machine.confirm(PID, 0, begin(log))
+    newer = begin(log, epoch=1)
+    assert newer != NO_GUARD
+    write = Produced(0, producer_epoch=1, is_transactional=True)
+    assert log.answer(write) == ErrorCode.invalid_txn_state
+    assert not log.machine.confirm(PID, 0, newer)
+    assert log.machine.confirm(PID, 1, newer)
+    assert log.answer(write) is ACCEPT
 
 
 def test_verification_refuses_a_zombie_at_once() -> None:
@@ -290,13 +307,13 @@ def test_verification_refuses_a_zombie_at_once() -> None:
 
 def test_what_waits_for_verification_lets_nothing_overtake_it() -> None:
     log = Given()
-    guard = log.machine.start_verification(PID, 5, 0, supports_epoch_bump=False, now_ms=NOW)
-    assert log.answer(Produced(6, is_transactional=True), guard=guard) == OUT_OF_ORDER
-    assert log.answer(Produced(5, is_transactional=True), guard=guard) is ACCEPT
-    log.machine.start_verification(PID, 3, 0, supports_epoch_bump=False, now_ms=NOW)
-    assert log.answer(Produced(5, is_transactional=True), guard=guard) == OUT_OF_ORDER
-    log.machine.start_verification(PID, 9, 1, supports_epoch_bump=False, now_ms=NOW)
-    assert log.answer(Produced(9, producer_epoch=1, is_transactional=True), guard=guard) is ACCEPT
+    begin(log, 5)
+    assert log.answer(Produced(6, is_transactional=True)) == OUT_OF_ORDER
+    assert log.answer(Produced(5, is_transactional=True)) is ACCEPT
+    begin(log, 3)
+    assert log.answer(Produced(5, is_transactional=True)) == OUT_OF_ORDER
+    begin(log, 9, epoch=1)
+    assert log.answer(Produced(9, producer_epoch=1, is_transactional=True)) is ACCEPT
 
 
 def test_a_new_style_transaction_starts_at_zero_or_not_at_all() -> None:
@@ -347,11 +364,9 @@ def test_a_clock_that_was_ahead_does_not_keep_producers_for_ever() -> None:
 
 def test_verifications_expire_too() -> None:
     log = Given(ProducersMachine(verify_transactions=True))
-    guard = log.machine.start_verification(PID, 0, 0, supports_epoch_bump=False, now_ms=NOW)
+    guard = begin(log)
     log.machine.expire(NOW + DAY)
-    assert (
-        log.answer(Produced(0, is_transactional=True), guard=guard) == ErrorCode.invalid_txn_state
-    )
+    assert not log.machine.confirm(PID, 0, guard)
 
 
 def test_beyond_the_budget_those_unseen_the_longest_go() -> None:

@@ -1,0 +1,383 @@
+"""Transactions between nodes: markers on their way to partitions, and partitions' questions on their way to coordinators.
+
+INVARIANT  a partition takes the first batch of a transaction only on the word of its coordinator, given after the last
+           marker that is in this log; a marker is answered for when it is committed.
+PREVENTS   a late write of a transaction that has ended, which nothing would ever end again (KIP-890, KAFKA-14402).
+PROVED BY  tests/node/test_first_writes.py::test_a_late_write_of_a_finished_transaction_is_refused
+
+Both go by the peer door, never by the clients' one; a node that is itself the other side is asked without any door.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgpack
+from fencepost.cluster.base.errors import ErrorCode, FrameRefused, LogDamaged, Outcome, Trouble
+from fencepost.cluster.base.ids import (
+    NO_LEADER,
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    TopicPartition,
+)
+from fencepost.cluster.base.ports import Buffer, Env
+from fencepost.cluster.metadata.image import ClusterImage
+from fencepost.cluster.wire.batch import BatchHeader
+from fencepost.cluster.wire.peer_door import PeerDoor
+from fencepost.replication.log.producer_verdicts import Refused
+from fencepost.replication.log.verifications_machine import NO_GUARD
+from fencepost.replication.manager import ReplicaManager
+from fencepost.replication.partition import Partition
+from fencepost.txn.runtime.ownership import partition_for
+from fencepost.txn.transactions.ids import transactional_partition_key
+from fencepost.txn.transactions.marker_sender import Marker
+from fencepost.txn.transactions.service import FEATURE, TransactionService
+from fencepost.txn.transactions.transaction import EPOCH_BUMP_VERSION
+
+from .marker_writer import WRITE_S_MAX, Codes, MarkerWriter
+
+E = ErrorCode
+WRITE, VERIFY = "write_txn_markers", "verify_transactions"
+# One question; then it is asked again, for there may be another coordinator. Well above what a transaction waits for
+# its markers in a cluster that is well.
+ASK_S_MAX: Final = 2.0
+# All attempts together: below what a client's produce request waits, and above a change of the coordinator.
+VERIFY_S_MAX: Final = 5.0
+PAUSE_S, PAUSE_S_MAX = 0.02, 0.2
+# Questions on their way to one coordinator; more wait, and go together.
+ASKED_MAX: Final = 64
+
+# The coordinator is another by now, or will be in a moment; or it has not heard of a new topic yet.
+_ASK_AGAIN: Final = frozenset(
+    {
+        E.coordinator_load_in_progress,
+        E.coordinator_not_available,
+        E.network_exception,
+        E.not_coordinator,
+        E.operation_not_attempted,
+        E.unknown_topic_or_partition,
+    }
+)
+
+
+class MarkersBetweenNodes:
+    """What the coordinators of this node write by, and what it does for those of others (`MarkerDoor`)."""
+
+    def __init__(self, node_id: BrokerId, door: PeerDoor | None, writer: MarkerWriter) -> None:
+        self._node_id = node_id
+        self._door = door
+        self._writer = writer
+        if door is not None:
+            door.on_request(WRITE, self._on_write)
+
+    async def write(self, broker_id: BrokerId, markers: Sequence[Marker], /) -> Sequence[Codes]:
+        if broker_id == self._node_id:
+            return await self._writer.write_here(markers)
+        if self._door is None:
+            raise Trouble(f"a node alone can't reach node {broker_id}", Outcome.REFUSED)
+        packed = msgpack.packb([_pack_marker(marker) for marker in markers])
+        _, reply = await self._door.request(broker_id, WRITE, {}, packed, timeout_s=WRITE_S_MAX)
+        return [
+            dict(zip(marker.partitions, codes, strict=True))
+            for marker, codes in zip(markers, _read_codes(reply), strict=True)
+        ]
+
+    async def _on_write(
+        self, peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
+    ) -> tuple[Mapping[str, Any], Buffer]:
+        try:
+            markers = [_read_marker(row) for row in msgpack.unpackb(payload)]
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
+            raise FrameRefused(f"unreadable markers of node {peer_id}: {damaged}") from damaged
+        answers = await self._writer.write_here(markers)
+        return {}, _pack_codes(
+            [answer[each] for each in marker.partitions]
+            for marker, answer in zip(markers, answers, strict=True)
+        )
+
+
+class FirstWrite(NamedTuple):
+    """A batch that begins a transaction in a partition, as far as that one knows."""
+
+    partition: Partition
+    producer_id: int
+    producer_epoch: int
+    guard: int
+
+
+class _Question(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    add: bool
+
+
+class _Asking:
+    """What is asked of one coordinator."""
+
+    __slots__ = ("on_the_way", "waiting")
+
+    def __init__(self) -> None:
+        self.on_the_way = 0
+        self.waiting: list[tuple[_Question, asyncio.Future[list[ErrorCode]]]] = []
+
+
+class Verifier:
+    """Asks coordinators whether a transaction is open, for the partitions that this node leads."""
+
+    def __init__(
+        self,
+        *,
+        env: Env,
+        node_id: BrokerId,
+        image: ClusterImage,
+        replicas: ReplicaManager,
+        transactions: TransactionService,
+        door: PeerDoor | None,
+    ) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._image = image
+        self._replicas = replicas
+        self._transactions = transactions
+        self._door = door
+        self._asking: dict[BrokerId, _Asking] = {}
+        self.asked = 0
+        if door is not None:
+            door.on_request(VERIFY, self._on_verify)
+
+    # -- what is to be asked ---------------------------------------------------------------------
+
+    def first_write(
+        self, partition: Partition, header: BatchHeader, *, add: bool
+    ) -> FirstWrite | ErrorCode | None:
+        """What must be asked before this batch may be written; nothing once the transaction is under way there."""
+        return self._start(
+            partition, header.producer_id, header.base_sequence, header.producer_epoch, add=add
+        )
+
+    def _start(
+        self,
+        partition: Partition,
+        producer_id: int,
+        sequence: int,
+        producer_epoch: int,
+        *,
+        add: bool,
+    ) -> FirstWrite | ErrorCode | None:
+        try:
+            producers = partition.producers
+        except (OSError, LogDamaged):
+            return None  # writing says what is wrong
+        if not (add or producers.verify_transactions):
+            return None
+        guard = producers.start_verification(
+            producer_id,
+            sequence,
+            producer_epoch,
+            supports_epoch_bump=add,
+            now_ms=self._env.clock.now_ms(),
+        )
+        if isinstance(guard, Refused):
+            return guard.error
+        if guard == NO_GUARD:
+            return None
+        return FirstWrite(partition, producer_id, producer_epoch, guard)
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    async def verify(
+        self, transactional_id: str, writes: Sequence[FirstWrite], *, add: bool
+    ) -> list[ErrorCode]:
+        """For all that one producer begins together: `none`, and the batch may be written; or why not.
+
+        With `add` the partitions become part of the transaction (transaction.version 2).
+        """
+        first = writes[0]
+        question = _Question(
+            transactional_id,
+            first.producer_id,
+            first.producer_epoch,
+            tuple(write.partition.topic_partition for write in writes),
+            add and self._image.features.get(FEATURE, 0) >= EPOCH_BUMP_VERSION,
+        )
+        codes = await self._until_answered(question)
+        for write, code in zip(writes, codes, strict=True):
+            if code is E.none and write.partition.closed is None:
+                # Should its word come too late, writing the batch is what is refused.
+                write.partition.producers.confirm(
+                    write.producer_id, write.producer_epoch, write.guard
+                )
+        return codes
+
+    async def verify_producer(
+        self,
+        place: TopicPartition,
+        *,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        add: bool,
+    ) -> ErrorCode:
+        """The same for offsets that are to be stored in a transaction: `place` keeps the positions of the group."""
+        partition = self._replicas.partition(place)
+        if isinstance(partition, ErrorCode):
+            return E.not_coordinator
+        write = self._start(partition, producer_id, -1, producer_epoch, add=add)
+        if write is None or isinstance(write, ErrorCode):
+            return write or E.none
+        (code,) = await self.verify(transactional_id, [write], add=add)
+        return code
+
+    async def _until_answered(self, question: _Question) -> list[ErrorCode]:
+        steady = self._env.clock.steady
+        deadline, pause_s = steady() + VERIFY_S_MAX, PAUSE_S
+        while True:
+            codes = await self._ask(question)
+            if _ASK_AGAIN.isdisjoint(codes) or steady() + pause_s >= deadline:
+                return codes
+            if TRANSACTION_STATE_TOPIC not in self._image.topics:
+                return codes  # nobody has ever begun a transaction
+            await self._env.clock.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    async def _ask(self, question: _Question) -> list[ErrorCode]:
+        self.asked += 1
+        coordinator = self._coordinator_of(question.transactional_id)
+        if coordinator == self._node_id:
+            return await self._answer(question)
+        if self._door is None or coordinator not in self._door.connected():
+            # It may be dead: who comes after it is known in a moment.
+            return [E.coordinator_not_available] * len(question.partitions)
+        asking = self._asking.setdefault(coordinator, _Asking())
+        answered: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
+        asking.waiting.append((question, answered))
+        if asking.on_the_way < ASKED_MAX:
+            self._send(coordinator, asking)
+        return await answered
+
+    def _coordinator_of(self, transactional_id: str) -> BrokerId:
+        topic = self._image.topics.get(TRANSACTION_STATE_TOPIC)
+        if topic is None:
+            return NO_LEADER
+        index = partition_for(transactional_partition_key(transactional_id), len(topic.partitions))
+        state = self._image.partition(TRANSACTION_STATE_TOPIC, index)
+        return NO_LEADER if state is None else state.leader
+
+    def _send(self, coordinator: BrokerId, asking: _Asking) -> None:
+        together, asking.waiting = asking.waiting, []
+        asking.on_the_way += 1
+        work = self._request(coordinator, asking, together)
+        self._env.tasks.spawn(work, name=f"verify at {coordinator}")
+
+    async def _request(
+        self,
+        coordinator: BrokerId,
+        asking: _Asking,
+        together: list[tuple[_Question, asyncio.Future[list[ErrorCode]]]],
+    ) -> None:
+        assert self._door is not None
+        packed = msgpack.packb([_pack_question(question) for question, _ in together])
+        answers: list[list[ErrorCode]]
+        try:
+            _, reply = await self._door.request(
+                coordinator, VERIFY, {}, packed, timeout_s=ASK_S_MAX
+            )
+            answers = _read_codes(reply)
+        except Trouble:
+            # Asking changes nothing that asking again would not: it may be asked again.
+            answers = [[E.network_exception] * len(each.partitions) for each, _ in together]
+        finally:
+            asking.on_the_way -= 1
+        for (_, answered), codes in zip(together, answers, strict=True):
+            if not answered.done():  # its client may have gone
+                answered.set_result(codes)
+        if asking.waiting:
+            self._send(coordinator, asking)
+
+    # -- answering -------------------------------------------------------------------------------
+
+    async def _answer(self, question: _Question) -> list[ErrorCode]:
+        transactional_id, producer_id, producer_epoch, partitions, add = question
+        found = await self._transactions.verify(
+            transactional_id, producer_id, producer_epoch, partitions, add=add
+        )
+        return [found[each] for each in partitions]
+
+    async def _on_verify(
+        self, peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
+    ) -> tuple[Mapping[str, Any], Buffer]:
+        try:
+            questions = [_read_question(row) for row in msgpack.unpackb(payload)]
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
+            raise FrameRefused(f"unreadable questions of node {peer_id}: {damaged}") from damaged
+        if len(questions) == 1:
+            return {}, _pack_codes([await self._answer(questions[0])])
+        return {}, _pack_codes(await asyncio.gather(*map(self._answer, questions)))
+
+
+# -- what a client is told ---------------------------------------------------------------------------
+
+_PASSING: Final = _ASK_AGAIN | {E.concurrent_transactions}
+
+
+def produce_word(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """As ReplicaManager.handleProduceAppend and AddPartitionsToTxnManager translate it for producers."""
+    if code in _PASSING:
+        return (
+            E.not_enough_replicas
+        )  # what old clients, too, just send again, without asking who leads
+    if code is E.producer_fenced:
+        return E.invalid_producer_epoch
+    if code is E.transaction_abortable and not knows_abortable:
+        return E.invalid_txn_state
+    return code
+
+
+# -- frames ------------------------------------------------------------------------------------------
+
+
+def _pack_marker(marker: Marker) -> tuple[Any, ...]:
+    return (
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+        marker.commit,
+        marker.transaction_version,
+        marker.partitions,
+    )
+
+
+def _read_marker(row: Sequence[Any]) -> Marker:
+    producer_id, producer_epoch, coordinator_epoch, commit, version, partitions = row
+    return Marker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        commit=commit,
+        partitions=tuple(TopicPartition(*each) for each in partitions),
+        transaction_version=version,
+    )
+
+
+def _pack_question(question: _Question) -> tuple[Any, ...]:
+    return tuple(question)
+
+
+def _read_question(row: Sequence[Any]) -> _Question:
+    transactional_id, producer_id, producer_epoch, partitions, add = row
+    places = tuple(TopicPartition(*each) for each in partitions)
+    return _Question(transactional_id, producer_id, producer_epoch, places, add)
+
+
+def _pack_codes(answers: Iterable[Sequence[ErrorCode]]) -> bytes:
+    packed: bytes = msgpack.packb([[int(code) for code in codes] for codes in answers])
+    return packed
+
+
+def _read_codes(payload: memoryview) -> list[list[ErrorCode]]:
+    try:
+        return [[E(code) for code in codes] for codes in msgpack.unpackb(payload)]
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
+        raise FrameRefused(f"a peer answers in unreadable codes: {damaged}") from damaged

@@ -1,0 +1,168 @@
+"""The first batch of a transaction in a partition: its coordinator is asked, and only its word lets it in (KIP-890)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.node.transaction_doors import produce_word
+from sim_node import SimNode
+from txn_answers import SETTINGS, prepare
+from txn_talk import TOPIC, Producer, Talk
+
+E = ErrorCode
+OLD, NEW = 11, 12  # versions of Produce: the client adds partitions itself, or the broker does
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[SimNode]:
+    node = SimNode(seed="first writes", **SETTINGS)
+    node.start()
+    prepare(node)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def talk(node: SimNode) -> Talk:
+    return Talk(node)
+
+
+def code_of(reply: Any) -> ErrorCode:
+    code: ErrorCode = reply.responses[0].partition_responses[0].error_code
+    return code
+
+
+def end(talk: Talk, who: Producer, version: int, label: str = "end") -> None:
+    answer = talk.end(label, who, version)
+    assert answer.error_code is E.none
+    if version >= 5:
+        who.became(answer)
+    talk.settle(who.transactional_id)
+
+
+def asked(node: SimNode) -> int:
+    return node.broker.verifier.asked
+
+
+def test_only_the_first_batch_of_a_transaction_is_asked_about(node: SimNode, talk: Talk) -> None:
+    who = talk.begun("begin", "asked once", 4)
+    talk.add("add", who, **{TOPIC: [0, 1]})
+    before = asked(node)
+    for number in range(3):
+        assert code_of(talk.produce(f"produce {number}", who, OLD)) is E.none
+    assert asked(node) == before + 1
+    end(talk, who, 3)
+    talk.add("add to the next", who)
+    assert code_of(talk.produce("produce to the next", who, OLD)) is E.none
+    assert asked(node) == before + 2
+    end(talk, who, 3, "end the next")
+
+
+def test_a_late_write_of_a_finished_transaction_is_refused(node: SimNode, talk: Talk) -> None:
+    """It would hang there for ever: its coordinator has told this partition how it ended."""
+    old, new = talk.begun("begin", "late old", 4), talk.begun("begin anew", "late new", 5)
+    talk.add("add", old)
+    assert code_of(talk.produce("produce", old, OLD)) is E.none
+    assert code_of(talk.produce("produce anew", new, NEW)) is E.none
+    late = new.but()
+    end(talk, old, 3)
+    end(talk, new, 5, "end anew")
+    stable = node.broker.replicas.partitions[TopicPartition(TOPIC, 0)].last_stable_offset
+    assert code_of(talk.produce("late", old, OLD)) is E.transaction_abortable
+    assert code_of(talk.produce("late, of long ago", old.but(), 9)) is E.invalid_txn_state
+    assert code_of(talk.produce("late anew", late, NEW)) is E.invalid_producer_epoch
+    partition = node.broker.replicas.partitions[TopicPartition(TOPIC, 0)]
+    assert partition.last_stable_offset == stable == partition.high_watermark
+
+
+def test_writing_makes_a_partition_part_of_its_transaction(node: SimNode, talk: Talk) -> None:
+    who = talk.begun("begin", "adds itself", 5)
+    assert code_of(talk.produce("produce", who, NEW)) is E.none
+    assert code_of(talk.produce("produce elsewhere", who.but(), NEW, partition=1)) is (
+        E.out_of_order_sequence_number  # an epoch begins at sequence 0, in each partition
+    )
+    first = who.but()
+    first.sequence = 0
+    assert code_of(talk.produce("produce elsewhere from 0", first, NEW, partition=1)) is E.none
+    (row,) = talk.describe("describe", "adds itself").transaction_states
+    assert [list(topic.partitions) for topic in row.topics] == [[0, 1]]
+    end(talk, who, 5)
+
+
+def test_two_producers_in_one_request_are_both_refused(node: SimNode, talk: Talk) -> None:
+    from txn_talk import records
+
+    who, other = talk.begun("begin", "one", 5), talk.begun("begin another", "another", 5)
+    rows = [
+        {"index": 0, "records": records(b"x", who)},
+        {"index": 1, "records": records(b"x", other)},
+    ]
+    reply = node.ask(
+        ApiKey.produce,
+        NEW,
+        transactional_id="one",
+        acks=-1,
+        timeout=5_000,
+        topic_data=[{"name": TOPIC, "partition_data": rows}],
+    )
+    codes = [row.error_code for row in reply.responses[0].partition_responses]
+    assert codes == [E.invalid_producer_id_mapping] * 2
+    (row,) = talk.describe("describe", "one").transaction_states
+    assert row.transaction_state == "Empty"
+
+
+def test_without_verification_a_partition_takes_what_comes(node: SimNode, talk: Talk) -> None:
+    who = talk.begun("begin", "unverified", 4)
+
+    def set_to(value: str) -> None:
+        config = {"name": "transaction.partition.verification.enable", "config_operation": 0}
+        reply = node.ask(
+            ApiKey.incremental_alter_configs,
+            resources=[
+                {
+                    "resource_type": 4,
+                    "resource_name": "",
+                    "configs": [{**config, "value": value}],
+                }
+            ],
+        )
+        assert reply.responses[0].error_code is E.none, reply
+
+    set_to("false")
+    try:
+        before = asked(node)
+        assert code_of(talk.produce("produce", who, OLD)) is E.none
+        assert asked(node) == before
+    finally:
+        set_to("true")
+    # It hangs now, as such transactions do; a person ends it.
+    marker = {**who.fields, "transaction_result": False, "coordinator_epoch": 0}
+    del marker["transactional_id"]
+    topics = [{"name": TOPIC, "partition_indexes": [0]}]
+    node.ask(ApiKey.write_txn_markers, 1, markers=[{**marker, "topics": topics}])
+
+
+@pytest.mark.parametrize(
+    ("said", "knows_abortable", "told"),
+    [
+        (E.none, True, E.none),
+        (E.invalid_txn_state, True, E.invalid_txn_state),
+        (E.transaction_abortable, True, E.transaction_abortable),
+        (E.transaction_abortable, False, E.invalid_txn_state),
+        (E.producer_fenced, True, E.invalid_producer_epoch),
+        (E.invalid_producer_id_mapping, True, E.invalid_producer_id_mapping),
+        (E.concurrent_transactions, True, E.not_enough_replicas),
+        (E.network_exception, True, E.not_enough_replicas),
+        (E.coordinator_load_in_progress, True, E.not_enough_replicas),
+        (E.coordinator_not_available, True, E.not_enough_replicas),
+        (E.not_coordinator, True, E.not_enough_replicas),
+    ],
+)
+def test_producers_hear_words_that_they_know(
+    said: ErrorCode, knows_abortable: bool, told: ErrorCode
+) -> None:
+    """ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager."""
+    assert produce_word(said, knows_abortable=knows_abortable) is told

@@ -1,0 +1,183 @@
+"""Markers: who may write them, what they do, when they are answered for."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.txn.transactions.marker_sender import Marker
+from sim_cluster import Cluster
+from sim_node import SimNode
+from txn_answers import SETTINGS, prepare
+from txn_talk import TOPIC, Producer, Talk
+
+E = ErrorCode
+FIRST = TopicPartition(TOPIC, 0)
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[SimNode]:
+    node = SimNode(seed="markers", **SETTINGS)
+    node.start()
+    prepare(node)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def talk(node: SimNode) -> Talk:
+    return Talk(node)
+
+
+def marker_of(who: Producer, *places: TopicPartition, **more: Any) -> Marker:
+    fields = {"coordinator_epoch": 0, "commit": False, "transaction_version": 0, **more}
+    return Marker(
+        **{"producer_id": who.producer_id, "producer_epoch": who.producer_epoch, **fields},
+        partitions=places,
+    )
+
+
+def write(node: SimNode, *markers: Marker) -> list[dict[TopicPartition, ErrorCode]]:
+    return node.run(lambda: node.broker.markers.write_here(markers))
+
+
+def opened(talk: Talk, name: str, version: int = 4) -> Producer:
+    who = talk.begun(f"begin {name}", name, version)
+    if version == 4:
+        talk.add(f"add {name}", who)
+    talk.produce(f"produce {name}", who, 11 if version == 4 else 12)
+    return who
+
+
+def partition(node: SimNode) -> Any:
+    return node.broker.replicas.partitions[FIRST]
+
+
+def test_a_marker_ends_what_its_producer_has_open_and_may_come_twice(
+    node: SimNode, talk: Talk
+) -> None:
+    who = opened(talk, "twice")
+    assert partition(node).last_stable_offset < partition(node).high_watermark
+    for _ in range(2):
+        assert write(node, marker_of(who, FIRST, coordinator_epoch=3)) == [{FIRST: E.none}]
+        assert partition(node).last_stable_offset == partition(node).high_watermark
+
+
+def test_a_coordinator_that_was_replaced_ends_nothing(node: SimNode, talk: Talk) -> None:
+    who = opened(talk, "replaced")
+    write(node, marker_of(who, FIRST, coordinator_epoch=5))
+    talk.produce("produce again", who)
+    fenced = write(node, marker_of(who, FIRST, coordinator_epoch=4))
+    assert fenced == [{FIRST: E.transaction_coordinator_fenced}]
+    assert partition(node).last_stable_offset < partition(node).high_watermark
+    write(node, marker_of(who, FIRST, coordinator_epoch=5))
+
+
+def test_a_late_marker_of_the_last_transaction_does_not_end_the_next(
+    node: SimNode, talk: Talk
+) -> None:
+    """From transaction.version 2 on a marker's epoch is above that of what it ends (KIP-890)."""
+    who = opened(talk, "late", 5)
+    late = who.but(producer_epoch=who.producer_epoch + 1)
+    who.became(talk.end("end", who, 5))
+    talk.settle("late")
+    talk.produce("produce", who, 12)
+    again = write(node, marker_of(late, FIRST, transaction_version=2))
+    assert again == [{FIRST: E.invalid_producer_epoch}]
+    assert partition(node).last_stable_offset < partition(node).high_watermark
+    talk.end("end the next", who, 5)
+    talk.settle("late")
+    assert partition(node).last_stable_offset == partition(node).high_watermark
+
+
+def test_markers_for_many_are_answered_one_by_one(node: SimNode, talk: Talk) -> None:
+    who = opened(talk, "many")
+    nowhere, state = TopicPartition("nowhere", 0), TopicPartition("__transaction_state", 0)
+    groups = TopicPartition("__consumer_offsets", 0)
+    found = write(
+        node,
+        marker_of(who, FIRST, nowhere, state, groups),
+        marker_of(who, FIRST, producer_epoch=-1),
+    )
+    assert found == [
+        {
+            FIRST: E.none,
+            nowhere: E.unknown_topic_or_partition,
+            # Kafka's coordinators may be asked to add it; ours wrote nothing there, and must not.
+            state: E.unsupported_for_message_format,
+            groups: E.none,
+        },
+        {FIRST: E.unknown_server_error},
+    ]
+
+
+def test_a_person_ends_a_transaction_that_hangs(node: SimNode, talk: Talk) -> None:
+    """What `kafka-transactions abort` sends."""
+    who = opened(talk, "hangs")
+    marker = {
+        "producer_id": who.producer_id,
+        "producer_epoch": who.producer_epoch,
+        "transaction_result": False,
+        "coordinator_epoch": 1,
+        "topics": [{"name": TOPIC, "partition_indexes": [0, 0]}],
+    }
+    reply = node.ask(ApiKey.write_txn_markers, 1, markers=[marker, marker])
+    (row,) = reply.markers
+    assert [each.error_code for each in row.topics[0].partitions] == [E.none]
+    assert partition(node).last_stable_offset == partition(node).high_watermark
+
+
+@pytest.mark.slow
+def test_a_marker_is_answered_for_when_it_is_committed() -> None:
+    """The followers are cut off: the marker is in the leader's log, and nobody is told that it is."""
+    cluster = Cluster(3, seed="a marker that is not committed")
+
+    async def scenario() -> None:
+        await cluster.create(TOPIC)
+        leader = cluster.partition(0).leader
+        others = [each for each in cluster.nodes.ids if each != leader]
+        broker = cluster.nodes.broker(leader)
+        who = Producer("x", 4711, 0)
+        write = broker.markers.write_here([marker_of(who, FIRST)])
+        assert await write == [{FIRST: E.none}]
+        end = broker.replicas.partitions[FIRST].log_end_offset
+        for other in others:
+            cluster.world.net.cut(_name(leader), _name(other))
+        writing = broker.env.tasks.spawn(
+            broker.markers.write_here([marker_of(who, FIRST)]), name="write"
+        )
+        await broker.env.clock.sleep(1.0)
+        assert broker.replicas.partitions[FIRST].log_end_offset == end + 1
+        assert not writing.done()
+        for other in others:
+            cluster.world.net.heal(_name(leader), _name(other))
+        (answer,) = await writing
+        # Another may lead by now, which has the marker or does not: then we can't say.
+        assert answer[FIRST] in (E.none, E.not_leader_or_follower)
+
+    cluster.play(scenario)
+
+
+@pytest.mark.slow
+def test_a_coordinator_writes_to_partitions_of_other_nodes() -> None:
+    cluster = Cluster(3, seed="markers between nodes")
+
+    async def scenario() -> None:
+        await cluster.create(TOPIC)
+        leader = cluster.partition(0).leader
+        for node_id in cluster.nodes.ids:
+            doors = cluster.nodes.broker(node_id).transactions.sender._door
+            who = Producer("x", 4711, node_id)
+            nowhere = TopicPartition("nowhere", 0)
+            found = await doors.write(BrokerId(leader), [marker_of(who, FIRST, nowhere)])
+            assert list(found) == [{FIRST: E.none, nowhere: E.unknown_topic_or_partition}]
+
+    cluster.play(scenario)
+
+
+def _name(node_id: int) -> str:
+    from fencepost.chaos.sim.cluster_nodes import node_name
+
+    return node_name(node_id)
