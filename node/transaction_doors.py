@@ -9,11 +9,10 @@ Both go by the peer door, never by the clients' one; a node that is itself the o
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgpack
-from fencepost.cluster.base.errors import ErrorCode, FrameRefused, LogDamaged, Outcome, Trouble
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged, Outcome, Trouble
 from fencepost.cluster.base.ids import (
     NO_LEADER,
     TRANSACTION_STATE_TOPIC,
@@ -35,6 +34,15 @@ from fencepost.txn.transactions.service import FEATURE, TransactionService
 from fencepost.txn.transactions.transaction import EPOCH_BUMP_VERSION
 
 from .marker_writer import WRITE_S_MAX, Codes, MarkerWriter
+from .transaction_frames import (
+    Question,
+    pack_codes,
+    pack_markers,
+    pack_questions,
+    read_codes,
+    read_markers,
+    read_questions,
+)
 
 E = ErrorCode
 WRITE, VERIFY = "write_txn_markers", "verify_transactions"
@@ -44,6 +52,8 @@ ASK_S_MAX: Final = 2.0
 # All attempts together: below what a client's produce request waits, and above a change of the coordinator.
 VERIFY_S_MAX: Final = 5.0
 PAUSE_S, PAUSE_S_MAX = 0.02, 0.2
+# How often a question is asked anew because a marker came before its answer.
+WORDS_MAX: Final = 5
 # Questions on their way to one coordinator; more wait, and go together.
 ASKED_MAX: Final = 64
 
@@ -75,22 +85,19 @@ class MarkersBetweenNodes:
             return await self._writer.write_here(markers)
         if self._door is None:
             raise Trouble(f"a node alone can't reach node {broker_id}", Outcome.REFUSED)
-        packed = msgpack.packb([_pack_marker(marker) for marker in markers])
+        packed = pack_markers(markers)
         _, reply = await self._door.request(broker_id, WRITE, {}, packed, timeout_s=WRITE_S_MAX)
         return [
             dict(zip(marker.partitions, codes, strict=True))
-            for marker, codes in zip(markers, _read_codes(reply), strict=True)
+            for marker, codes in zip(markers, read_codes(reply), strict=True)
         ]
 
     async def _on_write(
-        self, peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
+        self, _peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
     ) -> tuple[Mapping[str, Any], Buffer]:
-        try:
-            markers = [_read_marker(row) for row in msgpack.unpackb(payload)]
-        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
-            raise FrameRefused(f"unreadable markers of node {peer_id}: {damaged}") from damaged
+        markers = read_markers(payload)
         answers = await self._writer.write_here(markers)
-        return {}, _pack_codes(
+        return {}, pack_codes(
             [answer[each] for each in marker.partitions]
             for marker, answer in zip(markers, answers, strict=True)
         )
@@ -102,15 +109,15 @@ class FirstWrite(NamedTuple):
     partition: Partition
     producer_id: int
     producer_epoch: int
+    sequence: int
     guard: int
 
 
-class _Question(NamedTuple):
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    partitions: tuple[TopicPartition, ...]
-    add: bool
+def _confirm(write: FirstWrite) -> bool:
+    partition = write.partition
+    return partition.closed is not None or partition.producers.confirm(
+        write.producer_id, write.producer_epoch, write.guard
+    )
 
 
 class _Asking:
@@ -120,7 +127,7 @@ class _Asking:
 
     def __init__(self) -> None:
         self.on_the_way = 0
-        self.waiting: list[tuple[_Question, asyncio.Future[list[ErrorCode]]]] = []
+        self.waiting: list[tuple[Question, asyncio.Future[list[ErrorCode]]]] = []
 
 
 class Verifier:
@@ -183,7 +190,7 @@ class Verifier:
             return guard.error
         if guard == NO_GUARD:
             return None
-        return FirstWrite(partition, producer_id, producer_epoch, guard)
+        return FirstWrite(partition, producer_id, producer_epoch, sequence, guard)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -194,22 +201,48 @@ class Verifier:
 
         With `add` the partitions become part of the transaction (transaction.version 2).
         """
-        first = writes[0]
-        question = _Question(
-            transactional_id,
-            first.producer_id,
-            first.producer_epoch,
-            tuple(write.partition.topic_partition for write in writes),
-            add and self._image.features.get(FEATURE, 0) >= EPOCH_BUMP_VERSION,
-        )
-        codes = await self._until_answered(question)
-        for write, code in zip(writes, codes, strict=True):
-            if code is E.none and write.partition.closed is None:
-                # Should its word come too late, writing the batch is what is refused.
-                write.partition.producers.confirm(
-                    write.producer_id, write.producer_epoch, write.guard
-                )
-        return codes
+        add = add and self._image.features.get(FEATURE, 0) >= EPOCH_BUMP_VERSION
+        codes: dict[TopicPartition, ErrorCode] = {}
+        left = list(writes)
+        for _ in range(WORDS_MAX):
+            question = Question(
+                transactional_id,
+                left[0].producer_id,
+                left[0].producer_epoch,
+                tuple(write.partition.topic_partition for write in left),
+                add,
+            )
+            said = await self._until_answered(question)
+            codes.update(zip(question.partitions, said, strict=True))
+            late = [
+                write
+                for write, code in zip(left, said, strict=True)
+                if code is E.none and not _confirm(write)
+            ]
+            left = self._start_again(late, codes, add=add)
+            if not left:
+                break
+        # Whose word came too late each time is refused when it is written.
+        return [codes[write.partition.topic_partition] for write in writes]
+
+    def _start_again(
+        self, late: Sequence[FirstWrite], codes: dict[TopicPartition, ErrorCode], *, add: bool
+    ) -> list[FirstWrite]:
+        """A marker came between the question and its answer, and nobody can tell which transaction the answer is of.
+
+        1. a transaction ends, its markers are on their way   2. the next one's first batch comes, and its question
+        waits at the coordinator for those markers   3. the marker is written here   4. the answer comes.
+        """
+        again = []
+        for write in late:
+            started = self._start(
+                write.partition, write.producer_id, write.sequence, write.producer_epoch, add=add
+            )
+            if isinstance(started, ErrorCode):
+                codes[write.partition.topic_partition] = started
+            elif started is not None:
+                again.append(started)
+        return again
 
     async def verify_producer(
         self,
@@ -230,7 +263,7 @@ class Verifier:
         (code,) = await self.verify(transactional_id, [write], add=add)
         return code
 
-    async def _until_answered(self, question: _Question) -> list[ErrorCode]:
+    async def _until_answered(self, question: Question) -> list[ErrorCode]:
         steady = self._env.clock.steady
         deadline, pause_s = steady() + VERIFY_S_MAX, PAUSE_S
         while True:
@@ -242,7 +275,7 @@ class Verifier:
             await self._env.clock.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    async def _ask(self, question: _Question) -> list[ErrorCode]:
+    async def _ask(self, question: Question) -> list[ErrorCode]:
         self.asked += 1
         coordinator = self._coordinator_of(question.transactional_id)
         if coordinator == self._node_id:
@@ -275,16 +308,16 @@ class Verifier:
         self,
         coordinator: BrokerId,
         asking: _Asking,
-        together: list[tuple[_Question, asyncio.Future[list[ErrorCode]]]],
+        together: list[tuple[Question, asyncio.Future[list[ErrorCode]]]],
     ) -> None:
         assert self._door is not None
-        packed = msgpack.packb([_pack_question(question) for question, _ in together])
+        packed = pack_questions([question for question, _ in together])
         answers: list[list[ErrorCode]]
         try:
             _, reply = await self._door.request(
                 coordinator, VERIFY, {}, packed, timeout_s=ASK_S_MAX
             )
-            answers = _read_codes(reply)
+            answers = read_codes(reply)
         except Trouble:
             # Asking changes nothing that asking again would not: it may be asked again.
             answers = [[E.network_exception] * len(each.partitions) for each, _ in together]
@@ -298,7 +331,7 @@ class Verifier:
 
     # -- answering -------------------------------------------------------------------------------
 
-    async def _answer(self, question: _Question) -> list[ErrorCode]:
+    async def _answer(self, question: Question) -> list[ErrorCode]:
         transactional_id, producer_id, producer_epoch, partitions, add = question
         found = await self._transactions.verify(
             transactional_id, producer_id, producer_epoch, partitions, add=add
@@ -306,15 +339,12 @@ class Verifier:
         return [found[each] for each in partitions]
 
     async def _on_verify(
-        self, peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
+        self, _peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
     ) -> tuple[Mapping[str, Any], Buffer]:
-        try:
-            questions = [_read_question(row) for row in msgpack.unpackb(payload)]
-        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
-            raise FrameRefused(f"unreadable questions of node {peer_id}: {damaged}") from damaged
+        questions = read_questions(payload)
         if len(questions) == 1:
-            return {}, _pack_codes([await self._answer(questions[0])])
-        return {}, _pack_codes(await asyncio.gather(*map(self._answer, questions)))
+            return {}, pack_codes([await self._answer(questions[0])])
+        return {}, pack_codes(await asyncio.gather(*map(self._answer, questions)))
 
 
 # -- what a client is told ---------------------------------------------------------------------------
@@ -333,51 +363,3 @@ def produce_word(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     if code is E.transaction_abortable and not knows_abortable:
         return E.invalid_txn_state
     return code
-
-
-# -- frames ------------------------------------------------------------------------------------------
-
-
-def _pack_marker(marker: Marker) -> tuple[Any, ...]:
-    return (
-        marker.producer_id,
-        marker.producer_epoch,
-        marker.coordinator_epoch,
-        marker.commit,
-        marker.transaction_version,
-        marker.partitions,
-    )
-
-
-def _read_marker(row: Sequence[Any]) -> Marker:
-    producer_id, producer_epoch, coordinator_epoch, commit, version, partitions = row
-    return Marker(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        coordinator_epoch=coordinator_epoch,
-        commit=commit,
-        partitions=tuple(TopicPartition(*each) for each in partitions),
-        transaction_version=version,
-    )
-
-
-def _pack_question(question: _Question) -> tuple[Any, ...]:
-    return tuple(question)
-
-
-def _read_question(row: Sequence[Any]) -> _Question:
-    transactional_id, producer_id, producer_epoch, partitions, add = row
-    places = tuple(TopicPartition(*each) for each in partitions)
-    return _Question(transactional_id, producer_id, producer_epoch, places, add)
-
-
-def _pack_codes(answers: Iterable[Sequence[ErrorCode]]) -> bytes:
-    packed: bytes = msgpack.packb([[int(code) for code in codes] for codes in answers])
-    return packed
-
-
-def _read_codes(payload: memoryview) -> list[list[ErrorCode]]:
-    try:
-        return [[E(code) for code in codes] for codes in msgpack.unpackb(payload)]
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
-        raise FrameRefused(f"a peer answers in unreadable codes: {damaged}") from damaged

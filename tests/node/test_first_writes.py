@@ -8,11 +8,13 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.transaction_doors import produce_word
+from fencepost.txn.transactions.marker_sender import Marker
 from sim_node import SimNode
 from txn_answers import SETTINGS, prepare
 from txn_talk import TOPIC, Producer, Talk
 
 E = ErrorCode
+FIRST = TopicPartition(TOPIC, 0)
 OLD, NEW = 11, 12  # versions of Produce: the client adds partitions itself, or the broker does
 
 
@@ -70,11 +72,11 @@ def test_a_late_write_of_a_finished_transaction_is_refused(node: SimNode, talk: 
     late = new.but()
     end(talk, old, 3)
     end(talk, new, 5, "end anew")
-    stable = node.broker.replicas.partitions[TopicPartition(TOPIC, 0)].last_stable_offset
+    stable = node.broker.replicas.partitions[FIRST].last_stable_offset
     assert code_of(talk.produce("late", old, OLD)) is E.transaction_abortable
     assert code_of(talk.produce("late, of long ago", old.but(), 9)) is E.invalid_txn_state
     assert code_of(talk.produce("late anew", late, NEW)) is E.invalid_producer_epoch
-    partition = node.broker.replicas.partitions[TopicPartition(TOPIC, 0)]
+    partition = node.broker.replicas.partitions[FIRST]
     assert partition.last_stable_offset == stable == partition.high_watermark
 
 
@@ -89,6 +91,35 @@ def test_writing_makes_a_partition_part_of_its_transaction(node: SimNode, talk: 
     assert code_of(talk.produce("produce elsewhere from 0", first, NEW, partition=1)) is E.none
     (row,) = talk.describe("describe", "adds itself").transaction_states
     assert [list(topic.partitions) for topic in row.topics] == [[0, 1]]
+    end(talk, who, 5)
+
+
+def test_a_first_write_that_comes_before_the_last_marker_is_taken(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator's word waits for that marker, which ends what the partition has begun to ask about."""
+    who = talk.begun("begin", "ahead of markers", 5)
+    broker, questions = node.broker, []
+    answer = broker.transactions.verify
+
+    async def verify(*question: Any, add: bool) -> Any:
+        found = await answer(*question, add=add)
+        questions.append(question)
+        if len(questions) == 1:
+            ended = {"producer_id": who.producer_id, "producer_epoch": who.producer_epoch}
+            last = Marker(
+                **ended,
+                coordinator_epoch=0,
+                commit=True,
+                partitions=(FIRST,),
+                transaction_version=2,
+            )
+            assert await broker.markers.write_here([last]) == [{FIRST: E.none}]
+        return found
+
+    monkeypatch.setattr(broker.transactions, "verify", verify)
+    assert code_of(talk.produce("produce", who, NEW)) is E.none
+    assert len(questions) == 2
     end(talk, who, 5)
 
 

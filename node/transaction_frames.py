@@ -1,0 +1,86 @@
+"""What nodes say to each other about transactions: markers, questions, and codes for an answer."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgpack
+from fencepost.cluster.base.errors import ErrorCode, FrameRefused
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.base.ports import Buffer
+from fencepost.txn.transactions.marker_sender import Marker
+
+T = TypeVar("T")
+
+
+class Question(NamedTuple):
+    """Is this transaction open, and are these partitions part of it? With `add` they shall be."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    add: bool
+
+
+def pack_markers(markers: Sequence[Marker]) -> bytes:
+    return _pack(
+        (
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.commit,
+            marker.transaction_version,
+            marker.partitions,
+        )
+        for marker in markers
+    )
+
+
+def read_markers(payload: Buffer) -> list[Marker]:
+    return _read(payload, _marker)
+
+
+def _marker(row: Sequence[Any]) -> Marker:
+    producer_id, producer_epoch, coordinator_epoch, commit, version, partitions = row
+    return Marker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        commit=commit,
+        partitions=tuple(TopicPartition(*each) for each in partitions),
+        transaction_version=version,
+    )
+
+
+def pack_questions(questions: Sequence[Question]) -> bytes:
+    return _pack(questions)
+
+
+def read_questions(payload: Buffer) -> list[Question]:
+    return _read(payload, _question)
+
+
+def _question(row: Sequence[Any]) -> Question:
+    transactional_id, producer_id, producer_epoch, partitions, add = row
+    places = tuple(TopicPartition(*each) for each in partitions)
+    return Question(transactional_id, producer_id, producer_epoch, places, add)
+
+
+def pack_codes(answers: Iterable[Sequence[ErrorCode]]) -> bytes:
+    return _pack([int(code) for code in codes] for codes in answers)
+
+
+def read_codes(payload: Buffer) -> list[list[ErrorCode]]:
+    return _read(payload, lambda row: [ErrorCode(code) for code in row])
+
+
+def _pack(rows: Iterable[Any]) -> bytes:
+    packed: bytes = msgpack.packb(list(rows))
+    return packed
+
+
+def _read(payload: Buffer, read: Callable[[Sequence[Any]], T]) -> list[T]:
+    try:
+        return [read(row) for row in msgpack.unpackb(payload)]
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
+        raise FrameRefused(f"a peer's transactions are unreadable: {damaged}") from damaged
