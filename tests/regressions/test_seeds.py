@@ -4,6 +4,7 @@ import pytest
 from fencepost.chaos.sim.cluster import ClusterRun
 from fencepost.chaos.sim.one_node import OneNode
 from fencepost.chaos.sim.quorum import QuorumRun
+from fencepost.chaos.sim.transactions_run import TransactionsRun, Wanted
 
 
 @pytest.mark.slow
@@ -45,3 +46,10 @@ def test_a_timer_that_fires_a_hair_too_early_is_not_set_for_that_hair() -> None:
 def test_a_journal_with_a_conflict_across_segments_is_read_again() -> None:
     """Its owner took it for damaged and did not start."""
     QuorumRun(367, seconds=12).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [4, 13])
+def test_a_clock_that_was_set_back_keeps_no_transaction_open(seed: int) -> None:
+    """A coordinator waited for its wall clock to reach the deadline; set back a day, stable offsets stood for that day."""
+    TransactionsRun(Wanted(seed, 3.0, "clock,reset,kill")).run()

@@ -144,10 +144,8 @@ class TransactionsMachine:
         transaction = self.transactions.get(transactional_id)
         if transaction is None or transaction.phase not in (P.ONGOING, P.PREPARE_EPOCH_FENCE):
             return NOTHING
-        if transaction.phase is P.ONGOING and transaction.deadline_ms > now_ms:
-            # The wall clock went back, or the timer was set for less.
-            left_ms = min(transaction.deadline_ms - now_ms, transaction.timeout_ms)
-            return Decision(effects=(SetTimer(timeout_key(transaction), left_ms),))
+        # Not looked at again: whether the wall clock has reached the deadline. Timers go by steady time; a clock that was
+        # set back by a day would keep the transaction, and its partitions' stable offsets, for that day.
         turn = Turn(self, now_ms)
         turn.write(
             transaction.fenced(now_ms, server_transaction_version=self.transaction_version())
