@@ -51,6 +51,10 @@ async def _run(config: NodeConfig) -> None:
     if starting.done():
         host, port = starting.result()
         print(f"ready {host}:{port}", flush=True)
+        if broker.admin.address is not None and sys.stderr.isatty():
+            print(
+                "fencepost: admin door: http://{}:{}".format(*broker.admin.address), file=sys.stderr
+            )
         await stopping
     else:
         # It waits for other nodes, or reads its logs: neither keeps it from being stopped.

@@ -3,8 +3,10 @@
 A request is `[method, path, query, body]` in msgpack, its answer `[status, body]`; the connection ends with it.
 """
 
+import asyncio
 import contextlib
 import json
+from collections.abc import Coroutine
 from typing import Any, Final
 
 import msgpack
@@ -15,19 +17,35 @@ FRAME_MAX: Final = 64 << 20
 
 
 async def serve_http(connection: Connection, serve: OnHttp, *, body_bytes_max: int) -> None:
-    """One request of one connection."""
+    """One request of one connection; it ends when its client hangs up."""
     frame = await connection.read_frame(FRAME_MAX)
     if frame is None:
         return
     method, path, query, body = msgpack.unpackb(frame)
     if len(body) > body_bytes_max:
-        reply = HttpReply(413, b'{"error": "INVALID_REQUEST"}')
+        reply: HttpReply | None = HttpReply(413, b'{"error": "INVALID_REQUEST"}')
     else:
-        reply = await serve(HttpRequest(method, path, query, body))
+        reply = await _until_hung_up(connection, serve(HttpRequest(method, path, query, body)))
+    if reply is None:
+        return
     packed = msgpack.packb([reply.status, reply.body])
     connection.write((len(packed).to_bytes(4, "big"), packed))
     with contextlib.suppress(ConnectionLost):
         await connection.drain()
+
+
+async def _until_hung_up(
+    connection: Connection, serving: Coroutine[Any, Any, HttpReply]
+) -> HttpReply | None:
+    answering = asyncio.create_task(serving)
+    hung_up = asyncio.create_task(connection.read_frame(FRAME_MAX))
+    try:
+        await asyncio.wait([answering, hung_up], return_when=asyncio.FIRST_COMPLETED)
+        return answering.result() if answering.done() else None
+    finally:
+        for task in (answering, hung_up):
+            task.cancel()
+        await asyncio.gather(answering, hung_up, return_exceptions=True)
 
 
 async def ask_http(

@@ -69,7 +69,7 @@ class AdminApi:
                 try:
                     status, fields = _ask(host, port, method, path, encoded, ask_s)
                 except (OSError, http.client.HTTPException, ValueError) as trouble:
-                    why = f"http://{host}:{port}: {trouble or type(trouble).__name__}"
+                    why = f"http://{host}:{port}: {trouble!r}"
                 else:
                     if status != UNAVAILABLE:
                         return _outcome(status, fields)

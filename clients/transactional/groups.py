@@ -118,6 +118,7 @@ class GroupMember:
         self.name = name
         self._identified = IdentifiedProducer(bootstrap, f"{group}{SEPARATOR}{name}", config)
         self._is_writing = False
+        self._may_have_moved = False  # to another epoch: after an abort librdkafka may
         self._errors: list[Any] = []
 
     @property
@@ -154,10 +155,13 @@ class GroupMember:
             raise RuntimeError(f"{self.name} could not write everything: {why}")
         if not self._is_writing:
             return None
-        return MemberWrote(self.name, *self._identified.identity(fresh=True))
+        identity = self._identified.identity(fresh=self._may_have_moved)
+        self._may_have_moved = False
+        return MemberWrote(self.name, *identity)
 
     def finish(self, outcome: str) -> None:
         """Have librdkafka know what was decided. KafkaException when it is not what the cluster decided."""
+        self._may_have_moved = outcome != COMMIT
         if outcome == COMMIT:
             retrying(lambda: self.producer.commit_transaction(5.0), FINISH_S)
         else:

@@ -90,7 +90,8 @@ class HalfMessageProducer:
         self._bootstrap = bootstrap
         self._admin = admin
         self._config = dict(config or {})
-        self._lanes: queue.Queue[IdentifiedProducer | None] = queue.Queue()
+        # The one used last first: new ones are made only when all others are at work.
+        self._lanes: queue.LifoQueue[IdentifiedProducer | None] = queue.LifoQueue()
         for _ in range(lanes):
             self._lanes.put(None)
         self._numbers = iter(range(1, 2**63))
@@ -116,32 +117,42 @@ class HalfMessageProducer:
     ) -> HalfOutcome:
         """Half message, local transaction, end. If the local transaction raises, a check will find out."""
         half = self.send_half(topic, half_id=half_id, **message)
+        verdict = Verdict.UNKNOWN
         try:
             verdict = self.execute_local_transaction(half_id, argument)
-        except BaseException:
-            half.leave()
-            raise
-        return half.end(verdict)
+        finally:
+            outcome = half.end(verdict)
+        return outcome
 
     def send_half(self, topic: str, *, half_id: str, **message: Any) -> HalfMessage:
         """The record is in its partition and prepared: no timeout ends it, nobody reads it. End what is returned."""
         lane = self._lanes.get()
+        half: HalfMessage | None = None
         try:
             if lane is None:
                 lane = self._new_lane()
-            lane.producer.begin_transaction()
-            errors: list[Any] = []
-            lane.producer.produce(
-                topic, on_delivery=lambda error, _: error and errors.append(error), **message
-            )
-            if lane.producer.flush(FLUSH_S) or errors:
-                why = errors[0] if errors else f"not acknowledged in {FLUSH_S:g} s"
-                raise RuntimeError(f"half message {half_id} was not written: {why}")
+            self._write(lane, topic, half_id, message)
             self._prepare(lane, half_id)
-        except BaseException:
-            self._lanes.put(None)  # its transaction is aborted when its time is over
-            raise
-        return HalfMessage(self, lane, half_id)
+            half = HalfMessage(self, lane, half_id)
+        finally:
+            if half is None:
+                self.leave()  # what is open there is aborted when its time is over
+        return half
+
+    def _write(
+        self, lane: IdentifiedProducer, topic: str, half_id: str, message: Mapping[str, Any]
+    ) -> None:
+        errors: list[Any] = []
+
+        def delivered(error: Any, _message: Any) -> None:
+            if error is not None:
+                errors.append(error)
+
+        lane.producer.begin_transaction()
+        lane.producer.produce(topic, on_delivery=delivered, **message)
+        if lane.producer.flush(FLUSH_S) or errors:
+            why = errors[0] if errors else f"not acknowledged in {FLUSH_S:g} s"
+            raise RuntimeError(f"half message {half_id} was not written: {why}")
 
     def _new_lane(self) -> IdentifiedProducer:
         transactional_id = f"{self.group}::{self.member}-{next(self._numbers)}"

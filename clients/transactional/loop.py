@@ -134,16 +134,21 @@ class TransactionalLoop:
         if not messages:
             producer.poll(0)
             return 0
+        is_settled = False
         try:
             self._process(producer, messages)
+            is_settled = True
         except KafkaException as trouble:
             self._recover(producer, trouble.args[0])
             self._rewind(messages)
+            is_settled = True
             return 0
-        except BaseException:
-            self._abort(producer)
-            self._rewind(messages)
-            raise
+        finally:
+            if (
+                not is_settled
+            ):  # the transformation raised: its message is read again, by us or by others
+                self._abort(producer)
+                self._rewind(messages)
         self.committed += len(messages)
         return len(messages)
 

@@ -187,7 +187,7 @@ class HttpReply(NamedTuple):
     content_type: str = "application/json"
 
 
-OnHttp = Callable[[HttpRequest], Awaitable[HttpReply]]
+OnHttp = Callable[[HttpRequest], Coroutine[Any, Any, HttpReply]]
 
 
 class Net(Protocol):

@@ -7,17 +7,22 @@ PROVED BY  tests/cluster/base/test_real_net.py::test_a_listener_outlives_the_end
 
 import asyncio
 import errno
+import importlib
 import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
 from .framing import SCRATCH_SIZE
 from .ports import Connection, Disk, Log, OnHttp, Tasks
 from .real_connection import RealConnection
 
+if TYPE_CHECKING:
+    from .real_http import RealHttp
+
+HTTP_MODULE: Final = "fencepost.cluster.base.real_http"
 BACKLOG: Final = 4096
 ACCEPTS_AT_ONCE: Final = 256  # then the loop's other work has its turn
 ACCEPT_PAUSE_S: Final = 0.2
@@ -77,11 +82,16 @@ class RealNet:
     async def listen_http(
         self, host: str, port: int, serve: OnHttp, *, body_bytes_max: int
     ) -> "RealListener":
-        # Only here, because most nodes of a test and every command do without: aiohttp takes 0.2 s to import.
-        from .real_http import RealHttp
+        doors: list[RealHttp] = []
 
-        door = RealHttp(self._tasks, self._log, serve, body_bytes_max)
-        return await self._listen(host, port, door.serve, essential=True)
+        async def on_accept(accepted: socket.socket) -> None:
+            if not doors:
+                # aiohttp takes 0.3 s to import: a node starts without it, and its loop does not wait for it.
+                module = await self._disk.run(importlib.import_module, HTTP_MODULE)
+                doors.append(module.RealHttp(self._tasks, self._log, serve, body_bytes_max))
+            await doors[0].serve(accepted)
+
+        return await self._listen(host, port, on_accept, essential=True)
 
     async def _listen(
         self, host: str, port: int, on_accept: OnAccept, *, essential: bool

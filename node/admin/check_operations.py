@@ -44,7 +44,7 @@ def read_poll(fields: Mapping[str, Any]) -> Args:
         "wait_ms_max": inputs.integer(
             fields, "wait_ms_max", most=inputs.WAIT_MS_MAX, default=20_000
         ),
-        "checks_max": inputs.integer(fields, "checks_max", least=1, most=CHECKS_MAX, default=10),
+        "checks_max": inputs.integer(fields, "checks_max", most=CHECKS_MAX, default=10),
         "delivered": [
             _attempt(row) for row in inputs.rows(fields, "delivered", most=DELIVERED_MAX)
         ],

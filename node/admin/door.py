@@ -44,7 +44,13 @@ class AdminDoor:
                 "what holds that address, or choose another with admin.listener.",
                 Outcome.REFUSED,
             ) from refusal
+        self._env.log.info("admin_open", address=self._listener.address)
         return self._listener.address
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Where it is open."""
+        return None if self._listener is None else self._listener.address
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -53,7 +59,8 @@ class AdminDoor:
 
     async def handle(self, request: HttpRequest) -> HttpReply:
         answer = await self._answer(request)
-        body = json.dumps(answer.fields, ensure_ascii=False, indent=1) + "\n"
+        body = json.dumps(answer.fields, ensure_ascii=False, indent=1, default=repr, skipkeys=True)
+        body += "\n"
         # What a name has that is no Unicode (a lone surrogate) can't be written otherwise.
         return HttpReply(answer.status, body.encode(errors="backslashreplace"))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from .children import held
-from .dev_folder import NODES_MAX, PORT_MAX, DevFolder, Refused
+from .dev_folder import NODES_MAX, PORT_MAX, DevFolder, Refused, admin_port
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 PORT: Final = 9092
@@ -22,6 +22,7 @@ OWN: Final = (
     "node.id",
     "listeners",
     "advertised.listeners",
+    "admin.listener",
     "log.dir",
     "log.dirs",
     "peer.listener",
@@ -42,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--port",
         type=_port,
         help=f"the client door's port on 127.0.0.1 ({PORT}); further nodes take the ports after it; "
-        "0 takes any",
+        "0 takes any. Each admin door is 1000 above",
     )
     parser.add_argument("--data", help=f"the folder that keeps everything (./{DATA})")
     parser.add_argument(
@@ -99,6 +100,9 @@ def _become_node(folder: DevFolder, arguments: argparse.Namespace) -> int:
     if arguments.port is not None or "FENCEPOST_LISTENERS" not in os.environ:
         port = PORT if arguments.port is None else arguments.port
         flags.append(f"listeners=PLAINTEXT://127.0.0.1:{port}")
+        if "FENCEPOST_ADMIN_LISTENER" not in os.environ:
+            admin = admin_port(port) if port else 0
+            flags.append(f"admin.listener=127.0.0.1:{admin}")
     if arguments.data is not None or not _named(os.environ, ("log.dir", "log.dirs")):
         flags.append(f"log.dirs={folder.path}")
     return start(flags=[*flags, *arguments.set], file=None)
@@ -114,7 +118,7 @@ def _supervise(folder: DevFolder, arguments: argparse.Namespace) -> int:
         async def life() -> int:
             return await Supervisor(folder, layout, settings=arguments.set).run()
 
-        with held([*layout.client_ports, *layout.peer_ports]):
+        with held([*layout.client_ports, *layout.peer_ports, *layout.admin_ports]):
             return asyncio.run(life())
 
 

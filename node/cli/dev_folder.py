@@ -15,7 +15,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -29,6 +29,7 @@ SOCKET: Final = "supervisor.sock"
 ONE_NODE: Final = "meta.properties"  # what a node writes into its own folder
 NODES_MAX: Final = 9
 PORT_MAX: Final = 65_535
+ADMIN_PORTS_APART: Final = 1_000
 
 
 class Refused(Exception):
@@ -41,6 +42,7 @@ class Layout:
 
     client_ports: tuple[int, ...]
     peer_ports: tuple[int, ...]
+    admin_ports: tuple[int, ...]
 
     @property
     def nodes(self) -> int:
@@ -56,6 +58,9 @@ class Layout:
 
     def peer_address(self, number: int) -> str:
         return f"127.0.0.1:{self.peer_ports[number - 1]}"
+
+    def admin_address(self, number: int) -> str:
+        return f"127.0.0.1:{self.admin_ports[number - 1]}"
 
     @property
     def bootstrap(self) -> str:
@@ -130,7 +135,10 @@ class DevFolder:
         for old in kept.peer_ports if kept else (0,) * nodes:
             keep = old and old not in clients and is_free(old)
             peers.append(old if keep else free_port({*clients, *peers}))
-        layout = Layout(client_ports=clients, peer_ports=tuple(peers))
+        admins: list[int] = []
+        for client in clients:
+            admins.append(admin_port(client, {*clients, *peers, *admins}))
+        layout = Layout(client_ports=clients, peer_ports=tuple(peers), admin_ports=tuple(admins))
         _write(self.path / CLUSTER, json.dumps({"version": 1, **asdict(layout)}, indent=1) + "\n")
         return layout
 
@@ -143,6 +151,7 @@ class DevFolder:
             layout = Layout(
                 client_ports=tuple(map(int, kept["client_ports"])),
                 peer_ports=tuple(map(int, kept["peer_ports"])),
+                admin_ports=(),  # found anew at each start, from those of the clients
             )
         except (ValueError, KeyError, TypeError) as damaged:
             raise Refused(
@@ -181,6 +190,14 @@ def _client_ports(nodes: int, port: int, kept: Layout | None) -> tuple[int, ...]
     return ports
 
 
+def admin_port(client_port: int, taken: Collection[int] = ()) -> int:
+    """Where people look for it, `ADMIN_PORTS_APART` above the client door, unless that port is somebody else's."""
+    usual = client_port + ADMIN_PORTS_APART
+    if usual <= PORT_MAX and usual not in taken and is_free(usual):
+        return usual
+    return free_port(taken)
+
+
 def _write(path: Path, text: str) -> None:
     """Whole or not at all, and for this user alone: the secret goes this way too."""
     unfinished = path.with_name(f"{path.name}.unfinished")
@@ -210,6 +227,7 @@ def node_flags(layout: Layout, folder: DevFolder, number: int) -> Sequence[str]:
     flags = [
         f"node.id={number}",
         f"listeners=PLAINTEXT://{layout.address(number)}",
+        f"admin.listener={layout.admin_address(number)}",
         f"log.dirs={folder.node(number)}",
     ]
     if layout.nodes > 1:

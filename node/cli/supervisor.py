@@ -168,7 +168,7 @@ class Supervisor:
                 await self._start(child)
             if served := await self._all_serve():
                 print(f"ready {self._bootstrap()}", flush=True)
-                # The console's address is said here, once there is a console.
+                _say(f"admin doors: {', '.join(map(self._admin_door, self.children))}")
                 if sys.stderr.isatty():
                     _say(f"each node's log is {self.folder.path}/node-N/log; Ctrl-C stops all")
                 self._is_starting = False
@@ -210,6 +210,9 @@ class Supervisor:
             f"node {child.number} {child.how_it_ended()}\n  it stays down until "
             f"`fencepost dev --data {self.folder.path} --start {child.number}`"
         )
+
+    def _admin_door(self, number: int) -> str:
+        return f"http://{self.layout.admin_address(number)}"
 
     def _bootstrap(self) -> str:
         serving = [child.number for child in self.children.values() if child.serves.is_set()]

@@ -10,7 +10,7 @@ PROVED BY  tests/txn/test_check_back.py::test_no_check_is_burned_without_being_d
     as many checks counted as transaction.check.max, and still no answer: parked until a person decides
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar, Final
@@ -72,8 +72,8 @@ EMPTY: Final[Mapping[str, Any]] = {"checks": ()}
 class CheckBackMachine:
     """An `Addition` to the machine of transactions (`additions.py`)."""
 
-    changes = (HalfMessage, HalfForgotten, *STEPS)
-    timers = (CHECK, POLL, CHECKER)
+    changes: Collection[type] = (HalfMessage, HalfForgotten, *STEPS)
+    timers: Collection[str] = (CHECK, POLL, CHECKER)
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class CheckBackMachine:
         self.config = config
         self._transactions = transactions
         self._group_of = group_of
-        self.commands = tuple(self.ON_COMMAND)
+        self.commands: Collection[type] = tuple(self.ON_COMMAND)
         self.halves: dict[str, HalfMessage] = {}
         self.checkers = Checkers()
 

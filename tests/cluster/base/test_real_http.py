@@ -38,7 +38,7 @@ async def say(port: int, data: bytes) -> bytes:
         async with asyncio.timeout(0.5):
             while more := await reader.read(1 << 16):
                 heard += more
-                if heard.endswith(b"]") or heard.endswith(b"}"):
+                if heard.endswith((b"]", b"}")):
                     break
     except (TimeoutError, ConnectionError):
         pass

@@ -1,0 +1,83 @@
+"""The client of the admin door: which answers it believes, and when it asks again."""
+
+import socket
+
+import pytest
+from admin_door import told
+from fencepost.clients.transactional import AdminApi, AdminRefused, AdminUnreachable
+from fencepost.clients.transactional.admin_api import in_path
+
+REFUSED = {"error": "PRODUCER_FENCED", "message": "it was fenced.", "next_step": "End it."}
+
+
+def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+    asked = []
+
+    def answer(method, path, body):
+        asked.append((method, path, body))
+        return None if len(asked) < 3 else (200, {"done": True})
+
+    with told(answer) as door:
+        assert AdminApi(door).call("POST", "/x", {"number": 7}) == {"done": True}
+    assert asked == [("POST", "/x", {"number": 7})] * 3
+
+
+def test_a_coordinator_that_is_away_is_waited_for() -> None:
+    statuses = [503, 503, 200]
+    with told(lambda *_: (statuses.pop(0), {"message": "loading"})) as door:
+        AdminApi(door).call("GET", "/x")
+    assert statuses == []
+
+
+def test_a_refusal_is_believed_at_once_and_tells_what_to_do() -> None:
+    asked = []
+
+    def answer(*each):
+        asked.append(each)
+        return 409, REFUSED
+
+    with told(answer) as door, pytest.raises(AdminRefused) as refused:
+        AdminApi(door).call("GET", "/x")
+    assert len(asked) == 1
+    assert (refused.value.status, refused.value.error) == (409, "PRODUCER_FENCED")
+    assert str(refused.value) == "PRODUCER_FENCED: it was fenced. End it."
+
+
+def test_another_node_is_asked_when_one_is_dead_and_from_then_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dead = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    with told(lambda *_: (200, {})) as door:
+        api = AdminApi(f"{dead},{door}", timeout_s=5)
+        assert api.call("GET", "/x") == {}
+        assert api._first % 2 == 1
+
+
+@pytest.mark.slow
+def test_nobody_there_is_said_with_the_last_trouble() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dead = f"127.0.0.1:{listening.getsockname()[1]}"
+    with pytest.raises(AdminUnreachable, match="refused"):
+        AdminApi(dead, timeout_s=0.3).call("GET", "/x")
+
+
+@pytest.mark.slow
+def test_something_else_that_answers_there_is_no_admin_door() -> None:
+    for nonsense in (b"<html>", b"[1]", b""):
+        answering = told(lambda *_, nonsense=nonsense: (200, nonsense))
+        with answering as door, pytest.raises(AdminUnreachable):
+            AdminApi(door, timeout_s=0.2).call("GET", "/x")
+
+
+@pytest.mark.parametrize("address", ["", "https://a:1", "http://a", "ftp://a:1", "a b:x"])
+def test_what_is_no_address_is_said_before_anything_is_asked(address) -> None:
+    with pytest.raises(ValueError, match=r"admin door|Port"):
+        AdminApi(address)
+
+
+def test_the_doors_of_dev_are_found_from_its_bootstrap() -> None:
+    api = AdminApi.of_dev("127.0.0.1:9092,127.0.0.1:9093")
+    assert api._nodes == [("127.0.0.1", 10092), ("127.0.0.1", 10093)]
+
+
+def test_a_name_with_a_slash_stays_one_part_of_a_path() -> None:
+    assert in_path("a/b c::d%") == "a%2Fb%20c%3A%3Ad%25"

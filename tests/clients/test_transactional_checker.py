@@ -1,0 +1,75 @@
+"""What a checker says to the coordinator, in which order, and what it makes of an application that fails."""
+
+from typing import Any
+
+import pytest
+from admin_door import told
+from fencepost.clients.transactional import AdminApi, Checker, Verdict
+
+CHECK = {"transactional_id": "pay::p", "half_id": "order-1", "attempt": 2}
+
+
+class Coordinator:
+    def __init__(self, *, has_been_decided: bool = False) -> None:
+        self.said: list[tuple[str, Any]] = []
+        self.checks = [[CHECK]]
+        self.has_been_decided = has_been_decided
+
+    def answer(self, _method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if path == "/v1/checks/poll":
+            self.said.append(("poll", body["delivered"]))
+            return 200, {"checks": self.checks.pop() if self.checks and body["checks_max"] else []}
+        self.said.append(("answer", body["verdict"]))
+        if self.has_been_decided:
+            return 404, {"error": "TRANSACTIONAL_ID_NOT_FOUND", "message": "", "next_step": ""}
+        return 200, {"as_wanted": False, "message": "it was rolled back"}
+
+
+def stepped(coordinator: Coordinator, check: Any) -> int:
+    with told(coordinator.answer) as door:
+        return Checker("pay", "c", AdminApi(door), check, wait_s=0.1).step()
+
+
+def test_a_check_is_acknowledged_before_the_application_is_asked() -> None:
+    """Else a slow lookup would have it offered to every other member in turn."""
+    coordinator = Coordinator()
+
+    def check(half_id: str, transactional_id: str) -> Verdict:
+        coordinator.said.append(("asked", (half_id, transactional_id)))
+        return Verdict.COMMIT
+
+    assert stepped(coordinator, check) == 1
+    assert coordinator.said == [
+        ("poll", []),
+        ("poll", [CHECK]),
+        ("asked", ("order-1", "pay::p")),
+        ("answer", "commit"),
+    ]
+
+
+def test_a_lookup_that_fails_is_unknown_and_not_a_rollback(caplog) -> None:
+    coordinator = Coordinator()
+
+    def check(half_id: str, transactional_id: str) -> Verdict:
+        raise ConnectionError("the database is away")
+
+    stepped(coordinator, check)
+    assert coordinator.said[-1] == ("answer", "unknown")
+    assert "the database is away" in caplog.text
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_what_was_decided_otherwise_is_told_in_the_log(caplog, decided) -> None:
+    coordinator = Coordinator(has_been_decided=decided)
+    assert stepped(coordinator, lambda *_: Verdict.COMMIT) == 1
+    assert "order-1" in caplog.text
+
+
+def test_a_checker_stops_when_it_is_told_to() -> None:
+    coordinator = Coordinator()
+    coordinator.checks = []
+    with told(coordinator.answer) as door:
+        checker = Checker("pay", "c", AdminApi(door), lambda *_: Verdict.COMMIT, wait_s=0.01)
+        checker.start()
+        checker.stop()
+    assert all(what == "poll" for what, _ in coordinator.said)

@@ -1,0 +1,144 @@
+"""Transaction groups with librdkafka as members, against a real node."""
+
+from collections.abc import Iterator
+
+import pytest
+from admin_door import Served, served
+from confluent_kafka import KafkaException
+from fencepost.clients.transactional import (
+    AdminRefused,
+    DecidedBefore,
+    GroupMember,
+    MemberWrote,
+    TransactionGroup,
+)
+from librdkafka import consumer_of, create, receive
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Served]:
+    settings = {"transaction.group.decisions.max": "3", "group.initial.rebalance.delay.ms": "0"}
+    with served(settings) as found:
+        yield found
+
+
+class Job:
+    """Writers of one group, and its driver."""
+
+    def __init__(self, node: Served, group: str, topic: str, writers: int = 2) -> None:
+        self.node, self.topic = node, topic
+        self.group = TransactionGroup(group, node.admin)
+        self.members = [GroupMember(node.bootstrap, group, f"w{n}") for n in range(writers)]
+        for member in self.members:
+            member.start()
+
+    def write(self, text: str, *, silent: int | None = None) -> list[MemberWrote | None]:
+        for number, member in enumerate(self.members):
+            member.begin()
+            if number != silent:
+                member.produce(self.topic, value=f"{text}{number}".encode())
+        return [member.wrote() for member in self.members]
+
+    def finish(self, outcome: str) -> None:
+        for member in self.members:
+            member.finish(outcome)
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[str]:
+    """What is committed, without waiting for more."""
+    with consumer_of(bootstrap, group=f"reads-{topic}-{count}") as consumer:
+        consumer.subscribe([topic])
+        return sorted(each.value().decode() for each in receive(consumer, count))
+
+
+def test_all_writers_of_a_number_are_read_or_none(node, group, topic) -> None:
+    create(node.bootstrap, topic, partitions=3)
+    job = Job(node, group, topic)
+    for number, outcome in enumerate(("commit", "abort", "commit")):
+        wrote = job.write("abc"[number])
+        end = job.group.commit if outcome == "commit" else job.group.abort
+        assert end(number, wrote).is_new
+        job.finish(outcome)
+    assert read(node.bootstrap, topic, 4) == ["a0", "a1", "c0", "c1"]
+
+
+def test_a_writer_that_wrote_nothing_is_left_out(node, group, topic) -> None:
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic)
+    wrote = job.write("x", silent=1)
+    assert wrote[1] is None
+    assert [each.member for each in job.group.commit(1, wrote).members] == ["w0"]
+    job.finish("commit")
+    assert read(node.bootstrap, topic, 1) == ["x0"]
+
+
+def test_a_driver_that_died_finds_out_and_does_not_commit_twice(node, group, topic) -> None:
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic)
+    wrote = job.write("first")
+    job.group.commit(5, wrote)
+    restarted = Job(node, group, topic)
+    assert restarted.group.decision(5).outcome == "commit"
+    assert restarted.group.decision(6).outcome == "undecided"
+    again = restarted.write("again")
+    with pytest.raises(DecidedBefore, match="had been decided before: commit") as before:
+        restarted.group.commit(5, again)
+    assert before.value.decision.members == tuple(wrote)
+    restarted.finish("abort")
+    assert read(node.bootstrap, topic, 2) == ["first0", "first1"]
+
+
+def test_a_repeated_end_is_told_of_its_own_decision(node, group, topic) -> None:
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic)
+    wrote = job.write("x")
+    assert job.group.commit(1, wrote).is_new
+    assert not job.group.commit(1, wrote).is_new
+    with pytest.raises(DecidedBefore):
+        job.group.abort(1, wrote)
+
+
+def test_one_fenced_writer_keeps_the_others_from_being_committed(node, group, topic) -> None:
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic)
+    wrote = job.write("lost")
+    GroupMember(node.bootstrap, group, "w0").start()
+    with pytest.raises(AdminRefused, match=r"member w0 of .* was fenced") as refused:
+        job.group.commit(1, wrote)
+    assert refused.value.error == "PRODUCER_FENCED"
+    assert job.group.decision(1).outcome == "undecided"
+    with pytest.raises(KafkaException):
+        job.members[0].finish("commit")
+    job.members[1].finish("abort")
+    job.members[0] = GroupMember(node.bootstrap, group, "w0")
+    job.members[0].start()
+    assert job.group.commit(1, job.write("kept")).is_new
+    job.finish("commit")
+    assert read(node.bootstrap, topic, 2) == ["kept0", "kept1"]
+
+
+def test_a_number_closed_by_an_abort_is_not_committed_by_a_late_end(node, group, topic) -> None:
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic)
+    wrote = job.write("late")
+    TransactionGroup(group, node.admin).abort(9)
+    with pytest.raises(DecidedBefore):
+        job.group.commit(9, wrote)
+    job.finish("abort")
+
+
+def test_numbers_go_up_and_what_is_too_long_ago_is_forgotten(node, group) -> None:
+    driver = TransactionGroup(group, node.admin)
+    for number in (1, 2, 3, 4):
+        driver.commit(number, [])
+    assert driver.decision(1).outcome == "forgotten"
+    with pytest.raises(AdminRefused, match="too long ago"):
+        driver.commit(1, [])
+
+
+@pytest.mark.parametrize("name", ["", "a::b"])
+def test_a_name_that_no_group_can_have_is_refused_here(node, name) -> None:
+    with pytest.raises(ValueError, match="no name for a group"):
+        TransactionGroup(name, node.admin)
