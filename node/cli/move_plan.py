@@ -10,12 +10,10 @@ another. While some node has two more than another that it can give one to, over
 along the shortest way. The replicas are evened out first, then who is the first of them, which moves nothing.
 """
 
-import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-Key = tuple[str, int]
-Rack = str | None
+from .move_layout import Key, Layout, Rack
 
 
 class PlanImpossible(Exception):
@@ -51,109 +49,29 @@ class Move:
         return self.size * len(self.added)
 
 
-@dataclass(slots=True)
-class _Layout:
-    """Where everything is while a plan is made. `nodes` are those that may have something."""
-
-    nodes: list[int]
-    racks: Mapping[int, Rack]
-    replicas: dict[Key, list[int]]
-    sizes: dict[Key, int]
-    # Node -> topic -> its partitions there, as (size, partition) in that order.
-    on: dict[int, dict[str, list[tuple[int, int]]]] = field(default_factory=dict)
-    loads: dict[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for key, replicas in self.replicas.items():
-            for node in replicas:
-                self._count(key, node, 1)
-
-    def _count(self, key: Key, node: int, by: int) -> None:
-        topic, partition = key
-        here = self.on.setdefault(node, {}).setdefault(topic, [])
-        entry = (self.sizes[key], partition)
-        if by > 0:
-            bisect.insort(here, entry)
-        else:
-            del here[bisect.bisect_left(here, entry)]
-        self.loads[node] = self.load(node) + by
-
-    def load(self, node: int) -> int:
-        return self.loads.get(node, 0)
-
-    def topic_load(self, topic: str, node: int) -> int:
-        return len(self.on.get(node, {}).get(topic, ()))
-
-    def keys_on(self, node: int) -> list[Key]:
-        here = self.on.get(node, {})
-        return [(topic, partition) for topic in sorted(here) for _, partition in here[topic]]
-
-    def move(self, key: Key, giver: int, taker: int) -> None:
-        replicas = self.replicas[key]
-        replicas[replicas.index(giver)] = taker
-        self._count(key, giver, -1)
-        self._count(key, taker, 1)
-
-    def keeps_spread(self, key: Key, giver: int, taker: int) -> bool:
-        """Whether the replicas are on as many racks afterwards."""
-        rack = self.racks.get(taker)
-        if rack == self.racks.get(giver):
-            return True
-        left = {self.racks.get(each) for each in self.replicas[key] if each != giver}
-        return rack not in left or self.racks.get(giver) in left
-
-    def may_move(self, key: Key, giver: int, taker: int) -> bool:
-        return taker not in self.replicas[key] and self.keeps_spread(key, giver, taker)
-
-    def cheapest(
-        self, giver: int, taker: int, *, allowed: Callable[[Key], bool] = lambda _: True
-    ) -> Key | None:
-        """What moves first: what its topic has most of here, followers before leaders, the smallest."""
-
-        def skew(topic: str) -> tuple[int, str]:
-            return self.topic_load(topic, taker) - self.topic_load(topic, giver), topic
-
-        for topic in sorted(self.on.get(giver, {}), key=skew):
-            leads: Key | None = None
-            for _, partition in self.on[giver][topic]:
-                key = topic, partition
-                if not allowed(key) or not self.may_move(key, giver, taker):
-                    continue
-                if self.replicas[key][0] != giver:
-                    return key
-                leads = leads or key
-            if leads is not None:
-                return leads
-        return None
-
-
 # --- the plans ------------------------------------------------------------------------------------
 
 
 def plan_drain(places: Iterable[Place], racks: Mapping[int, Rack], node: int) -> list[Move]:
     """Nothing is left on `node`. `racks` are those of the nodes that are alive, and of this one."""
     before = list(places)
-    layout = _layout(before, [each for each in racks if each != node], racks)
+    given: dict[Key, tuple[int, ...]] = {}  # what was taken from it, and where it had replicas
+
+    def may_go(key: Key, giver: int) -> bool:
+        return key in given and giver not in given[key]
+
+    layout = _layout(before, [each for each in racks if each != node], racks, may_go)
     mine = sorted(layout.keys_on(node), key=lambda key: (-layout.sizes[key], key))
     if mine and not layout.nodes:
         raise PlanImpossible(
             f"node {node} is the only one that is alive: nothing can take its replicas"
         )
     led = [key for key in mine if layout.replicas[key][0] == node]
+    given.update((key, tuple(layout.replicas[key])) for key in mine)
     for key in mine:
         layout.move(key, node, _refuge(layout, key, node))
-    given = set(mine)
     # Where two were as good then, the other may be better now that all have found a place.
-    original = {(each.topic, each.partition): each.replicas for each in before}
-
-    def steps(giver: int, taker: int, used: frozenset[Key]) -> Key | None:
-        return layout.cheapest(
-            giver,
-            taker,
-            allowed=lambda key: key in given and key not in used and giver not in original[key],
-        )
-
-    _even_out(layout.nodes, layout.load, steps, layout.move)
+    _even_out(layout.nodes, layout.load, layout.cheapest, layout.move)
     _even_out_leaders(layout, led)
     return _moves(before, layout)
 
@@ -178,14 +96,15 @@ def plan_add(places: Iterable[Place], racks: Mapping[int, Rack], node: int) -> l
 
 
 def plan_rebalance(places: Iterable[Place], racks: Mapping[int, Rack]) -> list[Move]:
-    """Every node that is alive has as many replicas as the others, and is the first of as many."""
+    """Every node that is alive has as many replicas as the others, and is the first of as many.
+
+    Before that, partitions are spread over as many racks as they can be: what is on one is gone with it.
+    """
     before = list(places)
     layout = _layout(before, racks, racks)
-
-    def steps(giver: int, taker: int, used: frozenset[Key]) -> Key | None:
-        return layout.cheapest(giver, taker, allowed=lambda key: key not in used)
-
-    _even_out(layout.nodes, layout.load, steps, layout.move)
+    for key in sorted(layout.replicas):
+        _spread(layout, key)
+    _even_out(layout.nodes, layout.load, layout.cheapest, layout.move)
     _even_out_leaders(layout, list(layout.replicas))
     return _moves(before, layout)
 
@@ -232,16 +151,38 @@ def after(places: Iterable[Place], moves: Iterable[Move]) -> list[Place]:
 # --- how --------------------------------------------------------------------------------------------
 
 
-def _layout(places: Sequence[Place], nodes: Iterable[int], racks: Mapping[int, Rack]) -> _Layout:
-    return _Layout(
+def _layout(
+    places: Sequence[Place],
+    nodes: Iterable[int],
+    racks: Mapping[int, Rack],
+    may_go: Callable[[Key, int], bool] = lambda _key, _giver: True,
+) -> Layout:
+    return Layout(
         nodes=sorted(nodes),
         racks=racks,
         replicas={(each.topic, each.partition): list(each.replicas) for each in places},
         sizes={(each.topic, each.partition): each.size for each in places},
+        may_go=may_go,
     )
 
 
-def _moves(before: Sequence[Place], layout: _Layout) -> list[Move]:
+def _spread(layout: Layout, key: Key) -> None:
+    """While two replicas share a rack and another rack has none: from whoever has more, followers first."""
+    replicas, racks = layout.replicas[key], layout.racks
+    while True:
+        on = [racks.get(each) for each in replicas]
+        doubled = [each for each in replicas if each in racks and on.count(racks[each]) > 1]
+        free = [each for each in layout.nodes if racks.get(each) not in on]
+        if not doubled or not free:
+            return
+        giver = max(doubled, key=lambda each: (replicas[0] != each, layout.load(each), each))
+        taker = min(
+            free, key=lambda each: (layout.load(each), layout.topic_load(key[0], each), each)
+        )
+        layout.move(key, giver, taker)
+
+
+def _moves(before: Sequence[Place], layout: Layout) -> list[Move]:
     """Those that copy least first: something is done soon, and what fails does so early."""
     moves = [
         Move(
@@ -257,7 +198,7 @@ def _moves(before: Sequence[Place], layout: _Layout) -> list[Move]:
     return sorted(moves, key=lambda each: (each.bytes_copied, each.topic, each.partition))
 
 
-def _refuge(layout: _Layout, key: Key, node: int) -> int:
+def _refuge(layout: Layout, key: Key, node: int) -> int:
     """Who takes over from a node that is emptied: racks first, then whoever has least."""
     others = [each for each in layout.replicas[key] if each != node]
     free = [each for each in layout.nodes if each not in others]
@@ -325,27 +266,32 @@ def _best_path(
 
 
 def _even_out_leaders(
-    layout: _Layout, keys: Iterable[Key], *, taker_only: int | None = None
+    layout: Layout, keys: Iterable[Key], *, taker_only: int | None = None
 ) -> None:
     """Of these partitions another replica may become the first, until all nodes are that of as many."""
-    led: dict[int, dict[Key, None]] = {node: {} for node in layout.nodes}
-    for key, replicas in layout.replicas.items():
-        led.setdefault(replicas[0], {})[key] = None
+    led = dict.fromkeys(layout.nodes, 0)
     changeable = dict.fromkeys(keys)
+    # (who is the first, who else has it) -> of which partitions
+    may: dict[tuple[int, int], dict[Key, None]] = {}
+    for key, (first, *others) in layout.replicas.items():
+        led[first] = led.get(first, 0) + 1
+        for other in others if key in changeable else ():
+            may.setdefault((first, other), {})[key] = None
 
     def step(giver: int, taker: int, used: frozenset[Key]) -> Key | None:
         if taker_only is not None and taker != taker_only:
             return None
-        for key in led[giver]:
-            if key in changeable and key not in used and taker in layout.replicas[key]:
-                return key
-        return None
+        return next((key for key in may.get((giver, taker), ()) if key not in used), None)
 
     def move(key: Key, giver: int, taker: int) -> None:
         replicas = layout.replicas[key]
+        for other in replicas[1:]:
+            del may[giver, other][key]
         replicas.remove(taker)
         replicas.insert(0, taker)
-        del led[giver][key]
-        led[taker][key] = None
+        for other in replicas[1:]:
+            may.setdefault((taker, other), {})[key] = None
+        led[giver] -= 1
+        led[taker] += 1
 
-    _even_out(layout.nodes, lambda node: len(led[node]), step, move)
+    _even_out(layout.nodes, led.__getitem__, step, move)
