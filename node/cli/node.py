@@ -23,7 +23,16 @@ from .move_plan import (
     plan_drain,
     plan_rebalance,
 )
-from .moving import CANCEL, Carrier, carry_out, elect_preferred, order, reassigning, set_throttle
+from .moving import (
+    CANCEL,
+    Carrier,
+    Throttle,
+    carry_out,
+    elect_preferred,
+    lift_throttle,
+    order,
+    reassigning,
+)
 from .output import show, show_json, show_size
 from .wire import Wire, read_image, read_sizes
 
@@ -120,7 +129,7 @@ def _drain(arguments: argparse.Namespace) -> int:
         if relieved:
             order(wire, [(move.topic, move.partition, move.after) for move in relieved])
             elect_preferred(wire, [(move.topic, move.partition) for move in relieved])
-        done = _move(arguments, wire, moves)
+        done = _move(arguments, wire, moves, image)
         if done:
             _say(arguments, f"node {node} is empty: it may be stopped and forgotten")
     return EXIT_OK if done else EXIT_FAILED
@@ -135,7 +144,7 @@ def _add(arguments: argparse.Namespace) -> int:
         moves = _planned(lambda: plan_add(places, racks, node))
         if not _agreed(arguments, moves, places, racks, f"node {node} has its share"):
             return EXIT_OK
-        return EXIT_OK if _move(arguments, wire, moves) else EXIT_FAILED
+        return EXIT_OK if _move(arguments, wire, moves, image) else EXIT_FAILED
 
 
 def _rebalance(arguments: argparse.Namespace) -> int:
@@ -145,14 +154,14 @@ def _rebalance(arguments: argparse.Namespace) -> int:
         moves = _planned(lambda: plan_rebalance(places, racks))
         if not _agreed(arguments, moves, places, racks, "the nodes are even"):
             return EXIT_OK
-        return EXIT_OK if _move(arguments, wire, moves) else EXIT_FAILED
+        return EXIT_OK if _move(arguments, wire, moves, image) else EXIT_FAILED
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
         moving = sorted(reassigning(wire))
         answers = order(wire, [(topic, partition, None) for topic, partition in moving])
-        set_throttle(wire, sorted({topic for topic, _ in moving}), None)
+        lift_throttle(wire, sorted(read_image(wire).topics), moving, left_behind=True)
     rows = [(*key, answers.get(key)) for key in moving]
     show(("topic", "partition", "error"), rows, as_json=arguments.json, empty="Nothing moves.")
     return EXIT_FAILED if any(answers.values()) else EXIT_OK
@@ -270,16 +279,15 @@ def _show_plan(
     show(("node", "replicas", "then", "leads", "then"), change, as_json=False)
 
 
-def _move(arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move]) -> bool:
+def _move(
+    arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move], image: ClusterImage
+) -> bool:
     if arguments.parallel < 1 or (arguments.throttle is not None and arguments.throttle <= 0):
         raise Failed("--parallel and --throttle must be more than 0")
-    topics = sorted({move.topic for move in moves})
-    carrier = Carrier(wire, moves, arguments.parallel)
-    if arguments.throttle is not None:
-        set_throttle(wire, topics, round(arguments.throttle * 1e6))
+    rate = None if arguments.throttle is None else round(arguments.throttle * 1e6)
+    throttle = Throttle(wire, sorted(image.topics), rate)
+    carrier = Carrier(wire, moves, arguments.parallel, throttle)
     done = carry_out(carrier, say=lambda text: _say(arguments, text))
-    if arguments.throttle is not None:
-        set_throttle(wire, topics, None)
     elect_preferred(wire, [(move.topic, move.partition) for move in carrier.done])
     if arguments.json:
         show_json(

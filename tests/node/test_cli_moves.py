@@ -135,6 +135,14 @@ def test_a_throttled_move_that_is_left_goes_on_until_it_is_cancelled(
     words = tmp_path / "words"
     words.write_text("".join(f"{number:0500}\n" for number in range(2000)))
     run("produce", "slow", "--file", str(words))
+    # Somebody else's, who would be surprised if it went with our moves.
+    for number in range(20):
+        other = f"theirs-{number}"
+        run("topic", "create", other, "--partitions", "1", "--replication-factor", "1")
+        if 3 not in placed(run, other)[0]:
+            break
+    theirs = [f"{side}.replication.throttled.replicas=0:1" for side in ("leader", "follower")]
+    assert run("config", "set", "--topic", other, *theirs)[0] == 0
     before = placed(run, "slow")
     drain = subprocess.Popen(
         [*fencepost_command(), "node", "drain", "3", "--yes", "--throttle", "0.001"],
@@ -156,8 +164,22 @@ def test_a_throttled_move_that_is_left_goes_on_until_it_is_cancelled(
     assert [each for each in placed(run, "slow") if 3 in each], before
     shown = json.loads(run("config", "get", "--topic", "slow", "--json")[1])
     assert not any("throttled" in each["setting"] for each in shown)
+    shown = json.loads(run("config", "get", "--topic", other, "--json")[1])
+    assert sum("throttled" in each["setting"] for each in shown) == 2
+    assert rates(run), "what is throttled has a rate"
     assert run("node", "cancel-moves")[1] == "Nothing moves.\n"
+    run("config", "unset", "--topic", other, *(each.partition("=")[0] for each in theirs))
+    assert run("node", "drain", "3", "--yes", "--throttle", "100")[0] == 0
+    assert not rates(run), "nothing is throttled any more"
+    assert run("node", "add", "3", "--yes")[0] == 0
+    run("topic", "delete", other)
     run("topic", "delete", "slow")
+
+
+def rates(run: Run) -> set[str]:
+    """The throttled rates that are set for all nodes."""
+    shown = json.loads(run("config", "get", "--broker", "1", "--json")[1])
+    return {each["value"] for each in shown if each["setting"].endswith("throttled.rate")}
 
 
 def wait_for(run: Run, partition: int, happened: Callable[[dict[str, object]], bool]):
