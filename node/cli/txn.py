@@ -228,7 +228,7 @@ def _described(found: Transaction, places: list[dict[str, Any]], now_ms: int) ->
         "producer_id": found.producer_id,
         "producer_epoch": found.producer_epoch,
         "coordinator": found.coordinator,
-        "timeout_ms": found.timeout_ms,
+        "timeout_ms": found.timeout_ms if found.has_timeout else None,
         "started_ms": found.started_ms,
         "age_ms": found.age_ms(now_ms),
         "partitions": places,
@@ -238,8 +238,9 @@ def _described(found: Transaction, places: list[dict[str, Any]], now_ms: int) ->
 def _print_description(found: Transaction, places: list[dict[str, Any]], now_ms: int) -> None:
     age = show_duration(found.age_ms(now_ms))
     opened = "nothing is open" if age is None else f"open for {age}"
+    timeout = f"timeout {show_duration(found.timeout_ms)}" if found.has_timeout else "no timeout"
     print(
-        f"{found.transactional_id}  {found.state}, {opened}, timeout {show_duration(found.timeout_ms)}, "
+        f"{found.transactional_id}  {found.state}, {opened}, {timeout}, "
         f"producer {found.producer_id} (epoch {found.producer_epoch}), coordinated by node {found.coordinator}"
     )
     if not places:

@@ -45,7 +45,7 @@ def list_ids(
         if reply.unknown_state_filters:
             raise Failed(
                 f"there is no state {reply.unknown_state_filters[0]}; there are Empty, Ongoing, PrepareCommit, "
-                "PrepareAbort, CompleteCommit, CompleteAbort, PrepareEpochFence and Dead"
+                "PrepareAbort, CompleteCommit, CompleteAbort, PrepareEpochFence, Prepared and Dead"
             )
         if reply.error_code is ErrorCode.invalid_regular_expression:
             raise Failed(

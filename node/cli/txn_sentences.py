@@ -13,6 +13,8 @@ from fencepost.cluster.metadata.offline import why_offline
 
 ENDING: Final = {"PrepareCommit": "commit", "PrepareAbort": "abort", "PrepareEpochFence": "abort"}
 PREPARED: Final = "Prepared"
+# What the timeout of a transaction is that only its owner ends (KIP-939).
+NO_TIMEOUT_MS: Final = 2**31 - 1
 OPEN: Final = frozenset({"Ongoing", PREPARED, *ENDING})
 
 
@@ -28,6 +30,10 @@ class Transaction:
     started_ms: int | None  # None while nothing is open
     partitions: tuple[TopicPartition, ...]
     coordinator: int
+
+    @property
+    def has_timeout(self) -> bool:
+        return self.timeout_ms != NO_TIMEOUT_MS
 
     @property
     def is_open(self) -> bool:
