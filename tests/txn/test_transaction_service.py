@@ -396,6 +396,32 @@ def test_a_coordinator_that_takes_over_finishes_what_it_finds_decided() -> None:
     on_node(scenario)
 
 
+def test_what_is_decided_goes_on_before_the_other_ids_have_been_read() -> None:
+    """redpanda#5442: a coordinator that moved held up running transactions until all its log was read."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        for n in range(1_200):
+            await node.init(f"idle {n}")
+        who = await node.init()
+        await node.add(who)
+        node.door.open.clear()
+        await node.end(who)
+        node.lead(TRANSACTION_STATE_TOPIC, 0, 2)
+        node.door.open.set()
+        await asyncio.sleep(1)
+        node.door.written.clear()
+        node.lead(TRANSACTION_STATE_TOPIC, 0, 1, epoch=5)
+        while not node.door.written:
+            await asyncio.sleep(0.001)
+        (shard,) = node.service.shards()
+        assert not isinstance(shard, ErrorCode)
+        assert len(shard.machine.transactions) < 500  # type: ignore[attr-defined]
+        assert (await node.state()).transaction_state == "CompleteCommit"
+
+    on_node(scenario, partitions=1)
+
+
 def test_an_end_that_can_not_be_written_down_yet_is_written_later() -> None:
     async def scenario(node: TransactionNode) -> None:
         await ready(node)

@@ -86,6 +86,10 @@ class Loader:
             if not is_wanted():
                 return ErrorCode.not_coordinator
         replay.close()
+        for _ in replay.read_urgent():
+            await self.pace.breathe()
+            if not is_wanted():
+                return ErrorCode.not_coordinator
         return ErrorCode.none
 
     async def _read_all(self, replay: Replay, is_wanted: Callable[[], bool]) -> ErrorCode:

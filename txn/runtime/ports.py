@@ -79,8 +79,15 @@ class OwnerOf(Protocol):
     def __call__(self, key: bytes, value: bytes | None, /) -> bytes | None: ...
 
 
+class IsUrgent(Protocol):
+    """Whether this record, the last of its key, leaves its owner something to be done at once; a quick look."""
+
+    def __call__(self, key: bytes, value: bytes | None, /) -> bool: ...
+
+
 class Codec(NamedTuple):
     """How the records of one internal topic are read."""
 
     decode: Decode
     owner_of: OwnerOf
+    is_urgent: IsUrgent | None = None  # nobody is, unless asked for

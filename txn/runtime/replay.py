@@ -87,6 +87,15 @@ class Replay:
         for owner in list(self._producers_of):
             self._wake(owner)
 
+    def read_urgent(self) -> Iterator[None]:
+        """Read those who can't wait: a transaction that is decided, and whose partitions do not know it yet."""
+        is_urgent = self._codec.is_urgent
+        owners = [] if is_urgent is None else self.unread.urgent(is_urgent)
+        for at in range(0, len(owners), READ_MAX):
+            yield
+            for owner in owners[at : at + READ_MAX]:
+                self.unread.read(owner, self._machine)
+
     def finish(self) -> Iterator[None]:
         """Read what was kept, a turn's worth at a time."""
         unread = self.unread

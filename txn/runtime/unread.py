@@ -12,7 +12,7 @@ decodes an owner when a command names it, and the others bit by bit while nothin
 
 from itertools import islice
 
-from .ports import Codec, Machine
+from .ports import Codec, IsUrgent, Machine
 
 # key -> (offset, value), in the order of the last write
 Rows = dict[bytes, tuple[int, bytes | None]]
@@ -31,6 +31,14 @@ class Unread:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def urgent(self, is_urgent: IsUrgent) -> list[bytes]:
+        """Owners that can't wait until somebody asks for them."""
+        return [
+            owner
+            for owner, rows in self.rows.items()
+            if any(is_urgent(key, value) for key, (_, value) in rows.items())
+        ]
 
     def first(self, count: int) -> list[bytes]:
         return list(islice(self.rows, count))

@@ -82,10 +82,11 @@ class MarkerSender:
         env: Env,
         image: ClusterImage,
         door: MarkerDoor,
-        coordinator_epoch: Callable[[int], int],
+        coordinator_epoch: Callable[[int], int | None],
         done: Callable[[Shard, tuple[MarkersDone, ...]], None],
     ) -> None:
-        """`coordinator_epoch` of a partition of the coordinator's topic, `done` is told once for each transaction."""
+        """`coordinator_epoch` of a partition of the coordinator's topic: None when another node has it by now and the
+        shard is about to be told. `done` is told once for each transaction."""
         self._env = env
         self._image = image
         self._door = door
@@ -191,12 +192,20 @@ class MarkerSender:
                 self._env.tasks.spawn(work, name=f"markers for {broker_id}")
 
     async def _write(self, broker_id: BrokerId, entries: list[_Entry]) -> None:
-        entries = [entry for entry in entries if not entry[0].shard.is_lost]
+        markers: list[Marker] = []
+        going: list[_Entry] = []
+        for job, partitions in entries:
+            epoch = None if job.shard.is_lost else self._coordinator_epoch(job.partition)
+            if epoch is not None:
+                markers.append(_marker(job, partitions, epoch))
+                going.append((job, partitions))
+            elif not job.shard.is_lost:
+                self._pause(job, partitions)
+        entries = going
         answers: Sequence[Mapping[TopicPartition, ErrorCode]] = [{}] * len(entries)
         try:
             if entries:
                 self.sent += len(entries)
-                markers = [self._marker(job, partitions) for job, partitions in entries]
                 async with asyncio.timeout(WRITE_S_MAX):
                     answers = await self._door.write(broker_id, markers)
         except (Trouble, TimeoutError) as trouble:
@@ -208,17 +217,6 @@ class MarkerSender:
             self._take(job, partitions, answer)
         if self._ready:
             self._wake()
-
-    def _marker(self, job: _Job, partitions: tuple[TopicPartition, ...]) -> Marker:
-        what = job.markers
-        return Marker(
-            producer_id=what.producer_id,
-            producer_epoch=what.producer_epoch,
-            coordinator_epoch=self._coordinator_epoch(job.partition),
-            commit=what.commit,
-            partitions=partitions,
-            transaction_version=what.transaction_version,
-        )
 
     def _take(
         self,
@@ -250,3 +248,15 @@ class MarkerSender:
                 partition=str(partition),
                 error=code.name,
             )
+
+
+def _marker(job: _Job, partitions: tuple[TopicPartition, ...], coordinator_epoch: int) -> Marker:
+    what = job.markers
+    return Marker(
+        producer_id=what.producer_id,
+        producer_epoch=what.producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        commit=what.commit,
+        partitions=partitions,
+        transaction_version=what.transaction_version,
+    )

@@ -20,6 +20,7 @@ from .transaction import CLIENT_EPOCH_MAX, COMPLETE, DECIDED, EPOCH_BUMP_VERSION
 
 TRANSACTION: Final = 0  # the kind of key
 VALUE_VERSION_MAX: Final = 1
+STATUS_AT: Final = 16  # in a value of any version: behind version, producer id, epoch and timeout
 _FLEXIBLE: Final = 1  # the version of values that has tagged fields
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION, _NEXT_PRODUCER_EPOCH = range(4)
 # Ours: the epoch before, where it does not follow from the rest (KIP-360's retry, also after a move of the

@@ -12,7 +12,8 @@ from ..runtime.ports import Codec
 from .added_records import GROUP_DECISION, HALF_MESSAGE, VALUE_VERSION
 from .check_back_records import decode_half_message
 from .group_commit_records import decode_group_decision
-from .records import TRANSACTION, VALUE_VERSION_MAX, decode_transaction
+from .records import STATUS_AT, TRANSACTION, VALUE_VERSION_MAX, decode_transaction
+from .transaction import IDLE
 
 # kind -> what reads the whole key and the value (None is a tombstone). ValueError when they can't be read.
 Decoder = Callable[[bytes, bytes | None], LogRecord | None]
@@ -60,4 +61,14 @@ def owner_of(key: bytes, value: bytes | None) -> bytes | None:
     return key[4 : 4 + (key[2] << 8 | key[3])]
 
 
-CODEC: Final = Codec(decode, owner_of)
+_AT_REST: Final = frozenset(int(phase) for phase in IDLE)
+
+
+def is_urgent(key: bytes, value: bytes | None) -> bool:
+    """A transaction that is decided or open: markers are to be sent, or its time runs. Ids at rest can wait."""
+    if value is None or key[0] << 8 | key[1] != TRANSACTION:
+        return False
+    return len(value) <= STATUS_AT or value[STATUS_AT] not in _AT_REST
+
+
+CODEC: Final = Codec(decode, owner_of, is_urgent)

@@ -16,7 +16,6 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import (
     GROUP_OFFSETS_TOPIC,
-    NO_LEADER,
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     TopicPartition,
@@ -78,6 +77,7 @@ class TransactionService:
         that nobody has; Trouble likewise."""
         self.config = config
         self._env = env
+        self._node_id = node_id
         self._image = image
         self._create_topic = create_topic
         self._producer_ids = producer_ids
@@ -314,12 +314,10 @@ class TransactionService:
 
     # -- markers ---------------------------------------------------------------------------------
 
-    def _coordinator_epoch(self, partition: int) -> int:
-        """What partitions tell coordinators of different terms apart by."""
+    def _coordinator_epoch(self, partition: int) -> int | None:
+        """What partitions tell coordinators of different terms apart by; None when this node is none any more."""
         state = self._image.partition(TRANSACTION_STATE_TOPIC, partition)
-        assert state is not None, f"a shard of {TRANSACTION_STATE_TOPIC}-{partition} without it"
-        assert state.leader != NO_LEADER, f"a shard of {TRANSACTION_STATE_TOPIC}-{partition}"
-        return state.leader_epoch
+        return state.leader_epoch if state is not None and state.leader == self._node_id else None
 
     def _markers_done(self, shard: Shard, done: tuple[MarkersDone, ...]) -> None:
         work = self._say_done(shard, MarkersWritten(done=done))
