@@ -15,40 +15,48 @@ from .producer_verdicts import CompletedTxn
 from .producers_machine import ProducersMachine
 from .segment import Segment
 from .segment_files import extend, read_if_there
-from .txn_index import ENTRY_SIZE, AbortedTxn, IndexDamaged, collect, parse, truncated
+from .txn_index import ENTRY_SIZE, AbortedIndex, AbortedTxn, IndexDamaged
 from .walk import Cold, read_range
 
 if TYPE_CHECKING:
     from .log import Log
 
 
-def load(log: "Log", segment: Segment, *, block: bool = True) -> list[AbortedTxn]:
+def load(log: "Log", segment: Segment, *, block: bool = True) -> AbortedIndex:
     if segment.aborted is None:
         if segment.raw_aborted is None:
             if not block:
                 raise Cold(lambda: _read(log, segment))
             _read(log, segment)
-        try:
-            found = parse(segment.raw_aborted or b"", base_offset=segment.base_offset)
-            for entry in found:
-                _check_marker(segment, entry, block=block)
-            segment.aborted, segment.aborted_written = found, len(found)
-        except IndexDamaged as error:
-            path = segment.path_of(TXNINDEX)
-            log.env.log.warn("transaction_index_damaged", path=path, error=str(error))
-            segment.aborted = derive(log, segment)
-            segment.aborted_written = 0
-            mark(log, segment)
+        assert segment.raw_aborted is not None, "it was read just now"
+        if isinstance(segment.raw_aborted, IndexDamaged):
+            return _derived(log, segment, segment.raw_aborted)
+        segment.aborted, segment.aborted_written = segment.raw_aborted, len(segment.raw_aborted)
         segment.raw_aborted = None
     return segment.aborted
 
 
 def _read(log: "Log", segment: Segment) -> None:
-    segment.raw_aborted = read_if_there(log.env.disk, segment.path_of(TXNINDEX)) or b""
+    """May run on a thread: what is read becomes the index on the loop."""
+    data = read_if_there(log.env.disk, segment.path_of(TXNINDEX)) or b""
+    try:
+        segment.raw_aborted = AbortedIndex.parse(data, base_offset=segment.base_offset)
+    except IndexDamaged as damage:
+        segment.raw_aborted = damage
+
+
+def _derived(log: "Log", segment: Segment, damage: IndexDamaged) -> AbortedIndex:
+    path = segment.path_of(TXNINDEX)
+    log.env.log.warn("transaction_index_damaged", path=path, error=str(damage))
+    index = segment.aborted = derive(log, segment)
+    segment.raw_aborted = None
+    segment.aborted_written = 0
+    mark(log, segment)
+    return index
 
 
 def _check_marker(segment: Segment, entry: AbortedTxn, *, block: bool) -> None:
-    """The file has no checksum: each entry must at least name a marker that is there."""
+    """The file has no checksum: each entry that counts must at least name a marker that is there."""
     step = locate(segment, entry.last_offset, block=block)
     if step is not None:
         data = read_range(segment.file(), step.position, HEADER_SIZE, block=block)
@@ -81,44 +89,56 @@ def add(log: "Log", segment: Segment, completed: CompletedTxn) -> None:
 def between(log: "Log", first: int, last: int, *, block: bool = True) -> list[AbortedTxn]:
     found: list[AbortedTxn] = []
     for segment in log.segments[log.index_of(first) :]:
-        more, done = collect(load(log, segment, block=block), first, last)
-        found += more
+        index = load(log, segment, block=block)
+        places, done = index.overlapping(first, last)
+        if (unproven := index.unproven(places)) and not _prove(
+            segment, index, unproven, block=block
+        ):
+            index = _derived(log, segment, IndexDamaged("a marker is not where an entry says"))
+            places, done = index.overlapping(first, last)
+        found += [index[place] for place in places]
         if done:
             break
     return found
 
 
+def _prove(segment: Segment, index: AbortedIndex, places: list[int], *, block: bool) -> bool:
+    try:
+        for place in places:
+            _check_marker(segment, index[place], block=block)
+            index.prove(place)
+    except IndexDamaged:
+        return False
+    return True
+
+
 def has_any(log: "Log", segment: Segment) -> bool:
     if segment.aborted is None:
         return log.env.disk.exists(segment.path_of(TXNINDEX))
-    return bool(segment.aborted)
+    return len(segment.aborted) > 0
 
 
 def cut(log: "Log", segment: Segment, end_offset: int) -> None:
     """The log ends before `end_offset` now."""
-    entries = load(log, segment)
-    keep = truncated(entries, end_offset)
-    if keep < len(entries):
-        del entries[keep:]
+    if load(log, segment).cut(end_offset):
         mark(log, segment)
 
 
 def write(log: "Log", segment: Segment) -> None:
     """Bring the file up to date."""
-    entries = segment.aborted or []
+    index = AbortedIndex() if segment.aborted is None else segment.aborted
     disk, path = log.env.disk, segment.path_of(TXNINDEX)
-    at = min(segment.aborted_written, len(entries))
-    data = b"".join(entry.to_bytes() for entry in entries[at:])
-    if not extend(disk, path, at * ENTRY_SIZE, data):
-        extend(disk, path, 0, b"".join(entry.to_bytes() for entry in entries))
-    segment.aborted_written = len(entries)
+    at = min(segment.aborted_written, len(index))
+    if not extend(disk, path, at * ENTRY_SIZE, index.to_bytes(at)):
+        extend(disk, path, 0, index.to_bytes())
+    segment.aborted_written = len(index)
 
 
-def derive(log: "Log", segment: Segment) -> list[AbortedTxn]:
+def derive(log: "Log", segment: Segment) -> AbortedIndex:
     """From the log itself, replayed from its start. Blocks; only for an index that was damaged."""
     machine = ProducersMachine(budget=None, name=str(log.topic_partition))
     now_ms = log.env.clock.now_ms()
-    found: list[AbortedTxn] = []
+    found = AbortedIndex()
     for current in log.segments:
         for position, header in headers_of(current, current.base_offset):
             completed = snapshots.replay(machine, current, position, header, now_ms)

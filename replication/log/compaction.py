@@ -35,6 +35,7 @@ from .names import CLEANED, INDEX, SWAP, TIMEINDEX, TXNINDEX
 from .segment import Segment
 from .segment_files import rename_all, sync_if_there
 from .swap import commit_swap, remove_cleaned, to_swap
+from .txn_index import AbortedIndex
 from .walk import damaged
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ class _Round:
         new.next_offset = _end_of(log, group[-1])
         new.seal()
         new.write_indexes()
-        new.aborted = cleaner.transactions.kept
+        new.aborted = AbortedIndex(cleaner.transactions.kept)
         if new.aborted:
             aborted.write(log, new)
         paths = [new.path_of(suffix) for suffix in (INDEX, TIMEINDEX, TXNINDEX)]

@@ -33,7 +33,7 @@ from .segment_files import read_if_there, remove_all, remove_if_there
 from .shared import Shared
 from .swap import tidy_folder
 from .torn import cut_off
-from .txn_index import IndexDamaged, parse, truncated
+from .txn_index import AbortedIndex, IndexDamaged
 from .walk import damaged
 
 
@@ -66,7 +66,7 @@ def from_hint(
         )  # fmt: skip
         segment.max_timestamp, segment.offset_of_max = known.max_timestamp, known.offset_of_max
         segment.first_timestamp = known.first_timestamp
-        segment.aborted = None if known.has_aborted else []
+        segment.aborted = None if known.has_aborted else AbortedIndex()
         if not is_last:
             segment.mark_sealed()
         segments.append(segment)
@@ -222,17 +222,17 @@ class _Recovery:
         for segment in log.segments[first:]:
             data = read_if_there(log.env.disk, segment.path_of(TXNINDEX)) or b""
             try:
-                segment.aborted = parse(data, base_offset=segment.base_offset)
+                segment.aborted = AbortedIndex.parse(data, base_offset=segment.base_offset)
             except IndexDamaged as error:
                 path = segment.path_of(TXNINDEX)
                 log.env.log.warn("transaction_index_damaged", path=path, error=str(error))
-                segment.aborted = []
+                segment.aborted = AbortedIndex()
                 self.without_aborted.append(segment)
                 self.replay_from = max(log.log_start_offset, log.bases[0])
                 self.machine.reset(self.replay_from)
                 aborted.mark(log, segment)
             segment.aborted_written = len(segment.aborted)
-            del segment.aborted[truncated(segment.aborted, self.trusted) :]
+            segment.aborted.cut(self.trusted)
 
     def _load_epochs(self) -> bool:
         log = self.log

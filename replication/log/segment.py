@@ -20,7 +20,7 @@ from . import segment_files
 from .index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from .names import INDEX, LOG, TIMEINDEX, file_name
 from .pool import FilePool
-from .txn_index import AbortedTxn
+from .txn_index import AbortedIndex, IndexDamaged
 from .walk import Cold, walk_headers
 
 UNKNOWN: Final = -2  # a timestamp that nobody has looked up yet
@@ -74,8 +74,8 @@ class Segment:
         self.nexts = array("q", (self.next_offset,))
         self.ends = array("q", (size,))
         self.aborted_written = 0
-        self.raw_aborted: bytes | None = None  # the file, read and not looked at yet
-        self.aborted: list[AbortedTxn] | None = [] if size == 0 else None  # None: in the file
+        self.raw_aborted: AbortedIndex | IndexDamaged | None = None  # as it was read, on a thread
+        self.aborted = AbortedIndex() if size == 0 else None  # None: in the file
 
     # -- the file --------------------------------------------------------------------------------------
 
