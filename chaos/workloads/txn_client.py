@@ -35,6 +35,7 @@ from .txn_answers import (
 RETRY_PAUSE_S: Final = 0.1
 BUSY_PAUSE_S: Final = 0.02  # Java's, for CONCURRENT_TRANSACTIONS
 DELIVERY_S: Final = 12.0
+DOOMED_S: Final = 0.5
 GIVE_UP_S: Final = 45.0
 ACK_TIMEOUT_MS: Final = 3000
 # (old, new) versions of what differs between the protocols.
@@ -170,6 +171,10 @@ class TransactionalProducer:
 
     # Writing.
 
+    def _patience(self, topic: str) -> float:
+        """How long it is tried; a topic that was deleted may never come back."""
+        return DOOMED_S if topic in self.doomed else DELIVERY_S
+
     async def send(self, topic: str, partition: int, payloads: Sequence[bytes]) -> int | None:
         """One batch; its first offset, if the answer has one. Abortable, Fenced."""
         self._open = True
@@ -177,7 +182,7 @@ class TransactionalProducer:
             mine = {f"v3_and_below_{name}": value for name, value in self._mine.items()}
             error, _ = await self._ask(
                 self._coordinator,
-                DELIVERY_S,
+                self._patience(topic),
                 ApiKey.add_partitions_to_txn,
                 ADD_PARTITIONS_VERSION,
                 v3_and_below_topics=[{"name": topic, "partitions": [partition]}],
@@ -201,7 +206,8 @@ class TransactionalProducer:
         return offset
 
     async def _produce(self, topic: str, partition: int, batch: bytes) -> int | None:
-        deadline = self._clock.steady() + DELIVERY_S
+        patience = self._patience(topic)
+        deadline = self._clock.steady() + patience
         while True:
             try:
                 leader = await self.client.leader_now(topic, partition)
@@ -236,7 +242,7 @@ class TransactionalProducer:
                     self._judge(f"produce to {topic}-{partition}", error, topic)
                 self._count(f"produce: {error.name}")
             if self._clock.steady() > deadline:
-                raise Abortable(f"produce to {topic}-{partition}: {error.name} for {DELIVERY_S} s")
+                raise Abortable(f"produce to {topic}-{partition}: {error.name} for {patience} s")
             await self._pause(BUSY_PAUSE_S if error in BUSY else RETRY_PAUSE_S)
 
     async def send_offsets(

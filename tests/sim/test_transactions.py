@@ -32,10 +32,10 @@ def test_each_fault_of_coordinators_alone_tears_nothing(fault: str) -> None:
 @pytest.mark.parametrize("protocol", ["old", "new"])
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_each_workload_is_served_by_either_protocol(workload: str, protocol: str) -> None:
-    """Without faults nothing may stay unknown but what a client gave up itself."""
     outcome = run_seed(Wanted(2, 2.0, "clock", 3, workload, protocol))
     assert not outcome.failure, outcome.failure
-    assert outcome.counts["acknowledged"] > 10
+    assert outcome.counts["acknowledged"] > 3
+    assert outcome.counts["unknown"] == 0
 
 
 @pytest.mark.slow
