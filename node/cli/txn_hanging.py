@@ -18,7 +18,7 @@ from .txn_reading import (
     known_by_producer,
     read_open,
 )
-from .txn_sentences import Open, hanging, is_hanging, show_duration
+from .txn_sentences import PREPARED, Open, Transaction, hanging, is_hanging, show_duration
 from .wire import Wire, read_image
 
 TERMINATE_TIMEOUT_MS: Final = 60_000
@@ -181,7 +181,7 @@ def _terminate(arguments: argparse.Namespace, transactional_id: str) -> int:
                 "aborted and its producer fenced: it can't go on under this id until it is started again. "
                 "To do that, say --yes."
             )
-        _fence(wire, image, transactional_id)
+        _fence(wire, image, before)
     _done(
         arguments,
         {"transactional_id": transactional_id},
@@ -190,7 +190,8 @@ def _terminate(arguments: argparse.Namespace, transactional_id: str) -> int:
     return EXIT_OK
 
 
-def _fence(wire: Wire, image: ClusterImage, transactional_id: str) -> None:
+def _fence(wire: Wire, image: ClusterImage, before: Transaction) -> None:
+    transactional_id = before.transactional_id
     for _ in range(TRIES):
         node = coordinator_of(wire, image, transactional_id)
         reply = wire.ask_node(
@@ -209,7 +210,10 @@ def _fence(wire: Wire, image: ClusterImage, transactional_id: str) -> None:
         ):
             break
         wire.sleep(PAUSE_S)
-    raise Failed(
-        f"{transactional_id} can't be aborted: {reply.error_code.name.upper()}. "
-        f"`fencepost txn describe {transactional_id}` shows what it waits for."
-    )
+    why = f"{transactional_id} can't be aborted: {reply.error_code.name.upper()}."
+    if before.state == PREPARED:
+        raise Failed(
+            f"{why} It is prepared: `fencepost txn parked --all` shows whether its producers are asked about it, "
+            f"`fencepost txn release {transactional_id} --outcome rollback` decides it."
+        )
+    raise Failed(f"{why} `fencepost txn describe {transactional_id}` shows what it waits for.")

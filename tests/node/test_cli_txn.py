@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -24,6 +25,8 @@ FEW_PARTITIONS = {
     "FENCEPOST_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "3",
     # So that what a test leaves open can be written as hanging.
     "FENCEPOST_TRANSACTION_PARTITION_VERIFICATION_ENABLE": "false",
+    "FENCEPOST_TRANSACTION_CHECK_INTERVAL_MS": "20",
+    "FENCEPOST_TRANSACTION_CHECK_MAX": "1",
 }
 
 
@@ -217,6 +220,56 @@ def test_a_transaction_that_nobody_will_end_is_found_and_ended_and_readers_go_on
     why = run("txn", "describe", "behind")[1]
     assert "the transaction of behind, which began at 1, is open" in why
     behind.commit_transaction(30)
+
+
+def post(node: Node, path: str, **fields: Any) -> Any:
+    url = f"http://127.0.0.1:{node.port + 1_000}{path}"
+    request = urllib.request.Request(url, data=json.dumps(fields).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        return json.loads(reply.read())
+
+
+def parked(run: Run, node: Node, name: str, topic: str) -> str:
+    """A half message that its producer's checker knew nothing of: which one."""
+    begun(node, name, topic, 0)
+    told = json.loads(run("txn", "describe", name, "--json")[1])
+    who = {each: told[each] for each in ("transactional_id", "producer_id", "producer_epoch")}
+    half_id = str(post(node, "/v1/checks/prepare", **who, half_id=f"half of {name}")["half_id"])
+    assert name in run("txn", "parked", "--all")[1]
+    member = {"group": name.split("::", maxsplit=1)[0], "member": "m"}
+    delivered: list[Any] = []
+
+    def is_parked() -> bool:
+        nonlocal delivered
+        polled = post(
+            node, "/v1/checks/poll", **member, wait_ms_max=100, checks_max=1, delivered=delivered
+        )
+        delivered = polled["checks"]
+        return name in run("txn", "parked")[1]
+
+    wait_for(is_parked)
+    return half_id
+
+
+def test_a_parked_half_message_is_shown_and_checked_again_or_decided_by_a_person(
+    run: Run, node: Node, topic: str
+) -> None:
+    half_id = parked(run, node, "shop::a", topic)
+    (row,) = json.loads(run("txn", "parked", "--json")[1])
+    assert (row["transactional_id"], row["half_id"], row["state"]) == ("shop::a", half_id, "parked")
+    assert "Readers of their partitions wait behind these." in run("txn", "parked")[1]
+    assert (
+        "waits for its owner to commit or abort it; it has no timeout"
+        in run("txn", "describe", "shop::a")[1]
+    )
+    assert "are asked about" in run("txn", "release", "shop::a")[1]
+    code, out, why = run("txn", "release", "shop::a", "--outcome", "commit")
+    assert (code, out) == (0, f"shop::a: {half_id} is committed\n"), why
+    wait_for(lambda: state(run, "shop::a") == "CompleteCommit")
+    code, _, why = run("txn", "release", "shop::a", "--outcome", "rollback")
+    assert code == 1 and "It had been decided before" in why
+    code, _, why = run("txn", "release", "shop::a")
+    assert code == 1 and why.startswith("fencepost: ")
 
 
 def test_what_is_parked_is_asked_of_the_admin_door(run: Run, node: Node) -> None:

@@ -8,7 +8,7 @@ from every_api_check import E
 from every_txn_api import added, begun, described, find
 from fencepost.cluster.wire.api import ApiKey
 from sim_node import SimNode, batch
-from txn_talk import Producer
+from txn_talk import Producer, records
 
 UP, DOWN = 1, 2
 NO_TIMEOUT_MS = 2**31 - 1
@@ -66,6 +66,33 @@ def test_the_level_may_change_between_two_transactions_of_one_producer() -> None
                 if version >= 5:
                     who.became(answer)
             assert described(node, "pay").producer_epoch == who.producer_epoch
+
+
+def written(node: SimNode, who: Producer, version: int) -> E:
+    data = records(b"x", who)
+    reply = node.ask(
+        ApiKey.produce,
+        version,
+        transactional_id=who.transactional_id,
+        acks=-1,
+        timeout=5_000,
+        topic_data=[{"name": "topic", "partition_data": [{"index": 1, "records": data}]}],
+    )
+    error: E = reply.responses[0].partition_responses[0].error_code
+    return error
+
+
+def test_a_write_adds_its_partition_only_at_the_level_that_has_it() -> None:
+    """At level 0 Kafka 4.3 answers UNSUPPORTED_VERSION here, and goes on with CONCURRENT_TRANSACTIONS for ever."""
+    with started() as node:
+        who = begun(node, "pay", 5)
+        assert written(node, who, 12) is E.none
+        who.became(ended(node, who))
+        assert set_level(node, 0, DOWN) is E.none
+        assert written(node, who, 12) is E.transaction_abortable
+        assert added(node, who, 3, ("topic", 1)) == [E.none]
+        assert written(node, who, 12) is E.none
+        assert ended(node, who, 4).error_code is E.none
 
 
 def test_the_coordinators_topic_is_made_when_somebody_looks_for_one_as_kafka_makes_it() -> None:
