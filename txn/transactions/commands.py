@@ -26,7 +26,6 @@ class InitProducerId:
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     keep_prepared: bool = False  # KIP-939
-    connection: int = NO_CONNECTION
     fresh_producer_id: int | None = None
     ticket: int = 0
 

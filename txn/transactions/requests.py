@@ -81,7 +81,6 @@ def init_producer_id(
         producer_id=had_id,
         producer_epoch=had_epoch,
         keep_prepared=keep_prepared,
-        connection=connection_of(ctx),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from ..runtime.decision import NOTHING, Decision, Effect, LogRecord, Send, SetTimer, TimerKey
 from .additions import Addition
 from .commands import (
+    NO_CONNECTION,
     AddPartitions,
     DescribeTransactions,
     EndTransaction,
@@ -219,7 +220,10 @@ class TransactionsMachine:
                 else:
                     self.waiting.pop(transactional_id, None)
             case HeardOver(transactional_id, connection):
-                self.connections[transactional_id] = connection
+                if connection == NO_CONNECTION:
+                    self.connections.pop(transactional_id, None)
+                else:
+                    self.connections[transactional_id] = connection
             case SweepWent(left):
                 self._sweep = left
             case _:

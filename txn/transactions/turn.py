@@ -119,10 +119,9 @@ class Turn:
                 if not command.keep_prepared and self._is_held(command.transactional_id):
                     return Outcome(E.concurrent_transactions)
                 version = self._state.transaction_version()
-                outcome = init_producer_id(transaction, command, self.now_ms, version)
-                if outcome.step is not None and command.connection != NO_CONNECTION:
-                    self.steps.append(HeardOver(command.transactional_id, command.connection))
-                return outcome
+                if command.transactional_id in self._state.connections:
+                    self.steps.append(HeardOver(command.transactional_id, NO_CONNECTION))
+                return init_producer_id(transaction, command, self.now_ms, version)
             case VerifyPartitions():
                 return verify_partitions(transaction, command)
             case AddPartitions():
@@ -143,17 +142,19 @@ class Turn:
         """It comes over a connection that its producer has given up for a newer one, where it has asked again since.
 
         Up to EndTxn 4 all transactions of a producer have one epoch, so that this is all that tells a late EndTxn from
-        the next transaction's own (KAFKA-17754). Nobody reads the answer; should anybody, it looks for us anew.
+        the next transaction's own (KAFKA-17754). Nobody reads the answer, and nothing more comes over that connection.
+        Whoever does come again over it is alive, and has two of them: it is heard from then on. Which way
+        InitProducerId came says nothing: aiokafka keeps a connection of its own for that.
         A producer of before, which another one has fenced, is told so over any connection.
         """
         if transaction is None or command.connection == NO_CONNECTION:
             return False
         if transaction.identity != (command.producer_id, command.producer_epoch):
             return False
-        newest = self._state.connections.get(command.transactional_id, NO_CONNECTION)
-        if command.connection > newest:
+        last = self._state.connections.get(command.transactional_id, NO_CONNECTION)
+        if command.connection != last:
             self.steps.append(HeardOver(command.transactional_id, command.connection))
-        return command.connection < newest
+        return command.connection < last
 
     # -- a step of a transaction -----------------------------------------------------------------
 
