@@ -24,8 +24,6 @@ RUN_TIMEOUT_S = 900 if IN_CHAOS else 300
 BUILD_TIMEOUT_S = 600
 LOG_TAIL = 4_000
 TRIES = 3
-# What kafkajs' admin client says of a request that it sends only once.
-GAVE_UP = ("KafkaJSConnection", "KafkaJSDeleteGroupsError")
 UNUSED_S = (
     3_600  # a build that nobody ran for so long is removed; another session may be at it before
 )
@@ -35,6 +33,7 @@ UNUSED_S = (
 class Outcome:
     ok: bool
     error: str | None
+    gave_up: bool = False  # the client gave up a request whose broker died or moved
 
 
 def scenarios(names: Iterable[str], *, at_rest: Collection[str] = ()) -> list[object]:
@@ -60,7 +59,7 @@ def run(
     """
     outcomes = _run_once(command, names, environment)
     for _ in range(TRIES - 1 if IN_CHAOS else 0):
-        gave_up = [name for name in names if (outcomes[name].error or "").startswith(GAVE_UP)]
+        gave_up = [name for name in names if outcomes[name].gave_up]
         if gave_up:
             outcomes |= _run_once(command, gave_up, environment)
     return outcomes
@@ -85,7 +84,8 @@ def _run_once(
     for line in done.stdout.splitlines():
         if line.startswith("{"):
             said = json.loads(line)
-            outcomes[said["name"]] = Outcome(said["ok"], said["error"])
+            gave_up = said.get("gave_up", False)
+            outcomes[said["name"]] = Outcome(said["ok"], said["error"], gave_up)
     return outcomes
 
 

@@ -1,6 +1,7 @@
 """How the programs in other languages are built: what a machine lacks is skipped by name, what is old is removed."""
 
 import os
+import sys
 import time
 
 import client_programs
@@ -37,3 +38,20 @@ def test_builds_that_nobody_runs_any_more_are_removed(tmp_path, monkeypatch) -> 
             os.utime(built[0], (long_ago, long_ago))
     assert [path.exists() for path in built] == [False, True, True]
     assert client_programs._build("clients-x", [source], "", lambda _: 1 / 0) == built[-1]
+
+
+def test_only_a_scenario_whose_client_gave_up_is_asked_again(tmp_path, monkeypatch) -> None:
+    """An error of the same name that says what a broker found wrong is a finding, and stays one."""
+    monkeypatch.setattr("client_programs.IN_CHAOS", True)
+    asked = tmp_path / "asked"
+    program = tmp_path / "program"
+    program.write_text(
+        "import json, sys\n"
+        f"open({str(asked)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
+        "for name in sys.argv[1:]:\n"
+        "    print(json.dumps({'name': name, 'ok': False, 'error': 'KafkaJSDeleteGroupsError: x',\n"
+        "                      'gave_up': name == 'moved'}))\n"
+    )
+    outcomes = client_programs.run([sys.executable, str(program)], ["moved", "wrong"])
+    assert not any(each.ok for each in outcomes.values())
+    assert asked.read_text().splitlines() == ["moved wrong", "moved", "moved"]
