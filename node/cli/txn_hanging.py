@@ -23,6 +23,7 @@ from .wire import Wire, read_image
 
 TERMINATE_TIMEOUT_MS: Final = 60_000
 TRIES, PAUSE_S = 50, 0.2
+TRIES_PREPARED: Final = 3  # a half message is not aborted so, however long one asks
 
 
 def find_hanging(arguments: argparse.Namespace, now_ms: int) -> int:
@@ -192,7 +193,7 @@ def _terminate(arguments: argparse.Namespace, transactional_id: str) -> int:
 
 def _fence(wire: Wire, image: ClusterImage, before: Transaction) -> None:
     transactional_id = before.transactional_id
-    for _ in range(TRIES):
+    for _ in range(TRIES_PREPARED if before.state == PREPARED else TRIES):
         node = coordinator_of(wire, image, transactional_id)
         reply = wire.ask_node(
             node.endpoints[0],

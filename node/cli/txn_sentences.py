@@ -33,7 +33,8 @@ class Transaction:
 
     @property
     def has_timeout(self) -> bool:
-        return self.timeout_ms != NO_TIMEOUT_MS
+        """What is prepared is ended by its owner alone."""
+        return self.state != PREPARED and self.timeout_ms != NO_TIMEOUT_MS
 
     @property
     def is_open(self) -> bool:
@@ -127,9 +128,10 @@ def _whose(first: Open, whose: Transaction | None, now_ms: int) -> str:
     name = f"the transaction of {whose.transactional_id}, which {began},"
     if whose.state in ENDING:
         return f"{name} is decided ({ENDING[whose.state]}); the marker is on its way from node {whose.coordinator}."
-    if whose.state == PREPARED or whose.timeout_ms == 2**31 - 1:
+    if not whose.has_timeout:
         return (
-            f"{name} is prepared and waits for its owner to commit or abort it; it has no timeout."
+            f"{name} waits for its owner to commit or abort it; it has no timeout. `fencepost txn parked --all` "
+            "shows whether anybody is asked about it."
         )
     age = whose.age_ms(now_ms)
     if age is None or age > whose.timeout_ms:
