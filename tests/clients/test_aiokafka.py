@@ -1,13 +1,10 @@
 """aiokafka: asyncio's own client, with a wire implementation of its own."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, nullcontext, suppress
-from functools import wraps
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka import TopicPartition
+from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -19,80 +16,8 @@ from aiokafka.errors import (
     TopicAlreadyExistsError,
     for_code,
 )
-from brokers import COPIES, IN_CHAOS, SAFE, WAIT_S, unsafe
-
-
-def on_a_loop(scenario):
-    """Run the test as a coroutine, with an end. `wraps` keeps the fixtures' names for pytest."""
-
-    @wraps(scenario)
-    def run(**arguments) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(2 * WAIT_S):
-                await scenario(**arguments)
-
-        asyncio.run(bounded())
-
-    return run
-
-
-class Clients(AsyncExitStack):
-    """Makes clients of one broker, and stops them all at the end."""
-
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__()
-        self.bootstrap = bootstrap
-
-    async def _started(self, client):
-        await client.start()
-        stop = client.close if isinstance(client, AIOKafkaAdminClient) else client.stop
-        self.push_async_callback(self._stopped, stop)
-        return client
-
-    @staticmethod
-    async def _stopped(stop: Callable[[], Awaitable[None]]) -> None:
-        """A consumer whose fetch waits to be tried again raises, when it is stopped, what it has cancelled."""
-        with suppress(asyncio.CancelledError) if IN_CHAOS else nullcontext():
-            await stop()
-
-    async def producer(self, **options) -> AIOKafkaProducer:
-        return await self._started(
-            AIOKafkaProducer(bootstrap_servers=self.bootstrap, **SAFE | options)
-        )
-
-    async def consumer(self, *topics: str, group: str | None = None, **options):
-        in_group = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200} if group else {}
-        settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **in_group}
-        made = AIOKafkaConsumer(
-            *topics, bootstrap_servers=self.bootstrap, group_id=group, **settings | options
-        )
-        return await self._started(made)
-
-    async def reader(self, topic: str, partitions: int = 1, **options) -> AIOKafkaConsumer:
-        consumer = await self.consumer(**options)
-        consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
-        return consumer
-
-    async def admin(self) -> AIOKafkaAdminClient:
-        return await self._started(AIOKafkaAdminClient(bootstrap_servers=self.bootstrap))
-
-    async def create(self, topic: str, partitions: int = 1, **config: str) -> None:
-        settings = {name.replace("_", "."): value for name, value in config.items()}
-        new = NewTopic(topic, partitions, COPIES, topic_configs=settings)
-        answer = await (await self.admin()).create_topics([new])
-        assert answer.topic_errors[0][1] == 0, answer
-
-
-async def receive(consumer: AIOKafkaConsumer, count: int) -> list:
-    return [await asyncio.wait_for(consumer.getone(), WAIT_S) for _ in range(count)]
-
-
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    for _ in range(WAIT_S * 10):
-        if await condition():
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"waited in vain: {what}")
+from aiokafka_clients import Clients, on_a_loop, receive, until
+from brokers import unsafe
 
 
 @pytest.mark.parametrize(
@@ -265,9 +190,12 @@ async def test_topics_and_settings_are_administered(bootstrap, topic) -> None:
         again = await admin.create_topics([NewTopic(topic, 1, 1)])
         assert for_code(again.topic_errors[0][1]) is TopicAlreadyExistsError
         await admin.create_partitions({topic: NewPartitions(3)})
-        [described] = await admin.describe_topics([topic])
-        assert len(described["partitions"]) == 3
 
+        async def grown() -> bool:
+            [described] = await admin.describe_topics([topic])
+            return len(described["partitions"]) == 3
+
+        await until(grown, "there are three partitions")
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         [answer] = await admin.describe_configs([resource])
         shown = {entry[0]: entry[1] for entry in answer.resources[0][4]}

@@ -49,9 +49,20 @@ SCENARIOS = [
     "an_epoch_has_an_end",
     "log_dirs_are_described",
     "the_cluster_describes_itself",
+    "transactions_are_read_whole_or_not_at_all",
+    "a_reader_waits_at_an_open_transaction",
+    "a_second_producer_with_the_same_id_fences_the_first",
+    "a_new_producer_ends_what_its_last_one_left_open",
+    "a_session_copies_every_record_once",
+    "a_session_copies_every_record_once_kip848",
+    "transactions_are_listed_and_described",
+    "an_operator_aborts_what_a_partition_has_open",
 ]
 # Leader epochs are said there, and every node of the cluster is asked.
 AT_REST = {
+    "a_reader_waits_at_an_open_transaction",
+    "transactions_are_listed_and_described",
+    "an_operator_aborts_what_a_partition_has_open",
     "every_level_of_acks_writes_every_record_in_order",
     "log_dirs_are_described",
     "headers_keys_and_nulls_come_back",

@@ -72,7 +72,26 @@ EDGES = [
     "new_partitions_reach_a_group_kip848",
     "the_server_matches_a_pattern",
 ]
+TRANSACTIONS = [
+    "transactions_are_read_whole_or_not_at_all",
+    "a_reader_waits_at_an_open_transaction",
+    "each_transaction_has_an_epoch_of_its_own",
+    "a_second_producer_with_the_same_id_fences_the_first",
+    "an_operator_ends_the_transaction_of_an_id",
+    "an_operator_aborts_what_a_partition_has_open",
+    "offsets_come_with_the_commit_and_not_with_an_abort",
+    "offsets_come_with_the_commit_and_not_with_an_abort_kip848",
+    "offsets_of_a_member_that_left_are_refused",
+    "offsets_of_a_member_that_left_are_refused_kip848",
+    "a_refused_record_ends_in_an_abort",
+    "a_timeout_over_the_maximum_is_refused",
+    "transactions_are_listed_and_described",
+]
 AT_REST = {
+    "a_reader_waits_at_an_open_transaction",
+    "each_transaction_has_an_epoch_of_its_own",
+    "an_operator_aborts_what_a_partition_has_open",
+    "transactions_are_listed_and_described",
     "every_level_of_acks_writes_every_record",
     "topics_are_created_described_deleted",
     "the_cluster_is_described",
@@ -93,7 +112,8 @@ def java_scenario(outcomes, scenario):
 @pytest.mark.needs("java")
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize(
-    "scenario", scenarios([*PRODUCE, *CONSUME, *GROUPS, *ADMIN, *EDGES], at_rest=AT_REST)
+    "scenario",
+    scenarios([*PRODUCE, *CONSUME, *GROUPS, *ADMIN, *EDGES, *TRANSACTIONS], at_rest=AT_REST),
 )
 def test_java(java_scenario, scenario) -> None:
     """What was asserted stands in the scenario; its failure is this test's."""

@@ -4,16 +4,16 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 
 import pytest
 from brokers import COPIES, NODES, WAIT_S, unsafe
+from kafka_python_clients import consumer_of, reader_of, receive
 
 with warnings.catch_warnings():  # it loads its schemas in a way that Python no longer likes
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import (
         KafkaAdminClient,
-        KafkaConsumer,
         KafkaProducer,
         OffsetAndMetadata,
         TopicPartition,
@@ -58,33 +58,6 @@ def make(admin: KafkaAdminClient, topic: str, partitions: int = 1, **configs: st
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     wish = {"num_partitions": partitions, "replication_factor": COPIES, "configs": settings}
     admin.create_topics({topic: wish}, wait_for_metadata=True)
-
-
-@contextmanager
-def consumer_of(bootstrap: str, *topics: str, group: str | None = None, **options):
-    in_group = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200} if group else {}
-    settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False} | in_group | options
-    consumer = KafkaConsumer(*topics, bootstrap_servers=bootstrap, group_id=group, **settings)
-    with closing(consumer):
-        yield consumer
-
-
-@contextmanager
-def reader_of(bootstrap: str, topic: str, partitions: int = 1, **options):
-    with consumer_of(bootstrap, **options) as consumer:
-        consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
-        yield consumer
-
-
-def receive(consumer: KafkaConsumer, count: int) -> list:
-    got: list = []
-    deadline = time.monotonic() + WAIT_S
-    while len(got) < count and time.monotonic() < deadline:
-        # A poll that ends between SyncGroup and its answer makes this client forget its assignment.
-        for records in consumer.poll(timeout_ms=5_000, max_records=count - len(got)).values():
-            got += records
-    assert len(got) == count, f"{len(got)} of {count} records came"
-    return got
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,10 @@ SCENARIOS = [
     "offsets_are_listed_by_time_and_records_deleted",
     "groups_are_listed_described_reset_and_deleted",
     "the_cluster_describes_itself",
+    "transactions_are_read_whole_or_not_at_all",
+    "a_reader_waits_at_an_open_transaction",
+    "offsets_come_with_the_commit_and_not_with_an_abort",
+    "a_second_producer_with_the_same_id_fences_the_first",
 ]
 
 
@@ -49,6 +53,7 @@ def kafkajs_scenario(kafkajs, scenario):
         at_rest={
             "every_level_of_acks_writes_every_record_in_order",
             "the_cluster_describes_itself",
+            "a_reader_waits_at_an_open_transaction",
         },
     ),
 )

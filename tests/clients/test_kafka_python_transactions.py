@@ -1,27 +1,33 @@
 """kafka-python's transactions."""
 
+from contextlib import ExitStack, closing
+
 import pytest
 from brokers import IN_CHAOS, calm
-from librdkafka_transactions import read_settled, values_of
-from test_kafka_python import (
+from kafka_python_clients import (
+    KafkaProducer,
     OffsetAndMetadata,
     TopicPartition,
-    admin,  # noqa: F401
     consumer_of,
-    make,
-    producer_of,  # noqa: F401
     reader_of,
     receive,
 )
-from kafka.errors import (
-    InvalidProducerEpochError,
-    KafkaError,
-    ProducerFencedError,
-)
+from librdkafka import create
+from librdkafka_transactions import read_settled, values_of
+
+from kafka.errors import InvalidProducerEpochError, KafkaError, ProducerFencedError  # isort: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
 TRIES = 8
+
+
+@pytest.fixture
+def producer_of(bootstrap):
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(
+            closing(KafkaProducer(bootstrap_servers=bootstrap, **options))
+        )
 
 
 def transact(producer, work) -> None:
@@ -43,12 +49,11 @@ def transact(producer, work) -> None:
 
 def test_what_was_aborted_is_passed_over_and_what_was_committed_read(
     bootstrap,
-    admin,
     producer_of,
     topic,
-    fresh,  # noqa: F811
+    fresh,
 ) -> None:
-    make(admin, topic, partitions=2)
+    create(bootstrap, topic, partitions=2)
     producer = producer_of(transactional_id=fresh("writer"))
     producer.init_transactions()
 
@@ -74,8 +79,8 @@ def test_what_was_aborted_is_passed_over_and_what_was_committed_read(
 
 
 @calm
-def test_a_reader_waits_at_an_open_transaction(bootstrap, admin, producer_of, topic, fresh) -> None:  # noqa: F811
-    make(admin, topic)
+def test_a_reader_waits_at_an_open_transaction(bootstrap, producer_of, topic, fresh) -> None:
+    create(bootstrap, topic)
     slow = producer_of(transactional_id=fresh("slow"))
     slow.init_transactions()
     slow.begin_transaction()
@@ -90,13 +95,12 @@ def test_a_reader_waits_at_an_open_transaction(bootstrap, admin, producer_of, to
 
 def test_offsets_come_with_the_commit_and_not_with_an_abort(
     bootstrap,
-    admin,
     producer_of,
     topic,
     group,
-    fresh,  # noqa: F811
+    fresh,
 ) -> None:
-    make(admin, topic)
+    create(bootstrap, topic)
     part, writer = TopicPartition(topic, 0), producer_of()
     for number in range(8):
         writer.send(topic, b"%d" % number)
@@ -120,12 +124,11 @@ def test_offsets_come_with_the_commit_and_not_with_an_abort(
 
 def test_a_second_producer_with_the_same_id_fences_the_first(
     bootstrap,
-    admin,
     producer_of,
     topic,
-    fresh,  # noqa: F811
+    fresh,
 ) -> None:
-    make(admin, topic)
+    create(bootstrap, topic)
     name = fresh("writer")
     zombie, heir = (producer_of(transactional_id=name) for _ in range(2))
     zombie.init_transactions()

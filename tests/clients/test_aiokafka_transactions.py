@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka_clients import Clients, on_a_loop, receive, until
 from brokers import IN_CHAOS, calm
 from librdkafka_transactions import read_settled, values_of
-from test_aiokafka import Clients, on_a_loop, receive, until
 
 TRIES = 8
 
