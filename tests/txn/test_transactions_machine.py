@@ -341,6 +341,15 @@ def test_a_fenced_producer_is_told_so_over_its_old_connection() -> None:
     assert scene.end(zombie, connection=5) is E.producer_fenced
 
 
+def test_a_zombie_that_begins_again_in_vain_hides_no_late_request() -> None:
+    scene = Scene()
+    zombie = scene.init()
+    who = scene.init()
+    scene.add(who, P0, connection=6)
+    assert scene.init(producer_id=zombie[0], producer_epoch=zombie[1]) is E.producer_fenced
+    assert scene.end(who, connection=5) is E.not_coordinator
+
+
 def test_a_new_producer_may_come_over_an_older_connection() -> None:
     scene = Scene()
     who = scene.init()

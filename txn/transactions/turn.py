@@ -119,9 +119,10 @@ class Turn:
                 if not command.keep_prepared and self._is_held(command.transactional_id):
                     return Outcome(E.concurrent_transactions)
                 version = self._state.transaction_version()
-                if command.transactional_id in self._state.connections:
+                outcome = init_producer_id(transaction, command, self.now_ms, version)
+                if outcome.step is not None:
                     self.steps.append(HeardOver(command.transactional_id, NO_CONNECTION))
-                return init_producer_id(transaction, command, self.now_ms, version)
+                return outcome
             case VerifyPartitions():
                 return verify_partitions(transaction, command)
             case AddPartitions():
