@@ -28,6 +28,8 @@ REQUESTS_MAX: Final = 64  # on their way to one node; more wait and go together
 WRITE_S_MAX: Final = 30.0  # then it is sent again, whatever became of it
 PAUSE_MS: Final = 20
 PAUSE_MS_MAX: Final = 1_000
+# Where nobody leads, the image says when somebody does; this is for what it does not say.
+LEADERLESS_PAUSE_MS: Final = 10_000
 
 # What else than success means that a partition needs this marker no more.
 _NEEDLESS: Final = frozenset(
@@ -142,7 +144,7 @@ class MarkerSender:
         for leader, theirs in by_leader.items():
             self._ready.setdefault(leader, []).append((job, tuple(theirs)))
         if lost:
-            self._pause(job, lost)
+            self._pause(job, lost, LEADERLESS_PAUSE_MS)
         self._maybe_done(job)
         self._wake()
 
@@ -151,12 +153,15 @@ class MarkerSender:
             self._done.setdefault(job.shard, []).append(job.markers.done)
             self._wake()
 
-    def _pause(self, job: _Job, partitions: Sequence[TopicPartition]) -> None:
+    def _pause(
+        self, job: _Job, partitions: Sequence[TopicPartition], pause_ms: int | None = None
+    ) -> None:
         """Later once more, or as soon as there is another leader."""
         for each in partitions:
             self._stuck.setdefault(each, {})[job] = None
-        pause_ms = min(PAUSE_MS << min(job.attempts, 10), PAUSE_MS_MAX)
-        job.attempts += 1
+        if pause_ms is None:
+            pause_ms = min(PAUSE_MS << min(job.attempts, 10), PAUSE_MS_MAX)
+            job.attempts += 1
         self._env.clock.call_later(pause_ms / 1000, partial(self._go_on, job, tuple(partitions)))
 
     def _go_on(self, job: _Job, partitions: tuple[TopicPartition, ...]) -> None:
