@@ -264,35 +264,24 @@ class PartitionsChanged:
     @classmethod
     def unpack(cls, _version: int, fields: list[Any]) -> Self:
         topic_id, changes = fields
-        return cls(
-            topic_id=UUID(bytes=topic_id),
-            changes=tuple(
-                PartitionChange(
-                    partition=partition,
-                    expects_partition_epoch=expects,
-                    leader=leader,
-                    leader_epoch=leader_epoch,
-                    replicas=tuple(replicas),
-                    isr=tuple(isr),
-                    elr=tuple(elr),
-                    adding=tuple(adding),
-                    removing=tuple(removing),
-                    offline=tuple(offline[0]) if offline else (),
-                )
-                for (
-                    partition,
-                    expects,
-                    leader,
-                    leader_epoch,
-                    replicas,
-                    isr,
-                    elr,
-                    adding,
-                    removing,
-                    *offline,
-                ) in changes
-            ),
-        )
+        return cls(topic_id=UUID(bytes=topic_id), changes=tuple(map(_unpack_change, changes)))
+
+
+def _unpack_change(fields: list[Any]) -> PartitionChange:
+    partition, expects, leader, leader_epoch, *brokers = fields
+    replicas, isr, elr, adding, removing, *offline = map(tuple, brokers)
+    return PartitionChange(
+        partition=partition,
+        expects_partition_epoch=expects,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        replicas=replicas,
+        isr=isr,
+        elr=elr,
+        adding=adding,
+        removing=removing,
+        offline=offline[0] if offline else (),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
