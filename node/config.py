@@ -88,7 +88,7 @@ class NodeConfig:
         )
         admin = self.string("admin.listener")
         self.admin_listener: Address | None = (
-            parse_address("admin.listener", admin) if admin else None
+            parse_address("admin.listener", admin, "127.0.0.1:9644") if admin else None
         )
         self._check()
 

@@ -136,12 +136,12 @@ def _parse_voters(entries: Sequence[str]) -> dict[BrokerId, Address]:
     return found
 
 
-def parse_address(setting: str, text: str) -> Address:
+def parse_address(setting: str, text: str, example: str = "127.0.0.1:9192") -> Address:
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigRefused(
             f"Invalid value {text!r} for configuration {setting}: allowed is HOST:PORT, for example "
-            "127.0.0.1:9192"
+            + example
         )
     return host.strip("[]"), int(port)
 

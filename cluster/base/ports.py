@@ -179,6 +179,9 @@ class HttpRequest(NamedTuple):
     path: str
     query: Mapping[str, str]
     body: bytes
+    # Of the headers: whom the client thinks it asks, and whose page made it ask, if a browser did.
+    host: str = ""
+    origin: str = ""
 
 
 class HttpReply(NamedTuple):

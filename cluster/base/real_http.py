@@ -93,7 +93,14 @@ class RealHttp:
         if body is None:
             reply = HttpReply(413, _too_large(self._body_bytes_max))
         else:
-            asked = HttpRequest(request.method, request.rel_url.raw_path, dict(request.query), body)
+            asked = HttpRequest(
+                request.method,
+                request.rel_url.raw_path,
+                dict(request.query),
+                body,
+                host=request.headers.get("Host", ""),
+                origin=request.headers.get("Origin", ""),
+            )
             reply = await self._run(asked)
         return web.Response(
             status=reply.status, body=reply.body, headers={"Content-Type": reply.content_type}

@@ -20,6 +20,7 @@ from .operations import OPERATIONS, match
 
 E = ErrorCode
 BODY_BYTES_MAX: Final = 1 << 20
+_LOOPBACK: Final = ("127.", "::1", "localhost")
 # Requests at a time. Most of them are checkers that wait; who comes later is told to.
 REQUESTS_MAX: Final = 2_000
 
@@ -45,6 +46,12 @@ class AdminDoor:
                 Outcome.REFUSED,
             ) from refusal
         self._env.log.info("admin_open", address=self._listener.address)
+        if not host.startswith(_LOOPBACK):
+            self._env.log.warn(
+                "admin_open_to_all",
+                address=self._listener.address,
+                reason="it asks nobody who he is",
+            )
         return self._listener.address
 
     @property
@@ -76,6 +83,10 @@ class AdminDoor:
             self._serving -= 1
 
     async def _serve(self, request: HttpRequest) -> Answer:
+        if request.origin and request.origin.partition("://")[2] != request.host:
+            # A browser on this machine that looks at somebody's page: it could reach what only this machine may.
+            why = f"a page of {request.origin[:200]} must not ask in its reader's name"
+            return refused(E.cluster_authorization_failed, why)
         found = match(request.method, request.path)
         if isinstance(found, list):
             return _nowhere(request, found)

@@ -202,6 +202,17 @@ def test_every_operation_has_a_path() -> None:
     assert sorted(ROUTES.values()) == sorted(OPERATIONS)
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("", 200), ("http://h:1", 200), ("https://evil.example", 403), ("null", 403), ("h:1", 403)],
+)
+def test_a_page_of_somebody_else_cannot_ask_through_its_readers_browser(origin, status) -> None:
+    request = HttpRequest("GET", "/v1/checks", {}, b"", host="h:1", origin=origin)
+    calls = Calls()
+    assert asyncio.run(door_of(calls).handle(request)).status == status
+    assert len(calls.asked) == (status == 200)
+
+
 def test_a_node_that_has_not_come_up_says_so() -> None:
     status, fields, asked = ask("GET", "/v1/checks", ready=False)
     assert (status, fields["error"], asked) == (503, "COORDINATOR_NOT_AVAILABLE", [])

@@ -131,7 +131,9 @@ class AddedScene:
         )
         reply = self.do(command)
         if isinstance(reply, Parked):
-            self.finish()
+            while reply.ticket not in self.answers:  # who waited before it may have opened another
+                assert self.markers, "it waits for nothing"
+                self.finish()
             reply = self.answers[reply.ticket]
         return reply if isinstance(reply, ErrorCode) else Identity(*reply[:2])
 

@@ -4,6 +4,7 @@ Each answers what the machine says, a `Refusal` that says why nothing was done, 
 not take the question or can't tell its outcome: all of them may be asked again, here or at another coordinator.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -116,14 +117,12 @@ class AddedService:
             checks_max=checks_max,
             delivered=delivered,
         )
-        done = False
         try:
             reply = await self._execute(group, command)
-            done = True
-        finally:
-            if not done:  # it hung up: a check would be offered to nobody
-                gone = self._hung_up(PollGone(group=group, member=member, ticket=ticket))
-                self._env.tasks.spawn(gone, name=f"checker {member} of {group} hung up")
+        except asyncio.CancelledError:  # it hung up: a check would be offered to nobody
+            gone = self._hung_up(PollGone(group=group, member=member, ticket=ticket))
+            self._env.tasks.spawn(gone, name=f"checker {member} of {group} hung up")
+            raise
         return reply if isinstance(reply, Refusal | ErrorCode) else tuple(reply["checks"])
 
     async def _hung_up(self, command: PollGone) -> None:
