@@ -224,6 +224,8 @@ class CopiedPartition(ReadablePartition, Flushable):
             self.machine.on_begun_anew(cut.offset)
         else:
             self.machine.on_truncated(log.log_end_offset, log.recovery_point)
+            # They were made anew from the log, and take every ended transaction for one that may still be cut.
+            log.producers.on_high_watermark(self.machine.high_watermark)
         say = self._env.log.info
         if log.log_end_offset < committed:  # only a person who gave data up can bring this about
             say = self._env.log.error
