@@ -201,7 +201,7 @@ class Replica:
         model = self.model
         if self.partition.is_leader:
             self.lead_by(OTHER)
-        places = [row.offset for row in model.rows if row.end > model.start]
+        places = [row.offset for row in model.rows if row.offset >= model.start]
         if not places:
             return
         at = places[-min(batches, len(places))]
