@@ -223,7 +223,8 @@ class TransactionsRun:
         self.watch.compare_bytes()
         self.watch.compare_tables()
         self.verdict = judge(self.book.history)
-        assert self.verdict.valid, f"\n{self.verdict}"
+        # Of a seed in which nothing was acknowledged at all, the counts of the campaign tell.
+        assert not self.verdict.anomalies, f"\n{self.verdict}"
 
     # Parts.
 
@@ -232,7 +233,7 @@ class TransactionsRun:
             self._make_bank()
         if "append" in self.workloads:
             for place in range(3):
-                client = self._client(CLIENTS[place % 2], f"a{place}")
+                client = self._client(CLIENTS[place % 2], f"a{place}", patient=False)
                 process = AppendProcess(client, self.book, APPEND, self._habits(), self.watch.told)
                 self.processes.append(process)
         if "pipeline" in self.workloads:
@@ -241,7 +242,7 @@ class TransactionsRun:
     def _make_bank(self) -> None:
         twins = self.rng.random() < 0.5
         for place in range(3):
-            client = self._client(CLIENTS[place % 2], f"t{place}")
+            client = self._client(CLIENTS[place % 2], f"t{place}", patient=False)
             transactional_id = "bank-0" if twins and place == 1 else f"bank-{place}"
             self.tellers.append(Teller(client, self.book, BANK, transactional_id, self._habits()))
         client = self._client(CLIENTS[1], "auditor")
@@ -249,11 +250,11 @@ class TransactionsRun:
         self.auditors.append(Auditor(client, self.book, BANK, reader))
 
     def _make_pipeline(self) -> None:
-        feeder = self._client(CLIENTS[0], "feeder")
+        feeder = self._client(CLIENTS[0], "feeder", patient=False)
         self.feeders.append(Feeder(feeder, self.book, INPUTS, self._habits()))
         by_group = self.rng.random() < 0.5
         for place in range(3):
-            client = self._client(CLIENTS[place % 2], f"w{place}")
+            client = self._client(CLIENTS[place % 2], f"w{place}", patient=False)
             member, transactional_id = None, f"pipeline-{place % 2}"
             if by_group:
                 partitions = [partition for _, partition in INPUTS]
@@ -283,8 +284,11 @@ class TransactionsRun:
             doomed=CHURNED if self.rng.random() < 0.3 else (),
         )
 
-    def _client(self, machine: str, name: str) -> ClusterClient:
-        return ClusterClient(self.world.node(machine), self.nodes.addresses, name=name)
+    def _client(self, machine: str, name: str, *, patient: bool = True) -> ClusterClient:
+        """One that is not patient asks anew after less than a delayed request takes: both arrive (KAFKA-17754)."""
+        timeout_s = 4.0 if patient else self.rng.choice((0.3, 1.0, 4.0))
+        env = self.world.node(machine)
+        return ClusterClient(env, self.nodes.addresses, name=name, timeout_s=timeout_s)
 
     def _on(self, env: Env, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         assert isinstance(env, SimEnv)

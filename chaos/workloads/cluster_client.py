@@ -53,9 +53,17 @@ class Leader:
 class ClusterClient:
     """`await refresh(topic)`, then `leader(topic, partition)`; `wire(node)` and `any()` for what any node answers."""
 
-    def __init__(self, env: Env, bootstrap: Sequence[Address], *, name: str) -> None:
+    def __init__(
+        self,
+        env: Env,
+        bootstrap: Sequence[Address],
+        *,
+        name: str,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
         self.env = env
         self.name = name
+        self.timeout_s = timeout_s
         self._bootstrap = list(bootstrap)
         self._wires: dict[Address, WireClient] = {}
         self._nodes: dict[int, Address] = {}
@@ -65,7 +73,7 @@ class ClusterClient:
     def wire_to(self, address: Address) -> WireClient:
         wire = self._wires.get(address)
         if wire is None:
-            wire = WireClient(self.env, *address, client_id=self.name, timeout_s=REQUEST_TIMEOUT_S)
+            wire = WireClient(self.env, *address, client_id=self.name, timeout_s=self.timeout_s)
             self._wires[address] = wire
         return wire
 

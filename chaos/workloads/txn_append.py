@@ -125,7 +125,7 @@ class AppendProcess:
             self.habits.maybe_crash(self.client)
 
         try:
-            await producer.transact(op, work, commit=rng.random() >= self.habits.abort_odds)
+            await self.habits.transact(producer, op, work)
         finally:
             self.book.close(op)
             if op.type != "ok":

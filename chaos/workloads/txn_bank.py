@@ -4,7 +4,8 @@ An account is a partition. A teller's twin has the same transactional id and doe
 fences the one before. Tellers pause between send and commit, change their mind, and crash.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ from .txn_client import TransactionalProducer
 from .txn_reader import CommittedReader, key_of
 
 RESTART_S: Final = 1.0
+CRASH_S: Final = 0.6  # about as long as a transaction takes while things fail
 
 
 class Crashed(Exception):
@@ -52,6 +54,21 @@ class Habits:
     def maybe_crash(self, client: ClusterClient) -> None:
         if client.env.rng.random() < self.crash_odds:
             raise Crashed(client.name)
+
+    async def transact(
+        self, producer: TransactionalProducer, op: Txn, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Aborted on purpose now and then; or the client crashes at any moment of it, also with its commit on the way."""
+        rng = producer.client.env.rng
+        commit = rng.random() >= self.abort_odds
+        if rng.random() >= self.crash_odds:
+            await producer.transact(op, work, commit=commit)
+            return
+        try:
+            async with asyncio.timeout(rng.random() ** 2 * CRASH_S):
+                await producer.transact(op, work, commit=commit)
+        except TimeoutError:
+            raise Crashed(producer.client.name) from None
 
     async def maybe_touch_doomed(self, producer: TransactionalProducer) -> None:
         """A record to a topic that may be gone before the transaction ends. It is in no history: it may vanish."""
@@ -95,7 +112,6 @@ class Teller:
             await clock.sleep(RESTART_S * rng.random())
 
     async def _transfer(self, producer: TransactionalProducer) -> None:
-        rng = self.client.env.rng
         op = self.book.open(self.client.name)
 
         async def work() -> None:
@@ -104,7 +120,7 @@ class Teller:
             self.habits.maybe_crash(self.client)
 
         try:
-            await producer.transact(op, work, commit=rng.random() >= self.habits.abort_odds)
+            await self.habits.transact(producer, op, work)
         finally:
             self.book.close(op)
         self.acknowledged += op.type == "ok"

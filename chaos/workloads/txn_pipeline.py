@@ -45,7 +45,7 @@ class Feeder:
                 while producer.alive and not self.stopping:
                     await self._feed(producer)
                     await clock.sleep(rng.random() * 4 * self.habits.pause_s)
-            except (Abortable, Fenced):
+            except (Abortable, Fenced, Crashed):
                 pass
             await clock.sleep(RESTART_S * rng.random())
 
@@ -58,7 +58,7 @@ class Feeder:
                 await self.book.send(producer, op, place, [0] * rng.randint(1, 3))
 
         try:
-            await producer.transact(op, work, commit=rng.random() >= self.habits.abort_odds)
+            await self.habits.transact(producer, op, work)
         finally:
             self.book.close(op)
         self.acknowledged += op.type == "ok"
@@ -161,7 +161,7 @@ class Worker:
             self.habits.maybe_crash(self.client)
 
         try:
-            await producer.transact(op, work, commit=rng.random() >= self.habits.abort_odds)
+            await self.habits.transact(producer, op, work)
         finally:
             self.book.close(op)
         self.acknowledged += op.type == "ok"

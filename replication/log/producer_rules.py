@@ -20,7 +20,9 @@ def check_sequence(
         # Transactions of version 2 start every epoch at 0, so nothing else may come first.
         if verification.supports_epoch_bump and sequence != 0 and not has_batches:
             return out_of_order(partition, producer_id, sequence, "0 (expected, no state for it)")
-        if sequence > verification.lowest_sequence:
+        # Of one that is known, its last sequence says what follows. (Kafka asks here, too: a retry that comes when its
+        # transaction has ended then refuses all that follows it.)
+        if not has_batches and sequence > verification.lowest_sequence:
             seen = f"{verification.lowest_sequence} (earliest seen sequence)"
             return out_of_order(partition, producer_id, sequence, seen)
     if entry is None:

@@ -316,6 +316,17 @@ def test_what_waits_for_verification_lets_nothing_overtake_it() -> None:
     assert log.answer(Produced(9, producer_epoch=1, is_transactional=True)) is ACCEPT
 
 
+def test_a_retry_that_comes_when_its_transaction_has_ended_refuses_nothing_that_follows() -> None:
+    """Kafka takes its sequence for the lowest that waits, and the producer's next batch is out of order."""
+    log = Given(ProducersMachine(verify_transactions=True))
+    log.wrote(Produced(0, is_transactional=True), Produced(1, is_transactional=True))
+    log.ended()
+    begin(log, 0)  # the late retry: the coordinator will say no
+    assert log.answer(Produced(0, is_transactional=True)) == Duplicate(0, 0, 5)
+    assert log.machine.confirm(PID, 0, begin(log, 2))
+    assert log.answer(Produced(2, is_transactional=True)) is ACCEPT
+
+
 def test_a_new_style_transaction_starts_at_zero_or_not_at_all() -> None:
     log = Given()
     log.machine.start_verification(PID, 5, 0, supports_epoch_bump=True, now_ms=NOW)
