@@ -6,12 +6,15 @@ PROVED BY  tests/txn/test_ownership.py::test_keys_are_put_where_java_puts_them
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER, BrokerId
 from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
+
+KEPT_CHARS_MAX: Final = 256
 
 
 def java_hash(text: str) -> int:
@@ -25,8 +28,12 @@ def java_hash(text: str) -> int:
 
 def partition_for(key: str, partition_count: int) -> int:
     """Kafka's Utils.abs: the one number that has no positive twin counts as 0."""
-    value = java_hash(key)
+    value = _kept_hash(key) if len(key) <= KEPT_CHARS_MAX else java_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+# Whoever is asked about is soon asked about again, several times in a transaction; 3 µs for twenty characters otherwise.
+_kept_hash = lru_cache(maxsize=10_000)(java_hash)
 
 
 class _Term(NamedTuple):

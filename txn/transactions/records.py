@@ -11,6 +11,7 @@ Kafka's readers skip tags that they don't know.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final
 
 from fencepost.cluster.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
@@ -20,7 +21,11 @@ from .transaction import CLIENT_EPOCH_MAX, COMPLETE, DECIDED, EPOCH_BUMP_VERSION
 
 TRANSACTION: Final = 0  # the kind of key
 VALUE_VERSION_MAX: Final = 1
-STATUS_AT: Final = 16  # in a value of any version: behind version, producer id, epoch and timeout
+_HEAD: Final = Struct(
+    ">hqhib"
+)  # version, producer id and epoch, timeout, status: as in any version
+_TIMES: Final = Struct(">qq")
+STATUS_AT: Final = _HEAD.size - 1
 _FLEXIBLE: Final = 1  # the version of values that has tagged fields
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION, _NEXT_PRODUCER_EPOCH = range(4)
 # Ours: the epoch before, where it does not follow from the rest (KIP-360's retry, also after a move of the
@@ -72,14 +77,9 @@ def _value(it: Transaction, version: int) -> bytes:
     compact = version >= _FLEXIBLE
     status = Phase.ONGOING if it.phase is Phase.PREPARED else it.phase
     out = Writer()
-    out.int16(version)
-    out.int64(it.producer_id)
-    out.int16(it.producer_epoch)
-    out.int32(it.timeout_ms)
-    out.data.append(status)
+    out.data += _HEAD.pack(version, it.producer_id, it.producer_epoch, it.timeout_ms, status)
     _write_partitions(out, it, compact=compact)
-    out.int64(it.last_update_timestamp)
-    out.int64(it.start_timestamp)
+    out.data += _TIMES.pack(it.last_update_timestamp, it.start_timestamp)
     if compact:
         _write_tags(out, it)
     return bytes(out.data)

@@ -1,6 +1,6 @@
 """Requests about transactions in any version, as the commands of the machine, and its outcomes as rows of an answer."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -60,7 +60,7 @@ def connection_of(ctx: Caller) -> int:
 
 
 def init_producer_id(
-    ctx: Caller, body: Any, config: TransactionConfig
+    ctx: Caller, body: Any, config: TransactionConfig, ticket: int
 ) -> InitProducerId | ErrorCode:
     had_id = getattr(body, "producer_id", NO_PRODUCER_ID)
     had_epoch = getattr(body, "producer_epoch", NO_PRODUCER_EPOCH)
@@ -81,6 +81,7 @@ def init_producer_id(
         producer_id=had_id,
         producer_epoch=had_epoch,
         keep_prepared=keep_prepared,
+        ticket=ticket,
     )
 
 
@@ -98,7 +99,7 @@ def initialised(ctx: Caller, reply: Initialised | ErrorCode) -> Fields:
     }
 
 
-def end_transaction(ctx: Caller, body: Any) -> EndTransaction | ErrorCode:
+def end_transaction(ctx: Caller, body: Any, ticket: int) -> EndTransaction | ErrorCode:
     if not body.transactional_id:
         return E.invalid_request
     return EndTransaction(
@@ -108,6 +109,7 @@ def end_transaction(ctx: Caller, body: Any) -> EndTransaction | ErrorCode:
         commit=body.committed,
         bumps_epoch=ctx.api_version >= _BUMPS_EPOCH_SINCE,
         connection=connection_of(ctx),
+        ticket=ticket,
     )
 
 
@@ -133,7 +135,9 @@ def _old_word(code: ErrorCode) -> ErrorCode:
 # -- AddPartitionsToTxn ----------------------------------------------------------------------------
 
 
-def add_partitions(ctx: Caller, body: Any) -> list[AddPartitions | VerifyPartitions]:
+def add_partitions(
+    ctx: Caller, body: Any, tickets: Iterator[int]
+) -> list[AddPartitions | VerifyPartitions]:
     if ctx.api_version < BATCHED_ADD_SINCE:
         return [
             AddPartitions(
@@ -142,18 +146,20 @@ def add_partitions(ctx: Caller, body: Any) -> list[AddPartitions | VerifyPartiti
                 producer_epoch=body.v3_and_below_producer_epoch,
                 partitions=_partitions(body.v3_and_below_topics),
                 connection=connection_of(ctx),
+                ticket=next(tickets),
             )
         ]
-    return [_of_batch(row) for row in body.transactions]
+    return [_of_batch(row, next(tickets)) for row in body.transactions]
 
 
-def _of_batch(row: Any) -> AddPartitions | VerifyPartitions:
+def _of_batch(row: Any, ticket: int) -> AddPartitions | VerifyPartitions:
     if row.verify_only:
         return VerifyPartitions(
             transactional_id=row.transactional_id,
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
             partitions=_partitions(row.topics),
+            ticket=ticket,
         )
     return AddPartitions(
         transactional_id=row.transactional_id,
@@ -161,6 +167,7 @@ def _of_batch(row: Any) -> AddPartitions | VerifyPartitions:
         producer_epoch=row.producer_epoch,
         partitions=_partitions(row.topics),
         client_transaction_version=EPOCH_BUMP_VERSION,
+        ticket=ticket,
     )
 
 

@@ -171,8 +171,7 @@ class TransactionService:
     async def _ask(self, command: Any) -> Any:
         """`execute`, with a fresh producer id if it takes one."""
         while True:
-            ticketed = replace(command, ticket=next(self._tickets))
-            reply = await self.execute(command.transactional_id, ticketed)
+            reply = await self.execute(command.transactional_id, command)
             if reply != NEEDS_PRODUCER_ID:
                 return reply
             try:
@@ -182,17 +181,17 @@ class TransactionService:
                 # What Kafka says while it has no block of ids; clients ask again.
                 self._env.log.warn("no_producer_id", reason=str(trouble))
                 return E.coordinator_load_in_progress
-            command = replace(command, fresh_producer_id=drawn)
+            command = replace(command, fresh_producer_id=drawn, ticket=next(self._tickets))
 
     # -- the APIs --------------------------------------------------------------------------------
 
     async def init_producer_id(self, ctx: Caller, body: Any) -> Fields:
-        command = requests.init_producer_id(ctx, body, self.config)
+        command = requests.init_producer_id(ctx, body, self.config, next(self._tickets))
         reply = command if isinstance(command, ErrorCode) else await self._ask(command)
         return requests.initialised(ctx, reply)
 
     async def add_partitions_to_txn(self, ctx: Caller, body: Any) -> Fields:
-        commands = requests.add_partitions(ctx, body)
+        commands = requests.add_partitions(ctx, body, self._tickets)
         if len(commands) == 1:
             results = [await self._add(commands[0], by_client=True)]
         else:
@@ -230,12 +229,13 @@ class TransactionService:
                     producer_epoch=body.producer_epoch,
                     partitions=(place,),
                     connection=requests.connection_of(ctx),
+                    ticket=next(self._tickets),
                 )
             )
         return {"error_code": requests.word_for(ctx, reply)}
 
     async def end_txn(self, ctx: Caller, body: Any) -> Fields:
-        command = requests.end_transaction(ctx, body)
+        command = requests.end_transaction(ctx, body, next(self._tickets))
         reply = command if isinstance(command, ErrorCode) else await self._ask(command)
         return requests.ended(ctx, reply)
 
@@ -302,6 +302,7 @@ class TransactionService:
                 producer_epoch=producer_epoch,
                 partitions=tuple(partitions),
                 client_transaction_version=EPOCH_BUMP_VERSION,
+                ticket=next(self._tickets),
             )
         else:
             command = VerifyPartitions(
@@ -309,6 +310,7 @@ class TransactionService:
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 partitions=tuple(partitions),
+                ticket=next(self._tickets),
             )
         return dict(await self._add(command, by_client=False))
 

@@ -100,6 +100,7 @@ class Turn:
         reply = self._decide(command)
         if reply is not WAITS:
             return reply
+        assert command.ticket, f"{command} can't wait: nothing would find its answer"
         self._park(command)
         return Parked(command.ticket)
 
