@@ -40,6 +40,7 @@ from .partition import NO_SPACE, Partition
 from .partition_copies import CopiedPartition
 from .partition_machine import REPLICA_LAG_MS_MAX
 from .rounds import Rounds
+from .standstill import has_late_transaction
 from .throttle_machine import NO_LIMIT
 
 PARTITIONS_A_TURN: Final = 100
@@ -75,6 +76,7 @@ class ReplicaManager:
         self.counters = Counters()
         self.is_disk_full = False
         self.lag_ms_max = REPLICA_LAG_MS_MAX
+        self.transaction_ms_max = 0
         self.leader_throttled_rate = self.follower_throttled_rate = NO_LIMIT
         self.store = LogStore(
             env, data_dir, open_files_max=open_files_max, producers_max=producers_max
@@ -247,6 +249,7 @@ class ReplicaManager:
         self.store.shared.producer_expiration_ms = expiration_ms
         self.store.shared.verify_transactions = verify
         self.lag_ms_max = values.integer("replica.lag.time.max.ms")
+        self.transaction_ms_max = values.integer("transaction.max.timeout.ms")
         self.leader_throttled_rate = values.integer("leader.replication.throttled.rate")
         self.follower_throttled_rate = values.integer("follower.replication.throttled.rate")
         for partition in self.partitions.values():
@@ -313,6 +316,10 @@ class ReplicaManager:
             ),
             "fencepost_under_replicated_partitions": sum(
                 len(each.machine.isr.isr) <= len(each.machine.replicas) for each in leaders
+            ),
+            "fencepost_late_transaction_partitions": sum(
+                has_late_transaction(each, self.env.clock.now_ms(), self.transaction_ms_max)
+                for each in leaders
             ),
             "fencepost_producer_ids": self.store.shared.budget.count,
             "fencepost_disk_full": int(self.is_disk_full),

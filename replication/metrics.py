@@ -100,6 +100,7 @@ GAUGES: Final[dict[str, str]] = {
     "fencepost_offline_partitions": "Of them not served, because of their disk.",
     "fencepost_under_min_isr_partitions": "Of those led here with fewer replicas in sync than they need.",
     "fencepost_under_replicated_partitions": "Of those led here with a replica that is not in sync.",
+    "fencepost_late_transaction_partitions": "Of those led here with a transaction that is open for longer than any may be.",
     "fencepost_producer_ids": "Producer ids remembered, over all partitions.",
     "fencepost_disk_full": "1 while writes are refused for want of space.",
 }
