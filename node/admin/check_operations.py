@@ -17,6 +17,7 @@ from .group_operations import read_identity
 Args = dict[str, Any]
 CHECKS_MAX: Final = 100  # in one answer
 DELIVERED_MAX: Final = 1_000
+HALVES_SHOWN, HALVES_MAX = 1_000, 10_000
 VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
 DECISIONS: Final = (Verdict.COMMIT.value, Verdict.ROLLBACK.value)
 STATES: Final = {
@@ -94,8 +95,9 @@ def read_describe(fields: Mapping[str, Any]) -> Args:
 
 
 def read_list(fields: Mapping[str, Any]) -> Args:
-    inputs.allow(fields, "parked")
-    return {"parked": inputs.flag(fields, "parked")}
+    inputs.allow(fields, "parked", "limit")
+    limit = inputs.integer(fields, "limit", least=1, most=HALVES_MAX, default=HALVES_SHOWN)
+    return {"parked": inputs.flag(fields, "parked"), "limit": limit}
 
 
 async def prepare(service: AddedService, args: Args) -> Answer | ErrorCode:
@@ -154,7 +156,7 @@ async def describe(service: AddedService, args: Args) -> Answer | ErrorCode:
 
 
 async def list_all(service: AddedService, args: Args) -> Answer | ErrorCode:
-    found = await service.halves(parked_only=args["parked"])
+    found = await service.halves(parked_only=args["parked"], halves_max=args["limit"])
     if isinstance(found, ErrorCode):
         return found
     return Answer(200, {"half_messages": [shown(each) for each in found]})

@@ -13,6 +13,7 @@ from .answers import Answer, refused
 
 Args = dict[str, Any]
 MEMBERS_MAX: Final = 10_000
+DECISIONS_SHOWN, DECISIONS_MAX = 20, 1_000
 COMMIT, ABORT = "commit", "abort"
 
 
@@ -53,8 +54,9 @@ def read_decision(fields: Mapping[str, Any]) -> Args:
 
 
 def read_group(fields: Mapping[str, Any]) -> Args:
-    inputs.allow(fields, "group")
-    return {"group": inputs.group_name(fields)}
+    inputs.allow(fields, "group", "limit")
+    limit = inputs.integer(fields, "limit", least=1, most=DECISIONS_MAX, default=DECISIONS_SHOWN)
+    return {"group": inputs.group_name(fields), "limit": limit}
 
 
 async def end(service: AddedService, args: Args) -> Answer | ErrorCode:
@@ -113,7 +115,7 @@ def _undecided(found: Undecided) -> dict[str, Any]:
 
 
 async def describe(service: AddedService, args: Args) -> Answer | ErrorCode:
-    view = await service.describe_group(args["group"])
+    view = await service.describe_group(args["group"], args["limit"])
     if isinstance(view, ErrorCode):
         return view
     fields: dict[str, Any] = {

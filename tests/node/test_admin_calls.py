@@ -33,7 +33,7 @@ class Service:
         self.asked += 1
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    async def halves(self, *, parked_only: bool) -> Any:
+    async def halves(self, *, parked_only: bool, halves_max: int) -> Any:
         return []
 
 
@@ -142,7 +142,7 @@ def test_what_a_peer_asks_in_other_words_is_refused(header, payload, trouble) ->
 
 
 def test_a_list_without_a_node_says_so() -> None:
-    what = ("checks.list", {"parked": False})
+    what = ("checks.list", {"parked": False, "limit": 5})
     answer, _ = ask(Service([ME]), Door(lambda: Trouble("cut off")), what)
     assert answer.fields == {"half_messages": [], "nodes_not_reached": [2]}
     answer, _ = ask(Service([ME]), Door(lambda: [200, {"half_messages": [{"x": 1}]}]), what)

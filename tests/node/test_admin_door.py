@@ -61,7 +61,7 @@ GOOD: list[tuple[str, str, Any, str, dict[str, Any]]] = [
         "group.decision",
         {"group": "a/b c", "number": 12},
     ),
-    ("GET", "/v1/transaction-groups/job", b"", "group.describe", {"group": "job"}),
+    ("GET", "/v1/transaction-groups/job", b"", "group.describe", {"group": "job", "limit": 20}),
     (
         "POST",
         "/v1/checks/prepare",
@@ -103,7 +103,7 @@ GOOD: list[tuple[str, str, Any, str, dict[str, Any]]] = [
         "checks.release",
         {"transactional_id": "t", "half_id": "h"},
     ),
-    ("GET", "/v1/checks", b"", "checks.list", {"parked": False}),
+    ("GET", "/v1/checks", b"", "checks.list", {"parked": False, "limit": 1_000}),
 ]
 
 
@@ -117,7 +117,9 @@ def test_a_request_becomes_the_operation_that_it_asks_for(
 
 
 def test_what_a_query_says_is_read_like_a_body() -> None:
-    assert ask("GET", "/v1/checks", parked="true")[2] == [("checks.list", {"parked": True})]
+    assert ask("GET", "/v1/checks", parked="true")[2] == [
+        ("checks.list", {"parked": True, "limit": 1_000})
+    ]
     asked = ask("GET", "/v1/checks/half-message", transactional_id="g::m")[2]
     assert asked == [("checks.describe", {"transactional_id": "g::m"})]
 

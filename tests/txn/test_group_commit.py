@@ -212,6 +212,21 @@ def test_numbers_in_between_may_be_decided_while_there_is_room_for_them() -> Non
     )
     assert scene.end_group("job", 15, commit=True).is_new
     assert decision(scene, 5) == (True,)
+    newest = scene.do(DescribeGroup(group="job", decisions_max=2))
+    assert [each.number for each in newest.decisions] == [15, 20]
+
+
+def test_decisions_with_many_members_are_forgotten_sooner(monkeypatch) -> None:
+    """A thousand numbers of a thousand members each would be a hundred megabytes."""
+    monkeypatch.setattr(group_commit_machine, "MEMBERS_KEPT_MAX", 3)
+    scene, a, b = two_open()
+    scene.end_group("job", 1, commit=True, a=a, b=b)
+    scene.finish()
+    c, d = scene.opened("job::c"), scene.opened("job::d")
+    assert scene.end_group("job", 2, commit=True, c=c, d=d).is_new
+    for each in (scene, scene.moved()):
+        assert decision(each, 1) == (True,)
+        assert isinstance(decision(each, 2), GroupDecided)
 
 
 def test_a_group_that_nobody_uses_is_forgotten_with_its_members() -> None:

@@ -6,7 +6,7 @@ not take the question or can't tell its outcome: all of them may be asked again,
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
@@ -36,6 +36,8 @@ from .group_commit_commands import (
     Undecided,
 )
 from .group_commit_records import GroupDecided
+
+PARKED_MAX: Final = 100_000
 
 
 class Executes(Protocol):
@@ -77,8 +79,9 @@ class AddedService:
         decision: GroupDecided | Undecided | ErrorCode = await self._execute(group, command)
         return decision
 
-    async def describe_group(self, group: str) -> GroupView | ErrorCode:
-        view: GroupView | ErrorCode = await self._execute(group, DescribeGroup(group=group))
+    async def describe_group(self, group: str, decisions_max: int) -> GroupView | ErrorCode:
+        command = DescribeGroup(group=group, decisions_max=decisions_max)
+        view: GroupView | ErrorCode = await self._execute(group, command)
         return view
 
     # -- check-back ------------------------------------------------------------------------------
@@ -165,10 +168,10 @@ class AddedService:
         )
         return answered
 
-    async def halves(self, *, parked_only: bool) -> list[HalfMessage] | ErrorCode:
+    async def halves(self, *, parked_only: bool, halves_max: int) -> list[HalfMessage] | ErrorCode:
         """Those that are not decided and coordinated by this node."""
         found: list[HalfMessage] = []
-        command = ListHalves(parked_only=parked_only)
+        command = ListHalves(parked_only=parked_only, halves_max=halves_max)
         for shard in self._shards():
             reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
             if reply is ErrorCode.not_coordinator:
@@ -176,8 +179,9 @@ class AddedService:
             if isinstance(reply, ErrorCode):
                 return reply
             found += reply
-        return found
+        found.sort(key=lambda half: half.transactional_id)
+        return found[:halves_max]
 
     async def parked(self) -> list[HalfMessage] | ErrorCode:
-        """What a person has to decide; its length is a metric."""
-        return await self.halves(parked_only=True)
+        """What a person has to decide, of this node's; how many there are is a metric."""
+        return await self.halves(parked_only=True, halves_max=PARKED_MAX)

@@ -80,9 +80,10 @@ class DescribeHalf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListHalves:
-    """All that are not decided."""
+    """Those that are not decided, in the order of their ids."""
 
     parked_only: bool = False
+    halves_max: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 
 from fencepost.cluster.base.errors import ErrorCode
 
@@ -16,7 +17,8 @@ CHECK = "check"  # the timer of a half message
 
 def list_halves(halves: Mapping[str, HalfMessage], command: ListHalves) -> Decision:
     wanted = (HalfState.PARKED,) if command.parked_only else (HalfState.WAITING, HalfState.PARKED)
-    return Decision(reply=[halves[each] for each in sorted(halves) if halves[each].state in wanted])
+    found = (halves[each] for each in sorted(halves) if halves[each].state in wanted)
+    return Decision(reply=list(islice(found, command.halves_max)))
 
 
 def describe_half(half: HalfMessage | None, command: DescribeHalf) -> Decision:

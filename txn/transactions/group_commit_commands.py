@@ -35,6 +35,7 @@ class DescribeDecision:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroup:
     group: str
+    decisions_max: int = 100  # the highest numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Undecided(NamedTuple):
 
 
 class GroupView(NamedTuple):
-    """What is known of a group: its decisions, oldest number first."""
+    """What is known of a group: its last decisions, the lowest number first."""
 
     group: str
     decisions: tuple[GroupDecided, ...]

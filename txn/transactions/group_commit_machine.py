@@ -8,8 +8,8 @@ PROVED BY  tests/txn/test_group_commit.py::test_a_second_end_of_a_number_answers
 A driver that gives up on an answer asks what was decided. "Nothing" may become a decision yet, while its end is
 still under way: members that are started anew (InitProducerId) are fenced from it, and it is refused.
 
-What is remembered is bounded: the decisions of the highest `transaction.group.decisions.max` numbers of a group.
-A lower number is answered as forgotten and never decided any more. A group in which nothing has been decided for
+What is remembered is bounded: the decisions of the highest `transaction.group.decisions.max` numbers of a group, of
+fewer when they have more than 20,000 members together. A lower number is answered as forgotten and never decided any more. A group in which nothing has been decided for
 `transactional.id.expiration.ms` is forgotten as a whole: its members' ids have expired by then, too.
 """
 
@@ -35,6 +35,8 @@ from .ids import GROUP_SEPARATOR
 from .transaction import OPEN, Transaction
 
 E = ErrorCode
+# In all remembered decisions of a group together; the highest number is remembered however many it has.
+MEMBERS_KEPT_MAX: Final = 20_000
 # Of one batch of the log (`runtime/encoding.py`), and what each record in it may add.
 BATCH_BYTES_MAX: Final = 1_048_588 - 1_024
 RECORD_OVERHEAD: Final = 64
@@ -99,13 +101,13 @@ class GroupCommitMachine:
         decided = group.decisions.get(command.number)
         if decided is not None:
             return Decision(reply=GroupEnded(decided, is_new=False))
-        if command.number <= group.floor or self._is_too_low(group, command.number):
+        forgotten = self._to_forget(group, command.number, len(command.members))
+        if command.number <= group.floor or command.number in forgotten:
             return Decision(reply=_forgotten(command))
         for member in sorted(command.members):
             refusal = self._refuse(command, member, command.members[member])
             if refusal is not None:
                 return Decision(reply=refusal)
-        forgotten = self._to_forget(group)
         decided = GroupDecided(
             group=command.group,
             number=command.number,
@@ -168,27 +170,32 @@ class GroupCommitMachine:
             )
         return None
 
-    def _is_too_low(self, group: _Group, number: int) -> bool:
-        """It would be the first to be forgotten."""
-        is_full = len(group.decisions) >= self.config.transaction_group_decisions_max
-        return is_full and number < min(group.decisions)
-
-    def _to_forget(self, group: _Group) -> list[int]:
-        """Which numbers make room for one more."""
-        more = len(group.decisions) + 1 - self.config.transaction_group_decisions_max
-        return sorted(group.decisions)[:more] if more > 0 else []
+    def _to_forget(self, group: _Group, number: int, members: int = 0) -> list[int]:
+        """Which numbers make room for this one, from the lowest on; itself, when it would be one of them."""
+        kept = {each: len(group.decisions[each].members) for each in group.decisions}
+        kept[number] = members
+        left, total = len(kept), sum(kept.values())
+        forgotten = []
+        for each in sorted(kept)[:-1]:
+            if left <= self.config.transaction_group_decisions_max and total <= MEMBERS_KEPT_MAX:
+                break
+            forgotten.append(each)
+            left, total = left - 1, total - kept[each]
+        return forgotten
 
     def _decision(self, command: DescribeDecision, now_ms: int) -> Decision:
         group = self.groups.get(command.group) or _Group()
         decided = group.decisions.get(command.number)
         if decided is not None:
             return Decision(reply=decided)
-        gone = command.number <= group.floor or self._is_too_low(group, command.number)
+        number = command.number
+        gone = number <= group.floor or number in self._to_forget(group, number)
         return Decision(reply=Undecided(gone))
 
     def _describe(self, command: DescribeGroup, now_ms: int) -> Decision:
         group = self.groups.get(command.group) or _Group()
-        decisions = tuple(group.decisions[number] for number in sorted(group.decisions))
+        newest = sorted(group.decisions)[-command.decisions_max :]
+        decisions = tuple(group.decisions[number] for number in newest)
         return Decision(reply=GroupView(command.group, decisions, group.floor))
 
     def owners_of(self, command: Any) -> Sequence[str]:
