@@ -25,6 +25,7 @@ _NEXT: Final[dict[ErrorCode, tuple[int, str]]] = {
         "Another one works in its name now: end this one, and ask what was decided.",
     ),
     E.invalid_txn_state: (409, "Ask how it stands, and go on from there."),
+    E.unsupported_version: (409, "Raise the cluster's feature transaction.version to 2."),
     E.concurrent_transactions: (409, "Ask again when the transaction before it has ended."),
     E.message_too_large: (413, "Send less at a time."),
     E.throttling_quota_exceeded: (429, "Ask again later, or from fewer clients."),

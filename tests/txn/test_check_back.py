@@ -94,6 +94,15 @@ def test_what_is_not_open_cannot_be_prepared() -> None:
     assert scene.prepares(ID, identity).code is E.invalid_txn_state
 
 
+def test_a_cluster_whose_log_cannot_say_prepared_does_not_prepare() -> None:
+    """Records of transaction.version 0 have no place for it: the next coordinator would take it for open and abort."""
+    scene = AddedScene()
+    identity = scene.opened(ID)
+    scene.machine.transaction_version = lambda: 0
+    assert scene.prepares(ID, identity).code is E.unsupported_version
+    assert scene.phase(ID) == "Ongoing"
+
+
 def test_preparing_again_is_the_same_once_more_and_under_another_name_refused() -> None:
     scene, identity = half_sent()
     again = scene.prepares(ID, identity)

@@ -42,7 +42,14 @@ from .check_back_commands import (
     Verdict,
 )
 from .check_back_records import MAY_BECOME, HalfForgotten, HalfMessage, HalfState
-from .check_back_view import CHECK, describe_half, list_halves, release, unknown_half
+from .check_back_view import (
+    CHECK,
+    describe_half,
+    list_halves,
+    refuse_prepare,
+    release,
+    unknown_half,
+)
 from .checkers import (
     STEPS,
     CheckDue,
@@ -58,7 +65,7 @@ from .checkers import (
     Waiting,
 )
 from .group_commit_commands import Refusal
-from .group_commit_machine import OPEN_WORDS, Transactions
+from .group_commit_machine import Transactions
 from .transaction import DECIDED, Phase, Transaction
 
 E = ErrorCode
@@ -104,7 +111,7 @@ class CheckBackMachine:
         known = self.halves.get(transactional_id)
         if known is not None and known.half_id == command.half_id:
             return Decision(reply=HalfAnswered(known, is_new=False))
-        refusal = self._refuse_prepare(command, known)
+        refusal = refuse_prepare(self._transactions, command, known)
         if refusal is not None:
             return Decision(reply=refusal)
         wait_ms = self.config.interval_ms(0)
@@ -125,33 +132,6 @@ class CheckBackMachine:
             steps=prepared.steps,
             effects=(*prepared.effects, SetTimer((CHECK, transactional_id), wait_ms)),
         )
-
-    def _refuse_prepare(self, command: PrepareHalf, known: HalfMessage | None) -> Refusal | None:
-        name = command.transactional_id
-        found = self._transactions.find(name)
-        if found is None or found.producer_id != command.producer_id:
-            now = "nobody" if found is None else f"producer {found.producer_id}"
-            return Refusal(
-                E.invalid_producer_id_mapping,
-                f"{name} is not producer {command.producer_id} but {now}",
-            )
-        if found.producer_epoch != command.producer_epoch:
-            return Refusal(
-                E.producer_fenced,
-                f"{name} was fenced: its epoch is {found.producer_epoch}, not {command.producer_epoch}",
-            )
-        if found.phase not in OPEN_WORDS:
-            return Refusal(
-                E.invalid_txn_state,
-                f"{name} has no open transaction to prepare: it is in {found.phase}. Send the half "
-                "message, flush, and prepare then.",
-            )
-        if known is not None and not known.is_decided:
-            return Refusal(
-                E.invalid_txn_state,
-                f"the transaction of {name} is prepared already, as {known.half_id}",
-            )
-        return None
 
     def _poll(self, command: PollChecks, now_ms: int) -> Decision:
         name, member = command.group, command.member

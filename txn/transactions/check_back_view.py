@@ -1,4 +1,4 @@
-"""What people see of half messages, and the release of a parked one."""
+"""What is refused, what people see of half messages, and the release of a parked one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,9 +7,10 @@ from itertools import islice
 from fencepost.cluster.base.errors import ErrorCode
 
 from ..runtime.decision import Decision, SetTimer
-from .check_back_commands import DescribeHalf, HalfAnswered, ListHalves, ReleaseHalf
+from .check_back_commands import DescribeHalf, HalfAnswered, ListHalves, PrepareHalf, ReleaseHalf
 from .check_back_records import HalfMessage, HalfState
 from .group_commit_commands import Refusal
+from .group_commit_machine import OPEN_WORDS, Transactions
 
 E = ErrorCode
 CHECK = "check"  # the timer of a half message
@@ -53,3 +54,37 @@ def unknown_half(transactional_id: str, half_id: str, known: HalfMessage | None)
     else:
         why = f"{half_id} of {transactional_id} is over: its half message now is {known.half_id}"
     return Refusal(E.transactional_id_not_found, why)
+
+
+def refuse_prepare(
+    transactions: Transactions, command: PrepareHalf, known: HalfMessage | None
+) -> Refusal | None:
+    """Why this transaction can't be prepared by whoever asks."""
+    name = command.transactional_id
+    if transactions.transaction_version() < 1:
+        why = "a log of transaction.version 0 can't say that a transaction is prepared"
+        return Refusal(E.unsupported_version, why)
+    found = transactions.find(name)
+    if found is None or found.producer_id != command.producer_id:
+        now = "nobody" if found is None else f"producer {found.producer_id}"
+        return Refusal(
+            E.invalid_producer_id_mapping,
+            f"{name} is not producer {command.producer_id} but {now}",
+        )
+    if found.producer_epoch != command.producer_epoch:
+        return Refusal(
+            E.producer_fenced,
+            f"{name} was fenced: its epoch is {found.producer_epoch}, not {command.producer_epoch}",
+        )
+    if found.phase not in OPEN_WORDS:
+        return Refusal(
+            E.invalid_txn_state,
+            f"{name} has no open transaction to prepare: it is in {found.phase}. Send the half "
+            "message, flush, and prepare then.",
+        )
+    if known is not None and not known.is_decided:
+        return Refusal(
+            E.invalid_txn_state,
+            f"the transaction of {name} is prepared already, as {known.half_id}",
+        )
+    return None

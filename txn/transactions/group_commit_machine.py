@@ -70,6 +70,10 @@ class Transactions(Protocol):
     def prepare(self, transactional_id: str, now_ms: int) -> Decision:
         """How it becomes one that no timeout ends."""
 
+    @property
+    def transaction_version(self) -> Callable[[], int]:
+        """The level of the cluster's feature."""
+
 
 class _Group:
     __slots__ = ("decisions", "floor")
