@@ -9,13 +9,14 @@ from typing import Final, NamedTuple, TypeVar
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.ids import BrokerId, LeaderEpoch
-from fencepost.cluster.wire.batch import parse_header, splice
-from fencepost.cluster.wire.records import control_batch, read_control, read_records
+from fencepost.cluster.wire.batch import splice
+from fencepost.cluster.wire.records import control_batch
 from fencepost.replication.divergence_machine import Cut
-from fencepost.replication.partition import Appended, Partition, Read
+from fencepost.replication.partition import Appended, Partition
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from replica_helpers import ME, Metadata, Node, batch, bytes_of, topic_of
+from replica_helpers import ME, Metadata, Node, batch, topic_of
+from support.read_committed import seen_by_a_client
 
 OTHER: Final = BrokerId(2)
 PLAIN: Final = 0  # a producer that is in no transaction
@@ -93,35 +94,6 @@ class Model:
         self.end = offset
         self.start = min(self.start, offset)
         self.high_watermark = min(self.high_watermark, offset)
-
-
-def seen_by_a_client(partition: Partition, start: int) -> list[bytes]:
-    """As Java's CompletedFetch reads it: batches of producers that are aborted from here on are passed over."""
-    values: list[bytes] = []
-    offset = start
-    while True:
-        read = partition.read(offset, 200, isolation=1, min_one=True, leader_only=False)
-        assert isinstance(read, Read) and read.aborted is not None
-        data = bytes_of(read)
-        if not data:
-            return values
-        waiting = sorted(read.aborted, key=lambda each: each[1])
-        aborted: set[int] = set()
-        position = 0
-        while position < len(data):
-            header = parse_header(data, position)
-            records = read_records(data, position)
-            while waiting and waiting[0][1] <= header.last_offset:
-                aborted.add(waiting.pop(0)[0])
-            if header.is_control:
-                marker = read_control(records[0])
-                if marker is not None and not marker.commit:
-                    aborted.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in aborted):
-                values += [each.value or b"" for each in records if each.offset >= offset]
-            position += header.size
-            next_offset = header.next_offset
-        offset = next_offset
 
 
 class Replica:
@@ -258,7 +230,7 @@ class Replica:
         # A transaction all of whose records were deleted holds up nobody once the log was read anew.
         assert stable in (model.last_stable_offset(), model.last_stable_offset(since=model.start))
         for start in {model.start, (model.start + model.high_watermark) // 2}:
-            assert seen_by_a_client(partition, start) == model.visible(start, stable)
+            assert seen_by_a_client(partition, start, max_bytes=200) == model.visible(start, stable)
 
 
 SHARES = st.sampled_from([0.0, 0.3, 0.7, 1.0])
