@@ -49,6 +49,7 @@ from .services import Services
 from .session import BrokerSession
 from .topics import Topics
 from .transaction_doors import MarkersBetweenNodes, Verifier
+from .transaction_start import TransactionStarts
 from .voters import PEER_LISTENER, VoterChanges
 
 # Feature name -> the levels that this build can work at. Grows with what is built.
@@ -120,6 +121,7 @@ class Broker:
         )
         self.admin = self._make_admin()
         self.verifier = self._make_verifier()
+        self.transaction_starts = TransactionStarts(me, self.peers.door, self.transactions)
         self.services = self._make_services()
         self.listeners = self._make_listeners()
 
@@ -186,6 +188,7 @@ class Broker:
             producer_ids=self.producer_ids,
             transactions=self.transactions,
             verifier=self.verifier,
+            transaction_starts=self.transaction_starts,
             markers=self.markers,
             topics=Topics(env, self.controller),
             describe_quorum=self.peers.describe_quorum,

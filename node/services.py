@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .producer_ids import ProducerIds
     from .topics import Topics
     from .transaction_doors import Verifier
+    from .transaction_start import TransactionStarts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class Services:
     groups: GroupService
     transactions: TransactionService
     verifier: "Verifier"
+    transaction_starts: "TransactionStarts"
     markers: "MarkerWriter"
     fetch_sessions: FetchSessions
     producer_ids: "ProducerIds"

@@ -19,6 +19,10 @@ from ..services import HandlerContext
 E = ErrorCode
 ABORTABLE_SINCE: Final = 4  # TRANSACTION_ABORTABLE
 ADDS_ITSELF_SINCE: Final = 5
+# Before, a client can't say of which generation of its group it is (aiokafka has never learnt to), and is fenced by what
+# is known here. Version 2 can't either: those are Java's producers from 2.0 to 2.4, one for each partition that is read,
+# which fence each other by transactional id and keep transactions open while others join.
+FENCED_ELSEWHERE_SINCE: Final = 2
 # The client asked the group's coordinator. That the other one can't be reached is not for it to mend: it tries again.
 _IN_OTHER_WORDS: Final[Mapping[ErrorCode, ErrorCode]] = {
     E.producer_fenced: E.invalid_producer_epoch,
@@ -44,4 +48,14 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
             return E.invalid_txn_state
         return _IN_OTHER_WORDS.get(said, said)
 
-    return await ctx.services.groups.txn_offset_commit(ctx, request, verify=verify)
+    async def began() -> int | ErrorCode:
+        return await ctx.services.transaction_starts.of(
+            request.transactional_id, request.producer_id, request.producer_epoch
+        )
+
+    return await ctx.services.groups.txn_offset_commit(
+        ctx,
+        request,
+        verify=verify,
+        began=None if ctx.api_version >= FENCED_ELSEWHERE_SINCE else began,
+    )

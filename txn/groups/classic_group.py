@@ -231,6 +231,18 @@ class ClassicGroup:
             return ErrorCode.rebalance_in_progress
         return ErrorCode.none
 
+    def refuse_older(self, began_ms: int) -> ErrorCode:
+        """Whether offsets of a transaction that began then may be from a generation before this one.
+
+        Old clients don't say who they are in the group, so that after a rebalance two of them store positions of one
+        partition (aiokafka#844). The one whose transaction is older than the generation may have lost it.
+        """
+        if self.phase in (P.COMPLETING_REBALANCE, P.STABLE) and began_ms < self.since_ms:
+            return (
+                ErrorCode.invalid_producer_epoch
+            )  # they know no other word that makes them begin anew
+        return ErrorCode.none
+
     def selected_protocol(self) -> str:
         """What every member supports and most want; on a tie, what the first member puts first."""
         votes: dict[str, int] = {}

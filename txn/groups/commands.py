@@ -92,6 +92,8 @@ class TxnOffsetCommit:
     group_instance_id: str | None = None
     producer_id: int
     producer_epoch: int
+    # Where the client's version can't say its generation: when the transaction began.
+    began_ms: int | None = None
     commits: tuple[Commit, ...]
 
 

@@ -141,6 +141,8 @@ class GroupsMachine:
             refusal = group.refuse_commit(
                 command.member_id, command.group_instance_id, command.generation_id, in_txn=True
             )
+            if refusal is ErrorCode.none and command.began_ms is not None:
+                refusal = group.refuse_older(command.began_ms)
         if refusal is not ErrorCode.none:
             return Decision(reply=[refusal] * len(command.commits))
         return self.offsets.commit_in_transaction(command, now_ms)

@@ -10,6 +10,7 @@ Who may ask is the handlers' business (`node/handlers`). What a group does is de
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -50,6 +51,7 @@ _NULL_PROTOCOL_SINCE: Final = 7
 _LOADING_KNOWN_SINCE: Final = 2  # TxnOffsetCommit: older clients end on it (KAFKA-7296)
 # Asks whether a transaction that writes to this partition is open.
 Verify = Callable[[TopicPartition], Awaitable[ErrorCode]]
+Began = Callable[[], Awaitable[int | ErrorCode]]
 _PROTOCOL_NAMED_SINCE: Final = 5  # SyncGroup must say what it thinks was agreed on (KIP-559)
 
 
@@ -245,19 +247,24 @@ class GroupService:
             return E.coordinator_not_available
         return TopicPartition(GROUP_OFFSETS_TOPIC, partition)
 
-    async def txn_offset_commit(self, ctx: Caller, body: Any, *, verify: Verify) -> Fields:
-        """`verify` asks the transaction's coordinator, of the partition that keeps the group's positions."""
+    async def txn_offset_commit(
+        self, ctx: Caller, body: Any, *, verify: Verify, began: Began | None = None
+    ) -> Fields:
+        """`verify` asks the transaction's coordinator, of the partition that keeps the group's positions; `began` when
+        the transaction began, if the client can't say of which generation it is."""
         plan = offset_requests.plan_commit(self._image, body.topics)
         command = plan.command_in_transaction(body)
         reply: Any = []
         if command.commits:
-            reply = await self._commit_in_transaction(command, verify)
+            reply = await self._commit_in_transaction(command, verify, began)
         if reply is E.coordinator_load_in_progress and ctx.api_version < _LOADING_KNOWN_SINCE:
             reply = E.coordinator_not_available
         topics = plan.answer(reply)
         return {"topics": offset_requests.by_name(topics)}
 
-    async def _commit_in_transaction(self, command: TxnOffsetCommit, verify: Verify) -> Any:
+    async def _commit_in_transaction(
+        self, command: TxnOffsetCommit, verify: Verify, began: Began | None
+    ) -> Any:
         if not command.group_id:
             return E.invalid_group_id
         place = await self.offsets_partition_of(command.group_id)
@@ -269,6 +276,11 @@ class GroupService:
         outcome = await verify(place)
         if outcome is not E.none:
             return outcome
+        if began is not None:
+            began_ms = await began()
+            if isinstance(began_ms, ErrorCode):
+                return began_ms
+            command = replace(command, began_ms=began_ms)
         return await self._execute(command.group_id, command)
 
     async def end_transaction(
