@@ -215,6 +215,25 @@ def test_a_check_counts_when_its_checker_says_that_it_has_it() -> None:
     assert scene.half(ID).checks == 1, "once"
 
 
+def test_only_the_check_that_is_under_way_counts() -> None:
+    """A word of an earlier one that was delayed must not lower the count, one of a later one not raise it."""
+    scene, _ = half_sent()
+    first = checked(scene, verdict=Verdict.UNKNOWN)
+    checked(scene, verdict=Verdict.UNKNOWN)
+    for number in (0, first.number, 2, 4, 15):
+        scene.polls("pay", "c", Attempt(ID, "h1", number))
+        scene.answers_check(ID, Verdict.UNKNOWN, attempt=number)
+        assert scene.half(ID).checks == 2
+
+
+def test_a_check_that_arrived_late_is_not_offered_again_to_who_has_it() -> None:
+    scene, _ = half_sent()
+    attempt = checked(scene)
+    scene.pass_ms(DELIVERY_MS)  # it is due again by now
+    assert scene.polls("pay", "c", attempt) in scene.parked
+    assert scene.half(ID).checks == 1
+
+
 def test_an_answer_says_that_the_check_was_delivered() -> None:
     scene, _ = half_sent()
     attempt = checked(scene, verdict=Verdict.UNKNOWN)
