@@ -121,7 +121,9 @@ class Broker:
         )
         self.admin = self._make_admin()
         self.verifier = self._make_verifier()
-        self.transaction_starts = TransactionStarts(me, self.peers.door, self.transactions)
+        self.transaction_starts = TransactionStarts(
+            env.clock, me, self.peers.door, self.transactions
+        )
         self.services = self._make_services()
         self.listeners = self._make_listeners()
 

@@ -314,10 +314,10 @@ class TransactionService:
             )
         return dict(await self._add(command, by_client=False))
 
-    async def began(
+    async def age_ms(
         self, transactional_id: str, producer_id: int, producer_epoch: int
     ) -> int | ErrorCode:
-        """When this producer's open transaction began; INVALID_PRODUCER_EPOCH when it has none."""
+        """How long this producer's transaction has been open; INVALID_PRODUCER_EPOCH when it has none."""
         command = DescribeTransactions(transactional_ids=(transactional_id,))
         reply = await self.execute(transactional_id, command)
         if isinstance(reply, ErrorCode):
@@ -326,8 +326,8 @@ class TransactionService:
         is_its = (row["producer_id"], row["producer_epoch"]) == (producer_id, producer_epoch)
         if row["error_code"] is not E.none or not is_its or not row["topics"]:
             return E.invalid_producer_epoch
-        began_ms: int = row["transaction_start_time_ms"]
-        return began_ms
+        age_ms: int = self._env.clock.now_ms() - row["transaction_start_time_ms"]
+        return age_ms
 
     # -- markers ---------------------------------------------------------------------------------
 
