@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 INPUTS = 300
 PARTITIONS = 3
 QUICK = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200}
+SERVER_SIDE = {"group.protocol": "consumer"}  # KIP-848
 
 
 class Setting:
@@ -22,6 +23,7 @@ class Setting:
 
     def __init__(self, bootstrap: str, fresh, group: str) -> None:
         self.bootstrap, self.group = bootstrap, group
+        self.consumer: dict[str, object] = QUICK
         self.source, self.sink = fresh("in"), fresh("out")
         for topic in (self.source, self.sink):
             create(bootstrap, topic, partitions=PARTITIONS)
@@ -37,7 +39,7 @@ class Setting:
             group_id=self.group,
             transform=transform or self.copy,
             messages_max=options.pop("messages_max", 20),
-            consumer_config={**QUICK, "log_level": 0},
+            consumer_config={**self.consumer, "log_level": 0},
             producer_config={"log_level": 0},
             **options,
         )
@@ -104,7 +106,9 @@ def test_whatever_fails_each_input_shows_exactly_once(setting) -> None:
     setting.check()
 
 
-def test_loops_that_come_and_go_share_the_work(setting) -> None:
+@pytest.mark.parametrize("protocol", [QUICK, SERVER_SIDE], ids=["classic", "kip848"])
+def test_loops_that_come_and_go_share_the_work(setting, protocol) -> None:
+    setting.consumer = protocol
     counts = [0, 0]
     over = threading.Event()
 
