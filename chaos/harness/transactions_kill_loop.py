@@ -107,11 +107,12 @@ class LastLook:
     def __init__(self, bootstrap: str, keys: Sequence[str]) -> None:
         self.bootstrap = bootstrap
         self.keys = keys
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def _ends(self, isolation: IsolationLevel) -> dict[str, int]:
+        # A client asks with the leader epoch that it once heard of, whatever it is told: so a new one each time.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         asked = {place_of(key): OffsetSpec.latest() for key in self.keys}
-        answers = self._admin.list_offsets(asked, isolation_level=isolation)
+        answers = admin.list_offsets(asked, isolation_level=isolation)
         return {
             key_of(place.topic, place.partition): future.result(10).offset
             for place, future in answers.items()

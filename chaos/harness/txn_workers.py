@@ -21,6 +21,7 @@ from .processes import Process
 
 PROGRESS_S = 60.0  # for every worker to commit again; a transaction may have to time out first
 STOP_S = 100.0  # with the transaction that is under way, however patient
+STOPPED = (0, -signal.SIGTERM)  # the latter of one that had only just been started
 MODULE = "fencepost.chaos.workloads.txn_worker"
 
 
@@ -153,7 +154,8 @@ class Workers:
             if worker.process is not None and worker.process.alive:
                 os.kill(worker.process.pid, signal.SIGTERM)
         for worker in self.all:
-            if worker.process is not None and (code := worker.process.stop(STOP_S)) != 0:
+            assert worker.process is not None
+            if (code := worker.process.stop(STOP_S)) not in STOPPED:
                 said = worker.process.said()[-1_500:]
                 self.ended.append(f"{worker.transactional_id} was stopped with {code}: {said}")
 
