@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fencepost.cluster.base.ports import Env
+from fencepost.txn.transactions import policy
+from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
 
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn
@@ -41,10 +43,26 @@ SETTINGS: Final = (
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=300",
 )
 SMALL_LIMITS_ODDS: Final = 0.2
+OLD_IDS_ODDS: Final = 0.25
+EPOCHS_LEFT: Final = 6
 EVENTS_SHOWN: Final = 12
 # The clients of one workload are enough to break something, and a seed is faster with fewer.
 WORKLOADS: Final = ("bank", "append", "pipeline")
 Client = Teller | Auditor | AppendProcess | Feeder | Worker
+
+
+@contextlib.contextmanager
+def old_ids() -> Iterator[None]:
+    """Producer ids whose epochs are almost used up, so that they run over in every run (KAFKA-19367)."""
+
+    def nearly_used_up(*args: Any, **named: Any) -> Transaction:
+        return replace(fresh(*args, **named), producer_epoch=CLIENT_EPOCH_MAX - EPOCHS_LEFT)
+
+    policy.__dict__["fresh"] = nearly_used_up
+    try:
+        yield
+    finally:
+        policy.__dict__["fresh"] = fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +115,13 @@ class TransactionsRun:
         self.verdict: Verdict | None = None
 
     def run(self) -> Verdict:
-        often = self.world.stream("limits").random() < SMALL_LIMITS_ODDS
-        with small_limits() if often else contextlib.nullcontext(), self.world:
+        odds = self.world.stream("limits")
+        often, is_old = odds.random() < SMALL_LIMITS_ODDS, odds.random() < OLD_IDS_ODDS
+        with (
+            small_limits() if often else contextlib.nullcontext(),
+            old_ids() if is_old else contextlib.nullcontext(),
+            self.world,
+        ):
             self.world.run(self._scenario())
         assert self.verdict is not None
         return self.verdict

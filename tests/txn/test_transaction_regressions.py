@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TRANSACTION_STATE_TOPIC
-from fencepost.txn.transactions.commands import Ended
+from fencepost.txn.transactions.commands import NEEDS_PRODUCER_ID, Ended
 from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, EPOCH_MAX, NO_TIMEOUT
 from transaction_node import ID, TransactionNode, on_node, ready
 from transaction_scene import P0, P1, Scene
@@ -72,6 +72,26 @@ def test_kafka_19367_fencing_in_the_last_epochs_counts_one_on_and_not_two() -> N
         assert scene.sent[0].producer_epoch == epoch + 1
         scene.written()
         assert scene.init()[:2] == (102, 0)
+
+
+def test_the_epoch_that_is_kept_for_fencing_is_given_to_nobody() -> None:
+    """A timeout in the last epoch; its producer's EndTxn was answered as one sent again, with 32767 for the next transaction.
+
+    No marker could end that one: none is above its own epoch.
+    """
+    scene = Scene(server_version=2)
+    scene.init()
+    scene.skip_to_epoch(CLIENT_EPOCH_MAX)
+    who = scene.now().identity
+    scene.add(who, P0, version=2)
+    scene.pass_time(60_000)
+    waits = scene.end(who, commit=False, bumps=True)
+    scene.written()
+    assert scene.answers[waits] == NEEDS_PRODUCER_ID  # its shell asks again, with one
+    given = scene.end(who, commit=False, bumps=True)
+    assert (given.producer_id, given.producer_epoch) == (102, 0)
+    assert scene.add((102, 0), P0, version=2) is E.none
+    assert scene.end((102, 0), bumps=True).producer_epoch == 1
 
 
 def test_librdkafka_3720_an_id_whose_epochs_are_used_up_is_replaced() -> None:

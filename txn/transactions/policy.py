@@ -244,6 +244,8 @@ def end_transaction(
             return Outcome(refusal)
     verdict = table[transaction.phase][command.commit]
     if verdict is E.none:
+        if command.bumps_epoch and transaction.identity.producer_epoch > CLIENT_EPOCH_MAX:
+            return _end_with_new_id(transaction, command, now_ms)
         return Outcome(Ended(*transaction.identity))
     if not isinstance(verdict, Phase):
         return Outcome(verdict)
@@ -258,6 +260,22 @@ def end_transaction(
     )
     assert step.phase is verdict, f"{transaction.phase.word}: {step.phase.word}"
     return Outcome(Ended(*step.identity), step)
+
+
+def _end_with_new_id(transaction: Transaction, command: EndTransaction, now_ms: int) -> Outcome:
+    """It was ended for its producer with the epoch that is kept for fencing: no marker could end another one of it."""
+    if transaction.phase not in IDLE:
+        return Outcome(WAITS)
+    if command.fresh_producer_id is None:
+        return Outcome(NEEDS_PRODUCER_ID)
+    following = Identity(command.fresh_producer_id, 0)
+    step = transaction.initialised(
+        following,
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+        timeout_ms=transaction.timeout_ms,
+        now_ms=now_ms,
+    )
+    return Outcome(Ended(*following), step)
 
 
 def _is_again(transaction: Transaction, command: EndTransaction) -> bool:
