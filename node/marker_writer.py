@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import (
     GROUP_OFFSETS_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -85,6 +85,13 @@ class MarkerWriter:
     def _append_to(
         self, partition: Partition, marker: Marker, tell: Callable[[ErrorCode], None]
     ) -> OffsetWait | ErrorCode:
+        try:
+            if partition.producers.verifications.is_of_another(
+                marker.producer_id, marker.started_ms
+            ):
+                return E.invalid_producer_epoch  # what it is to end has ended: it is late
+        except (OSError, LogDamaged):
+            pass  # writing says what is wrong
         now_ms = self._env.clock.now_ms()
         batch = control_batch(
             commit=marker.commit,

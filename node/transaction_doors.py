@@ -36,12 +36,15 @@ from fencepost.txn.transactions.transaction import EPOCH_BUMP_VERSION
 from .marker_writer import WRITE_S_MAX, Codes, MarkerWriter
 from .transaction_frames import (
     Question,
+    Word,
     pack_codes,
     pack_markers,
     pack_questions,
+    pack_words,
     read_codes,
     read_markers,
     read_questions,
+    read_words,
 )
 
 E = ErrorCode
@@ -113,10 +116,10 @@ class FirstWrite(NamedTuple):
     guard: int
 
 
-def _confirm(write: FirstWrite) -> bool:
+def _confirm(write: FirstWrite, started_ms: int) -> bool:
     partition = write.partition
-    return partition.closed is not None or partition.producers.confirm(
-        write.producer_id, write.producer_epoch, write.guard
+    return partition.closed is not None or partition.producers.verifications.confirm(
+        write.producer_id, write.producer_epoch, write.guard, started_ms
     )
 
 
@@ -127,7 +130,7 @@ class _Asking:
 
     def __init__(self) -> None:
         self.on_the_way = 0
-        self.waiting: list[tuple[Question, asyncio.Future[list[ErrorCode]]]] = []
+        self.waiting: list[tuple[Question, asyncio.Future[Word]]] = []
 
 
 class Verifier:
@@ -212,12 +215,12 @@ class Verifier:
                 tuple(write.partition.topic_partition for write in left),
                 add,
             )
-            said = await self._until_answered(question)
+            said, started_ms = await self._until_answered(question)
             codes.update(zip(question.partitions, said, strict=True))
             late = [
                 write
                 for write, code in zip(left, said, strict=True)
-                if code is E.none and not _confirm(write)
+                if code is E.none and not _confirm(write, started_ms)
             ]
             left = self._start_again(late, codes, add=add)
             if not left:
@@ -263,28 +266,28 @@ class Verifier:
         (code,) = await self.verify(transactional_id, [write], add=add)
         return code
 
-    async def _until_answered(self, question: Question) -> list[ErrorCode]:
+    async def _until_answered(self, question: Question) -> Word:
         steady = self._env.clock.steady
         deadline, pause_s = steady() + VERIFY_S_MAX, PAUSE_S
         while True:
-            codes = await self._ask(question)
-            if _ASK_AGAIN.isdisjoint(codes) or steady() + pause_s >= deadline:
-                return codes
+            word = await self._ask(question)
+            if _ASK_AGAIN.isdisjoint(word.codes) or steady() + pause_s >= deadline:
+                return word
             if TRANSACTION_STATE_TOPIC not in self._image.topics:
-                return codes  # nobody has ever begun a transaction
+                return word  # nobody has ever begun a transaction
             await self._env.clock.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    async def _ask(self, question: Question) -> list[ErrorCode]:
+    async def _ask(self, question: Question) -> Word:
         self.asked += 1
         coordinator = self._coordinator_of(question.transactional_id)
         if coordinator == self._node_id:
             return await self._answer(question)
         if self._door is None or coordinator not in self._door.connected():
             # It may be dead: who comes after it is known in a moment.
-            return [E.coordinator_not_available] * len(question.partitions)
+            return Word([E.coordinator_not_available] * len(question.partitions))
         asking = self._asking.setdefault(coordinator, _Asking())
-        answered: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
         asking.waiting.append((question, answered))
         if asking.on_the_way < ASKED_MAX:
             self._send(coordinator, asking)
@@ -308,43 +311,45 @@ class Verifier:
         self,
         coordinator: BrokerId,
         asking: _Asking,
-        together: list[tuple[Question, asyncio.Future[list[ErrorCode]]]],
+        together: list[tuple[Question, asyncio.Future[Word]]],
     ) -> None:
         assert self._door is not None
         packed = pack_questions([question for question, _ in together])
-        answers: list[list[ErrorCode]]
+        words: list[Word]
         try:
             _, reply = await self._door.request(
                 coordinator, VERIFY, {}, packed, timeout_s=ASK_S_MAX
             )
-            answers = read_codes(reply)
+            words = read_words(reply)
         except Trouble:
             # Asking changes nothing that asking again would not: it may be asked again.
-            answers = [[E.network_exception] * len(each.partitions) for each, _ in together]
+            words = [Word([E.network_exception] * len(each.partitions)) for each, _ in together]
         finally:
             asking.on_the_way -= 1
-        for (_, answered), codes in zip(together, answers, strict=True):
+        for (_, answered), word in zip(together, words, strict=True):
             if not answered.done():  # its client may have gone
-                answered.set_result(codes)
+                answered.set_result(word)
         if asking.waiting:
             self._send(coordinator, asking)
 
     # -- answering -------------------------------------------------------------------------------
 
-    async def _answer(self, question: Question) -> list[ErrorCode]:
+    async def _answer(self, question: Question) -> Word:
         transactional_id, producer_id, producer_epoch, partitions, add = question
         found = await self._transactions.verify(
             transactional_id, producer_id, producer_epoch, partitions, add=add
         )
-        return [found[each] for each in partitions]
+        # Should it have ended meanwhile, its markers were here before this word, which then counts for nothing.
+        started_ms = self._transactions.started_ms(transactional_id)
+        return Word([found[each] for each in partitions], started_ms)
 
     async def _on_verify(
         self, _peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
     ) -> tuple[Mapping[str, Any], Buffer]:
         questions = read_questions(payload)
         if len(questions) == 1:
-            return {}, pack_codes([await self._answer(questions[0])])
-        return {}, pack_codes(await asyncio.gather(*map(self._answer, questions)))
+            return {}, pack_words([await self._answer(questions[0])])
+        return {}, pack_words(await asyncio.gather(*map(self._answer, questions)))
 
 
 # -- what a client is told ---------------------------------------------------------------------------

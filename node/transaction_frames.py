@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused
-from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.base.ids import NO_TIMESTAMP, TopicPartition
 from fencepost.cluster.base.ports import Buffer
 from fencepost.txn.transactions.marker_sender import Marker
 
@@ -30,6 +30,7 @@ def pack_markers(markers: Sequence[Marker]) -> bytes:
             marker.coordinator_epoch,
             marker.commit,
             marker.transaction_version,
+            marker.started_ms,
             marker.partitions,
         )
         for marker in markers
@@ -41,7 +42,7 @@ def read_markers(payload: Buffer) -> list[Marker]:
 
 
 def _marker(row: Sequence[Any]) -> Marker:
-    producer_id, producer_epoch, coordinator_epoch, commit, version, partitions = row
+    producer_id, producer_epoch, coordinator_epoch, commit, version, started_ms, partitions = row
     return Marker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -49,6 +50,7 @@ def _marker(row: Sequence[Any]) -> Marker:
         commit=commit,
         partitions=tuple(TopicPartition(*each) for each in partitions),
         transaction_version=version,
+        started_ms=started_ms,
     )
 
 
@@ -64,6 +66,21 @@ def _question(row: Sequence[Any]) -> Question:
     transactional_id, producer_id, producer_epoch, partitions, add = row
     places = tuple(TopicPartition(*each) for each in partitions)
     return Question(transactional_id, producer_id, producer_epoch, places, add)
+
+
+class Word(NamedTuple):
+    """A coordinator's answer: a code for each partition, and when the transaction began (its own clock; -1: none)."""
+
+    codes: list[ErrorCode]
+    started_ms: int = NO_TIMESTAMP
+
+
+def pack_words(words: Iterable[Word]) -> bytes:
+    return _pack((word.started_ms, *map(int, word.codes)) for word in words)
+
+
+def read_words(payload: Buffer) -> list[Word]:
+    return _read(payload, lambda row: Word([ErrorCode(code) for code in row[1:]], row[0]))
 
 
 def pack_codes(answers: Iterable[Sequence[ErrorCode]]) -> bytes:

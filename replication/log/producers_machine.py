@@ -211,7 +211,7 @@ class ProducersMachine:
                 producer_id, txn_first_offset, offset, not marker.commit, stable
             )
         if self._verifications:
-            self._verifications.written(producer_id, is_transactional=True)
+            self._verifications.ended(producer_id)
         head = (batch.producer_epoch, marker.coordinator_epoch, marker.timestamp, seen_ms, -1)
         self._put(producer_id, entry, head, window, now_ms)
         return completed
@@ -276,27 +276,26 @@ class ProducersMachine:
                 return old_epoch(self.name, producer_id, producer_epoch, known_epoch)
             if txn_first_offset >= 0 and known_epoch == producer_epoch:
                 return NO_GUARD
-        return self._waiting().start(
+        return self.verifications.start(
             producer_id, sequence, producer_epoch, now_ms, epoch_bump=supports_epoch_bump
         )
 
-    def _waiting(self) -> Verifications:
+    @property
+    def verifications(self) -> Verifications:
         if self._verifications is None:
             self._verifications = Verifications()
         return self._verifications
 
-    def confirm(self, producer_id: int, producer_epoch: int, guard: int) -> bool:
-        """The coordinator knows of the transaction. False: its word is too late, ask again."""
-        return self._waiting().confirm(producer_id, producer_epoch, guard)
-
     def _is_confirmed(self, batch: ProducedBatch) -> bool:
-        return self._waiting().is_confirmed(batch.producer_id, batch.producer_epoch)
+        return self.verifications.is_confirmed(batch.producer_id, batch.producer_epoch)
 
     def note_refused(self, batch: ProducedBatch) -> None:
         """A client's batch was not written for a reason that it will retry: no later one may overtake it."""
         if batch.base_sequence < 0 or batch.producer_id in self._entries:
             return  # known producers have their last sequence for that
-        self._waiting().note_refused(batch.producer_id, batch.producer_epoch, batch.base_sequence)
+        self.verifications.note_refused(
+            batch.producer_id, batch.producer_epoch, batch.base_sequence
+        )
 
     # -- forgetting -----------------------------------------------------------------------------------
 

@@ -13,13 +13,15 @@ from typing import Final
 
 REFUSED_MAX: Final = 1_000  # remembered refusals a partition; the oldest go first
 NO_GUARD: Final = 0  # VerificationGuard.SENTINEL
+UNKNOWN_START: Final = -1
 
 
 class Verification:
     """A transaction whose first write here waits for the coordinator's word, or has it."""
 
     __slots__ = (
-        "guard", "is_confirmed", "lowest_sequence", "producer_epoch", "started_ms", "supports_epoch_bump",
+        "asked_ms", "guard", "is_confirmed", "lowest_sequence", "producer_epoch", "started_ms",
+        "supports_epoch_bump",
     )  # fmt: skip
 
     def __init__(
@@ -28,19 +30,23 @@ class Verification:
         self.guard = guard
         self.lowest_sequence = sequence
         self.producer_epoch = producer_epoch
-        self.started_ms = now_ms
+        self.asked_ms = now_ms
         self.supports_epoch_bump = epoch_bump
         self.is_confirmed = False
+        self.started_ms = UNKNOWN_START  # the transaction, when that is confirmed
 
 
 class Verifications:
     """Of one partition; made when first needed, so that most partitions have none."""
 
-    __slots__ = ("_guards_given", "_refused", "_waiting")
+    __slots__ = ("_guards_given", "_refused", "_starts", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[int, Verification] = {}
         self._refused: dict[int, tuple[int, int]] = {}  # producer id -> epoch, lowest sequence
+        self._starts: dict[
+            int, int
+        ] = {}  # producer id -> when its transaction that is open here began
         self._guards_given = 0
 
     def start(
@@ -61,8 +67,10 @@ class Verifications:
                 return NO_GUARD
         return known.guard
 
-    def confirm(self, producer_id: int, producer_epoch: int, guard: int) -> bool:
-        """The coordinator's word. False when it comes too late: a marker has ended what it is about.
+    def confirm(
+        self, producer_id: int, producer_epoch: int, guard: int, started_ms: int = UNKNOWN_START
+    ) -> bool:
+        """The coordinator's word, and when the transaction began there. False when it comes too late: a marker has ended what it is about.
 
         1. verification begins   2. the coordinator says yes   3. it aborts, and the marker is written here   4. its
         word arrives. There may be a new verification by then, and the old word must not count for it.
@@ -71,11 +79,25 @@ class Verifications:
         if known is None or known.guard != guard or known.producer_epoch != producer_epoch:
             return False
         known.is_confirmed = True
+        known.started_ms = started_ms
         return True
 
     def is_confirmed(self, producer_id: int, producer_epoch: int) -> bool:
         known = self._waiting.get(producer_id)
         return known is not None and known.is_confirmed and known.producer_epoch == producer_epoch
+
+    def is_of_another(self, producer_id: int, started_ms: int) -> bool:
+        """Whether a marker ends another transaction than the one that is open here, or about to be.
+
+        Old clients have one epoch for all of theirs, which is all that Kafka's markers name. 1. a marker is sent and
+        its node pauses   2. it is sent again by another way, written, and the transaction is done   3. the next one
+        begins   4. the first marker is read from a socket's buffer.
+        """
+        known = self._waiting.get(producer_id)
+        began_ms = self._starts.get(producer_id, UNKNOWN_START)
+        if known is not None and known.is_confirmed:
+            began_ms = known.started_ms
+        return UNKNOWN_START not in (began_ms, started_ms) and began_ms != started_ms
 
     def of(self, producer_id: int) -> Verification | None:
         return self._waiting.get(producer_id)
@@ -100,9 +122,17 @@ class Verifications:
         """The partition knows the producer now, and its transaction if it has one."""
         self._refused.pop(producer_id, None)
         if is_transactional:
-            self._waiting.pop(producer_id, None)
+            known = self._waiting.pop(producer_id, None)
+            if known is not None and known.started_ms != UNKNOWN_START:
+                self._starts[producer_id] = known.started_ms
+
+    def ended(self, producer_id: int) -> None:
+        """By a marker; what was asked before it is void."""
+        self._refused.pop(producer_id, None)
+        self._waiting.pop(producer_id, None)
+        self._starts.pop(producer_id, None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         for producer_id, known in list(self._waiting.items()):
-            if now_ms - known.started_ms >= expiration_ms:
+            if now_ms - known.asked_ms >= expiration_ms:
                 del self._waiting[producer_id]

@@ -92,6 +92,25 @@ def test_a_late_marker_of_the_last_transaction_does_not_end_the_next(
     assert partition(node).last_stable_offset == partition(node).high_watermark
 
 
+def test_a_marker_that_was_sent_twice_does_not_end_the_next_transaction_of_an_old_client(
+    node: SimNode, talk: Talk
+) -> None:
+    """All its transactions have one epoch; but the partition was told when the one began that is open there."""
+    who = opened(talk, "sent twice")
+    started = node.broker.transactions.started_ms("sent twice")
+    late = marker_of(who, FIRST, commit=True, started_ms=started)
+    talk.end("end", who)
+    talk.settle("sent twice")
+    node.sleep(0.1)
+    talk.add("add to the next", who)
+    talk.produce("produce to the next", who)
+    assert write(node, late) == [{FIRST: E.invalid_producer_epoch}]
+    assert partition(node).last_stable_offset < partition(node).high_watermark
+    talk.end("end the next", who)
+    talk.settle("sent twice")
+    assert partition(node).last_stable_offset == partition(node).high_watermark
+
+
 def test_markers_for_many_are_answered_one_by_one(node: SimNode, talk: Talk) -> None:
     who = opened(talk, "many")
     nowhere, state = TopicPartition("nowhere", 0), TopicPartition("__transaction_state", 0)

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.cluster.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from fencepost.cluster.base.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TopicPartition,
+)
 
 # A reply: decide this command again, with a producer id that nobody has.
 NEEDS_PRODUCER_ID: Final = "needs a producer id"
@@ -127,6 +132,7 @@ class WriteMarkers:
     commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
+    started_ms: int = NO_TIMESTAMP
 
     @property
     def done(self) -> MarkersDone:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
-from fencepost.cluster.base.ids import NO_LEADER, BrokerId, TopicPartition
+from fencepost.cluster.base.ids import NO_LEADER, NO_TIMESTAMP, BrokerId, TopicPartition
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 
@@ -52,6 +52,8 @@ class Marker:
     commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
+    # When the transaction began that it ends; -1: that is not known. Kafka's markers do not say it.
+    started_ms: int = NO_TIMESTAMP
 
 
 class MarkerDoor(Protocol):
@@ -264,4 +266,5 @@ def _marker(job: _Job, partitions: tuple[TopicPartition, ...], coordinator_epoch
         commit=what.commit,
         partitions=partitions,
         transaction_version=what.transaction_version,
+        started_ms=what.started_ms,
     )

@@ -16,6 +16,7 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import (
     GROUP_OFFSETS_TOPIC,
+    NO_TIMESTAMP,
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     TopicPartition,
@@ -328,6 +329,16 @@ class TransactionService:
             return E.invalid_producer_epoch
         age_ms: int = self._env.clock.now_ms() - row["transaction_start_time_ms"]
         return age_ms
+
+    def started_ms(self, transactional_id: str) -> int:
+        """When the transaction began that was verified just now: what its markers will name. -1 if it is not here."""
+        shard = self._coordinator.shard_of(transactional_partition_key(transactional_id))
+        if isinstance(shard, ErrorCode):
+            return NO_TIMESTAMP
+        machine = shard.machine
+        assert isinstance(machine, TransactionsMachine), f"{shard.name} runs something else"
+        found = machine.transactions.get(transactional_id)
+        return NO_TIMESTAMP if found is None else found.start_timestamp
 
     # -- markers ---------------------------------------------------------------------------------
 

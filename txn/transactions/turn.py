@@ -250,4 +250,5 @@ def markers_of(transaction: Transaction) -> WriteMarkers:
         commit=transaction.phase is Phase.PREPARE_COMMIT,
         partitions=transaction.partitions,
         transaction_version=transaction.client_transaction_version,
+        started_ms=transaction.start_timestamp,
     )

@@ -265,7 +265,7 @@ def test_a_transactions_first_write_needs_the_coordinators_word() -> None:
     assert log.answer(write) == ErrorCode.invalid_txn_state
     guard = begin(log)
     assert log.answer(write) == ErrorCode.invalid_txn_state
-    assert log.machine.confirm(PID, 0, guard)
+    assert log.machine.verifications.confirm(PID, 0, guard)
     assert log.answer(write) is ACCEPT
     assert begin(log) == NO_GUARD  # nor is it asked twice
     log.wrote(write)
@@ -280,23 +280,38 @@ def test_a_word_from_before_an_abort_is_worth_nothing() -> None:
     log = Given(ProducersMachine(verify_transactions=True))
     stale = begin(log)
     log.ended()
-    assert not log.machine.confirm(PID, 0, stale)
+    assert not log.machine.verifications.confirm(PID, 0, stale)
     newer = begin(log)
     assert newer != stale
-    assert not log.machine.confirm(PID, 0, stale)
+    assert not log.machine.verifications.confirm(PID, 0, stale)
     assert log.answer(Produced(0, is_transactional=True)) == ErrorCode.invalid_txn_state
 
 
 def test_a_word_about_one_epoch_is_none_about_the_next() -> None:
     log = Given(ProducersMachine(verify_transactions=True))
-    assert log.machine.confirm(PID, 0, begin(log))
+    assert log.machine.verifications.confirm(PID, 0, begin(log))
     newer = begin(log, epoch=1)
     assert newer != NO_GUARD
     write = Produced(0, producer_epoch=1, is_transactional=True)
     assert log.answer(write) == ErrorCode.invalid_txn_state
-    assert not log.machine.confirm(PID, 0, newer)
-    assert log.machine.confirm(PID, 1, newer)
+    assert not log.machine.verifications.confirm(PID, 0, newer)
+    assert log.machine.verifications.confirm(PID, 1, newer)
     assert log.answer(write) is ACCEPT
+
+
+def test_a_marker_of_an_earlier_transaction_is_told_from_this_ones() -> None:
+    """Of old clients, whose transactions all have one epoch: it was sent twice, and comes the second time late."""
+    log = Given(ProducersMachine(verify_transactions=True))
+    waiting = log.machine.verifications
+    assert not waiting.is_of_another(PID, 500)  # nothing is known of this producer
+    assert waiting.confirm(PID, 0, begin(log), 1_000)
+    for _ in range(2):  # before its first batch is written, and behind it
+        assert waiting.is_of_another(PID, 500)
+        assert not waiting.is_of_another(PID, 1_000)
+        assert not waiting.is_of_another(PID, -1)  # a person's marker names none
+        log.wrote(Produced(0, is_transactional=True))
+    log.ended()
+    assert not waiting.is_of_another(PID, 1_000)
 
 
 def test_verification_refuses_a_zombie_at_once() -> None:
@@ -323,7 +338,7 @@ def test_a_retry_that_comes_when_its_transaction_has_ended_refuses_nothing_that_
     log.ended()
     begin(log, 0)  # the late retry: the coordinator will say no
     assert log.answer(Produced(0, is_transactional=True)) == Duplicate(0, 0, 5)
-    assert log.machine.confirm(PID, 0, begin(log, 2))
+    assert log.machine.verifications.confirm(PID, 0, begin(log, 2))
     assert log.answer(Produced(2, is_transactional=True)) is ACCEPT
 
 
@@ -377,7 +392,7 @@ def test_verifications_expire_too() -> None:
     log = Given(ProducersMachine(verify_transactions=True))
     guard = begin(log)
     log.machine.expire(NOW + DAY)
-    assert not log.machine.confirm(PID, 0, guard)
+    assert not log.machine.verifications.confirm(PID, 0, guard)
 
 
 def test_beyond_the_budget_those_unseen_the_longest_go() -> None:
