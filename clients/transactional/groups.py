@@ -77,6 +77,15 @@ class TransactionGroup:
         answer = self._admin.call("GET", f"{self._path}/decisions/{number}")
         return _decision(answer)
 
+    def members(self) -> dict[str, MemberWrote]:
+        """Who works in this group now: for members of other clients, which can't tell who they are. Ask when they have
+        said that they wrote everything."""
+        known = self._admin.call("GET", self._path)["members"]
+        return {
+            name: MemberWrote(name, known[name]["producer_id"], known[name]["producer_epoch"])
+            for name in known
+        }
+
     def _end(self, number: int, outcome: str, members: Iterable[MemberWrote | None]) -> Decision:
         """Who wrote nothing (None) has no transaction to be ended."""
         named = {

@@ -121,6 +121,14 @@ async def describe(service: AddedService, args: Args) -> Answer | ErrorCode:
     fields: dict[str, Any] = {
         "group": view.group,
         "decisions": [shown(each) for each in view.decisions],
+        "members": {
+            each.member: {
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "state": each.phase,
+            }
+            for each in view.members
+        },
     }
     if view.floor != NO_FLOOR:
         fields["forgotten_up_to"] = view.floor

@@ -74,6 +74,16 @@ def test_a_writer_that_wrote_nothing_is_left_out(node, group, topic) -> None:
     assert read(node.bootstrap, topic, 1) == ["x0"]
 
 
+def test_members_that_cannot_tell_who_they_are_are_looked_up(node, group, topic) -> None:
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic)
+    wrote = job.write("x")
+    assert list(job.group.members().values()) == wrote
+    job.group.commit(1, job.group.members().values())
+    job.finish("commit")
+    assert read(node.bootstrap, topic, 2) == ["x0", "x1"]
+
+
 def test_a_driver_that_died_finds_out_and_does_not_commit_twice(node, group, topic) -> None:
     create(node.bootstrap, topic)
     job = Job(node, group, topic)

@@ -78,7 +78,7 @@ class Run:
             if victim < 1 or not cluster.world.is_up(node_name(victim)):
                 continue
             name = node_name(victim)
-            match dice.choice(("kill", "power", "cut", "client", "pause")):
+            match dice.choice(("kill", "power", "cut", "client", "pause", "clock")):
                 case "kill":
                     cluster.world.kill(name)
                 case "power":
@@ -91,6 +91,9 @@ class Run:
                     cluster.world.net.reset("client", name)
                 case "pause":
                     cluster.world.pause(name)
+                case "clock":
+                    wall = cluster.world.machine(name).wall
+                    wall.jump(dice.choice((-1, 1)) * dice.choice((2_000, 60_000, 100_000_000)))
             await asyncio.sleep(dice.uniform(0.0, 1.5))
             cluster.world.heal()
             self.start_all()

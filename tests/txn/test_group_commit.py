@@ -186,6 +186,15 @@ def test_the_limits_of_a_batch_are_the_shards() -> None:
     assert group_commit_machine.RECORD_OVERHEAD == encoding.RECORD_OVERHEAD
 
 
+def test_a_group_shows_its_members_and_no_others() -> None:
+    scene, a, b = two_open()
+    scene.opened("job")
+    scene.opened("jobs::x")
+    scene.end_group("job", 1, commit=True, a=a)
+    members = scene.do(DescribeGroup(group="job")).members
+    assert members == (("a", *a, "PrepareCommit"), ("b", *b, "Ongoing"))
+
+
 # -- what is remembered ---------------------------------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ class DescribeDecision:
 class DescribeGroup:
     group: str
     decisions_max: int = 100  # the highest numbers
+    members_max: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,17 @@ class Undecided(NamedTuple):
     forgotten: bool
 
 
+class GroupMemberView(NamedTuple):
+    member: str
+    producer_id: int
+    producer_epoch: int
+    phase: str  # in Kafka's words
+
+
 class GroupView(NamedTuple):
-    """What is known of a group: its last decisions, the lowest number first."""
+    """What is known of a group: its last decisions, the lowest number first, and its members by name."""
 
     group: str
     decisions: tuple[GroupDecided, ...]
     floor: int
+    members: tuple[GroupMemberView, ...]

@@ -13,7 +13,8 @@ fewer when they have more than 20,000 members together. A lower number is answer
 `transactional.id.expiration.ms` is forgotten as a whole: its members' ids have expired by then, too.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -25,6 +26,7 @@ from .group_commit_commands import (
     DescribeGroup,
     EndGroup,
     GroupEnded,
+    GroupMemberView,
     GroupView,
     Identity,
     Refusal,
@@ -61,6 +63,9 @@ class Found(Protocol):
 
 class Transactions(Protocol):
     """What additions ask of the machine that holds the transactions (`transactions_machine.py`)."""
+
+    @property
+    def transactions(self) -> Mapping[str, Transaction]: ...
 
     def find(self, transactional_id: str) -> Found | None: ...
 
@@ -200,10 +205,22 @@ class GroupCommitMachine:
         group = self.groups.get(command.group) or _Group()
         newest = sorted(group.decisions)[-command.decisions_max :]
         decisions = tuple(group.decisions[number] for number in newest)
-        return Decision(reply=GroupView(command.group, decisions, group.floor))
+        members = tuple(islice(self._members(command.group), command.members_max))
+        return Decision(reply=GroupView(command.group, decisions, group.floor, members))
 
-    def owners_of(self, command: Any) -> Sequence[str]:
-        """Whose records a command rests on: the group's own, and its members'."""
+    def _members(self, group: str) -> Iterator[GroupMemberView]:
+        beginning = f"{group}{GROUP_SEPARATOR}"
+        for name in sorted(self._transactions.transactions):
+            if name.startswith(beginning) and name != beginning:
+                found = self._transactions.find(name)
+                assert found is not None, f"{name} is there and is not"
+                identity = found.producer_id, found.producer_epoch
+                yield GroupMemberView(name.removeprefix(beginning), *identity, found.phase)
+
+    def owners_of(self, command: Any) -> Sequence[str] | None:
+        """Whose records a command rests on: the group's own, and its members'. To list members takes everybody's."""
+        if isinstance(command, DescribeGroup):
+            return None
         members = getattr(command, "members", ())
         return (
             command.group,
