@@ -58,6 +58,20 @@ def test_a_transaction_of_a_new_client_ends_with_the_next_epoch() -> None:
     assert scene.add((101, 1), P0, version=2) is E.none
 
 
+def test_no_two_transactions_of_an_epoch_begin_at_one_time() -> None:
+    """By that partitions tell a late marker of one from the next: an old client's have one epoch."""
+    scene, who = begun()
+    began = []
+    for change_ms in (0, 0, -5_000, 1):
+        scene.now_ms += change_ms
+        scene.add(who, P0)
+        began.append(scene.now().start_timestamp)
+        scene.end(who)
+        assert scene.now().start_timestamp == began[-1]
+        scene.written()
+    assert began == sorted(set(began))
+
+
 def test_partitions_that_are_in_it_already_write_nothing() -> None:
     scene, who = begun()
     scene.add(who, P0, P1)

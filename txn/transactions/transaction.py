@@ -155,7 +155,10 @@ class Transaction:
             previous_producer_id=self.producer_id,
             last_producer_epoch=NO_PRODUCER_EPOCH,
             partitions=self.partitions + added,
-            start_timestamp=self.start_timestamp if self.phase is P.ONGOING else now_ms,
+            # Never that of the one before: partitions tell the transactions of one epoch apart by it.
+            start_timestamp=self.start_timestamp
+            if self.phase is P.ONGOING
+            else max(now_ms, self.start_timestamp + 1),
             last_update_timestamp=now_ms,
             client_transaction_version=client_transaction_version,
         )
@@ -197,7 +200,9 @@ class Transaction:
             if is_other_id
             else NO_PRODUCER_EPOCH,
             last_producer_epoch=had.producer_epoch if bumps else NO_PRODUCER_EPOCH,
-            start_timestamp=now_ms if self.phase in IDLE else self.start_timestamp,
+            start_timestamp=max(now_ms, self.start_timestamp + 1)
+            if self.phase in IDLE
+            else self.start_timestamp,
             last_update_timestamp=now_ms,
             client_transaction_version=client_transaction_version,
         )
