@@ -135,13 +135,11 @@ def _list(arguments: argparse.Namespace) -> int:
         )
         for each in shown
     ]
-    empty = (
-        "No transactions match."
-        if _is_filtered(arguments)
-        else (
-            "No transactional ids yet. One begins when a producer with a transactional.id starts."
-        )
-    )
+    empty = "No transactional ids yet. One begins when a producer with a transactional.id starts."
+    if _is_filtered(arguments):
+        empty = "No transactions match."
+    if silent:
+        empty = "Those that could be asked know of none."
     age = "age_ms" if arguments.json else "open for"
     header = ("transactional_id", "state", "producer_id", "epoch", "coordinator", age, "partitions")
     words = header if arguments.json else tuple(each.replace("_", " ") for each in header)

@@ -17,6 +17,7 @@ from .txn_reading import (
     describe,
     known_by_producer,
     read_open,
+    still_open,
 )
 from .txn_sentences import PREPARED, Open, Transaction, hanging, is_hanging, show_duration
 from .wire import Wire, read_image
@@ -36,6 +37,8 @@ def find_hanging(arguments: argparse.Namespace, now_ms: int) -> int:
         long_ms = arguments.max_transaction_timeout
         old = [each for each in found if now_ms - each.last_write_ms > long_ms]
         known, silent = known_by_producer(wire, image, [each.producer_id for each in old])
+        lost = hanging(old, known, longer_than_ms=long_ms, now_ms=now_ms)
+        lost = still_open(wire, image, lost)
     if silent:
         # A coordinator that could not be asked may well know them: a marker would tear a transaction.
         raise Failed(f"it can't be told which transactions hang: {'; '.join(silent)}")
@@ -51,7 +54,7 @@ def find_hanging(arguments: argparse.Namespace, now_ms: int) -> int:
             if arguments.json
             else show_duration(now_ms - each.last_write_ms),
         )
-        for each in hanging(old, known, longer_than_ms=long_ms, now_ms=now_ms)
+        for each in lost
     ]
     age = "last_write_ms_ago" if arguments.json else "last write"
     header = (
@@ -127,6 +130,8 @@ def _hanging_at(wire: Wire, image: ClusterImage, place: TopicPartition, offset: 
         others = f"open ones begin at {starts}" if there else "none is open there"
         raise Failed(f"no transaction of {place} begins at offset {offset}; {others}")
     known, silent = known_by_producer(wire, image, [chosen.producer_id])
+    if not still_open(wire, image, [chosen]):
+        raise Failed(f"the transaction of {place} at offset {offset} has just ended")
     if silent:
         raise Failed(f"it can't be told whether it hangs: {'; '.join(silent)}")
     whose = known.get(chosen.producer_id)

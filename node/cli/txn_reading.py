@@ -5,14 +5,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
-from fencepost.cluster.base.ids import NO_LEADER, BrokerId, TopicPartition
+from fencepost.cluster.base.ids import (
+    NO_LEADER,
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    TopicPartition,
+)
 from fencepost.cluster.metadata.image import BrokerState, ClusterImage, Endpoint
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.batch import HEADER_SIZE, parse_header
 
 from .cluster import Failed
 from .txn_sentences import Open, Stable, Transaction
-from .wire import Wire
+from .wire import PAGE, Wire
 
 TRANSACTION_KIND: Final = 1
 LATEST: Final = -1
@@ -35,7 +40,7 @@ def list_ids(
     """(transactional id, producer id) of all that match; and who could not be asked, in sentences."""
     asked = {"state_filters": [], "producer_id_filters": [], **filters}
     found: list[tuple[str, int]] = []
-    silent: list[str] = []
+    silent = _nobodys(wire)
     for broker in image.alive_brokers():
         try:
             reply = wire.ask_node(broker.endpoints[0], ApiKey.list_transactions, **asked)
@@ -55,6 +60,22 @@ def list_ids(
             silent.append(_missing(broker, reply.error_code.name.upper()))
         found += [(each.transactional_id, each.producer_id) for each in reply.transaction_states]
     return sorted(set(found)), silent
+
+
+def _nobodys(wire: Wire) -> list[str]:
+    """Parts of the transaction log that no node leads: nobody tells what is in them."""
+    reply = wire.ask(
+        ApiKey.describe_topic_partitions,
+        topics=[{"name": TRANSACTION_STATE_TOPIC}],
+        response_partition_limit=PAGE,
+        cursor=None,
+    )
+    return [
+        f"{TRANSACTION_STATE_TOPIC}-{each.partition_index} has no leader: its transactions are missing here"
+        for topic in reply.topics
+        for each in topic.partitions
+        if each.leader_id == NO_LEADER
+    ]
 
 
 def _missing(broker: BrokerState, why: str) -> str:
@@ -154,7 +175,10 @@ def known_by_producer(
     wanted = sorted(set(producer_ids))
     if not wanted:
         return {}, []
+    # Twice: an id that moves from a node that is yet to be asked to one that was asked would be told by neither.
     listed, silent = list_ids(wire, image, producer_id_filters=wanted)
+    again, silent_again = list_ids(wire, image, producer_id_filters=wanted)
+    listed, silent = sorted({*listed, *again}), silent or silent_again
     described = describe_all(wire, image, [name for name, _ in listed])
     return {each.producer_id: each for each in described.values()}, silent
 
@@ -205,6 +229,25 @@ def read_open(
                             if row.current_txn_start_offset >= 0
                         ]
     return found
+
+
+def still_open(wire: Wire, image: ClusterImage, found: Sequence[Open]) -> list[Open]:
+    """Those that are open yet. What was open before and after the coordinators were asked was so meanwhile.
+
+    1. a partition says that a transaction is open   2. it is committed, and its marker written   3. its coordinator
+    says that it has nothing open there. That is not one that hangs, and a marker might hit the next one.
+    """
+    now = read_open(wire, image, list(dict.fromkeys(each.place for each in found)))
+    open_now = {
+        (each.place, each.producer_id, each.producer_epoch, each.first_offset)
+        for there in now.values()
+        for each in there
+    }
+    return [
+        each
+        for each in found
+        if (each.place, each.producer_id, each.producer_epoch, each.first_offset) in open_now
+    ]
 
 
 def _open(place: TopicPartition, row: Any) -> Open:

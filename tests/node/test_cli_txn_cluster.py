@@ -12,7 +12,12 @@ from fencepost.node.main import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 Run = Callable[..., tuple[int, str, str]]
-SETTINGS = ["transaction.state.log.num.partitions=1"]
+# The transaction log has one copy, so that it can be out of reach while the cluster goes on.
+SETTINGS = [
+    "transaction.state.log.num.partitions=1",
+    "transaction.state.log.replication.factor=1",
+    "transaction.state.log.min.isr=1",
+]
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +82,33 @@ def test_a_partition_without_a_leader_is_why_its_transaction_is_not_over(
 def described(run: Run) -> dict[str, object]:
     found: dict[str, object] = json.loads(run("txn", "describe", "pay", "--json")[1])
     return found
+
+
+def test_what_no_node_leads_is_not_taken_for_what_nobody_knows(
+    run: Run, cluster: LocalCluster
+) -> None:
+    """A transaction whose coordinator is dead does not hang: its decision is in a log that nobody can read now."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic("busy", 1, 3)])["busy"].result(20)
+    producer = Producer({**settings, "transactional.id": "pay"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("busy", b"x", partition=0)
+    assert producer.flush(30) == 0
+    dead = described(run)["coordinator"]
+    assert isinstance(dead, int)
+    cluster.kill(dead)
+    wait_for(lambda: "no leader" in run("txn", "list")[2])
+    code, out, why = run("txn", "list")
+    assert (code, out) == (1, "Those that could be asked know of none.\n")
+    assert "__transaction_state-0 has no leader: its transactions are missing here" in why
+    words = ("find-hanging", "--topic", "busy", "--max-transaction-timeout", "1ms")
+    code, _, why = run("txn", *words)
+    assert code == 1 and "it can't be told which transactions hang" in why
+    place = ("--topic", "busy", "--partition", "0", "--start-offset", "0")
+    code, _, why = run("txn", "abort", *place, "--yes")
+    assert code == 1 and "it can't be told whether it hangs" in why
+    cluster.start_again(dead)
+    wait_for(lambda: run("txn", "list")[0] == 0)
+    producer.abort_transaction(30)
