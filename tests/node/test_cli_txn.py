@@ -95,6 +95,7 @@ def test_a_list_shows_what_is_open_and_its_filters_leave_out_the_rest(
     open_one = begun(node, "list-a", topic, 0, 1)
     ended = begun(node, "list-b", topic, 0)
     ended.commit_transaction(30)
+    wait_for(lambda: state(run, "list-b") == "CompleteCommit")
     found = {row["transactional_id"]: row for row in rows(run, "--pattern", "list-.*")}
     assert sorted(found) == ["list-a", "list-b"]
     assert (found["list-a"]["state"], found["list-a"]["partitions"]) == ("Ongoing", 2)
