@@ -121,9 +121,6 @@ class Broker:
         )
         self.admin = self._make_admin()
         self.verifier = self._make_verifier()
-        self.transaction_starts = TransactionStarts(
-            env.clock, me, self.peers.door, self.transactions
-        )
         self.services = self._make_services()
         self.listeners = self._make_listeners()
 
@@ -190,7 +187,9 @@ class Broker:
             producer_ids=self.producer_ids,
             transactions=self.transactions,
             verifier=self.verifier,
-            transaction_starts=self.transaction_starts,
+            transaction_starts=TransactionStarts(
+                env.clock, config.node_id, self.peers.door, self.transactions
+            ),
             markers=self.markers,
             topics=Topics(env, self.controller),
             describe_quorum=self.peers.describe_quorum,
