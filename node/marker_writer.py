@@ -78,6 +78,12 @@ class MarkerWriter:
             return E.unknown_server_error  # Kafka finds no word for it
         if place.topic == TRANSACTION_STATE_TOPIC:
             return E.unsupported_for_message_format  # nobody can have written there
+        try:
+            waiting = partition.producers.verifications
+        except (OSError, LogDamaged):
+            return E.kafka_storage_error
+        if waiting.is_of_another(marker.producer_id, marker.started_ms):
+            return E.invalid_producer_epoch  # it is late: what it is to end has ended
         if place.topic == GROUP_OFFSETS_TOPIC:
             return None
         return self._append_to(partition, marker, tell)
@@ -85,13 +91,6 @@ class MarkerWriter:
     def _append_to(
         self, partition: Partition, marker: Marker, tell: Callable[[ErrorCode], None]
     ) -> OffsetWait | ErrorCode:
-        try:
-            if partition.producers.verifications.is_of_another(
-                marker.producer_id, marker.started_ms
-            ):
-                return E.invalid_producer_epoch  # what it is to end has ended: it is late
-        except (OSError, LogDamaged):
-            pass  # writing says what is wrong
         now_ms = self._env.clock.now_ms()
         batch = control_batch(
             commit=marker.commit,
