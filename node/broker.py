@@ -97,19 +97,30 @@ class Broker:
         if self.peers.door is not None:
             propose = IsrProposals(self.controller, self._me)
             self.replication = Replication(env, self.replicas, self.peers.door, propose.ask)
-        self.groups = GroupService(
-            env=env,
-            node_id=me,
-            image=self.image,
-            partitions=LocalPartitions(self.replicas),
-            config=group_config(config),
-            consumer_config=consumer_config(config),
-            create_topic=self._create_internal_topic,
-        )
+        self.groups = self._make_groups()
         self.markers = MarkerWriter(env, self.replicas, self.groups)
         self.producer_ids = ProducerIds(self.controller, self._me)
-        self.transactions = TransactionService(
-            env=env,
+        self.transactions = self._make_transactions()
+        self.admin = self._make_admin()
+        self.verifier = self._make_verifier()
+        self.services = self._make_services()
+        self.listeners = self._make_listeners()
+
+    def _make_groups(self) -> GroupService:
+        return GroupService(
+            env=self.env,
+            node_id=self.config.node_id,
+            image=self.image,
+            partitions=LocalPartitions(self.replicas),
+            config=group_config(self.config),
+            consumer_config=consumer_config(self.config),
+            create_topic=self._create_internal_topic,
+        )
+
+    def _make_transactions(self) -> TransactionService:
+        me, config = self.config.node_id, self.config
+        return TransactionService(
+            env=self.env,
             node_id=me,
             image=self.image,
             partitions=LocalPartitions(self.replicas),
@@ -119,10 +130,6 @@ class Broker:
             markers=MarkersBetweenNodes(me, self.peers.door, self.markers),
             additions=additions(config),
         )
-        self.admin = self._make_admin()
-        self.verifier = self._make_verifier()
-        self.services = self._make_services()
-        self.listeners = self._make_listeners()
 
     def _make_liveness(self) -> Liveness:
         return Liveness(
