@@ -459,6 +459,40 @@ def test_a_parked_fetch_is_woken_by_the_commit() -> None:
     play(scene)
 
 
+def test_a_parked_reader_of_committed_records_is_woken_by_the_marker() -> None:
+    """Not by records of a transaction that is open, nor by those of others behind it."""
+
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        with FetchWait(1) as wait:
+            wait.watch(partition, 0, 1 << 20, 1, 0)
+            await node.write(batch("a", pid=1, transactional=True))
+            await node.write(batch("b"))
+            assert not await wait.until(1)
+            await end(node, 1, commit=False)
+            assert await wait.until(0)
+            assert partition.last_stable_offset == 3
+
+    play(scene)
+
+
+def test_a_parked_reader_of_committed_records_is_woken_when_an_open_transaction_is_deleted() -> (
+    None
+):
+    """DeleteRecords: the log begins behind what it waits for, and that is what it is told."""
+
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        await node.write(batch("a", pid=1, transactional=True))
+        await node.write(batch("b", pid=1, sequence=1, transactional=True))
+        with FetchWait(1) as wait:
+            wait.watch(partition, 0, 1 << 20, 1, 0)
+            assert partition.delete_records(1) == 1
+            assert await wait.until(0)
+
+    play(scene)
+
+
 def test_a_parked_fetch_waits_for_its_bytes() -> None:
     async def scene(node: Node) -> None:
         partition = node.partition()

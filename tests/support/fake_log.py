@@ -19,11 +19,14 @@ class FakeLog:
         self.commits_at_once = commits_at_once
         self.refuse: ErrorCode = E.none  # what the next append is answered
         self.is_leader = True
+        self.fenced: tuple[Producer, ...] = ()  # whose transactions nothing is written in
         self._waiting: list[tuple[Offset, asyncio.Future[ErrorCode]]] = []
 
     def may_append(self, producer: Producer | None = None) -> ErrorCode:
         if not self.is_leader:
             return E.not_leader_or_follower
+        if producer is not None and producer in self.fenced:
+            return E.invalid_producer_epoch
         return E.not_enough_replicas if self.refuse is E.not_enough_replicas else E.none
 
     def append(

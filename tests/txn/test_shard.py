@@ -254,6 +254,18 @@ def test_an_illegal_record_dies_before_any_disk() -> None:
     run(scenario)
 
 
+def test_a_fenced_producer_costs_nobody_else_the_machine() -> None:
+    """A zombie's TxnOffsetCommit: that it can't be written is known before anything is applied."""
+
+    async def scenario(s: Setting) -> None:
+        s.log.fenced = (zombie := Producer(7, 0),)
+        assert await s.say("a", producer=zombie) is E.invalid_producer_epoch
+        assert await s.say("b", producer=Producer(7, 1)) == "done"
+
+    setting = run(scenario, commits_at_once=True)
+    assert (setting.machine.applied, setting.lost) == ([("b", 0, 7)], [])
+
+
 def test_a_record_too_large_for_the_log_is_refused_before_anything_is_applied() -> None:
     async def scenario(s: Setting) -> None:
         assert await s.say("x" * 2_000_000) is E.unknown_server_error
