@@ -19,7 +19,7 @@ from fencepost.chaos.sim.cluster_nodes import node_name  # noqa: E402
 from fencepost.cluster.base.errors import Trouble  # noqa: E402
 from fencepost.cluster.wire.batch import headers_of  # noqa: E402
 from fencepost.cluster.wire.records import read_control, read_records  # noqa: E402
-from sim_transactions import TransactionCluster  # noqa: E402
+from sim_transactions import Fenced, TransactionCluster  # noqa: E402
 
 JOBS, WRITERS, SHOPS, CHECKERS = 2, 2, 3, 2
 FAULTS_S = 4.0
@@ -139,12 +139,17 @@ class Run:
                 number += 1
 
     async def writers(self, job: str) -> dict[str, Identity]:
-        members = {}
-        for writer in range(WRITERS):
-            name = f"w{writer}"
-            members[name] = await self.cluster.starts(job, name)
-            await self.cluster.writes(job, name, members[name], "t")
-        return members
+        return {f"w{writer}": await self.opened(job, f"w{writer}") for writer in range(WRITERS)}
+
+    async def opened(self, group: str, member: str) -> Identity:
+        """A producer with an open transaction."""
+        while True:
+            identity = await self.cluster.starts(group, member)
+            try:
+                await self.cluster.writes(group, member, identity, "t")
+            except Fenced:
+                continue
+            return identity
 
     async def say_and_die(self, path: str, body: Any) -> None:
         try:
@@ -166,8 +171,7 @@ class Run:
         while not self.faults_over:
             serial += 1
             transactional_id = f"{group}::{member}-{serial}"
-            identity = await self.cluster.starts(group, f"{member}-{serial}")
-            await self.cluster.writes(group, f"{member}-{serial}", identity, "t")
+            identity = await self.opened(group, f"{member}-{serial}")
             half_id = f"{name}/{serial}"
             self.wanted[half_id] = self.dice.choice(("commit", "rollback"))
             self.who[half_id] = (transactional_id, identity)

@@ -1,9 +1,12 @@
 """Transaction groups: many producers' transactions, one decision."""
 
+from dataclasses import replace
+
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.runtime import encoding
 from fencepost.txn.transactions import group_commit_machine
+from fencepost.txn.transactions.commands import NEEDS_PRODUCER_ID, EndTransaction
 from fencepost.txn.transactions.group_commit_commands import (
     DescribeDecision,
     DescribeGroup,
@@ -63,6 +66,31 @@ def test_a_member_of_the_newer_protocol_gets_its_next_epoch_when_it_asks() -> No
     found = scene.machine.find("job::a")
     assert found is not None
     assert found.producer_epoch == a.producer_epoch + 1
+
+
+@pytest.mark.parametrize("epoch", [32764, 32765, 32766])
+def test_a_member_whose_epochs_run_out_is_ended_and_goes_on(epoch) -> None:
+    """KAFKA-19367. The group's end draws no new id: its member does, when it asks how its transaction ended."""
+    scene = AddedScene()
+    a = Identity(scene.starts("job::a").producer_id, epoch)
+    known = scene.machine.transactions["job::a"]
+    scene.machine.transactions["job::a"] = replace(known, producer_epoch=epoch)
+    scene.writes("job::a", a, version=2)
+    assert scene.end_group("job", 1, commit=True, a=a).is_new
+    scene.finish()
+    asked = EndTransaction(
+        transactional_id="job::a",
+        producer_id=a.producer_id,
+        producer_epoch=epoch,
+        commit=True,
+        bumps_epoch=True,
+    )
+    given = scene.do(asked)
+    if epoch == 32766:
+        assert given == NEEDS_PRODUCER_ID
+        given = scene.do(replace(asked, fresh_producer_id=777))
+        assert given == (777, 0)
+    assert scene.writes("job::a", Identity(*given), version=2) is E.none
 
 
 def test_an_end_without_members_decides_the_number() -> None:
