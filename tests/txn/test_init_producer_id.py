@@ -230,3 +230,16 @@ def test_a_timeout_in_the_last_epoch_leaves_the_id_usable() -> None:
     told = scene.init(**named(who))
     assert told[:2] == (102, 0)
     assert scene.init(**named(who)) == told
+
+
+def test_a_last_epoch_that_somebody_else_ended_is_followed_by_another_id() -> None:
+    """A transaction group ends its members' transactions, and has no new producer ids at hand."""
+    scene, who = at_epoch(CLIENT_EPOCH_MAX)
+    scene.add(who, P0, version=2)
+    scene.take(scene.machine.end("pay", commit=True, now_ms=scene.now_ms))
+    ticket = scene.end(who, bumps=True)
+    assert scene.end(who, commit=False, bumps=True) is E.invalid_txn_state
+    scene.written()
+    assert scene.answers[ticket] == "needs a producer id"  # and its shell asks again with one
+    assert scene.end(who, bumps=True) == Ended(102, 0)
+    assert scene.add((102, 0), P0, version=2) is E.none
