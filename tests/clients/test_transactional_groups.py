@@ -1,9 +1,11 @@
 """Transaction groups with librdkafka as members, against a real node."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 from admin_door import Served, served
+from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException
 from fencepost.clients.transactional import (
     AdminRefused,
@@ -82,6 +84,28 @@ def test_members_that_cannot_tell_who_they_are_are_looked_up(node, group, topic)
     job.group.commit(1, job.group.members().values())
     job.finish("commit")
     assert read(node.bootstrap, topic, 2) == ["x0", "x1"]
+
+
+def test_a_member_may_be_any_client_that_knows_transactions(node, group, topic) -> None:
+    """aiokafka beside librdkafka: it is told nothing, and finds its commit done when it asks for it."""
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic, writers=1)
+
+    async def other() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=node.bootstrap, transactional_id=f"{group}::other"
+        ) as producer:
+            for number in range(2):
+                async with producer.transaction():
+                    await producer.send_and_wait(topic, f"other{number}".encode())
+                    wrote = job.write(f"n{number}-")
+                    members = job.group.members()
+                    assert members["w0"] == wrote[0]
+                    assert job.group.commit(number, members.values()).is_new
+                    job.finish("commit")
+
+    asyncio.run(other())
+    assert read(node.bootstrap, topic, 4) == ["n0-0", "n1-0", "other0", "other1"]
 
 
 def test_a_driver_that_died_finds_out_and_does_not_commit_twice(node, group, topic) -> None:
