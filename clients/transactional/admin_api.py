@@ -16,7 +16,7 @@ TIMEOUT_S: Final = 30.0
 ASK_S: Final = 15.0  # one node; it looks for the coordinator itself for up to ten
 PAUSE_S: Final = 0.1
 ANSWER_BYTES_MAX: Final = 64 << 20
-UNAVAILABLE: Final = 503
+AGAIN: Final = (429, 503)  # too many ask, or the coordinator is away
 DEV_PORTS_APART: Final = 1_000  # of the client door and the admin door of `fencepost dev`
 
 
@@ -71,7 +71,7 @@ class AdminApi:
                 except (OSError, http.client.HTTPException, ValueError) as trouble:
                     why = f"http://{host}:{port}: {trouble!r}"
                 else:
-                    if status != UNAVAILABLE:
+                    if status not in AGAIN:
                         return _outcome(status, fields)
                     why = str(fields.get("message", status))
                 self._first += 1  # the next one, now and for whoever asks after us

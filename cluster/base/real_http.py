@@ -15,8 +15,8 @@ from .ports import HttpReply, HttpRequest, Log, OnHttp, Tasks
 
 # A request must be whole so long after its connection began, or after its headers came.
 REQUEST_S: Final = 10.0
-IDLE_S: Final = 75.0  # between two requests of one connection
-CONNECTIONS_MAX: Final = 1_000
+IDLE_S: Final = 30.0  # between two requests of one connection
+CONNECTIONS_MAX: Final = 4_000
 LINE_BYTES_MAX: Final = 8_190
 
 

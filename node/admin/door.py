@@ -21,8 +21,10 @@ from .operations import OPERATIONS, match
 E = ErrorCode
 BODY_BYTES_MAX: Final = 1 << 20
 _LOOPBACK: Final = ("127.", "::1", "localhost")
-# Requests at a time. Most of them are checkers that wait; who comes later is told to.
+# Requests at a time; who comes later is told to come again. Checkers that wait leave room for people.
 REQUESTS_MAX: Final = 2_000
+POLLS_MAX: Final = 1_500
+POLL: Final = "checks.poll"
 
 
 class AdminDoor:
@@ -72,8 +74,6 @@ class AdminDoor:
         return HttpReply(answer.status, body.encode(errors="backslashreplace"))
 
     async def _answer(self, request: HttpRequest) -> Answer:
-        if self._serving >= REQUESTS_MAX:
-            return refused(E.throttling_quota_exceeded, f"{REQUESTS_MAX} requests wait already")
         self._serving += 1
         try:
             return await self._serve(request)
@@ -90,6 +90,9 @@ class AdminDoor:
         found = match(request.method, request.path)
         if isinstance(found, list):
             return _nowhere(request, found)
+        if self._serving > (POLLS_MAX if found.operation == POLL else REQUESTS_MAX):
+            why = f"{self._serving - 1} requests wait at this node already"
+            return refused(E.throttling_quota_exceeded, why)
         if not self._is_ready():
             why = "this node has not come up yet, or is about to stop"
             return refused(E.coordinator_not_available, why)

@@ -23,7 +23,7 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
 
 
 def test_a_coordinator_that_is_away_is_waited_for() -> None:
-    statuses = [503, 503, 200]
+    statuses = [503, 429, 200]
     with told(lambda *_: (statuses.pop(0), {"message": "loading"})) as door:
         AdminApi(door).call("GET", "/x")
     assert statuses == []

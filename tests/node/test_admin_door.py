@@ -8,7 +8,7 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.ports import HttpRequest
 from fencepost.node.admin.answers import Answer
-from fencepost.node.admin.door import REQUESTS_MAX, AdminDoor
+from fencepost.node.admin.door import POLLS_MAX, REQUESTS_MAX, AdminDoor
 from fencepost.node.admin.inputs import NAME_BYTES_MAX
 from fencepost.node.admin.operations import OPERATIONS, ROUTES
 from hypothesis import given, settings
@@ -221,17 +221,25 @@ def test_a_node_that_has_not_come_up_says_so() -> None:
 
 
 def test_more_requests_than_may_wait_are_told_to_come_again() -> None:
+    """Checkers, which wait by design, leave room for people."""
+    body = json.dumps({"group": "g", "member": "m"}).encode()
+    poll = HttpRequest("POST", "/v1/checks/poll", {}, body)
+    look = HttpRequest("GET", "/v1/checks", {}, b"")
+
     async def scenario() -> None:
         calls = Calls()
         calls.waits = asyncio.Event()
         door = door_of(calls)
-        request = HttpRequest("GET", "/v1/checks", {}, b"")
         async with asyncio.TaskGroup() as group:
-            for _ in range(REQUESTS_MAX):
-                group.create_task(door.handle(request))
+            for _ in range(POLLS_MAX):
+                group.create_task(door.handle(poll))
             await asyncio.sleep(0)
-            assert (await door.handle(request)).status == 429
+            assert (await door.handle(poll)).status == 429
+            for _ in range(REQUESTS_MAX - POLLS_MAX):
+                group.create_task(door.handle(look))
+            await asyncio.sleep(0)
+            assert (await door.handle(look)).status == 429
             calls.waits.set()
-        assert (await door.handle(request)).status == 200
+        assert (await door.handle(poll)).status == 200
 
     asyncio.run(scenario())
