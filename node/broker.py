@@ -290,6 +290,7 @@ class Broker:
         await self.session.leave()
         for door in self.listeners:
             await door.stop_accepting()
+        self.verifier.stop()
         await self.transactions.stop()
         await self.groups.stop()
         for door in self.listeners:

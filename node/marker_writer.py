@@ -1,13 +1,14 @@
 """Writes the ends of transactions into the partitions that this node leads.
 
-INVARIANT  `none` for a partition means that the marker is committed there.
-PREVENTS   a coordinator that takes a transaction for finished, whose partition forgets with its leader that it ended.
+INVARIANT  `none` for a partition means that the marker is committed there; one that is sent again while it is on its way
+           is written once.
+PREVENTS   a coordinator that takes a transaction for finished, whose partition forgets with its leader that it ended; a
+           partition that can't commit holding up all transactions that ended in the same moment.
 PROVED BY  tests/node/test_marker_writer.py::test_a_marker_is_answered_for_when_it_is_committed
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
@@ -21,14 +22,16 @@ from fencepost.cluster.wire.records import control_batch
 from fencepost.replication.manager import ReplicaManager
 from fencepost.replication.partition import Partition, Refusal
 from fencepost.replication.partition_machine import ALL_REPLICAS
-from fencepost.replication.waits import OffsetWait
 from fencepost.txn.groups.service import GroupService
 from fencepost.txn.runtime.decision import Producer
 from fencepost.txn.transactions.marker_sender import Marker
 
 E = ErrorCode
 Codes = Mapping[TopicPartition, ErrorCode]
-WRITE_S_MAX: Final = 30.0  # Kafka's request.timeout.ms; the coordinator sends again what is late
+Outcome = asyncio.Future[ErrorCode]
+# One marker in one partition: all that it says.
+Key = tuple[TopicPartition, int, int, int, int, bool]
+WRITE_S_MAX: Final = 30.0  # Kafka's request.timeout.ms
 # A coordinator of groups that is not ready yet, in words that the transaction's coordinator expects of a partition.
 _NOT_READY: Final = frozenset(
     {E.coordinator_load_in_progress, E.coordinator_not_available, E.not_coordinator}
@@ -40,37 +43,37 @@ class MarkerWriter:
         self._env = env
         self._replicas = replicas
         self._groups = groups
+        self._under_way: dict[Key, Outcome] = {}
         self.written = 0
 
-    async def write_here(self, markers: Sequence[Marker]) -> list[Codes]:
-        """One after the other into the logs, and all waited for together: they share the syncs."""
-        answers: list[dict[TopicPartition, ErrorCode]] = [{} for _ in markers]
-        outstanding = _Outstanding()
-        in_groups = []
-        for marker, answer in zip(markers, answers, strict=True):
-            for place in marker.partitions:
-                code = self._append(marker, place, partial(outstanding.take, answer, place))
-                if isinstance(code, OffsetWait):
-                    outstanding.waits[place, id(answer)] = code
-                elif code is None:
-                    in_groups.append(self._end_in_group(marker, place, answer))
-                else:
-                    answer[place] = code
-        try:
-            async with asyncio.timeout(WRITE_S_MAX):
-                await asyncio.gather(*in_groups)
-                await outstanding.over()
-        except TimeoutError:
-            outstanding.cancel()
-        for marker, answer in zip(markers, answers, strict=True):
-            for place in marker.partitions:
-                answer.setdefault(place, E.request_timed_out)
-        return list(answers)
+    async def write_here(
+        self, markers: Sequence[Marker], *, wait_s: float = WRITE_S_MAX
+    ) -> list[Codes]:
+        """One after the other into the logs, and all waited for together: they share the syncs.
 
-    def _append(
-        self, marker: Marker, place: TopicPartition, tell: Callable[[ErrorCode], None]
-    ) -> OffsetWait | ErrorCode | None:
-        """None: a group's coordinator writes it."""
+        What is not committed in time is answered REQUEST_TIMED_OUT, and waited for by whoever sends it again.
+        """
+        begun = [
+            {place: self._begin(marker, place) for place in marker.partitions} for marker in markers
+        ]
+        waiting = [
+            each
+            for outcomes in begun
+            for each in outcomes.values()
+            if isinstance(each, asyncio.Future)
+        ]
+        if waiting:
+            await asyncio.wait(waiting, timeout=wait_s)
+        return [{place: _code(each) for place, each in outcomes.items()} for outcomes in begun]
+
+    def _begin(self, marker: Marker, place: TopicPartition) -> Outcome | ErrorCode:
+        key = (
+            place, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch,
+            marker.started_ms, marker.commit,
+        )  # fmt: skip
+        known = self._under_way.get(key)
+        if known is not None:
+            return known
         partition = self._replicas.partition(place)
         if isinstance(partition, ErrorCode):
             return partition
@@ -85,12 +88,14 @@ class MarkerWriter:
         if waiting.is_of_another(marker.producer_id, marker.started_ms):
             return E.invalid_producer_epoch  # it is late: what it is to end has ended
         if place.topic == GROUP_OFFSETS_TOPIC:
-            return None
-        return self._append_to(partition, marker, tell)
+            outcome: Outcome = asyncio.get_running_loop().create_future()
+            self._under_way[key] = outcome
+            work = self._end_in_group(marker, place, key, outcome)
+            self._env.tasks.spawn(work, name=f"marker in {place}")
+            return outcome
+        return self._append_to(partition, marker, key)
 
-    def _append_to(
-        self, partition: Partition, marker: Marker, tell: Callable[[ErrorCode], None]
-    ) -> OffsetWait | ErrorCode:
+    def _append_to(self, partition: Partition, marker: Marker, key: Key) -> Outcome | ErrorCode:
         now_ms = self._env.clock.now_ms()
         batch = control_batch(
             commit=marker.commit,
@@ -109,11 +114,20 @@ class MarkerWriter:
         if isinstance(done, Refusal):
             return done.error
         self.written += 1
+        outcome: Outcome = asyncio.get_running_loop().create_future()
+
+        def tell(code: ErrorCode) -> None:
+            del self._under_way[key]
+            outcome.set_result(_committed(code))
+
         wait = partition.when_acknowledged(done.last_offset, ALL_REPLICAS, tell)
-        return _outcome(wait) if isinstance(wait, ErrorCode) else wait
+        if isinstance(wait, ErrorCode):
+            return _committed(wait)
+        self._under_way[key] = outcome
+        return outcome
 
     async def _end_in_group(
-        self, marker: Marker, place: TopicPartition, answer: dict[TopicPartition, ErrorCode]
+        self, marker: Marker, place: TopicPartition, key: Key, outcome: Outcome
     ) -> None:
         code = await self._groups.end_transaction(
             place.partition,
@@ -123,36 +137,16 @@ class MarkerWriter:
             transaction_version=marker.transaction_version,
         )
         self.written += code is E.none
-        answer[place] = E.not_leader_or_follower if code in _NOT_READY else code
+        del self._under_way[key]
+        outcome.set_result(E.not_leader_or_follower if code in _NOT_READY else code)
 
 
-class _Outstanding:
-    """Markers that are in their logs and not committed yet."""
-
-    __slots__ = ("_over", "waits")
-
-    def __init__(self) -> None:
-        self.waits: dict[tuple[TopicPartition, int], OffsetWait] = {}
-        self._over: asyncio.Future[None] | None = None
-
-    def take(
-        self, answer: dict[TopicPartition, ErrorCode], place: TopicPartition, code: ErrorCode
-    ) -> None:
-        answer[place] = _outcome(code)
-        self.waits.pop((place, id(answer)), None)
-        if not self.waits and self._over is not None and not self._over.done():
-            self._over.set_result(None)
-
-    async def over(self) -> None:
-        if self.waits:
-            self._over = asyncio.get_running_loop().create_future()
-            await self._over
-
-    def cancel(self) -> None:
-        for wait in self.waits.values():
-            wait.cancel()
+def _code(outcome: Outcome | ErrorCode) -> ErrorCode:
+    if isinstance(outcome, ErrorCode):
+        return outcome
+    return outcome.result() if outcome.done() else E.request_timed_out
 
 
-def _outcome(code: ErrorCode) -> ErrorCode:
+def _committed(code: ErrorCode) -> ErrorCode:
     # Too few replicas are in sync now, but the high watermark has passed: it is committed, for all that.
     return E.none if code is E.not_enough_replicas_after_append else code

@@ -49,6 +49,9 @@ from .transaction_frames import (
 
 E = ErrorCode
 WRITE, VERIFY = "write_txn_markers", "verify_transactions"
+# What is not committed by then is sent again: a partition that can't commit must not hold up the other transactions
+# whose markers came with it.
+ANSWER_S_MAX: Final = 0.5
 # One question; then it is asked again, for there may be another coordinator. Well above what a transaction waits for
 # its markers in a cluster that is well.
 ASK_S_MAX: Final = 2.0
@@ -85,7 +88,7 @@ class MarkersBetweenNodes:
 
     async def write(self, broker_id: BrokerId, markers: Sequence[Marker], /) -> Sequence[Codes]:
         if broker_id == self._node_id:
-            return await self._writer.write_here(markers)
+            return await self._writer.write_here(markers, wait_s=ANSWER_S_MAX)
         if self._door is None:
             raise Trouble(f"a node alone can't reach node {broker_id}", Outcome.REFUSED)
         packed = pack_markers(markers)
@@ -99,7 +102,7 @@ class MarkersBetweenNodes:
         self, _peer_id: BrokerId, _header: dict[str, Any], payload: memoryview
     ) -> tuple[Mapping[str, Any], Buffer]:
         markers = read_markers(payload)
-        answers = await self._writer.write_here(markers)
+        answers = await self._writer.write_here(markers, wait_s=ANSWER_S_MAX)
         return {}, pack_codes(
             [answer[each] for each in marker.partitions]
             for marker, answer in zip(markers, answers, strict=True)
@@ -153,9 +156,14 @@ class Verifier:
         self._transactions = transactions
         self._door = door
         self._asking: dict[BrokerId, _Asking] = {}
+        self._is_stopped = False
         self.asked = 0
         if door is not None:
             door.on_request(VERIFY, self._on_verify)
+
+    def stop(self) -> None:
+        """Nobody is asked again: clients are to look for other nodes."""
+        self._is_stopped = True
 
     # -- what is to be asked ---------------------------------------------------------------------
 
@@ -273,8 +281,8 @@ class Verifier:
             word = await self._ask(question)
             if _ASK_AGAIN.isdisjoint(word.codes) or steady() + pause_s >= deadline:
                 return word
-            if TRANSACTION_STATE_TOPIC not in self._image.topics:
-                return word  # nobody has ever begun a transaction
+            if self._is_stopped or TRANSACTION_STATE_TOPIC not in self._image.topics:
+                return word  # for the latter: nobody has ever begun a transaction
             await self._env.clock.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 

@@ -164,6 +164,9 @@ def test_a_marker_is_answered_for_when_it_is_committed() -> None:
         end = broker.replicas.partitions[FIRST].log_end_offset
         for other in others:
             cluster.world.net.cut(_name(leader), _name(other))
+        late = await broker.markers.write_here([marker_of(who, FIRST)], wait_s=0.5)
+        assert late == [{FIRST: E.request_timed_out}]
+        # It is sent again, and waited for; written it is once.
         writing = broker.env.tasks.spawn(
             broker.markers.write_here([marker_of(who, FIRST)]), name="write"
         )
