@@ -35,6 +35,7 @@ ANY_PARTITION = -1
 FROM_BEGINNING = -2
 PARTITION_EOF = -191
 STALLED_S = 60.0
+DEFAULTS = {"isolation": "read_committed"}  # of options; librdkafka's
 DURABLE = {"acks": "all", "enable.idempotence": "true"}
 
 
@@ -214,9 +215,11 @@ def produce(bootstrap: str, topic: str, seconds: float) -> dict[str, float]:
     return _rate(sent, elapsed) | {"saturated": float(full_rounds > 0)}
 
 
-def consume(bootstrap: str, topic: str, partitions: int, records: int) -> dict[str, float]:
+def consume(
+    bootstrap: str, topic: str, partitions: int, records: int, isolation: str
+) -> dict[str, float]:
     """Every record of the topic from its beginning, without a group."""
-    settings = {"bootstrap.servers": bootstrap}
+    settings = {"bootstrap.servers": bootstrap, "isolation.level": isolation}
     client = Client(CONSUMER, settings, topic)
     queue = C.rd_kafka_queue_new(client.handle)
     pointers = (POINTER * BATCH)()
@@ -356,7 +359,7 @@ def main(arguments: Sequence[str]) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     options = {
         "produce": {"seconds": float},
-        "consume": {"partitions": int, "records": int},
+        "consume": {"partitions": int, "records": int, "isolation": str},
         "latency": {"seconds": float, "rate": int},
         "gap": {"partition": int, "seconds": float, "rate": int},
         "first_acknowledgement": {},
@@ -365,7 +368,10 @@ def main(arguments: Sequence[str]) -> None:
     for name, kinds in options.items():
         command = commands.add_parser(name)
         for option, kind in ({"bootstrap": str, "topic": str} | kinds).items():
-            command.add_argument(f"--{option}", type=kind, required=True)
+            default = DEFAULTS.get(option)
+            command.add_argument(
+                f"--{option}", type=kind, required=default is None, default=default
+            )
     chosen = vars(parser.parse_args(arguments))
     work = globals()[chosen.pop("command")]
     print(json.dumps(work(**chosen)), flush=True)

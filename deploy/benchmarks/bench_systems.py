@@ -206,11 +206,22 @@ def wait_in_sync(system: System, topic: str, wait_s: float = 120.0) -> None:
     wait_for(f"{system.name}: {topic} in sync", settled, wait_s)
 
 
-def begin_load(system: System, command: str, topic: str, **options: float) -> subprocess.Popen[str]:
+def begin_load(
+    system: System, command: str, topic: str, *, program: Path = LOAD, **options: float | str
+) -> subprocess.Popen[str]:
     """The load process, already at work."""
     flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
     return subprocess.Popen(
-        [sys.executable, LOAD, command, "--bootstrap", system.bootstrap, "--topic", topic, *flags],
+        [
+            sys.executable,
+            program,
+            command,
+            "--bootstrap",
+            system.bootstrap,
+            "--topic",
+            topic,
+            *flags,
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -229,8 +240,10 @@ def end_load(process: subprocess.Popen[str]) -> dict[str, Any]:
     return answer
 
 
-def load(system: System, command: str, topic: str, **options: float) -> dict[str, Any]:
-    return end_load(begin_load(system, command, topic, **options))
+def load(
+    system: System, command: str, topic: str, *, program: Path = LOAD, **options: float | str
+) -> dict[str, Any]:
+    return end_load(begin_load(system, command, topic, program=program, **options))
 
 
 def create_topics(system: System, names: list[str], partitions: int) -> float:

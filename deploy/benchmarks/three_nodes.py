@@ -31,11 +31,12 @@ from bench_systems import (
     wait_in_sync,
 )
 from bench_table import KAFKA, SYNCED, WRITTEN
+from bench_transactions import transactions
 from fencepost.chaos.harness import asking
 from fencepost.chaos.harness.local_cluster import wait_for
 
 NODES = 3
-PARTS = ("start", "idle", "failover", "rounds", "gaps", "commands")
+PARTS = ("start", "idle", "failover", "rounds", "gaps", "commands", "transactions")
 RATE = 1_000
 GAP_S = {KAFKA: 25.0}  # how long the load goes on: longer than the longest gap
 GAP_OURS_S = 10.0
@@ -183,7 +184,7 @@ def measure(book: Book, options: argparse.Namespace, stack: ExitStack) -> None:
             idle(book, make, each=each, seconds=3.0 if options.quick else 30.0)
         if "failover" in parts:
             failover(book, make, each=each)
-    if not {"rounds", "gaps", "commands"} & set(parts):
+    if not {"rounds", "gaps", "commands", "transactions"} & set(parts):
         return
     systems = [fencepost(), FencepostCluster(WRITTEN, "os", folder(), NODES)]
     if not options.without_kafka:
@@ -199,6 +200,8 @@ def measure(book: Book, options: argparse.Namespace, stack: ExitStack) -> None:
         rounds(book, systems, options)
     if "commands" in parts:
         commands(book, systems, options.rounds, 2.0 if options.quick else COMMANDS_S)
+    if "transactions" in parts:
+        transactions(book, systems, options)
     if "gaps" in parts:
         gaps(book, systems, options.rounds)
 

@@ -71,6 +71,29 @@ def test_a_second_of_load_reaches_a_node_and_comes_back_whole() -> None:
     assert 0 < slow["p50_ms"] <= slow["p99_ms"] and slow["records"] == 100
 
 
+@pytest.mark.slow
+def test_a_second_of_transactions_is_committed_and_read_at_both_levels() -> None:
+    import bench_load
+    import bench_txn_load
+
+    def load(program: str, command: str, **options: float | str) -> dict[str, float]:
+        flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+        run = [sys.executable, program, command, "--bootstrap", node.bootstrap, *flags]
+        return json.loads(subprocess.run(run, check=True, capture_output=True, timeout=50).stdout)
+
+    with fencepost() as node:
+        common = {"seconds": 0.5, "name": "bench"}
+        one = {"producers": 3, "partition": -1, "topic": "small"}
+        small = load(bench_txn_load.__file__, "transactions", **common, **one)
+        wrote = load(bench_txn_load.__file__, "stream", transactional=1, topic="many", **common)
+        amount = {"partitions": 1, "records": wrote["records"], "topic": "many"}
+        for level in ("read_committed", "read_uncommitted"):
+            read = load(bench_load.__file__, "consume", isolation=level, **amount)
+            assert read["records"] == wrote["records"] > 0
+    assert small["transactions"] > 0 and small["aborted"] == 0
+    assert 0 < small["p50_ms"] <= small["p99_ms"] <= small["longest_s"] * 1000
+
+
 def test_the_readme_shows_the_numbers_of_the_last_whole_runs() -> None:
     readme = readme_numbers.README.read_text()
     assert readme_numbers.current(readme) == readme
