@@ -64,15 +64,20 @@ def test_a_new_incarnation_waits_until_the_half_message_is_decided() -> None:
     assert isinstance(scene.starts(ID), Identity)
 
 
-def test_a_new_incarnation_that_keeps_the_transaction_is_the_one_that_may_end_it() -> None:
-    """KIP-939; the checks go on, for the new identity."""
-    scene, identity = half_sent()
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_new_incarnation_that_keeps_the_transaction_is_the_one_that_may_end_it(parked) -> None:
+    """KIP-939; what is known of its checks stays, under the new identity."""
+    scene = parked_one() if parked else half_sent()[0]
+    before = scene.half(ID)
     command = InitProducerId(
         transactional_id=ID, timeout_ms=60_000, keep_prepared=True, fresh_producer_id=9, ticket=99
     )
     kept = scene.do(command)
-    assert scene.half(ID).producer_epoch == kept.producer_epoch == identity.producer_epoch + 1
-    assert scene.answers_check(ID, Verdict.COMMIT).half.state is HalfState.COMMITTED
+    half = scene.half(ID)
+    assert half.producer_epoch == kept.producer_epoch == before.producer_epoch + 1
+    assert (half.state, half.checks) == (before.state, before.checks)
+    for each in (scene, scene.moved()):
+        assert each.answers_check(ID, Verdict.COMMIT).half.state is HalfState.COMMITTED
 
 
 PREPARES = [

@@ -21,7 +21,8 @@ DECIDED = (HalfState.COMMITTED, HalfState.ROLLED_BACK)
 # What a half message may become. `apply` refuses every other step, in replay too.
 MAY_BECOME: dict[HalfState, tuple[HalfState, ...]] = {
     HalfState.WAITING: (HalfState.WAITING, HalfState.PARKED, *DECIDED),
-    HalfState.PARKED: (HalfState.WAITING, *DECIDED),
+    # PARKED again: its producer's next incarnation has taken it over (KIP-939).
+    HalfState.PARKED: (HalfState.WAITING, HalfState.PARKED, *DECIDED),
     HalfState.COMMITTED: (),
     HalfState.ROLLED_BACK: (),
 }
