@@ -1,6 +1,7 @@
 """The first batch of a transaction in a partition: its coordinator is asked, and only its word lets it in (KIP-890)."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from fencepost.node.transaction_doors import produce_word
 from fencepost.txn.transactions.marker_sender import Marker
 from sim_node import SimNode
 from txn_answers import SETTINGS, prepare
-from txn_talk import TOPIC, Producer, Talk
+from txn_talk import TOPIC, Producer, Talk, records
 
 E = ErrorCode
 FIRST = TopicPartition(TOPIC, 0)
@@ -123,9 +124,85 @@ def test_a_first_write_that_comes_before_the_last_marker_is_taken(
     end(talk, who, 5)
 
 
-def test_two_producers_in_one_request_are_both_refused(node: SimNode, talk: Talk) -> None:
-    from txn_talk import records
+def test_batches_behind_the_first_keep_their_order_while_it_waits(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = talk.begun("begin", "pipelined", 5)
+    broker = node.broker
+    answer = broker.transactions.verify
 
+    async def verify(*question: Any, add: bool) -> Any:
+        await broker.env.clock.sleep(0.3)
+        return await answer(*question, add=add)
+
+    monkeypatch.setattr(broker.transactions, "verify", verify)
+    before, first_offset = asked(node), broker.replicas.partitions[FIRST].log_end_offset
+
+    async def send(sequence: int) -> Any:
+        batch = who.but()
+        batch.sequence = sequence
+        return await node.wire.request(
+            ApiKey.produce,
+            NEW,
+            transactional_id="pipelined",
+            acks=-1,
+            timeout=5_000,
+            topic_data=[
+                {"name": TOPIC, "partition_data": [{"index": 0, "records": records(b"x", batch)}]}
+            ],
+        )
+
+    replies = node.run(lambda: _together(*(send(sequence) for sequence in range(4))))
+    parts = [reply.responses[0].partition_responses[0] for reply in replies]
+    assert [(part.error_code, part.base_offset) for part in parts] == [
+        (E.none, first_offset + place) for place in range(4)
+    ]
+    assert asked(node) == before + 1
+    end(talk, who, 5)
+
+
+async def _together(*work: Awaitable[Any]) -> list[Any]:
+    return list(await asyncio.gather(*work))
+
+
+def test_a_coordinator_that_is_on_the_move_is_asked_again(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the client is sent away, which would come again after its own back-off."""
+    who = talk.begun("begin", "on the move", 5)
+    answer, refusals = node.broker.transactions.verify, [E.not_coordinator] * 3
+
+    async def verify(*question: Any, add: bool) -> Any:
+        if refusals:
+            return dict.fromkeys(question[3], refusals.pop())
+        return await answer(*question, add=add)
+
+    monkeypatch.setattr(node.broker.transactions, "verify", verify)
+    assert code_of(talk.produce("produce", who, NEW)) is E.none
+    assert not refusals
+    end(talk, who, 5)
+
+
+def test_a_coordinator_that_is_away_for_long_sends_producers_away(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an error on which old clients, too, just send again, and then nothing is lost."""
+    who = talk.begun("begin", "away", 5)
+
+    async def away(*question: Any, add: bool) -> Any:
+        return dict.fromkeys(question[3], E.coordinator_load_in_progress)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.broker.transactions, "verify", away)
+        assert code_of(talk.produce("produce", who, NEW)) is E.not_enough_replicas
+    behind = who.but()
+    behind.sequence = 1
+    assert code_of(talk.produce("overtake", behind, NEW)) is E.out_of_order_sequence_number
+    assert code_of(talk.produce("produce again", who, NEW)) is E.none
+    end(talk, who, 5)
+
+
+def test_two_producers_in_one_request_are_both_refused(node: SimNode, talk: Talk) -> None:
     who, other = talk.begun("begin", "one", 5), talk.begun("begin another", "another", 5)
     rows = [
         {"index": 0, "records": records(b"x", who)},
