@@ -118,6 +118,8 @@ class FollowerStreams:
     @property
     def is_limited(self) -> bool:
         self._throttle.set_rate(self.manager.follower_throttled_rate)
+        if self._throttle.is_limited:
+            self._grants = True  # whoever is told so now has to be told when it is over
         return self._throttle.is_limited
 
     def _grant(self) -> None:
@@ -126,21 +128,22 @@ class FollowerStreams:
             return
         grants: dict[Copy, None] = {}
         hungry: list[Copy] = []
+        untold = False
         for stream in self._streams.values():
             for copy in stream.copies.values():
-                if not self._throttle.is_limited or not copy.is_throttled:
+                if copy.machine.phase is not Phase.FOLLOWING:
+                    # Its leader may not know what a grant would be for.
+                    untold |= copy.granted != UNLIMITED
+                elif not self._throttle.is_limited or not copy.is_throttled:
                     if copy.granted != UNLIMITED:
                         copy.granted = UNLIMITED
                         grants[copy] = None
                 elif copy.granted == UNLIMITED:
                     copy.granted = copy.taken
                     grants[copy] = None
-                elif (
-                    copy.granted - copy.taken < GRANT_BYTES
-                    and copy.machine.phase is Phase.FOLLOWING
-                ):
+                elif copy.granted - copy.taken < GRANT_BYTES:
                     hungry.append(copy)
-        self._grants = self._throttle.is_limited
+        self._grants = self._throttle.is_limited or untold
         room = self._throttle.available(self._env.clock.steady()) if hungry else 0
         share = room // len(hungry) if hungry else 0
         if share > 0:

@@ -84,3 +84,27 @@ def test_others_are_not_throttled_with_it() -> None:
         assert 3 not in cluster.state(index=0).isr
 
     play(scene, leader_replication_throttled_rate="10000")
+
+
+def test_a_limit_that_is_lifted_at_once_holds_nobody_back() -> None:
+    """A follower that asked meanwhile was granted nothing, and a quarter of a second later nobody remembered that."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2", flush_policy="os")
+        cluster.kill(3)
+        cluster.change(isr=BOTH)
+        cluster.configure(follower_replication_throttled_replicas="*")
+        for _ in range(100):
+            await cluster[1].write(batch(b"x" * 10_000))
+        await cluster.restart(3)
+        followers = cluster[3].replication.following
+
+        def has_asked() -> bool:
+            copies = [copy for each in followers._streams.values() for copy in each.copies.values()]
+            return any(copy.granted == 0 for copy in copies)
+
+        await cluster.until(has_asked, seconds=0.2)
+        cluster[3].manager.follower_throttled_rate = NO_LIMIT
+        await cluster.until(lambda: 3 in cluster.state().isr, seconds=2)
+
+    play(scene, follower_replication_throttled_rate="1000")
