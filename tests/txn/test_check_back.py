@@ -1,17 +1,20 @@
 """Check-back: half messages whose producer never ended them. Regressions name what RocketMQ's users suffered from."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.metadata.broker_config import BROKER_CONFIGS
+from fencepost.txn.runtime.decision import NOTHING
 from fencepost.txn.transactions.added_config import AddedConfig
 from fencepost.txn.transactions.check_back_commands import Attempt, PollGone, Verdict
 from fencepost.txn.transactions.check_back_machine import CHECKERS_MAX
 from fencepost.txn.transactions.check_back_records import MAY_BECOME, HalfState
 from fencepost.txn.transactions.commands import InitProducerId
 from fencepost.txn.transactions.group_commit_commands import Identity, Refusal
+from fencepost.txn.transactions.transaction import Phase
 from support.added_scene import AddedScene
 
 E = ErrorCode
@@ -110,6 +113,16 @@ def test_a_cluster_whose_log_cannot_say_prepared_does_not_prepare() -> None:
     scene.machine.transaction_version = lambda: 0
     assert scene.prepares(ID, identity).code is E.unsupported_version
     assert scene.phase(ID) == "Ongoing"
+
+
+def test_a_half_message_whose_log_went_back_to_an_old_version_is_still_decided_once() -> None:
+    """The feature was lowered while it was open: the next coordinator finds its transaction as an ordinary one."""
+    scene, _ = half_sent()
+    known = scene.machine.transactions[ID]
+    scene.machine.transactions[ID] = replace(known, phase=Phase.ONGOING)
+    assert scene.machine.tick(("timeout", ID), scene.now_ms) == NOTHING, "no timeout ends it"
+    assert scene.answers_check(ID, Verdict.ROLLBACK).half.state is HalfState.ROLLED_BACK
+    assert scene.phase(ID) == "PrepareAbort"
 
 
 def test_preparing_again_is_the_same_once_more_and_under_another_name_refused() -> None:

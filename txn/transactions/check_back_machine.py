@@ -66,7 +66,7 @@ from .checkers import (
 )
 from .group_commit_commands import Refusal
 from .group_commit_machine import Transactions
-from .transaction import DECIDED, Phase, Transaction
+from .transaction import DECIDED, OPEN, Phase, Transaction
 
 E = ErrorCode
 # The first words of this machine's timer keys, beside CHECK.
@@ -204,19 +204,21 @@ class CheckBackMachine:
     def stepped(self, before: Transaction | None, after: Transaction, now_ms: int) -> Decision:
         """A prepared transaction is ended, whoever ends it: its half message is decided in the same batch."""
         half = self.halves.get(after.transactional_id)
-        if half is None or half.is_decided or before is None or before.phase is not Phase.PREPARED:
+        if half is None or half.is_decided:
             return NOTHING
-        if after.phase is Phase.PREPARED:
-            # Its producer's next incarnation has taken it over (KIP-939).
+        # It is PREPARED, or would be: a log that went back to transaction.version 0 shows it as ONGOING.
+        if after.phase in OPEN:
+            # Its producer's next incarnation may have taken it over (KIP-939).
+            identity = after.identity
+            if identity == (half.producer_id, half.producer_epoch):
+                return NOTHING
             taken = replace(
                 half,
-                producer_id=after.identity.producer_id,
-                producer_epoch=after.identity.producer_epoch,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch,
                 changed_ms=now_ms,
             )
-            return (
-                NOTHING if taken == replace(half, changed_ms=now_ms) else Decision(records=(taken,))
-            )
+            return Decision(records=(taken,))
         assert after.phase in DECIDED, f"{half} is prepared, and its transaction {after.phase.word}"
         commit = after.phase is Phase.PREPARE_COMMIT
         closed = self._closed(half, commit=commit, by=PRODUCER, now_ms=now_ms)

@@ -145,6 +145,8 @@ class TransactionsMachine:
         transaction = self.transactions.get(transactional_id)
         if transaction is None or transaction.phase not in (P.ONGOING, P.PREPARE_EPOCH_FENCE):
             return NOTHING
+        if any(addition.holds(transactional_id) for addition in self.additions):
+            return NOTHING
         # Not looked at again: whether the wall clock has reached the deadline. Timers go by steady time; a clock that was
         # set back by a day would keep the transaction, and its partitions' stable offsets, for that day.
         turn = Turn(self, now_ms)
