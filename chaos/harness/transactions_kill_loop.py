@@ -27,7 +27,7 @@ from . import cluster_faults, loop_frame
 from .cluster_faults import Fault, Faults
 from .cluster_kill_loop import replicas_differ
 from .local_cluster import LocalCluster, wait_for
-from .loop_frame import Outcome, lines_of, run_loop
+from .loop_frame import NAME_WIDTH, Outcome, lines_of, run_loop
 from .processes import DidNotStart
 from .txn_workers import Worker, Workers
 
@@ -261,6 +261,7 @@ def run(chosen: argparse.Namespace, data: Path) -> Outcome:
     if chosen.spoil:
         SPOILS[chosen.spoil](history)
     lines = lines_of(faults.counts, faults.took_s, "all commit again")
+    lines.append(f"{'clients that hung':>{NAME_WIDTH}}  {workers.hung}")
     verdict = judge(history)
     return Outcome(lines, verdict, map(to_line, history), [*broken, *workers.ended])
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..checkers.txn_history import Txn, Txns, from_lines
-from ..workloads.txn_worker import SLOTS_MAX
+from ..workloads.txn_worker import HUNG, SLOTS_MAX
 from .local_cluster import wait_for
 from .processes import Process
 
 PROGRESS_S = 60.0  # for every worker to commit again; a transaction may have to time out first
 STOP_S = 100.0  # with the transaction that is under way, however patient
-STOPPED = (0, -signal.SIGTERM)  # the latter of one that had only just been started
+STOPPED = (0, -signal.SIGTERM, HUNG)  # the second of one that had only just been started
 MODULE = "fencepost.chaos.workloads.txn_worker"
 
 
@@ -49,6 +49,7 @@ class Workers:
     all: list[Worker] = field(default_factory=list)
     ok: Counter[int] = field(default_factory=Counter)  # slot -> transactions committed
     ended: list[str] = field(default_factory=list)  # who ended by itself, and what it said
+    hung: int = 0  # clients that did not come back, and were ended by their own watch
     topics: tuple[str, ...] = ("bank", "list")
     _files: list[Path] = field(default_factory=list)
     _read: dict[Path, int] = field(default_factory=dict)
@@ -115,6 +116,10 @@ class Workers:
         for worker in self.all:
             assert worker.process is not None
             if not worker.process.alive:
+                if worker.process.exit_code == HUNG:
+                    self.hung += 1
+                    self.start(worker)
+                    continue
                 said = worker.process.said()[-1_500:]
                 self.ended.append(
                     f"{worker.transactional_id} ended with {worker.process.exit_code}: {said}"

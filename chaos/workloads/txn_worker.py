@@ -11,9 +11,11 @@ transaction, and an auditor reads all accounts. The notes are lines of `txn_hist
 """
 
 import argparse
+import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,6 +41,9 @@ SLOTS_MAX: Final = 64  # workers of a run, twins among them: numbers are unique 
 SENDS_MAX: Final = 8  # of a transaction
 PATIENCE_S: Final = 90.0  # with one transaction that librdkafka says may go on
 CALL_S: Final = 10.0
+# librdkafka 2.16 sends a group's offsets to a coordinator that has just died, and waits for its connection with no end.
+HANGS_S: Final = 30.0
+HUNG: Final = 75  # the exit code of a worker whose client does not come back
 ABORT_ODDS: Final = 0.1
 DAWDLE_ODDS: Final = 0.02
 ASSIGN_ODDS: Final = 0.03
@@ -84,7 +89,16 @@ class Worker:
         self._notes = notes
         self._number = 0
         self._lives = 0
+        self._called_at: float | None = None  # when librdkafka was called that has not come back
         self.process = ""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(1.0)
+            at = self._called_at
+            if at is not None and time.monotonic() - at > HANGS_S:
+                os._exit(HUNG)
 
     def stop(self, *_: object) -> None:
         self.stopping = True
@@ -170,6 +184,7 @@ class Transactor(Worker):
         """Again as long as librdkafka says so; the error that says otherwise."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
+            self._called_at = time.monotonic()
             try:
                 call()
                 return None
@@ -177,6 +192,8 @@ class Transactor(Worker):
                 error: KafkaError = failed.args[0]
                 if not error.retriable() or time.monotonic() > deadline:
                     return error
+            finally:
+                self._called_at = None
 
     def transact(self, op: Txn, consumer: Consumer | None = None) -> bool:
         """Whether this producer may go on. `op` says in the end what is known of the transaction."""
