@@ -126,6 +126,12 @@ def _confirm(write: FirstWrite, started_ms: int) -> bool:
     )
 
 
+def _forget(write: FirstWrite) -> None:
+    """Or whoever makes up producer ids would fill the memory with them."""
+    if write.partition.closed is None:
+        write.partition.producers.verifications.forget(write.producer_id, write.guard)
+
+
 class _Asking:
     """What is asked of one coordinator."""
 
@@ -225,6 +231,9 @@ class Verifier:
             )
             said, started_ms = await self._until_answered(question)
             codes.update(zip(question.partitions, said, strict=True))
+            for write, code in zip(left, said, strict=True):
+                if code is not E.none and code not in _PASSING:
+                    _forget(write)
             late = [
                 write
                 for write, code in zip(left, said, strict=True)

@@ -82,6 +82,12 @@ class Verifications:
         known.started_ms = started_ms
         return True
 
+    def forget(self, producer_id: int, guard: int) -> None:
+        """The coordinator wants nothing of it: no batch of it will be written, in whatever order."""
+        known = self._waiting.get(producer_id)
+        if known is not None and known.guard == guard and not known.is_confirmed:
+            del self._waiting[producer_id]
+
     def is_confirmed(self, producer_id: int, producer_epoch: int) -> bool:
         known = self._waiting.get(producer_id)
         return known is not None and known.is_confirmed and known.producer_epoch == producer_epoch

@@ -202,6 +202,15 @@ def test_a_coordinator_that_is_away_for_long_sends_producers_away(
     end(talk, who, 5)
 
 
+def test_producers_that_nobody_knows_leave_nothing_behind(node: SimNode, talk: Talk) -> None:
+    waiting = node.broker.replicas.partitions[FIRST].producers.verifications
+    for producer_id in range(5_000, 5_010):
+        nobody = Producer("nobody", producer_id, 0)
+        said = talk.produce(f"produce as {producer_id}", nobody, OLD)
+        assert code_of(said) is E.invalid_producer_id_mapping
+        assert waiting.of(producer_id) is None
+
+
 def test_two_producers_in_one_request_are_both_refused(node: SimNode, talk: Talk) -> None:
     who, other = talk.begun("begin", "one", 5), talk.begun("begin another", "another", 5)
     rows = [
