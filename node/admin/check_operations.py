@@ -32,7 +32,7 @@ def read_prepare(fields: Mapping[str, Any]) -> Args:
     inputs.allow(fields, "transactional_id", "producer_id", "producer_epoch", "half_id")
     return {
         "transactional_id": inputs.name(fields, "transactional_id"),
-        "half_id": inputs.name(fields, "half_id", default=""),
+        "half_id": inputs.name(fields, "half_id"),
         **read_identity(fields),
     }
 

@@ -160,6 +160,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/v1/transaction-groups/", b"", 400, "group must be a string that is not empty"),
     ("GET", f"/v1/transaction-groups/{'x' * 2_000}", b"", 400, f"{NAME_BYTES_MAX} bytes at most"),
     ("POST", "/v1/checks/poll", {"group": "g"}, 400, "member must be"),
+    ("POST", "/v1/checks/prepare", {"transactional_id": "t", **MEMBER}, 400, "half_id must be"),
     ("POST", "/v1/checks/poll", {"group": "g", "member": "m", "wait_ms_max": 10**9}, 400, "60000"),
     ("POST", "/v1/checks/poll", {"group": "g", "member": "m", "delivered": [1]}, 400, "delivered"),
     ("POST", "/v1/checks/answer", {"transactional_id": "\ud800"}, 400, "valid Unicode"),

@@ -89,12 +89,12 @@ class AddedService:
     async def prepare(
         self, transactional_id: str, identity: Identity, half_id: str
     ) -> HalfAnswered | Refusal | ErrorCode:
-        """An empty `half_id` is made up here, and then a lost answer can't be asked for again."""
+        """`half_id` is its name, by which a lost answer can be asked for again."""
         command = PrepareHalf(
             transactional_id=transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
-            half_id=half_id or f"{self._env.rng.getrandbits(128):032x}",
+            half_id=half_id,
         )
         answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
             transactional_id, command
