@@ -38,9 +38,10 @@ benchmark: $(VENV)/.tested  ## measure three nodes beside three of Kafka (needs 
 benchmark-one: $(VENV)/.tested  ## measure one node beside one of Kafka (about a quarter of an hour)
 	$(BIN)/python deploy/benchmarks/one_node.py
 
-chaos: $(VENV)/.tested  ## kill -9 nodes in a loop under idempotent load, two minutes, then check
+chaos: $(VENV)/.tested  ## kill -9 nodes and clients in a loop under load and transactions, three minutes, then check
 	$(BIN)/python -m fencepost.chaos.harness.kill_loop --seconds 60
 	$(BIN)/python -m fencepost.chaos.harness.cluster_kill_loop --seconds 60
+	$(BIN)/python -m fencepost.chaos.harness.transactions_kill_loop --seconds 60
 
 clean:  ## remove what was built, not the data
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .cache *.egg-info
