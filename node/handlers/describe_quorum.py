@@ -14,8 +14,8 @@ from fencepost.cluster.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from fencepost.cluster.quorum.view import QuorumView, ReplicaView
 
 from ..controller_calls import trouble_code
-from ..voters import PEER_LISTENER
 from ..services import HandlerContext, Services
+from ..voters import PEER_LISTENER
 
 _UNKNOWN: Final = "This server does not host this topic-partition."
 

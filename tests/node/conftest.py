@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("every_admin_api", "every_data_api", "every_group_api", "every_txn_api")
+pytest.register_assert_rewrite(
+    "every_admin_api", "every_data_api", "every_group_api", "every_txn_api"
+)

@@ -238,7 +238,9 @@ def test_an_idle_client_is_closed_and_a_parked_one_is_not() -> None:
     scene.play(scenario())
 
 
-def test_a_transactional_batch_in_a_request_of_no_transaction_never_pins_the_stable_offset() -> None:
+def test_a_transactional_batch_in_a_request_of_no_transaction_never_pins_the_stable_offset() -> (
+    None
+):
     """No coordinator could be asked about it, and none would ever end it. Kafka finds the same word."""
     scene = Scene()
 

@@ -101,7 +101,11 @@ def test_a_body_that_does_not_come_is_hung_up_on(monkeypatch) -> None:
     monkeypatch.setattr(real_http, "REQUEST_S", 0.05)
 
     async def scenario(env: RealEnv, port: int) -> None:
-        for begun in (b"", b"GET / HT", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab"):
+        for begun in (
+            b"",
+            b"GET / HT",
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab",
+        ):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(begun)
             while await reader.read(1 << 16):

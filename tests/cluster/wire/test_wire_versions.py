@@ -26,9 +26,7 @@ def test_every_api_has_the_versions_that_kafka_4_3_and_kio_both_have() -> None:
         assert high == UNSTABLE_IN_KAFKA.get(key, min(max(ours), theirs_high)), key
 
 
-def test_what_kafka_has_and_we_have_not_is_delegation_tokens_share_groups_and_streams() -> (
-    None
-):
+def test_what_kafka_has_and_we_have_not_is_delegation_tokens_share_groups_and_streams() -> None:
     missing = {int(key) for key in ANSWER["api_versions"]} - set(SUPPORTED)
     assert {ApiKey(key).name for key in missing} == {
         *(f"{verb}_delegation_token" for verb in ("create", "renew", "expire", "describe")),
