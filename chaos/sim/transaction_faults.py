@@ -45,6 +45,14 @@ class TransactionFaults(ClusterFaults):
         await asyncio.sleep(self._hold())
         self.world.net.heal(*names)
 
+    async def delay_client(self) -> None:
+        """Its requests to the coordinator are slow and uneven: an EndTxn may come after one sent later (KAFKA-17754)."""
+        client = self.rng.choice(self.clients)
+        link = self.world.net.link(client, node_name(self._coordinator()))
+        link.latency_s = (0.001, self.rng.choice((0.3, 1.0)))
+        await asyncio.sleep(self.rng.uniform(0.5, 3.0))
+        link.latency_s = (0.000_1, 0.001)
+
     async def hunt(self) -> None:
         """Wherever the coordinator goes, it is killed there, too."""
         for _ in range(self.rng.randint(2, HUNTS_MAX)):
@@ -64,6 +72,7 @@ TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     "kill-coordinator": TransactionFaults.kill_coordinator,
     "pause-coordinator": TransactionFaults.pause_coordinator,
     "cut-coordinator": TransactionFaults.cut_coordinator,
+    "delay-client": TransactionFaults.delay_client,
     "hunt": TransactionFaults.hunt,
     "at-a-decision": TransactionFaults.at_a_decision,
 }
