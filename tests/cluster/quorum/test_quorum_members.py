@@ -7,6 +7,7 @@ from fencepost.chaos.sim.quorum_links import host_of
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import Outcome, Trouble
 from fencepost.cluster.quorum import store
+from fencepost.cluster.quorum.voters import VoterChangeRefused
 from support.quorum_nodes import Nodes
 
 
@@ -272,7 +273,7 @@ def test_a_change_waits_for_the_one_before(world: World) -> None:
             change(nodes, add=(5, nodes.peers[5])),
             return_exceptions=True,
         )
-        assert [type(each) for each in both] == [type(None), Trouble]
+        assert [type(each) for each in both] == [type(None), VoterChangeRefused]
 
     world.run(scenario())
 
