@@ -12,10 +12,6 @@ from fencepost.cluster.base.real_env import RealEnv
 from .broker import Broker
 from .config import NodeConfig
 
-# Python's collector looks at every young object after 700 new ones: a twelfth of a busy node's time, and nearly nothing here
-# is in a cycle. So it looks seldom; what is there when the node serves (code, metadata, logs) it need not look at again.
-COLLECT_AFTER = (20_000, 20, 20)
-
 EXIT_OK, EXIT_REFUSED = 0, 1
 
 
@@ -44,7 +40,6 @@ def _sentence(refused: OSError, config: NodeConfig) -> str:
 
 
 async def _run(config: NodeConfig) -> None:
-    gc.set_threshold(*COLLECT_AFTER)
     env = RealEnv()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -56,6 +51,8 @@ async def _run(config: NodeConfig) -> None:
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
         host, port = starting.result()
+        # What is there when the node serves (code, metadata, logs) Python's collector need not look at again. It must not look
+        # less often, though: with a threshold of 20,000 instead of 700 a node under load held 400 MB in cycles, not 90.
         gc.collect()
         gc.freeze()
         print(f"ready {host}:{port}", flush=True)
