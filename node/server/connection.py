@@ -104,6 +104,7 @@ class ClientConnection:
                     await self._until_pending(at_most=PENDING_REPLIES_MAX - 1)
             else:
                 await self._until_answered(call, group)
+            del call  # nor a connection that is silent the last thing that it said
             await connection.drain()
 
     async def _until_answered(self, call: Call, group: asyncio.TaskGroup) -> None:
@@ -132,6 +133,7 @@ class ClientConnection:
 
     def _answered(self, slot: _Slot, reply: Encoded | UnspeakableReply | None) -> None:
         slot.is_ready, slot.reply = True, reply
+        slot.cancel = None  # it leads back here: a cycle would hold the request until Python's collector comes
         pending = self._pending
         while pending and pending[0].is_ready:
             head = pending.popleft().reply
