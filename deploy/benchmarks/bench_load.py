@@ -115,6 +115,9 @@ C = load_library()
 # Frees one consumed record. It never blocks, so the interpreter's lock need not be released for it.
 free_message = ctypes.PyDLL(C._name).rd_kafka_message_destroy
 free_message.restype, free_message.argtypes = None, [POINTER]
+# A delivery callback that does nothing, in C: it is handed three arguments, which it does not look at. Without any callback
+# `rd_kafka_flush`, and so each commit, looks only every 10 ms whether all is acknowledged; a report wakes it.
+NOTHING_TO_DO = ctypes.cast(C.rd_kafka_version, DeliveredFromC)
 
 
 def version() -> str:
@@ -133,9 +136,9 @@ class Client:
             arguments = (name.encode(), value.encode(), complaint, len(complaint))
             if C.rd_kafka_conf_set(configuration, *arguments) != CONFIG_OK:
                 raise LoadFailed(complaint.value.decode())
-        self._delivered = (
-            DeliveredFromC(delivered) if delivered else None
-        )  # kept from the collector
+        if delivered is not None and not isinstance(delivered, DeliveredFromC):
+            delivered = DeliveredFromC(delivered)
+        self._delivered = delivered  # kept from the collector
         if self._delivered is not None:
             C.rd_kafka_conf_set_dr_msg_cb(configuration, self._delivered)
         self.handle = C.rd_kafka_new(kind, configuration, complaint, len(complaint))

@@ -20,6 +20,7 @@ from bench_load import (
     BATCH,
     DURABLE,
     INT,
+    NOTHING_TO_DO,
     POINTER,
     PRODUCER,
     RECORD_SIZE,
@@ -75,7 +76,8 @@ class Transactional(Client):
 
     def __init__(self, bootstrap: str, topic: str, transactional_id: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "log_level": "0"} | DURABLE
-        super().__init__(PRODUCER, settings | {"transactional.id": transactional_id}, topic)
+        settings["transactional.id"] = transactional_id
+        super().__init__(PRODUCER, settings, topic, NOTHING_TO_DO)
         while not _done(C.rd_kafka_init_transactions(self.handle, CALL_MS)):
             pass
 
@@ -152,7 +154,8 @@ def stream(
     if transactional:
         client: Client = Transactional(bootstrap, topic, name)
     else:
-        client = Client(PRODUCER, {"bootstrap.servers": bootstrap} | DURABLE, topic)
+        settings = {"bootstrap.servers": bootstrap} | DURABLE
+        client = Client(PRODUCER, settings, topic, NOTHING_TO_DO)
     batch = (Message * BATCH)()
     for message in batch:
         message.payload, message.len = ctypes.addressof(client.payload), RECORD_SIZE
