@@ -8,7 +8,6 @@ import difflib
 import pathlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from fencepost.cluster.base.errors import ConfigRefused
@@ -16,6 +15,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.broker_config import BROKER_CONFIGS
 from fencepost.cluster.metadata.config_def import ConfigValue
 
+from .listener_settings import listener_settings
 from .peer_settings import Address, PeerSettings, parse_address, peer_settings
 from .peer_tls import peer_tls
 
@@ -40,18 +40,6 @@ CLUSTER_DEFAULTS: Final[Mapping[str, str]] = {
 CLUSTER_VOTERS_MIN: Final = 3
 # A topic's name for a setting whose broker-level name people would have to guess.
 ALIASES: Final[Mapping[str, str]] = {"flush.policy": "log.flush.policy"}
-_PROTOCOLS: Final = ("PLAINTEXT",)
-# Addresses that mean "all of this machine's": something to listen on, nothing to connect to.
-_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerAddress:
-    """One entry of `listeners`: `PLAINTEXT://127.0.0.1:9092`."""
-
-    name: str
-    host: str
-    port: int
 
 
 class NodeConfig:
@@ -68,11 +56,12 @@ class NodeConfig:
             if definition is None:
                 raise ConfigRefused(f"unknown setting {name}={value!r}{_suggest(name)}")
             self._values[name] = definition.parse(value)
-        self.listeners = _parse_listeners("listeners", self.string("listeners"))
-        advertised = self.string("advertised.listeners")
-        self.advertised = (
-            _parse_listeners("advertised.listeners", advertised) if advertised else self.listeners
+        doors = listener_settings(
+            self.string("listeners"),
+            self.string("advertised.listeners"),
+            self.string("listener.security.protocol.map"),
         )
+        self.listeners, self.advertised = doors.bound, doors.advertised
         self.peers: PeerSettings = peer_settings(
             self.node_id,
             self.strings("controller.quorum.voters"),
@@ -99,18 +88,6 @@ class NodeConfig:
                 f"Invalid value {self.log_dir} for configuration log.dirs: a node keeps everything in "
                 "one folder; name one, and put several disks beneath it as one volume"
             )
-        if [each.name for each in self.advertised] != [each.name for each in self.listeners]:
-            raise ConfigRefused(
-                f"Invalid value {self.string('advertised.listeners')} for configuration "
-                "advertised.listeners: it must name each of listeners "
-                f"({self.string('listeners')}), in that order"
-            )
-        for each in self.advertised:
-            if each.host in _EVERYWHERE:
-                raise ConfigRefused(
-                    f"clients can't be told to connect to {each.host or 'an empty host'}: set "
-                    f"advertised.listeners={each.name}://HOST:{each.port} with a host that they reach"
-                )
 
     @classmethod
     def load(
@@ -180,29 +157,6 @@ def _known_names(text: Mapping[str, str]) -> dict[str, str]:
 def _suggest(name: str) -> str:
     close = difflib.get_close_matches(name, [*BROKER_CONFIGS, *ALIASES], n=1)
     return f"; did you mean {close[0]}?" if close else "; settings have Kafka's broker names"
-
-
-def _parse_listeners(setting: str, text: str) -> tuple[ListenerAddress, ...]:
-    found: list[ListenerAddress] = []
-    for entry in text.split(","):
-        name, separator, address = entry.strip().partition("://")
-        host, colon, port = address.rpartition(":")
-        if not separator or not colon or not port.isdigit() or int(port) > 65535:
-            raise ConfigRefused(
-                f"Invalid value {entry!r} for configuration {setting}: "
-                "allowed is NAME://HOST:PORT, for example PLAINTEXT://127.0.0.1:9092"
-            )
-        if name not in _PROTOCOLS:
-            raise ConfigRefused(
-                f"Invalid value {entry!r} for configuration {setting}: "
-                f"the listener's name must be one of {', '.join(_PROTOCOLS)}"
-            )
-        if name in {each.name for each in found}:
-            raise ConfigRefused(
-                f"Invalid value {text!r} for configuration {setting}: {name} stands there twice"
-            )
-        found.append(ListenerAddress(name, host.strip("[]"), int(port)))
-    return tuple(found)
 
 
 def _from_file(path: str) -> dict[str, str]:

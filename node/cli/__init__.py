@@ -9,6 +9,7 @@ from typing import Final
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "dev": ("fencepost.node.cli.dev", "start a node on this machine, with nothing to configure"),
     "serve": ("fencepost.node.cli.serve", "start a node from a configuration file"),
+    "health": ("fencepost.node.cli.health", "ask a node whether it may be counted on"),
     "topic": ("fencepost.node.cli.topic", "list, describe, create and delete topics"),
     "produce": ("fencepost.node.cli.produce", "write lines as records"),
     "consume": ("fencepost.node.cli.consume", "print records"),
@@ -17,5 +18,6 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "node": ("fencepost.node.cli.node", "see the nodes, empty one, give a new one its share"),
     "partition": ("fencepost.node.cli.partition", "see what is offline and why, and recover it"),
     "config": ("fencepost.node.cli.config", "get, set and unset settings"),
+    "sim": ("fencepost.chaos.campaigns.commands", "break a simulated cluster, by seeds, and look"),
     "completion": ("fencepost.node.cli.completion", "print what a shell needs to complete words"),
 }

@@ -1,0 +1,70 @@
+"""`fencepost health`: whether a node may be counted on, in its own sentence; for people, containers and scripts.
+
+Nothing heavy is imported: a container asks every few seconds.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import sys
+from typing import Final
+
+PORT: Final = 9644
+TIMEOUT_S: Final = 4.0
+LISTENER, URL = "FENCEPOST_ADMIN_LISTENER", "FENCEPOST_ADMIN_URL"
+EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+EXIT_OK, EXIT_NOT_READY, EXIT_USAGE = 0, 1, 2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--admin",
+        default=os.environ.get(URL) or _own_door(os.environ.get(LISTENER, "")),
+        metavar="HOST:PORT",
+        help=f"a node's admin door (${URL}, or where ${LISTENER} is on this machine)",
+    )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="only whether the process turns, not whether clients and other nodes may count on it",
+    )
+
+
+def _own_door(listener: str) -> str:
+    host, _, port = listener.strip().rpartition(":")
+    host = host.strip("[]")
+    return f"{'127.0.0.1' if host in EVERYWHERE else host}:{port or PORT}"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0 when it is as asked; 1, and why, when it is not or does not answer."""
+    host, colon, port = arguments.admin.removeprefix("http://").rstrip("/").rpartition(":")
+    if not colon or not port.isdecimal():
+        print(f"fencepost: --admin {arguments.admin!r}: say HOST:PORT", file=sys.stderr)
+        return EXIT_USAGE
+    path = "/health/live" if arguments.live else "/health/ready"
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        status, body = reply.status, reply.read()
+    except (OSError, http.client.HTTPException) as silent:
+        print(
+            f"fencepost: no answer from the admin door {arguments.admin} ({silent}). Is the node up, and "
+            "is admin.listener set?",
+            file=sys.stderr,
+        )
+        return EXIT_NOT_READY
+    finally:
+        connection.close()
+    print(_sentence(body))
+    return EXIT_OK if status == http.client.OK else EXIT_NOT_READY
+
+
+def _sentence(body: bytes) -> str:
+    try:
+        said = json.loads(body)
+        return str(said["why"])
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace").strip()
