@@ -43,6 +43,7 @@ from .marker_writer import MarkerWriter
 from .node_folder import NodeFolder
 from .peers import Peers
 from .producer_ids import ProducerIds
+from .recent_brokers import RecentBrokers
 from .server.dispatch import Dispatcher
 from .server.listener import ClientListener
 from .services import Services
@@ -180,6 +181,8 @@ class Broker:
 
     def _make_services(self) -> Services:
         env, config = self.env, self.config
+        recent = RecentBrokers(env.clock)
+        self.machine.listeners.append(recent)
         return Services(
             env=env,
             config=config,
@@ -202,6 +205,7 @@ class Broker:
             describe_quorum=self.peers.describe_quorum,
             voters=VoterChanges(env, config.node_id, self.quorum, self.image, self.peers.door),
             settled=self.peers.settled,
+            recent=recent,
             is_cut_off=lambda: self.session.is_cut_off,
             apis=list(APIS.values()),
             supported_features=SUPPORTED_FEATURES,

@@ -24,6 +24,7 @@ from .voters import VoterChanges
 if TYPE_CHECKING:
     from .marker_writer import MarkerWriter
     from .producer_ids import ProducerIds
+    from .recent_brokers import RecentBrokers
     from .topics import Topics
     from .transaction_doors import Verifier
     from .transaction_start import TransactionStarts
@@ -51,6 +52,7 @@ class Services:
     voters: VoterChanges
     # Waits, for a bounded time, until it is known what became of brokers that were just lost sight of.
     settled: Callable[[], Awaitable[None]]
+    recent: "RecentBrokers"
     # Whether others may lead by now what this node takes for its own.
     is_cut_off: Callable[[], bool]
     apis: Sequence[Api]

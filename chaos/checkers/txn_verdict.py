@@ -8,7 +8,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from . import aborted_reads, bank, cycles, exactly_once, polls, torn_transactions, txn_log, txn_lost
+from . import (
+    aborted_reads,
+    bank,
+    consumed,
+    cycles,
+    exactly_once,
+    polls,
+    torn_transactions,
+    txn_log,
+    txn_lost,
+)
 from .history import FINAL, Anomaly
 from .txn_history import Txns, from_lines, transactions
 from .verdict import Verdict
@@ -19,6 +29,7 @@ CHECKERS: Final[tuple[Callable[[Txns], list[Anomaly]], ...]] = (
     txn_lost.check,
     torn_transactions.check,
     polls.check,
+    consumed.check,
     cycles.check,
     bank.check,
     exactly_once.check,

@@ -2,8 +2,8 @@
 
     python -m fencepost.chaos.harness.transactions_kill_loop --seconds 60 --seed 7
 
-Tellers move money, appenders send and poll, auditors read along: each a process of its own with librdkafka
-(`workloads/txn_worker.py`). After each fault every one of them must commit again. At the end no transaction may be
+Tellers move money, appenders send and poll, subscribers do so as members of one group, auditors read along: each a process
+of its own with librdkafka (`workloads/txn_worker.py`). After each fault every one of them must commit again. At the end no transaction may be
 open, and all replicas must hold the same bytes. Exit codes as in `loop_frame.py`.
 """
 
@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn, Txns, to_line
 from ..checkers.txn_verdict import judge
+from ..workloads.txn_process import CLIENT, HANGS, place_of, polled_of
 from ..workloads.txn_reader import key_of
-from ..workloads.txn_worker import CLIENT, place_of, polled_of
 from . import cluster_faults, loop_frame
 from .cluster_faults import Fault, Faults
 from .cluster_kill_loop import replicas_differ
@@ -241,6 +241,7 @@ def run(chosen: argparse.Namespace, data: Path) -> Outcome:
             )
             workers.hire("teller", chosen.producers)
             workers.hire("appender", chosen.producers)
+            workers.hire("subscriber", chosen.producers)
             workers.hire("auditor", 1)
             faults.run(chosen.seconds, {name: FAULTS[name] for name in chosen.fault or FAULTS})
             workers.stop()
@@ -261,7 +262,8 @@ def run(chosen: argparse.Namespace, data: Path) -> Outcome:
     if chosen.spoil:
         SPOILS[chosen.spoil](history)
     lines = lines_of(faults.counts, faults.took_s, "all commit again")
-    lines.append(f"{'clients that hung':>{NAME_WIDTH}}  {workers.hung}")
+    left = sum(op.why.startswith(HANGS) for op in history)
+    lines.append(f"{'clients that hung':>{NAME_WIDTH}}  {workers.hung + left}")
     verdict = judge(history)
     return Outcome(lines, verdict, map(to_line, history), [*broken, *workers.ended])
 

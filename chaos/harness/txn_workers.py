@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..checkers.txn_history import Txn, Txns, from_lines
-from ..workloads.txn_worker import HUNG, SLOTS_MAX
+from ..workloads.txn_process import HUNG, SLOTS_MAX
 from .local_cluster import wait_for
 from .processes import Process
 

@@ -17,12 +17,15 @@ from ..checkers.txn_verdict import judge
 from ..checkers.verdict import Verdict
 from ..workloads.cluster_client import ClusterClient
 from ..workloads.group_member import GroupMember
+from ..workloads.txn_added import SETTINGS as ADDED_SETTINGS
+from ..workloads.txn_added import GroupJob, HalfChecker, Shop
 from ..workloads.txn_answers import Partition
-from ..workloads.txn_append import AppendProcess
+from ..workloads.txn_append import SHARED_GROUP, AppendProcess
 from ..workloads.txn_bank import Auditor, Habits, Teller
 from ..workloads.txn_book import Book
 from ..workloads.txn_pipeline import GROUP, Feeder, Worker
 from ..workloads.txn_reader import CommittedReader, GroupPositions
+from .added_clients import AddedClients
 from .cluster import CLIENTS, CONVERGE_S, START_S, SWEEP_S, create_topic, may_end_a_node
 from .cluster_admin import CHURNED, Admin
 from .cluster_faults import AT_ONCE_MAX
@@ -37,10 +40,12 @@ BANK: Final = [("bank", place) for place in range(3)]
 APPEND: Final = [("append", place) for place in range(3)]
 INPUTS: Final = [("in", place) for place in range(2)]
 OUTPUTS: Final = [("out", place) for place in range(2)]
+ADDED: Final = [("added", place) for place in range(2)]
 ALL: Final = [*BANK, *APPEND, *INPUTS, *OUTPUTS]
 SETTINGS: Final = (
     "transaction.state.log.num.partitions=2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=300",
+    "group.initial.rebalance.delay.ms=100",
 )
 SMALL_LIMITS_ODDS: Final = 0.2
 OLD_IDS_ODDS: Final = 0.25
@@ -48,7 +53,11 @@ EPOCHS_LEFT: Final = 6
 EVENTS_SHOWN: Final = 12
 # The clients of one workload are enough to break something, and a seed is faster with fewer.
 WORKLOADS: Final = ("bank", "append", "pipeline")
-Client = Teller | Auditor | AppendProcess | Feeder | Worker
+# These come on top: a seed of before they were there has the same others.
+MORE_WORKLOADS: Final = ("subscribe", "added")
+MORE_ODDS: Final = 0.35
+Writer = Teller | AppendProcess | Feeder | Worker | GroupJob | Shop
+Client = Writer | Auditor | HalfChecker
 
 
 @contextlib.contextmanager
@@ -96,22 +105,25 @@ class TransactionsRun:
         self.world = World(wanted.seed, time_limit_s=3600.0, deaths_allowed=may_end_a_node)
         self.rng = self.world.stream("run")
         count = wanted.nodes or self.rng.choice((3, 3, 3, 4, 5))
+        self.workloads = [each for each in wanted.workloads.split(",") if each]
+        if not self.workloads:
+            self.workloads = self.rng.sample(WORKLOADS, self.rng.choice((1, 1, 2, 3)))
+            more = self.world.stream("more workloads")
+            self.workloads += [name for name in MORE_WORKLOADS if more.random() < MORE_ODDS]
         self.watch = TransactionWatch(self.world)
-        config = (*SETTINGS, *wanted.config)
+        config = (*SETTINGS, *wanted.config, *(ADDED_SETTINGS if self._has_added else ()))
         self.nodes = ClusterNodes(self.world, count, config=config, on_start=self.watch.hook)
         self.watch.nodes = self.nodes
         self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS))
         self.faults.table = TRANSACTION_FAULTS
         self.faults.at_once_max = wanted.at_once
         self.book = Book()
-        self.workloads = [each for each in wanted.workloads.split(",") if each]
-        if not self.workloads:
-            self.workloads = self.rng.sample(WORKLOADS, self.rng.choice((1, 1, 2, 3)))
         self.tellers: list[Teller] = []
         self.auditors: list[Auditor] = []
         self.processes: list[AppendProcess] = []
         self.feeders: list[Feeder] = []
         self.workers: list[Worker] = []
+        self.added: AddedClients | None = None
         self.verdict: Verdict | None = None
 
     def run(self) -> Verdict:
@@ -127,11 +139,23 @@ class TransactionsRun:
         return self.verdict
 
     @property
-    def clients(self) -> list[Client]:
-        return [*self.tellers, *self.auditors, *self.processes, *self.feeders, *self.workers]
+    def _has_added(self) -> bool:
+        return "added" in self.workloads
 
-    def _writers(self, *, workers: bool = True) -> list[Teller | AppendProcess | Feeder | Worker]:
-        some: list[Teller | AppendProcess | Feeder | Worker] = []
+    @property
+    def _places(self) -> list[Partition]:
+        return [*ALL, *(ADDED if self._has_added else ())]
+
+    @property
+    def clients(self) -> list[Client]:
+        some: list[Client] = []
+        some += self._writers()
+        some += self.auditors
+        return some + list(self.added.checkers if self.added is not None else [])
+
+    def _writers(self, *, workers: bool = True) -> list[Writer]:
+        some: list[Writer] = []
+        some += self.added.writers if self.added is not None else []
         some += self.tellers
         some += self.processes
         some += self.feeders
@@ -141,8 +165,8 @@ class TransactionsRun:
         self.nodes.start_all()
         await self.nodes.until_ready(START_S)
         admin = Admin(self._client(CLIENTS[0], "admin"), self.nodes, "bank")
-        for topic in dict.fromkeys(topic for topic, _ in ALL):
-            partitions = sum(1 for name, _ in ALL if name == topic)
+        for topic in dict.fromkeys(topic for topic, _ in self._places):
+            partitions = sum(1 for name, _ in self._places if name == topic)
             await self._on(admin.client.env, create_topic(admin, topic, partitions))
         self._make_clients()
         sweeping = asyncio.ensure_future(self._sweep())
@@ -194,7 +218,10 @@ class TransactionsRun:
         await self.nodes.until("the last transactions end", self._unstable, within_s=CONVERGE_S)
 
     async def _drain(self) -> None:
-        """Until the pipeline has worked off everything that was fed."""
+        """Until every half message has ended, and the pipeline has worked off everything that was fed."""
+        added = self.added
+        if added is not None:
+            await self.nodes.until("half messages end", added.unsettled, within_s=CONVERGE_S)
         if not self.workers:
             return
         client = self._client(CLIENTS[0], "drain")
@@ -213,7 +240,10 @@ class TransactionsRun:
         """Partitions whose stable offset stands, and ids whose transaction is open."""
         image = self.nodes.image
         assert image is not None
-        for topic, partition in [*ALL, *(("__consumer_offsets", place) for place in range(2))]:
+        for topic, partition in [
+            *self._places,
+            *(("__consumer_offsets", place) for place in range(2)),
+        ]:
             state = image.partition(topic, partition)
             if state is None:
                 continue
@@ -227,10 +257,13 @@ class TransactionsRun:
     async def _judge(self) -> None:
         client = self._client(CLIENTS[0], FINAL)
         op = Txn("read", "ok", FINAL)
-        places = [("bank", BANK), ("append", APPEND), ("pipeline", [*INPUTS, *OUTPUTS])]
-        wanted = [each for name, some in places if name in self.workloads for each in some]
+        places = [("bank", BANK), ("append", APPEND), ("subscribe", APPEND), ("added", ADDED)]
+        places += [("pipeline", [*INPUTS, *OUTPUTS])]
+        named = [each for name, some in places if name in self.workloads for each in some]
+        wanted = list(dict.fromkeys(named))
         groups: list[tuple[str, list[Partition]]]
-        groups = [(group, APPEND) for each in self.processes for group in each.groups]
+        names = dict.fromkeys(group for each in self.processes for group in each.groups)
+        groups = [(group, APPEND) for group in names]
         groups += [(GROUP, INPUTS)] if self.workers else []
         async with asyncio.timeout(CONVERGE_S):
             reader = CommittedReader(client)
@@ -242,6 +275,8 @@ class TransactionsRun:
                 seen = Txn("position", "ok", FINAL)
                 await self._on(client.env, GroupPositions(client, group).observe(partitions, seen))
                 self.book.close(seen)
+            for job in self.added.jobs if self.added is not None else ():
+                await self._on(job.client.env, job.verify())
         self.watch.sweep(producers=True)
         self.watch.compare_bytes()
         self.watch.compare_tables()
@@ -254,13 +289,19 @@ class TransactionsRun:
     def _make_clients(self) -> None:
         if "bank" in self.workloads:
             self._make_bank()
-        if "append" in self.workloads:
-            for place in range(3):
-                client = self._client(CLIENTS[place % 2], f"a{place}", patient=False)
-                process = AppendProcess(client, self.book, APPEND, self._habits(), self.watch.told)
-                self.processes.append(process)
+        for name in ("append", "subscribe"):
+            if name in self.workloads:
+                self._make_appenders(subscribe=name == "subscribe")
         if "pipeline" in self.workloads:
             self._make_pipeline()
+        if self._has_added:
+            self.added = AddedClients(
+                lambda place, name: self._client(CLIENTS[place % 2], name, patient=False),
+                self.book,
+                ADDED,
+                self._habits,
+                self.nodes.names,
+            )
 
     def _make_bank(self) -> None:
         twins = self.rng.random() < 0.5
@@ -271,6 +312,19 @@ class TransactionsRun:
         client = self._client(CLIENTS[1], "auditor")
         reader = CommittedReader(client, told=self.watch.told)
         self.auditors.append(Auditor(client, self.book, BANK, reader))
+
+    def _make_appenders(self, *, subscribe: bool) -> None:
+        for place in range(3):
+            letter = "s" if subscribe else "a"
+            client = self._client(CLIENTS[place % 2], f"{letter}{place}", patient=False)
+            member = None
+            if subscribe:
+                partitions = [partition for _, partition in APPEND]
+                member = GroupMember(client, SHARED_GROUP, APPEND[0][0], partitions)
+            process = AppendProcess(
+                client, self.book, APPEND, self._habits(), self.watch.told, member=member
+            )
+            self.processes.append(process)
 
     def _make_pipeline(self) -> None:
         feeder = self._client(CLIENTS[0], "feeder", patient=False)

@@ -50,6 +50,11 @@ class GroupMember:
         """The group has moved on: join again."""
         self.generation = -1
 
+    def forget(self) -> None:
+        """As a process that crashed: it is another member when it comes back, and the group has to find out."""
+        self.lost()
+        self.member_id = ""
+
     async def rejoined(self) -> bool:
         """Whether partitions are given anew: where it was in them counts no more."""
         clock = self.client.env.clock

@@ -102,16 +102,11 @@ class Worker:
             except (Abortable, Fenced):
                 pass
             except Crashed:
-                self._forget_membership()
+                if self.member is not None:
+                    self.member.forget()
             await clock.sleep(RESTART_S * rng.random() * (4 if self.member is None else 1))
         if self.member is not None:
             await self.member.leave()
-
-    def _forget_membership(self) -> None:
-        """A process that crashed is another member when it comes back; the group has to find out about the old one."""
-        if self.member is not None:
-            self.member.lost()
-            self.member.member_id = ""
 
     async def _work(self, producer: TransactionalProducer) -> None:
         rng, clock = self.client.env.rng, self.client.env.clock

@@ -2,259 +2,27 @@
 
     python -m fencepost.chaos.workloads.txn_worker --role teller --slot 3 --life 1 --bootstrap … --notes teller-3.1.jsonl
 
-INVARIANT  a transaction is written down, with everything that it is going to send, before its first record is sent.
-PREVENTS   a checker that takes a record for a phantom whose sender was killed before it could say what it had done.
-PROVED BY  tests/chaos/test_txn_worker.py::test_a_transaction_is_written_down_before_it_begins_and_when_it_has_ended
-
 A teller moves money between accounts, an appender sends rising numbers to lists and polls them, with its positions in the
-transaction, and an auditor reads all accounts. The notes are lines of `txn_history`; of a number the last line counts.
+transaction, a subscriber does the same as a member of one group of them all, and an auditor reads all accounts. The notes
+are lines of `txn_history`; of a number the last line counts.
 """
 
 import argparse
-import os
-import random
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final
 
-from confluent_kafka import (
-    OFFSET_END,
-    OFFSET_INVALID,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from ..checkers.history import Kind
-from ..checkers.txn_history import Polled, Sent, Txn, to_line
-from .txn_reader import key_of, payload
+from ..checkers.txn_history import Sent, Txn
+from .txn_append import SHARED_GROUP
+from .txn_process import BANK, LIST, SENDS_MAX, SLOTS_MAX, Transactor, Worker, place_of
+from .txn_reader import key_of
 
-BANK, LIST = "bank", "list"
-SLOTS_MAX: Final = 64  # workers of a run, twins among them: numbers are unique among them
-SENDS_MAX: Final = 8  # of a transaction
-PATIENCE_S: Final = 90.0  # with one transaction that librdkafka says may go on
-CALL_S: Final = 10.0
-# librdkafka 2.16 sends a group's offsets to a coordinator that has just died, and waits for its connection with no end.
-HANGS_S: Final = 30.0
-HUNG: Final = 75  # the exit code of a worker whose client does not come back
-ABORT_ODDS: Final = 0.1
-DAWDLE_ODDS: Final = 0.02
 ASSIGN_ODDS: Final = 0.03
-# A paused node answers nothing and closes nothing: a client learns of it by its own timeout alone.
-CLIENT: Final[dict[str, Any]] = {
-    "socket.timeout.ms": 4_000,
-    "topic.metadata.refresh.interval.ms": 1_000,
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 300,
-    "log_level": 0,
-}
-
-
-class ChangedMind(Exception):
-    """The client aborts for reasons of its own."""
-
-
-def parse(data: bytes) -> tuple[int, int, int]:
-    """Number, value, extra."""
-    number, value, extra = data.split(b"/")
-    return int(number), int(value), int(extra)
-
-
-def place_of(key: str, offset: int = OFFSET_INVALID) -> TopicPartition:
-    topic, _, partition = key.rpartition("-")
-    return TopicPartition(topic, int(partition), offset)
-
-
-def polled_of(message: Message) -> Polled:
-    number, value, extra = parse(message.value() or b"")
-    key = key_of(message.topic() or "", message.partition() or 0)
-    return Polled(key, message.offset() or 0, value, number, extra)
-
-
-class Worker:
-    """What all roles share: the notes, a consumer, numbers that rise with time, one life after another."""
-
-    def __init__(self, chosen: argparse.Namespace, notes: TextIO) -> None:
-        self.chosen = chosen
-        self.rng = random.Random(f"{chosen.seed}-{chosen.slot}-{chosen.life}")
-        self.stopping = False
-        self.positions: dict[str, int | None] = {}  # assigned, and where the next poll begins
-        self._notes = notes
-        self._number = 0
-        self._lives = 0
-        self._called_at: float | None = None  # when librdkafka was called that has not come back
-        self.process = ""
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while True:
-            time.sleep(1.0)
-            at = self._called_at
-            if at is not None and time.monotonic() - at > HANGS_S:
-                os._exit(HUNG)
-
-    def stop(self, *_: object) -> None:
-        self.stopping = True
-
-    def note(self, op: Txn) -> None:
-        self._notes.write(f"{to_line(op)}\n")
-        self._notes.flush()
-
-    def next_number(self) -> int:
-        """Unique in a run, and rising with the time, for all processes of this machine."""
-        now = time.monotonic_ns() // 1000 * SLOTS_MAX + self.chosen.slot
-        self._number = max(now, self._number + SLOTS_MAX)
-        return self._number
-
-    def born(self) -> None:
-        self._lives += 1
-        self.process = f"{self.chosen.role}-{self.chosen.slot}.{self.chosen.life}.{self._lives}"
-
-    def keys_of(self, topic: str) -> list[str]:
-        return [key_of(topic, number) for number in range(self.chosen.partitions)]
-
-    def pause(self) -> None:
-        time.sleep(self.rng.random() * 2 / self.chosen.rate)
-
-    def consumer(self) -> Consumer:
-        return Consumer(
-            CLIENT
-            | {
-                "bootstrap.servers": self.chosen.bootstrap,
-                "group.id": self.process,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 100,
-                "error_cb": lambda _: None,
-            }
-        )
-
-    def poll(self, consumer: Consumer, op: Txn, most: int, seconds: float) -> None:
-        for message in consumer.consume(most, timeout=seconds):
-            error = message.error()
-            if error is not None:
-                if error.retriable() or error.code() == KafkaError._TRANSPORT:
-                    continue
-                raise KafkaException(error)
-            polled = polled_of(message)
-            op.polls.append(polled)
-            self.positions[polled.key] = polled.offset + 1
-
-
-class Transactor(Worker):
-    """A worker with a producer. After what ends it for good it starts anew with the same id."""
-
-    producer: Producer
-
-    def run(self) -> None:
-        while not self.stopping:
-            self.born()
-            self.producer = self._new_producer()
-            if self._init():
-                self.live()
-
-    def live(self) -> None:
-        raise AssertionError("each role has its own")
-
-    def _new_producer(self) -> Producer:
-        return Producer(
-            CLIENT
-            | {
-                "bootstrap.servers": self.chosen.bootstrap,
-                "transactional.id": self.chosen.transactional_id,
-                "transaction.timeout.ms": self.chosen.timeout_ms,
-                "linger.ms": 1,
-                "retry.backoff.ms": 50,
-                "error_cb": lambda _: None,
-            }
-        )
-
-    def _init(self) -> bool:
-        return self._call(lambda: self.producer.init_transactions(CALL_S)) is None
-
-    def _call(self, call: Callable[[], None]) -> KafkaError | None:
-        """Again as long as librdkafka says so; the error that says otherwise."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            self._called_at = time.monotonic()
-            try:
-                call()
-                return None
-            except KafkaException as failed:
-                error: KafkaError = failed.args[0]
-                if not error.retriable() or time.monotonic() > deadline:
-                    return error
-            finally:
-                self._called_at = None
-
-    def transact(self, op: Txn, consumer: Consumer | None = None) -> bool:
-        """Whether this producer may go on. `op` says in the end what is known of the transaction."""
-        op.type, op.why, op.began_s = "info", "no end was written down", time.monotonic()
-        self.note(op)
-        op.type, op.why, alive = self._tried(op, consumer)
-        op.ended_s = time.monotonic()
-        self.note(op)
-        return alive
-
-    def _tried(self, op: Txn, consumer: Consumer | None) -> tuple[Kind, str, bool]:
-        try:
-            self._work(op, consumer)
-        except (KafkaException, ChangedMind) as failed:
-            return "fail", str(failed), self._abort()
-        error = self._call(lambda: self.producer.commit_transaction(CALL_S))
-        if error is None:
-            return "ok", "", True
-        # Only an abort that was done proves that no commit was.
-        aborted = error.txn_requires_abort() and self._abort()
-        return "fail" if aborted else "info", f"commit: {error}", aborted
-
-    def _work(self, op: Txn, consumer: Consumer | None) -> None:
-        self.producer.begin_transaction()
-        for at, sent in enumerate(op.sends):
-            place = place_of(sent.key)
-            data = payload(op.number, sent.value, sent.extra)
-            told = self._delivered(op, at)
-            self.producer.produce(place.topic, data, partition=place.partition, on_delivery=told)
-        if consumer is not None and op.offsets:
-            self._send_offsets(op, consumer)
-        if self.rng.random() < DAWDLE_ODDS:
-            self.producer.flush(CALL_S)
-            time.sleep(self.rng.random() * 2 * self.chosen.timeout_ms / 1000)
-        if self.rng.random() < ABORT_ODDS:
-            if self.rng.random() < 0.5:
-                self.producer.flush(CALL_S)
-            raise ChangedMind("aborted on purpose")
-
-    def _delivered(self, op: Txn, at: int) -> Callable[[KafkaError | None, Message], None]:
-        def note(error: KafkaError | None, message: Message) -> None:
-            offset = message.offset()
-            if error is None and offset is not None and offset >= 0:
-                op.sends[at] = op.sends[at]._replace(offset=offset)
-
-        return note
-
-    def _send_offsets(self, op: Txn, consumer: Consumer) -> None:
-        offsets = []
-        for place, position in op.offsets.items():
-            topic, _, partition = place.partition("|")[2].rpartition("-")
-            offsets.append(TopicPartition(topic, int(partition), position, str(op.number)))
-        metadata = consumer.consumer_group_metadata()
-        error = self._call(
-            lambda: self.producer.send_offsets_to_transaction(offsets, metadata, CALL_S)
-        )
-        if error is not None:
-            raise KafkaException(error)
-
-    def _abort(self) -> bool:
-        return self._call(lambda: self.producer.abort_transaction(CALL_S)) is None
 
 
 class Teller(Transactor):
@@ -278,6 +46,10 @@ class Teller(Transactor):
 
 
 class Appender(Transactor):
+    @property
+    def group(self) -> str:
+        return self.process
+
     def live(self) -> None:
         consumer = self.consumer()
         self.positions = {}
@@ -310,21 +82,76 @@ class Appender(Transactor):
         if self.rng.random() < 0.6:
             self.poll(consumer, op, 200, 0.1)
         for key, position in self.positions.items():
-            if position is not None and position != before[key]:
-                op.offsets[f"{self.process}|{key}"] = position
+            if position is not None and position != before.get(key):
+                op.offsets[f"{self.group}|{key}"] = position
         count = self.rng.randint(0 if op.polls else 1, 4)
         keys = self.rng.choices(self.keys_of(LIST), k=count)
         op.sends = [Sent(key, number * SENDS_MAX + at) for at, key in enumerate(keys)]
         alive = self.transact(op, consumer)
-        if op.type != "ok":
-            self._rewind(consumer, before)
+        if op.type != "ok" and alive:
+            self._rewind(consumer, op, before)
         return alive
 
-    def _rewind(self, consumer: Consumer, before: dict[str, int | None]) -> None:
+    def _rewind(self, consumer: Consumer, _op: Txn, before: dict[str, int | None]) -> None:
         for key, at in before.items():
             if at is not None and at != self.positions[key]:
                 consumer.seek(place_of(key, at))
                 self.positions[key] = at
+
+
+class Subscriber(Appender):
+    """Its group gives it partitions, and takes them away in the middle of a transaction."""
+
+    mine: list[str]
+
+    @property
+    def group(self) -> str:
+        return SHARED_GROUP
+
+    def live(self) -> None:
+        consumer = self.consumer(SHARED_GROUP, begin="earliest")
+        self.positions, self.mine = {}, []
+        consumer.subscribe(
+            [LIST], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken
+        )
+        alive = True
+        try:
+            while alive and not self.stopping:
+                alive = self._append(consumer)
+                self.pause()
+        finally:
+            consumer.close()
+
+    def _given(self, _consumer: Consumer, given: list[TopicPartition]) -> None:
+        """All begin where the group has committed."""
+        self.mine = [key_of(each.topic, each.partition) for each in given]
+        self.positions = dict.fromkeys(self.mine)
+        now = time.monotonic()
+        self.note(Txn("assign", "ok", self.process, began_s=now, ended_s=now))
+
+    def _taken(self, _consumer: Consumer, _taken: list[TopicPartition]) -> None:
+        self.positions, self.mine = {}, []
+
+    def poll(self, consumer: Consumer, op: Txn, most: int, seconds: float) -> None:
+        super().poll(consumer, op, most, seconds)
+        # What was polled of a partition that was taken away meanwhile is another's to work on.
+        op.polls = [each for each in op.polls if each.key in self.mine]
+        self.positions = {key: self.positions.get(key) for key in self.mine}
+
+    def _rewind(self, consumer: Consumer, op: Txn, _before: dict[str, int | None]) -> None:
+        """To the first that was polled: where this member began is not known before."""
+        firsts: dict[str, int] = {}
+        for polled in op.polls:
+            firsts.setdefault(polled.key, polled.offset)
+        for key, at in firsts.items():
+            if key not in self.mine:
+                continue
+            try:
+                consumer.seek(place_of(key, at))
+                self.positions[key] = at
+            except KafkaException:  # it is being taken away
+                self.mine.remove(key)
+                del self.positions[key]
 
 
 class Auditor(Worker):
@@ -348,6 +175,7 @@ class Auditor(Worker):
 ROLES: Final[dict[str, type[Teller | Appender | Auditor]]] = {
     "teller": Teller,
     "appender": Appender,
+    "subscriber": Subscriber,
     "auditor": Auditor,
 }
 

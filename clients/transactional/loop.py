@@ -12,7 +12,8 @@ PROVED BY  tests/clients/test_transactional_loop.py::test_whatever_fails_each_in
 
 An error that asks for an abort has the transaction aborted and its messages read again. A fatal one (fenced, or
 librdkafka lost count) has the producer made anew. A rebalance in the middle is refused by the group's coordinator,
-because positions are sent with the group's generation (KIP-447), and that asks for an abort.
+because positions are sent with the group's generation (KIP-447), and that asks for an abort. A call that librdkafka
+does not come back from (`bounded.py`) is left behind with its producer, which its successor fences.
 """
 
 import logging
@@ -33,11 +34,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from .bounded import CallHangs, bounded
 from .identity import retrying
 
 MESSAGES_MAX: Final = 500  # in one transaction
 WAIT_S: Final = 0.1  # for the first message of one
 CALL_S: Final = 5.0
+HANGS_S: Final = 2 * CALL_S  # a call that has not come back by then never will
 RETRY_S: Final = 60.0
 # A process that is killed keeps readers from going past its transaction for as long.
 TRANSACTION_TIMEOUT_MS: Final = 10_000
@@ -143,6 +146,13 @@ class TransactionalLoop:
             self._rewind(messages)
             is_settled = True
             return 0
+        except CallHangs as trouble:
+            log.warning("transaction: %s; another producer takes over", trouble)
+            self.aborted += 1
+            self._producer = None
+            self._rewind(messages)
+            is_settled = True
+            return 0
         finally:
             if (
                 not is_settled
@@ -187,7 +197,7 @@ class TransactionalLoop:
             positions[message.topic(), message.partition()] = message.offset() + 1
         offsets = [TopicPartition(*place, positions[place]) for place in positions]
         group = self._consumer.consumer_group_metadata()
-        retrying(lambda: producer.send_offsets_to_transaction(offsets, group, CALL_S), RETRY_S)
+        retrying(lambda: _send_offsets(producer, offsets, group), RETRY_S)
         retrying(lambda: producer.commit_transaction(CALL_S), RETRY_S)
 
     # -- when it fails ---------------------------------------------------------------------------
@@ -224,6 +234,14 @@ class TransactionalLoop:
                 self._consumer.seek(TopicPartition(at.topic, at.partition, start))
             except KafkaException as gone:
                 log.info("%s-%s is another member's now: %s", at.topic, at.partition, gone)
+
+
+def _send_offsets(producer: Producer, offsets: list[TopicPartition], group: Any) -> None:
+    bounded(
+        lambda: producer.send_offsets_to_transaction(offsets, group, CALL_S),
+        HANGS_S,
+        "send_offsets_to_transaction",
+    )
 
 
 def _produce(producer: Producer, output: Output) -> None:

@@ -47,7 +47,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
 
 def brokers_of(services: Services, listener: str) -> list[dict[str, Any]]:
     found = []
-    for broker in services.image.alive_brokers():
+    for broker in services.recent.named(services.image):
         endpoint = broker.endpoint(listener)
         if endpoint is not None:
             found.append(

@@ -1,13 +1,21 @@
 """What hurt the users of others, asked at a node's door: each is named after what went wrong there."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from every_api_check import E
 from every_txn_api import added, begun, described, find
+from fencepost.chaos.checkers.txn_history import Polled, Txn
+from fencepost.chaos.sim.cluster_nodes import node_name
+from fencepost.chaos.workloads.cluster_client import ClusterClient
+from fencepost.chaos.workloads.txn_client import TransactionalProducer
+from fencepost.chaos.workloads.txn_reader import CommittedReader, payload
+from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.batch import headers_of
+from sim_cluster import Cluster
 from sim_node import SimNode, batch
 from txn_talk import Producer, position, records
 
@@ -166,3 +174,113 @@ def test_redpanda_10671_what_is_aborted_is_hidden_from_the_first_moment_on(node:
         shown += len(seen)
         node.sleep(0.05)
     assert shown >= 18
+
+
+def test_klag_exporter_104_what_a_committed_reader_waits_for_is_told_from_what_is_not_there_yet(
+    node: SimNode,
+) -> None:
+    """By the high watermark it lags, for ever; risingwave#24720 and kafka-flow#857 waited for an end that they could not
+    reach, or took it for reached. Both ends are told, and whose transaction lies between them."""
+    who = begun(node, "slow")
+    assert added(node, who, 3, (TOPIC, 0)) == [E.none]
+    assert write(node, who, 11) is E.none
+    node.produce(TOPIC, batch(b"of somebody else"))
+    assert (end_offset(node, COMMITTED), end_offset(node, UNCOMMITTED)) == (0, 2)
+    answer = read(node, 0)
+    assert (answer.last_stable_offset, answer.high_watermark) == (0, 2)
+    assert bytes(answer.records or b"") == b""
+    asked = {"topics": [{"name": TOPIC, "partition_indexes": [0]}]}
+    (row,) = node.ask(ApiKey.describe_producers, **asked).topics[0].partitions[0].active_producers
+    assert (row.producer_id, row.current_txn_start_offset) == (who.producer_id, 0)
+    end(node, who, commit=True)
+    node.sleep(0.5)
+    # The end itself is a marker, which nobody is shown: whoever reads comes past it all the same.
+    assert end_offset(node, COMMITTED) == end_offset(node, UNCOMMITTED) == 3
+    place = 0
+    while place < 3:
+        headers = [header for _, header in headers_of(bytes(read(node, place).records))]
+        place = headers[-1].next_offset
+    assert headers[-1].is_control
+
+
+def test_librdkafka_5497_whoever_speaks_the_protocol_sees_a_hanging_transaction_and_ends_it(
+    node: SimNode,
+) -> None:
+    """Tools were Java's alone, and others' showed what hung without a way to end it (Dekaf#1383)."""
+    who = begun(node, "hangs")
+    assert added(node, who, 3, (TOPIC, 0)) == [E.none]
+    assert write(node, who, 11) is E.none
+    listed = node.ask(ApiKey.list_transactions, state_filters=["Ongoing"], producer_id_filters=[])
+    assert [each.transactional_id for each in listed.transaction_states] == ["hangs"]
+    asked = {"topics": [{"name": TOPIC, "partition_indexes": [0]}]}
+    (row,) = node.ask(ApiKey.describe_producers, **asked).topics[0].partitions[0].active_producers
+    marker = {
+        "producer_id": row.producer_id,
+        "producer_epoch": row.producer_epoch,
+        "transaction_result": False,
+        "coordinator_epoch": max(0, row.coordinator_epoch),
+        "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+    }
+    node.ask(ApiKey.write_txn_markers, 1, markers=[marker])
+    assert end_offset(node, COMMITTED) == end_offset(node, UNCOMMITTED) == 2
+    # Its producer did not hear of it: what it ends is over, and ends nothing else.
+    end(node, who, commit=True)
+    assert [each.first_offset for each in read(node, 0).aborted_transactions] == [0]
+
+
+def test_redpanda_5356_a_retry_of_what_was_deleted_meanwhile_is_not_written_again(
+    node: SimNode,
+) -> None:
+    """The memory of batches and the log parted ways at eviction (KAFKA-14034): duplicates."""
+    drawn = node.ask(ApiKey.init_producer_id, 4, transactional_id=None, transaction_timeout=60_000)
+    who = {"producer_id": drawn.producer_id, "producer_epoch": drawn.producer_epoch}
+    first = batch(b"x", base_sequence=0, **who)
+    assert node.produce(TOPIC, first).error_code is E.none
+    wanted = {"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}
+    reply = node.ask(ApiKey.delete_records, topics=[wanted], timeout=5_000)
+    assert reply.topics[0].partitions[0].error_code is E.none
+    again = node.produce(TOPIC, first)
+    assert (again.error_code, again.base_offset) == (E.none, 0)
+    assert end_offset(node, UNCOMMITTED) == 1
+    assert node.produce(TOPIC, batch(b"y", base_sequence=1, **who)).base_offset == 1
+
+
+def test_redpanda_5090_a_new_leader_hides_from_its_first_answer_on_what_was_aborted() -> None:
+    """Whoever was elected was taken for ready, before it had applied what it had: aborted records were read."""
+    cluster = Cluster(seed="regressions", config=("transaction.state.log.num.partitions=1",))
+    env = cluster.world.node("client")
+    client = ClusterClient(env, cluster.nodes.addresses, name="client")
+
+    async def aborts() -> None:
+        producer = TransactionalProducer(client, "pay", new_protocol=False)
+        await producer.init()
+        for number in range(20):
+
+            async def work(number: int = number) -> None:
+                await producer.send("t", 0, [payload(number, number)])
+
+            await producer.transact(Txn("txn", "fail", "pay", number), work, commit=False)
+
+    async def look() -> list[Polled] | None:
+        try:
+            client.forget("t", 0, await client.leader_now("t", 0))
+        except Trouble:
+            return None
+        return await CommittedReader(client).poll("t", 0)
+
+    async def scenario() -> None:
+        await cluster.create("t")
+        await cluster.world.on(env, aborts())
+        for _ in range(3):
+            leader = cluster.partition().leader
+            cluster.world.kill(node_name(leader))
+            seen = None
+            while seen is None:
+                await asyncio.sleep(0.01)
+                seen = await cluster.world.on(env, look())
+            assert seen == []
+            assert cluster.partition().leader != leader
+            cluster.nodes.start(leader)
+            await cluster.until(lambda: len(cluster.partition().isr) == 3)
+
+    cluster.play(scenario)

@@ -60,6 +60,39 @@ def test_kafka_17754_a_late_end_of_an_old_client_comes_over_a_connection_that_wa
     on_node(scenario)
 
 
+def test_kafka_17754_a_late_end_is_known_also_by_a_coordinator_that_went_away_and_came_back() -> (
+    None
+):
+    """The connection on which it waits belongs to the node, which has lost and regained the id meanwhile."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        await node.init()
+
+        async def ask(api: str, connection: int, **fields: object) -> ErrorCode:
+            who = {"transactional_id": ID, "producer_id": 101, "producer_epoch": 0}
+            reply = await node.ask(api, 3, connection=connection, **who, **fields)
+            code: ErrorCode = reply.error_code
+            return code
+
+        assert await ask("add_offsets_to_txn", 5, group_id="g") is E.none
+        # 1. EndTxn over connection 5 is delayed; the client gives it up and sends it again over 6.
+        assert await ask("end_txn", 6, committed=True) is E.none
+        await asyncio.sleep(1)
+        # 2. In the next transaction another node takes over, and then this one again.
+        assert await ask("add_offsets_to_txn", 6, group_id="g") is E.none
+        for leader, epoch in ((2, 4), (1, 5)):
+            for partition in range(3):
+                node.lead(TRANSACTION_STATE_TOPIC, partition, leader, epoch=epoch)
+            await asyncio.sleep(1)
+        # 3. The delayed one arrives.
+        assert await ask("end_txn", 5, committed=True) is E.not_coordinator
+        assert (await node.state()).transaction_state == "Ongoing"
+        assert await ask("end_txn", 6, committed=False) is E.none
+
+    on_node(scenario)
+
+
 def test_kafka_19367_fencing_in_the_last_epochs_counts_one_on_and_not_two() -> None:
     """InitProducerId on an open transaction counted twice under transaction.version 2: 32766 became -32768."""
     for epoch in (32_765, CLIENT_EPOCH_MAX):

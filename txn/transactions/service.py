@@ -58,6 +58,7 @@ TOPIC_WAIT_MS_MAX: Final = 2_000
 PRODUCER_ID_S_MAX: Final = 5.0
 _DONE_PAUSE_S: Final = 0.05
 _DONE_PAUSE_S_MAX: Final = 1.0
+CONNECTIONS_KEPT_MAX: Final = 100_000  # of ids; a request of those before is late no more
 
 
 class TransactionService:
@@ -85,6 +86,7 @@ class TransactionService:
         self._additions = additions
         self._creating = asyncio.Lock()
         self._tickets = itertools.count(1)
+        self._connections: dict[str, int] = {}
         self._ticker = Ticker(env.clock)
         self.sender = MarkerSender(
             env=env,
@@ -108,7 +110,12 @@ class TransactionService:
         )
 
     def _new_machine(self) -> TransactionsMachine:
+        """Connections are this node's, and remembered by it: one on which a late request still waits may be older than
+        the coordinator that it finds, which went away and came back."""
         machine = TransactionsMachine(self.config, self.transaction_version)
+        for transactional_id in list(self._connections)[:-CONNECTIONS_KEPT_MAX]:
+            del self._connections[transactional_id]
+        machine.connections = self._connections
         for addition in self._additions:
             machine.attach(addition(machine))
         return machine

@@ -1,0 +1,135 @@
+"""Compaction while transactions begin, overlap and end: readers of committed records find the newest of each key, and nothing else."""
+
+from typing import Any
+
+import pytest
+from fencepost.chaos.sim.world import World
+from fencepost.chaos.workloads.txn_reader import committed_records
+from fencepost.cluster.wire.batch import headers_of
+from fencepost.replication.log.log import Log
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log_helpers import read_all, run
+from test_compaction import DAY_MS, START_MS, compacted, end_txn, put
+
+PRODUCERS = 3
+PAIRS = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from([None, "x", "y" * 300])),
+    min_size=1,
+    max_size=3,
+)
+STEPS = st.one_of(
+    st.tuples(st.just("put"), PAIRS),
+    st.tuples(st.just("write"), st.integers(1, PRODUCERS), PAIRS),
+    st.tuples(st.just("write"), st.integers(1, PRODUCERS), PAIRS),
+    st.tuples(st.just("end"), st.integers(1, PRODUCERS), st.booleans()),
+    st.tuples(st.just("compact"), st.sampled_from([0, DAY_MS // 2, 2 * DAY_MS])),
+    st.tuples(st.just("restart"), st.sampled_from(["clean", "kill"])),
+)
+
+
+class Model:
+    """All that was ever written, and which of it counts."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, tuple[str, str | None]] = {}
+        self.open: dict[int, list[int]] = {}  # producer -> offsets
+        self.aborted: set[int] = set()
+        self.sequences: dict[int, int] = {}
+
+    def wrote(self, end: int, pairs: Any) -> list[int]:
+        for at, pair in enumerate(pairs, end):
+            self.written[at] = pair
+        return list(range(end, end + len(pairs)))
+
+    def stable_end(self, end: int) -> int:
+        return min((offsets[0] for offsets in self.open.values()), default=end)
+
+    def newest(self, stable_end: int) -> dict[str, int]:
+        """Key -> the offset of what counts, of all that a reader may see."""
+        found: dict[str, int] = {}
+        for offset in sorted(self.written):
+            if offset < stable_end and offset not in self.aborted:
+                found[self.written[offset][0]] = offset
+        return found
+
+
+def seen(log: Log, since: int, stable_end: int) -> dict[int, tuple[str, str | None]]:
+    """What a reader of committed records gets from an offset on."""
+    data = read_all(log)
+    whole = b"".join(
+        data[position : position + header.size]
+        for position, header in headers_of(data)
+        if header.next_offset > since and header.next_offset <= stable_end
+    )
+    named = [
+        (each.producer_id, each.first_offset) for each in log.aborted_between(since, stable_end)
+    ]
+    records, _ = committed_records(whole, named, since)
+    return {
+        each.offset: (
+            (each.key or b"").decode(),
+            None if each.value is None else each.value.decode(),
+        )
+        for each in records
+    }
+
+
+def check(log: Log, model: Model, share: float) -> None:
+    end = log.log_end_offset
+    stable_end = model.stable_end(end)
+    newest = model.newest(stable_end)
+    for since in (0, round(share * stable_end)):
+        got = seen(log, since, stable_end)
+        assert all(model.written[offset] == pair for offset, pair in got.items())
+        assert not got.keys() & model.aborted, "an aborted record is shown"
+        want = {offset for offset in newest.values() if offset >= since}
+        missing = {at for at in want - got.keys() if model.written[at][1] is not None}
+        assert not missing, "the newest value of a key is not shown"
+    there = {
+        offset
+        for position, header in headers_of(read_all(log))
+        if not header.is_control
+        for offset in range(header.base_offset, header.next_offset)
+    }
+    of_open = {offset for offsets in model.open.values() for offset in offsets}
+    assert of_open <= there, "a record of an open transaction was cleaned away"
+
+
+@pytest.mark.slow
+@given(st.lists(STEPS, max_size=40), st.floats(0, 1))
+@settings(max_examples=100)
+def test_compaction_shows_readers_the_newest_committed_value_whatever_is_open(
+    steps: list[tuple[Any, ...]], share: float
+) -> None:
+    async def scenario(world: World) -> None:
+        node = compacted(world)
+        log = await node.start()
+        model, now_ms = Model(), START_MS
+        for step in steps:
+            match step:
+                case ("put", pairs):
+                    end = log.log_end_offset
+                    put(log, *pairs)
+                    model.wrote(end, pairs)
+                case ("write", producer, pairs):
+                    end, sequence = log.log_end_offset, model.sequences.get(producer, 0)
+                    put(log, *pairs, producer_id=producer, producer_epoch=0,
+                        base_sequence=sequence, transactional=True)  # fmt: skip
+                    model.sequences[producer] = sequence + len(pairs)
+                    model.open.setdefault(producer, []).extend(model.wrote(end, pairs))
+                case ("end", producer, commit) if producer in model.open:
+                    end_txn(log, producer, commit=commit)
+                    offsets = model.open.pop(producer)
+                    model.aborted.update(() if commit else offsets)
+                case ("compact", later):
+                    now_ms += later
+                    log.roll(now_ms)
+                    limit = model.stable_end(log.log_end_offset)
+                    await log.compact(now_ms, limit, force=True)
+                case ("restart", how):
+                    await node.settle()
+                    log = await node.restart(how)
+            check(log, model, share)
+
+    run(scenario)
