@@ -17,10 +17,12 @@ import pytest
 # What has to be on the PATH for a need to be met. `python:NAME` is an importable module.
 TOOLS = {
     "java": ("java", "javac", "mvn"),
+    "jvm": ("java",),
     "kafka": ("java", "mvn"),
     "go": ("go",),
     "node": ("node", "npm"),
     "docker": ("docker",),
+    "prometheus": ("prometheus", "promtool"),
 }
 
 

@@ -1,0 +1,161 @@
+"""A real Prometheus over a real cluster: every query has an answer, and a killed leader is noticed, and forgotten.
+
+One cluster for all of this file, whose time runs thirty times as fast for Prometheus: a rule's minute is two seconds.
+The tests go on from each other in the order in which they stand.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("yaml", reason="needs PyYAML: pip install -e '.[test]'")
+pytest.importorskip("confluent_kafka")
+from fencepost.chaos.harness.local_cluster import LocalCluster
+from load import Load
+from prometheus_server import PrometheusServer, Refused, Series, admin_port
+from promql import filled_in, quicker_expression, selectors, shown_always
+from what_is_watched import Asked, asked_by_boards, asked_by_rules
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus"), pytest.mark.timeout(120)]
+FACTOR = 30
+VARIABLES = {"cluster": ".*", "node": ".*", "topic": ".*", "__rate_interval": "5m"}
+SETTINGS = ("metrics.topics=all",)
+SAFE = "cluster:fencepost_restart_is_safe:bool"
+# How fast this machine is, and what else runs on it, is no matter here.
+SLOW = {
+    f"Fencepost{name}"
+    for name in ("FlushSlow", "LoopLag", "ProduceSlow", "QuorumCommitSlow", "ScrapeSlow")
+}
+# They tell of what was, for a while.
+AFTER_A_KILL = {"FencepostUncleanStart"}
+# Marks across the graphs: where nothing happened there is none.
+ONLY_NOW_AND_THEN = {"annotation"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("watched")
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(folder / "data", settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def load(cluster: LocalCluster) -> Iterator[Load]:
+    with Load(cluster.bootstrap) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def prometheus(folder: Path, cluster: LocalCluster, load: Load) -> Iterator[PrometheusServer]:
+    targets = {
+        f"fencepost-{node}:9644": f"127.0.0.1:{admin_port(cluster, node)}" for node in cluster.nodes
+    }
+    with PrometheusServer(folder, targets, factor=FACTOR) as running:
+        running.until("all nodes are scraped", lambda: running.targets_up() == 4, 20)
+        yield running
+
+
+def test_under_load_no_alert_fires(prometheus: PrometheusServer, load: Load) -> None:
+    load.until(transactions=20, consumed=200, wait_s=30)
+    time.sleep(4)  # two minutes of the rules' time
+    assert prometheus.firing() - SLOW == set()
+    assert prometheus.rules_at_fault() == []
+
+
+def test_a_restart_wakes_nobody(prometheus: PrometheusServer, cluster: LocalCluster) -> None:
+    fired: set[str] = set()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.2):
+            fired.update(prometheus.firing())
+
+    watching = threading.Thread(target=watch, name="watch")
+    watching.start()
+    try:
+        cluster.stop_node(1)
+        cluster.start_again(1)
+        prometheus.until("node 1 is ready", lambda: ready(prometheus) == 3, 20)
+    finally:
+        over.set()
+        watching.join()
+    assert fired - SLOW == set()
+
+
+def ready(prometheus: PrometheusServer) -> float:
+    return sum(value for _, value in prometheus.values("fencepost_node_ready"))
+
+
+def test_a_killed_leader_is_noticed_and_forgotten_when_it_is_back(
+    prometheus: PrometheusServer, cluster: LocalCluster, load: Load
+) -> None:
+    victim = cluster.leader_of(load.topic, 0)
+    address = f"127.0.0.1:{admin_port(cluster, victim)}"
+    cluster.kill(victim)
+    noticed = prometheus.until(
+        "FencepostNodeDown fires",
+        lambda: ("FencepostNodeDown", "firing", address) in prometheus.alerts(),
+        30,
+    )
+    prometheus.until(
+        "FencepostUnderReplicated fires",
+        lambda: "FencepostUnderReplicated" in prometheus.firing(),
+        30,
+    )
+    # Two of three are enough: nobody is refused, and no alert says so.
+    assert not prometheus.firing() & {"FencepostOfflinePartitions", "FencepostUnderMinIsr"}
+    assert is_safe(prometheus) == [0]
+    cluster.start_again(victim)
+    forgotten = prometheus.until(
+        "the alerts clear", lambda: prometheus.firing() <= AFTER_A_KILL | SLOW, 30
+    )
+    print(f"noticed after {noticed:.1f} s, forgotten {forgotten:.1f} s after the start")
+    prometheus.until("a restart is safe again", lambda: is_safe(prometheus) == [1], 20)
+    assert load.refused == []
+
+
+def is_safe(prometheus: PrometheusServer) -> list[float]:
+    return [value for _, value in prometheus.values(SAFE)]
+
+
+def test_a_node_that_was_killed_says_so(prometheus: PrometheusServer) -> None:
+    prometheus.until(
+        "FencepostUncleanStart fires", lambda: "FencepostUncleanStart" in prometheus.firing(), 20
+    )
+
+
+def test_every_query_of_every_board_and_rule_has_an_answer(prometheus: PrometheusServer) -> None:
+    """Last, since the list of alerts has an answer only when one fires."""
+    nothing = [
+        f"{asked.where}: {fault}"
+        for asked in [*asked_by_boards(), *asked_by_rules()]
+        for fault in unanswered(prometheus, asked)
+    ]
+    assert nothing == []
+
+
+def unanswered(prometheus: PrometheusServer, asked: Asked) -> Iterator[str]:
+    """Why, if a person would look at an empty panel, or an alert could never fire."""
+    expr = quicker_expression(filled_in(asked.expr, VARIABLES), FACTOR)
+    for name, matchers in selectors(expr):
+        if name != "ALERTS" and not prometheus.values(f"count({name}{matchers})"):
+            yield f"there is no {name}{matchers}"
+    try:
+        found = prometheus.values(shown_always(expr) if asked.kind == "alert" else expr)
+    except Refused as refused:
+        yield str(refused)
+        return
+    if asked.kind not in ONLY_NOW_AND_THEN and "absent(" not in expr and not numbers(found):
+        yield f"no value: {expr}"
+
+
+def numbers(found: Series) -> list[float]:
+    return [value for _, value in found if not math.isnan(value)]
