@@ -38,12 +38,22 @@ class AdminUnreachable(Exception):
 class AdminApi:
     """`AdminApi("http://10.0.0.1:9644,http://10.0.0.2:9644")`; safe to be used by several threads."""
 
-    def __init__(self, addresses: str | Sequence[str], *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        *,
+        timeout_s: float = TIMEOUT_S,
+        token: str | None = None,
+    ) -> None:
+        """`token` is the nodes' `admin.token`, where they have one."""
         each = addresses.split(",") if isinstance(addresses, str) else addresses
         self._nodes = [_address(one) for one in each]
         if not self._nodes:
             raise ValueError("name at least one admin door, such as http://127.0.0.1:10092")
         self._timeout_s = timeout_s
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
         self._first = 0
 
     @classmethod
@@ -67,7 +77,7 @@ class AdminApi:
                 left_s = deadline - time.monotonic()
                 ask_s = max(min(ASK_S + wait_s, left_s), PAUSE_S)
                 try:
-                    status, fields = _ask(host, port, method, path, encoded, ask_s)
+                    status, fields = _ask(host, port, method, path, encoded, self._headers, ask_s)
                 except (OSError, http.client.HTTPException, ValueError) as trouble:
                     why = f"http://{host}:{port}: {trouble!r}"
                 else:
@@ -83,11 +93,17 @@ class AdminApi:
 
 
 def _ask(
-    host: str, port: int, method: str, path: str, body: bytes | None, timeout_s: float
+    host: str,
+    port: int,
+    method: str,
+    path: str,
+    body: bytes | None,
+    headers: dict[str, str],
+    timeout_s: float,
 ) -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
-        connection.request(method, path, body, {"Content-Type": "application/json"})
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         answer = json.loads(response.read(ANSWER_BYTES_MAX))
     finally:

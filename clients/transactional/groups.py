@@ -21,6 +21,7 @@ from .identity import IdentifiedProducer, retrying
 
 COMMIT, ABORT, UNDECIDED, FORGOTTEN = "commit", "abort", "undecided", "forgotten"
 SEPARATOR: Final = "::"
+ONGOING: Final = "Ongoing"  # Kafka's word
 FLUSH_S: Final = 60.0
 FINISH_S: Final = 60.0
 
@@ -84,6 +85,15 @@ class TransactionGroup:
         return {
             name: MemberWrote(name, known[name]["producer_id"], known[name]["producer_epoch"])
             for name in known
+        }
+
+    def open_members(self) -> dict[str, MemberWrote]:
+        """Those of them whose transactions nobody has ended yet."""
+        known = self._admin.call("GET", self._path)["members"]
+        return {
+            name: MemberWrote(name, known[name]["producer_id"], known[name]["producer_epoch"])
+            for name in known
+            if known[name]["state"] == ONGOING
         }
 
     def _end(self, number: int, outcome: str, members: Iterable[MemberWrote | None]) -> Decision:

@@ -21,7 +21,12 @@ class IdentifiedProducer:
     """A transactional producer that can say who it is. For one thread at a time."""
 
     def __init__(
-        self, bootstrap: str, transactional_id: str, config: Mapping[str, Any] | None = None
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        statistics_ms: int = STATISTICS_MS,
     ) -> None:
         self.transactional_id = transactional_id
         self._identity: ProducerIdentity | None = None
@@ -30,7 +35,7 @@ class IdentifiedProducer:
                 "bootstrap.servers": bootstrap,
                 **(config or {}),
                 "transactional.id": transactional_id,
-                "statistics.interval.ms": STATISTICS_MS,
+                "statistics.interval.ms": statistics_ms,
                 "stats_cb": self._on_statistics,
             }
         )

@@ -40,10 +40,12 @@ FORBIDDEN: tuple[tuple[str, str], ...] = (
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "pysyncobj": ("cluster/quorum",),
     "aiohttp": ("node/console", "cluster/base/real_http.py"),
+    "prometheus_client": ("node/metrics",),
     "uvloop": ("node/process.py",),
+    "opentelemetry": ("node/tracing/otel.py",),
     "crc32c": ("cluster",),
     "cramjam": ("cluster/wire",),
-    "pyspark": ("clients/spark",),
+    "pyspark": ("clients/spark", "chaos/harness/spark_job.py", "chaos/harness/spark_strikes.py"),
     "docker": ("chaos/harness",),
     "confluent_kafka": ("clients", "chaos", "node/cli"),
 }

@@ -1,0 +1,232 @@
+"""The data source of the kill runs: the real one, which at one place of one batch is struck, once.
+
+What is struck dies by SIGKILL, as it would in the field: the task's Python, its executor, the driver. `spark_points.py` has
+the places. A file says that the blow has fallen, so that the run after it goes through.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Never
+
+import pyarrow as pa
+from fencepost.clients.spark.source import FencepostDataSource
+from fencepost.clients.spark.writers import BatchWriter, Driver, StreamWriter, TaskWrote
+from fencepost.clients.transactional import Decision, TransactionGroup
+from pyspark import TaskContext
+
+OPTION: Final = "strike"
+NAME: Final = "fencepost-struck"
+DRIVER_FILE: Final = "driver.pids"  # the JVM's and its Python's
+TWIN_SLEEPS_S: Final = 20.0
+FAILURES_MAX: Final = 4  # of a task, before Spark gives up the batch
+
+
+class Strike(NamedTuple):
+    at: str
+    batch: int
+    partition: int
+    folder: str
+
+    @classmethod
+    def read(cls, text: str) -> "Strike | None":
+        """`driver-sent,2,0,/folder`, or nothing."""
+        if not text:
+            return None
+        at, batch, partition, folder = text.split(",", 3)
+        return cls(at, int(batch), int(partition), folder)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self))
+
+    def falls(self, at: str, times: int = 1) -> bool:
+        """Whether this is the place, and the blow has not fallen so often yet."""
+        if at != self.at:
+            return False
+        for number in range(times):
+            try:
+                (Path(self.folder) / f"struck-{number}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return True
+        return False
+
+    def kill_driver(self) -> Never:
+        for pid in (Path(self.folder) / DRIVER_FILE).read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        os._exit(1)
+
+
+class _InTask(NamedTuple):
+    """The blows that fall in a task."""
+
+    strike: Strike | None
+
+    def _is_here(self, batch: int | None) -> bool:
+        context = TaskContext.get()
+        assert context is not None
+        told = context.getLocalProperty("streaming.sql.batchId")
+        here = batch if batch is not None else int(told or 0)
+        strike = self.strike
+        return strike is not None and (strike.batch, strike.partition) == (
+            here,
+            context.partitionId(),
+        )
+
+    def starts(self, batch: int | None) -> None:
+        if self._is_here(batch) and self.strike is not None and self.strike.falls("task-starts"):
+            raise RuntimeError("struck: task-starts")
+
+    def rows(
+        self, batches: Iterator[pa.RecordBatch], batch: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The blow falls after half of the first batch's rows."""
+        is_here = self._is_here(batch)
+        for each in batches:
+            half = each.num_rows // 2
+            yield each.slice(0, half)
+            if is_here:
+                time.sleep(0.1)  # some of them are on their way
+                self._blow("halfway")
+            yield each.slice(half)
+
+    def wrote(self, batch: int | None) -> None:
+        if self._is_here(batch):
+            self._blow("wrote")
+
+    def _blow(self, when: str) -> None:
+        strike = self.strike
+        assert strike is not None
+        if strike.falls(f"task-{when}"):
+            raise RuntimeError(f"struck: task-{when}")
+        is_failing = strike.at in ("job-fails", "driver-aborts") and when == "wrote"
+        if is_failing and strike.falls(strike.at, FAILURES_MAX):
+            raise RuntimeError(f"struck: {strike.at}")
+        if strike.falls(f"worker-{when}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if strike.falls(f"executor-{when}"):
+            os.kill(_java_above(), signal.SIGKILL)
+            os._exit(1)
+        if strike.falls(f"driver-{when}"):
+            strike.kill_driver()
+        if when == "wrote" and strike.falls("twin-sleeps"):
+            time.sleep(TWIN_SLEEPS_S)
+
+
+def _java_above() -> int:
+    """The JVM that this process works for."""
+    pid = os.getppid()
+    while pid > 1:
+        status = Path(f"/proc/{pid}/status").read_text()
+        if status.startswith("Name:\tjava"):
+            return pid
+        pid = int(status.partition("PPid:")[2].split()[0])
+    raise ProcessLookupError("no JVM above this process")
+
+
+class _StruckGroup(TransactionGroup):
+    strike: Strike | None = None
+    batch = 0
+
+    def commit(self, number: int, members: Any) -> Decision:
+        strike = self.strike if self.strike is not None and self.strike.batch == number else None
+        if strike is not None and strike.falls("driver-sent"):
+            call = threading.Thread(
+                target=super().commit, args=(number, list(members)), daemon=True
+            )
+            call.start()
+            call.join(0.001 * strike.partition)  # as good a seed as any
+            strike.kill_driver()
+        decision = super().commit(number, members)
+        if strike is not None and strike.falls("driver-decided"):
+            strike.kill_driver()
+        return decision
+
+
+class _StruckDriver(Driver):
+    strike: Strike | None = None
+
+    def group(self, told: TaskWrote) -> TransactionGroup:
+        real = super().group(told)
+        group = _StruckGroup(real.name, real._admin)
+        group.strike = self.strike
+        return group
+
+    def commit(self, messages: Sequence[Any], number: int | None) -> None:
+        here = next((each.place.number for each in messages if each is not None), -1)
+        strike = self.strike if self.strike is not None and self.strike.batch == here else None
+        if strike is not None and strike.falls("driver-commits"):
+            strike.kill_driver()
+        super().commit(messages, number)
+        if strike is not None and strike.falls("driver-committed"):
+            strike.kill_driver()
+
+    def abort(self, messages: Sequence[Any], number: int | None) -> None:
+        strike = self.strike
+        if strike is not None and strike.at == "driver-aborts":
+            aborted = Path(strike.folder) / "aborted"
+            if not aborted.exists():
+                aborted.touch()
+                strike.kill_driver()
+        super().abort(messages, number)
+
+
+class _StruckStreamWriter(StreamWriter):
+    strike: Strike | None = None
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
+        blows = _InTask(self.strike)
+        blows.starts(None)
+        wrote = super().write(blows.rows(iterator, None))
+        blows.wrote(None)
+        return wrote
+
+    def driver(self) -> Driver:
+        driver = _StruckDriver(self._options)
+        driver.strike = self.strike
+        return driver
+
+
+class _StruckBatchWriter(BatchWriter):
+    strike: Strike | None = None
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
+        blows, number = _InTask(self.strike), self._options.number
+        blows.starts(number)
+        wrote = super().write(blows.rows(iterator, number))
+        blows.wrote(number)
+        return wrote
+
+    def driver(self) -> Driver:
+        driver = _StruckDriver(self._options)
+        driver.strike = self.strike
+        return driver
+
+
+class StruckDataSource(FencepostDataSource):
+    """`.option("strike", "driver-sent,2,0,/folder")`."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__({key: options[key] for key in options if key != OPTION})
+        self.strike = Strike.read(options.get(OPTION, ""))
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        plain = super().streamWriter(schema, overwrite)
+        assert isinstance(plain, StreamWriter)
+        writer = _StruckStreamWriter(plain._options)
+        writer.strike = self.strike
+        return writer
+
+    def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
+        plain = super().writer(schema, overwrite)
+        assert isinstance(plain, BatchWriter)
+        writer = _StruckBatchWriter(plain._options)
+        writer.strike = self.strike
+        return writer

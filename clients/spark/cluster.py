@@ -1,0 +1,166 @@
+"""What the driver asks the cluster before it plans: which partitions there are, and where they begin and end.
+
+INVARIANT  an end of what may be read is one that `read_committed` readers reach.
+PREVENTS   a task that waits at an open transaction for an offset that it was told to read up to.
+PROVED BY  tests/spark/test_spark_reading.py::test_a_batch_ends_before_an_open_transaction
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from .offsets import EARLIEST, LATEST, Offsets, Place
+from .options import Bound, ReadOptions
+
+ASK_S: Final = 20.0
+TRIES_S: Final = 60.0  # a leader that is away comes back, or another one is elected
+PAUSE_S: Final = 0.2
+NO_SUCH_OFFSET: Final = -1  # the answer for a time after the youngest record
+# Of a consumer, which an admin client is not asked to know.
+READERS_OWN: Final = ("isolation.level", "group.id", "fetch.", "queued.", "max.poll.", "check.crcs")
+
+
+class WrongTopic(ValueError):
+    """What was asked for is not there: its name, and what is."""
+
+
+class Cluster:
+    """Made in a process of Spark's driver, used by one thread."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        settings = {k: v for k, v in options.client.items() if not k.startswith(READERS_OWN)}
+        self._admin = AdminClient(settings)
+        is_committed = options.client["isolation.level"] == "read_committed"
+        self._isolation = (
+            IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
+        )
+        self.cluster_id = ""
+
+    def places(self) -> list[Place]:
+        """The partitions of what was subscribed to, as they are now."""
+        options = self._options
+        topics = options.topics or tuple(sorted({topic for topic, _ in options.places}))
+        found = self._topics()
+        if options.pattern:
+            pattern = re.compile(options.pattern)
+            topics = tuple(each for each in sorted(found) if pattern.fullmatch(each))
+        for topic in topics:
+            if topic not in found:
+                raise WrongTopic(
+                    f"there is no topic {topic} in the cluster at {options.client['bootstrap.servers']}: create "
+                    "it, or correct subscribe or assign"
+                )
+        everything = [(topic, each) for topic in topics for each in found[topic]]
+        if not options.places:
+            return everything
+        gone = sorted(set(options.places) - set(everything))
+        if gone:
+            topic, partition = gone[0]
+            raise WrongTopic(
+                f"there is no partition {topic}-{partition}: {topic} has {len(found[topic])}; correct assign"
+            )
+        return list(options.places)
+
+    def _topics(self) -> dict[str, list[int]]:
+        seen = _again(lambda: self._admin.list_topics(timeout=ASK_S))
+        self.cluster_id = seen.cluster_id or ""
+        return {name: sorted(seen.topics[name].partitions) for name in sorted(seen.topics)}
+
+    def ends(self, places: Iterable[Place]) -> Offsets:
+        return self._ask(dict.fromkeys(places, OffsetSpec.latest()))
+
+    def starts(self, places: Iterable[Place]) -> Offsets:
+        return self._ask(dict.fromkeys(places, OffsetSpec.earliest()))
+
+    def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
+        """A bound as offsets of all these partitions."""
+        named = bound.named
+        if named is not None and named != frozenset(places):
+            missing = sorted(set(places) - named) or sorted(named - set(places))
+            what = "is not named" if set(places) - named else "is not read here"
+            raise WrongTopic(
+                f"{side} must name each partition that is read, and no other: {missing[0][0]}-{missing[0][1]} {what}"
+            )
+        times = bound.timestamps_ms
+        if bound.timestamp_ms is not None:
+            times = dict.fromkeys(places, bound.timestamp_ms)
+        if times:
+            return self._at(side, times, or_latest=bound.or_latest)
+        wanted = {
+            place: bound.offsets[place] if bound.everywhere is None else bound.everywhere
+            for place in places
+        }
+        early = [place for place in places if wanted[place] == EARLIEST]
+        late = [place for place in places if wanted[place] == LATEST]
+        return {
+            **wanted,
+            **(self.starts(early) if early else {}),
+            **(self.ends(late) if late else {}),
+        }
+
+    def _at(self, side: str, times: Mapping[Place, int], *, or_latest: bool) -> Offsets:
+        found = self._ask({place: OffsetSpec.for_timestamp(times[place]) for place in times})
+        none = [place for place in found if found[place] == NO_SUCH_OFFSET]
+        if none and not or_latest:
+            topic, partition = none[0]
+            raise WrongTopic(
+                f"{topic}-{partition} has no record from {times[none[0]]} ms on, which {side} asks for: say an earlier "
+                "time, or startingOffsetsByTimestampStrategy=latest"
+            )
+        return {**found, **(self.ends(none) if none else {})}
+
+    def _ask(self, specs: Mapping[Place, OffsetSpec]) -> Offsets:
+        """Each partition's leader; those whose leader is away are asked again."""
+        found: Offsets = {}
+        deadline = time.monotonic() + TRIES_S
+        left = dict(specs)
+        while left:
+            asked = {TopicPartition(*place): left[place] for place in left}
+            futures = self._admin.list_offsets(
+                asked, isolation_level=self._isolation, request_timeout=ASK_S
+            )
+            for partition in futures:
+                place = (partition.topic, partition.partition)
+                try:
+                    found[place] = futures[partition].result().offset
+                    del left[place]
+                except KafkaException as trouble:
+                    _raise_unless_passing(trouble, deadline)
+            if left:
+                time.sleep(PAUSE_S)
+        return {place: found[place] for place in specs}
+
+
+def _again(call: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + TRIES_S
+    while True:
+        try:
+            return call()
+        except KafkaException as trouble:
+            _raise_unless_passing(trouble, deadline)
+            time.sleep(PAUSE_S)
+
+
+PASSING: Final = (
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+
+
+def _raise_unless_passing(trouble: KafkaException, deadline: float) -> None:
+    error = trouble.args[0]
+    passes = error.retriable() or error.code() in PASSING
+    if not passes or time.monotonic() > deadline:
+        raise trouble

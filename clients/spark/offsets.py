@@ -1,0 +1,116 @@
+"""Arithmetic of offsets: what a micro-batch takes, and how it is shared out over tasks. Nothing here asks anybody.
+
+INVARIANT  the ranges of a plan cover what lies between its start and its end once, and nothing else.
+PREVENTS   a record that is read by two tasks, or by none, because a large range was split.
+PROVED BY  tests/spark/test_spark_offsets.py::test_ranges_that_are_split_cover_the_same_offsets_once
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+# In the JSON of a checkpoint; no topic can have that name.
+CLUSTER_KEY: Final = "@cluster"
+
+Place = tuple[str, int]  # topic, partition
+Offsets = dict[Place, int]
+
+
+class Range(NamedTuple):
+    """Of one partition: from `start` on, without `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}[{self.start},{self.end})"
+
+
+def to_json(offsets: Mapping[Place, int], cluster_id: str = "") -> dict[str, Any]:
+    """As Spark's Kafka connector writes them: `{"topic": {"0": 23}}`; and whose they are."""
+    table: dict[str, Any] = {CLUSTER_KEY: cluster_id} if cluster_id else {}
+    for topic, partition in sorted(offsets):
+        table.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
+    return table
+
+
+def from_json(table: Mapping[str, Any]) -> Offsets:
+    return {
+        (topic, int(partition)): table[topic][partition]
+        for topic in table
+        if topic != CLUSTER_KEY
+        for partition in table[topic]
+    }
+
+
+def cluster_of(table: Mapping[str, Any]) -> str:
+    return str(table.get(CLUSTER_KEY, ""))
+
+
+def as_text(table: Mapping[str, Any]) -> str:
+    return json.dumps(table, sort_keys=True, separators=(",", ":"))
+
+
+def admitted(start: Mapping[Place, int], end: Mapping[Place, int], most: int) -> Offsets:
+    """An end that is no more than about `most` offsets away; each partition's share is as large as what it has.
+
+    As Spark's Kafka connector does it: shares below one are rounded up, so that no partition starves.
+    """
+    sizes = {place: max(end[place] - start.get(place, end[place]), 0) for place in sorted(end)}
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(end)
+    until: Offsets = {}
+    for place, size in sizes.items():
+        share = most * size / total
+        taken = int(share) if share >= 1 else (1 if share > 0 else 0)
+        # A partition that went backwards stays where it was: that is for the reader to judge.
+        until[place] = min(start[place] + taken, end[place]) if size else end[place]
+    return until
+
+
+def distance(start: Mapping[Place, int], end: Mapping[Place, int]) -> int:
+    return sum(max(end[place] - start.get(place, end[place]), 0) for place in end)
+
+
+def ranges_between(start: Mapping[Place, int], end: Mapping[Place, int]) -> list[Range]:
+    """Without those that are empty."""
+    found = [Range(*place, start[place], end[place]) for place in sorted(end) if place in start]
+    return [each for each in found if each.size > 0]
+
+
+def split(
+    ranges: Sequence[Range], least: int | None = None, records_max: int | None = None
+) -> list[Range]:
+    """In pieces of at most `records_max`, and in about `least` pieces in all, the large ones first."""
+    pieces = [piece for each in ranges for piece in _cut(each, _count_of(each, records_max))]
+    if least is None or len(pieces) >= least or not pieces:
+        return pieces
+    total = sum(each.size for each in pieces)
+    # Small ranges keep one task; what is left of the wish is shared out by size.
+    small = [each for each in pieces if each.size * least < total]
+    large_total = total - sum(each.size for each in small)
+    left = max(least - len(small), 1)
+    found: list[Range] = []
+    for each in pieces:
+        is_small = each.size * least < total
+        found += [each] if is_small else _cut(each, max(round(each.size / large_total * left), 1))
+    return found
+
+
+def _count_of(each: Range, records_max: int | None) -> int:
+    return 1 if records_max is None else -(-each.size // records_max)
+
+
+def _cut(each: Range, count: int) -> list[Range]:
+    count = max(min(count, each.size), 1)
+    edges = [each.start + each.size * n // count for n in range(count + 1)]
+    return [Range(each.topic, each.partition, edges[n], edges[n + 1]) for n in range(count)]

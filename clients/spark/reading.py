@@ -1,0 +1,173 @@
+"""The driver's part of reading: what a batch covers, and how far the next micro-batch goes. Knows nothing of Spark.
+
+INVARIANT  what a micro-batch takes follows from its two offsets alone, however often it is planned.
+PREVENTS   a batch that is planned again after a failure and reads less, or more, than the first time.
+PROVED BY  tests/spark/test_spark_offsets.py::test_a_plan_follows_from_its_two_offsets
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from . import data_loss, offsets
+from .offsets import Offsets, Place, Range
+from .options import Bound, ReadOptions
+
+
+class AsksCluster(Protocol):
+    cluster_id: str
+
+    def places(self) -> list[Place]: ...
+
+    def starts(self, places: Any) -> Offsets: ...
+
+    def ends(self, places: Any) -> Offsets: ...
+
+    def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets: ...
+
+
+class AnotherCluster(RuntimeError):
+    """The checkpoint's offsets mean nothing here."""
+
+
+def batch_ranges(cluster: AsksCluster, options: ReadOptions) -> list[Range]:
+    places = cluster.places()
+    start = cluster.resolve("startingOffsets", options.starting, places)
+    end = cluster.resolve("endingOffsets", options.ending, places)
+    first = cluster.starts(places)
+    fails = options.fail_on_data_loss
+    for place in places:
+        topic, partition = place
+        if start[place] > end[place]:
+            raise ValueError(
+                f"{topic}-{partition}: startingOffsets ({start[place]}) is after endingOffsets ({end[place]})"
+            )
+        if start[place] < first[place]:
+            data_loss.report(_begins_later(place, start[place], first[place]), fails=fails)
+            start[place] = min(first[place], end[place])
+    ranges = offsets.ranges_between(start, end)
+    return offsets.split(ranges, options.min_partitions, options.records_max)
+
+
+def _begins_later(place: Place, wanted: int, first: int) -> str:
+    return f"{place[0]}-{place[1]}: offset {wanted} was asked for, and the partition begins at {first} now."
+
+
+class StreamPlan:
+    """Lives as long as the query's run, in one Python process of Spark's driver."""
+
+    def __init__(
+        self,
+        cluster: AsksCluster,
+        options: ReadOptions,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._now_s = now_s
+        self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._newest: dict[str, Any] | None = None
+        self._waiting_since: float | None = None
+
+    def initial(self) -> dict[str, Any]:
+        places = self._cluster.places()
+        start = self._cluster.resolve("startingOffsets", self._options.starting, places)
+        return offsets.to_json(start, self._cluster.cluster_id)
+
+    def stop_at_what_is_there(self) -> None:
+        """For Trigger.AvailableNow."""
+        self._target = self._cluster.ends(self._cluster.places())
+
+    def next_end(self, start: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+        """Where the next micro-batch ends: at most about `most` offsets away; `start` when there is to be none."""
+        is_now = self._target is not None
+        places = self._cluster.places()
+        self._check_cluster(start)
+        begun = offsets.from_json(start)
+        self._check_gone(begun, places)
+        known = [place for place in places if place in begun]
+        added = [place for place in places if place not in begun]
+        if self._target is not None:
+            target = self._target
+            newest = {place: max(target.get(place, 0), begun.get(place, 0)) for place in known}
+            added = [place for place in added if place in target]
+            newest |= {place: target[place] for place in added}
+        else:
+            newest = self._cluster.ends(places)
+        self._newest = offsets.to_json(newest, self._cluster.cluster_id)
+        for place in known:
+            self._check_backwards(place, begun, newest)
+        # What is new is read from its beginning, as Spark's Kafka connector does.
+        from_ = {**{place: begun[place] for place in known}, **self._first_of(added)}
+        if not is_now and self._is_too_little(offsets.distance(from_, newest)):
+            return dict(start)
+        until = newest if most is None else offsets.admitted(from_, newest, most)
+        # Partitions that nobody lists at the moment keep their place in the checkpoint.
+        return offsets.to_json({**begun, **until}, self._cluster.cluster_id)
+
+    def newest(self) -> dict[str, Any] | None:
+        """For the query's progress: where the partitions end, whatever limits a batch has."""
+        return self._newest
+
+    def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
+        self._check_cluster(start)
+        begun, until = offsets.from_json(start), offsets.from_json(end)
+        added = [place for place in sorted(until) if place not in begun]
+        begun |= self._first_of(added)
+        found = offsets.ranges_between(begun, until)
+        return offsets.split(found, self._options.min_partitions, self._options.records_max)
+
+    def _first_of(self, added: list[Place]) -> Offsets:
+        if not added:
+            return {}
+        first = self._cluster.starts(added)
+        for place in added:
+            if first[place] > 0:
+                data_loss.report(
+                    f"{place[0]}-{place[1]} is new to this query and begins at {first[place]}: what was before it is "
+                    "gone.",
+                    fails=self._options.fail_on_data_loss,
+                )
+        return first
+
+    def _is_too_little(self, waiting: int) -> bool:
+        least = self._options.offsets_min
+        if least is None or waiting >= least or waiting == 0:
+            self._waiting_since = None
+            return False
+        now_s = self._now_s()
+        if self._waiting_since is None:
+            self._waiting_since = now_s
+        if now_s - self._waiting_since < self._options.delay_max_s:
+            return True
+        self._waiting_since = None
+        return False
+
+    def _check_cluster(self, start: Mapping[str, Any]) -> None:
+        if not self._cluster.cluster_id:
+            self._cluster.places()  # learns it
+        theirs, ours = offsets.cluster_of(start), self._cluster.cluster_id
+        if theirs and ours and theirs != ours and self._options.check_cluster_id:
+            raise AnotherCluster(
+                f"the checkpoint is of cluster {theirs}, and {self._options.client['bootstrap.servers']} is cluster "
+                f"{ours}: its offsets mean nothing here. Start with a new checkpointLocation, or correct "
+                "kafka.bootstrap.servers; where the topics were copied offset by offset, say checkClusterId=false."
+            )
+
+    def _check_gone(self, begun: Mapping[Place, int], places: list[Place]) -> None:
+        gone = sorted(set(begun) - set(places))
+        if gone:
+            topic, partition = gone[0]
+            data_loss.report(
+                f"{topic}-{partition} was read up to {begun[gone[0]]} and is not there any more.",
+                fails=self._options.fail_on_data_loss,
+            )
+
+    def _check_backwards(self, place: Place, begun: Offsets, newest: Offsets) -> None:
+        if newest[place] < begun[place]:
+            data_loss.report(
+                f"{place[0]}-{place[1]} was read up to {begun[place]} and ends at {newest[place]} now; was it deleted "
+                "and created again?",
+                fails=self._options.fail_on_data_loss,
+            )
+            newest[place] = begun[place]

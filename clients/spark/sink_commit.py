@@ -1,0 +1,132 @@
+"""The driver's part of a sink: one decision for all tasks of a batch, and nobody's transaction left open behind it.
+
+INVARIANT  a batch's rows are committed together under its number, once; after an abort under no number.
+PREVENTS   a driver that died between its commit and Spark's own note of it, and writes the batch again.
+PROVED BY  tests/spark/test_spark_sink_commit.py::test_a_batch_that_was_decided_is_not_committed_again
+
+Who does what when a driver dies in a commit:
+ 1. The old driver's `end` arrives, or it does not. Spark has not noted the batch, so a new driver runs it again.
+ 2. Its tasks have the same names, so their first request fences what the old ones left open.
+ 3. Its `end` of the same number is answered with the old decision, if there is one: then what was written again is
+    aborted. Or it is the first one, and a late `end` of the old driver is refused, as its members were fenced.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from ..transactional.admin_api import AdminRefused
+from ..transactional.groups import COMMIT, DecidedBefore, Decision, MemberWrote
+from .sink_names import owner_of
+
+TIMED_OUT_OR_FENCED: Final = (
+    "PRODUCER_FENCED",
+    "INVALID_PRODUCER_ID_MAPPING",
+    "INVALID_TXN_STATE",
+)
+
+log = logging.getLogger("fencepost.clients")
+
+
+class CouldNotCommit(RuntimeError):
+    """Nothing of the batch can be read; what happened, and what to do."""
+
+
+class Group(Protocol):
+    """`TransactionGroup`, as far as it is needed here."""
+
+    @property
+    def name(self) -> str: ...
+
+    def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision: ...
+
+    def decision(self, number: int) -> Decision: ...
+
+    def open_members(self) -> dict[str, MemberWrote]: ...
+
+
+# Has the transactions that these names left open aborted, and their producers fenced.
+Fence = Callable[[str, Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """What the driver needs of all its tasks' messages."""
+
+    number: int
+    owner: str
+    members: tuple[MemberWrote, ...]
+
+
+def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
+    """Whether this call decided it: False when an earlier run of the batch had committed it."""
+    if not wrote.members:
+        return True  # nothing was written, there is nothing to decide
+    is_new = _decide(group, wrote, fence)
+    ours = {each.member for each in wrote.members} if is_new else set()
+    left = [each for each in _left_open(group, wrote.owner) if each not in ours]
+    if left:
+        log.info("%s: ending what %s left open", group.name, ", ".join(left[:20]))
+        fence(group.name, left)
+    return is_new
+
+
+def abort(group: Group, owner: str, members: Iterable[str], fence: Fence) -> None:
+    """For a batch that is to be run again: the number stays free."""
+    fence(group.name, sorted({*members, *_left_open(group, owner)}))
+
+
+def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
+    try:
+        return group.commit(wrote.number, wrote.members).outcome == COMMIT
+    except DecidedBefore as before:
+        decision = before.decision
+    except AdminRefused as refused:
+        raise CouldNotCommit(_why(group.name, wrote, refused)) from refused
+    written_again = [each.member for each in wrote.members]
+    others = sorted({owner_of(each.member) or "?" for each in decision.members} - {wrote.owner})
+    if decision.outcome == COMMIT and not others:
+        log.info(
+            "%s: batch %d was committed by an earlier run; what was written again is aborted",
+            group.name,
+            wrote.number,
+        )
+        return False
+    fence(group.name, written_again)
+    if decision.outcome != COMMIT:
+        raise CouldNotCommit(
+            f"batch {wrote.number} of {group.name} was decided to be aborted, which no query does: somebody ended it by "
+            "hand. It can't be committed under this number any more: choose another transactionGroup"
+        )
+    raise CouldNotCommit(
+        f"number {wrote.number} of the transaction group {group.name} was committed by another query ({others[0]}, this "
+        f"one is {wrote.owner}): two queries with the same transactionGroup, or one whose checkpoint was deleted. "
+        "Nothing of this batch was committed. Give this query a transactionGroup of its own; without the option it "
+        "has one"
+    )
+
+
+def _left_open(group: Group, owner: str) -> list[str]:
+    return [name for name in sorted(group.open_members()) if owner_of(name) == owner]
+
+
+def _why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
+    said = f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {refused}"
+    if "too long ago" in refused.message:
+        return (
+            f"{said}. Is the checkpoint an old copy, or was the group another query's? Choose another transactionGroup, "
+            "and compare what was written before"
+        )
+    if refused.error in TIMED_OUT_OR_FENCED:
+        return (
+            f"{said}. Either another run of this query has begun (this one is the older one, and ends: let only one run), "
+            "or the batch took longer than kafka.transaction.timeout.ms: then raise it, and start the query again, "
+            "which runs the batch again"
+        )
+    return f"{said}. The query can be started again: it runs the batch again"
+
+
+def collect(messages: Iterable[Any]) -> list[Any]:
+    """Those of tasks that succeeded; Spark gives None for the others."""
+    return [each for each in messages if each is not None]

@@ -1,0 +1,83 @@
+"""Who is who in a sink: the group, its numbers, and its members' names. Knows nothing of Spark.
+
+INVARIANT  a group belongs to one query, and a number of it to one batch of that query.
+PREVENTS   a query that takes another one's decision for its own, and leaves its batch out.
+PROVED BY  tests/spark/test_spark_sink_names.py::test_another_querys_members_are_told_apart
+
+A member is one attempt at one partition: `q1a2b3c4d.p3.a0`, so that a speculative copy does not fence the original,
+and a new run of the query fences the old one. The names are drawn from a bounded set: nothing grows with the batches.
+"""
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from .options import WrongOption
+
+MEMBER: Final = re.compile(r"(q[0-9a-f]{8}|job)\.p(\d+)\.a(\d+)", re.ASCII)
+JOB: Final = (
+    "job"  # the owner of a batch write's numbers: whoever says the same number means the same data
+)
+
+
+class Task(NamedTuple):
+    """What Spark tells a task of itself."""
+
+    partition: int
+    attempt: int
+    query_id: str  # empty outside of a streaming query
+    batch_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a group a task writes."""
+
+    group: str
+    number: int
+    owner: str
+    member: str
+
+    @property
+    def task(self) -> str:
+        """The same for all attempts."""
+        return self.member.rpartition(".a")[0]
+
+
+def owner_of_query(query_id: str) -> str:
+    return f"q{sha256(query_id.encode()).hexdigest()[:8]}"
+
+
+def member_name(owner: str, task: Task) -> str:
+    return f"{owner}.p{task.partition}.a{task.attempt}"
+
+
+def owner_of(member: str) -> str | None:
+    """None for a name that no sink gives."""
+    found = MEMBER.fullmatch(member)
+    return found[1] if found else None
+
+
+def place_in_stream(task: Task, group: str | None) -> Place:
+    """The query's id is in its checkpoint: it stays the same however often the query is started again."""
+    if not task.query_id or task.batch_id is None:
+        raise WrongOption(
+            "Spark did not tell this task its query and batch (sql.streaming.queryId, streaming.sql.batchId): is it "
+            "another engine than Structured Streaming's? Without them no batch could be known again"
+        )
+    owner = owner_of_query(task.query_id)
+    name = group or f"spark-{task.query_id}"
+    return Place(name, task.batch_id, owner, member_name(owner, task))
+
+
+def place_in_batch(task: Task, group: str | None, number: int | None, job_id: str) -> Place:
+    if group is not None and number is not None:
+        return Place(group, number, JOB, member_name(JOB, task))
+    if task.query_id:
+        raise WrongOption(
+            "a write in foreachBatch comes again when the query is started anew, and can't be known again by itself: "
+            "say transactionGroup (one for each write in the function) and transactionNumber=the batch id; or write "
+            "with writeStream.format('fencepost')"
+        )
+    return Place(f"spark-batch-{job_id}", 0, JOB, member_name(JOB, task))

@@ -1,0 +1,51 @@
+"""One node and one Spark for all of these suites: a JVM takes longer to start than most tests take."""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from spark_topics import Served, served
+from support.needs import give_up, missing
+
+NEEDS = ("jvm", "python:pyspark", "python:pyarrow")
+_number = count(1)
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[Served]:
+    with served() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """`local[2,4]`: two tasks at a time, and three retries."""
+    for need in NEEDS:
+        if reason := missing(need):
+            give_up(reason)
+    from fencepost.chaos.harness.spark_job import session
+    from fencepost.chaos.harness.spark_strikes import StruckDataSource
+    from fencepost.clients.spark import register
+
+    made = session("local[2,4]")
+    made.sparkContext.setLogLevel("OFF")
+    register(made)
+    made.dataSource.register(StruckDataSource)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """`fresh("orders")`: a name that no other test uses."""
+    test = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:40]
+    return lambda of: f"{of}.{test.strip('-')}.{next(_number)}"
+
+
+@pytest.fixture
+def topic(fresh: Callable[[str], str], node: Served) -> str:
+    name = fresh("topic")
+    node.create(name, partitions=2)
+    return name

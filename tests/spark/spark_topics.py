@@ -1,0 +1,92 @@
+"""A node for the suites of the data source, and what is in its topics."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from support.fencepost_process import fencepost
+
+OPENED = re.compile(r'"admin_open".*"address": \["([^"]+)", (\d+)\]')
+END_S = 15.0
+
+
+class Served(NamedTuple):
+    bootstrap: str
+    admin_url: str
+
+    @property
+    def reading(self) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap}
+
+    @property
+    def writing(self) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap, "adminUrl": self.admin_url}
+
+    def create(self, topic: str, *, partitions: int = 1, **config: str) -> None:
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        admin = self._admin()  # its calls end with it
+        made = admin.create_topics([NewTopic(topic, partitions, config=settings)])
+        made[topic].result(20)
+
+    def delete_records(self, topic: str, before: int) -> None:
+        admin = self._admin()
+        done = admin.delete_records([TopicPartition(topic, 0, before)])
+        for each in done.values():
+            each.result(20)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def write(self, topic: str, values: list[str], *, partition: int = 0, **fields: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for value in values:
+            producer.produce(topic, value=value.encode(), partition=partition, **fields)
+        assert producer.flush(20) == 0
+
+    def transaction(self, topic: str, values: list[str], outcome: str, name: str) -> Producer:
+        """`outcome`: commit, abort, or open."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value=value.encode(), partition=0)
+        assert producer.flush(20) == 0
+        if outcome != "open":
+            getattr(producer, f"{outcome}_transaction")(20)
+        return producer
+
+    def committed(self, topic: str, partitions: int = 2) -> list[str]:
+        """What a `read_committed` reader finds, up to the last record: an open transaction in the way fails."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "looks",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
+            found, ended = [], set()
+            while len(ended) < partitions:
+                message = consumer.poll(END_S)
+                assert message is not None, f"{topic} has no end"
+                if message.error() is None:
+                    found.append(message.value().decode())
+                else:
+                    ended.add(message.partition())
+            return sorted(found)
+        finally:
+            consumer.close()
+
+
+@contextmanager
+def served(settings: Mapping[str, str] | None = None) -> Iterator[Served]:
+    with fencepost(environment=settings) as node:
+        found = OPENED.search(node.process.said())
+        assert found is not None, node.process.said()
+        yield Served(node.bootstrap, f"http://{found[1]}:{found[2]}")

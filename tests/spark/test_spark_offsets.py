@@ -1,0 +1,192 @@
+"""Ranges, limits and the plan of a stream, without Spark and without brokers."""
+
+from typing import Any
+
+import pytest
+from fencepost.clients.spark.data_loss import DataLoss
+from fencepost.clients.spark.offsets import (
+    Offsets,
+    Place,
+    Range,
+    admitted,
+    distance,
+    from_json,
+    ranges_between,
+    split,
+    to_json,
+)
+from fencepost.clients.spark.option_table import BATCH, STREAM
+from fencepost.clients.spark.options import Bound, read_options
+from fencepost.clients.spark.reading import AnotherCluster, StreamPlan, batch_ranges
+from hypothesis import given
+from hypothesis import strategies as st
+
+A, B, C = ("t", 0), ("t", 1), ("u", 0)
+
+
+def test_offsets_are_written_as_sparks_kafka_connector_does() -> None:
+    table = {"@cluster": "me", "t": {"0": 5, "1": 7}, "u": {"0": 0}}
+    assert to_json({A: 5, B: 7, C: 0}, "me") == table
+    assert from_json(table) == {A: 5, B: 7, C: 0}
+
+
+def test_a_limit_is_shared_by_size_and_starves_nobody() -> None:
+    start, end = {A: 0, B: 0, C: 0}, {A: 1000, B: 100, C: 1}
+    assert admitted(start, end, 110) == {A: 99, B: 9, C: 1}
+    assert admitted(start, end, 2000) == end
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5000)), min_size=1, max_size=6),
+    st.integers(1, 3000),
+)
+def test_a_limit_makes_progress_and_is_kept_to_a_record_a_partition(
+    sizes: list[tuple[int, int]], most: int
+) -> None:
+    start = {("t", n): first for n, (first, _) in enumerate(sizes)}
+    end = {("t", n): first + size for n, (first, size) in enumerate(sizes)}
+    until = admitted(start, end, most)
+    assert all(start[place] <= until[place] <= end[place] for place in end)
+    taken = distance(start, until)
+    assert taken <= most + len(sizes)
+    assert taken > 0 or distance(start, end) == 0
+
+
+@given(
+    st.lists(st.integers(0, 1000), min_size=1, max_size=6),
+    st.one_of(st.none(), st.integers(1, 40)),
+    st.one_of(st.none(), st.integers(1, 400)),
+)
+def test_ranges_that_are_split_cover_the_same_offsets_once(
+    sizes: list[int], least: int | None, most: int | None
+) -> None:
+    ranges = ranges_between(
+        {("t", n): 10 for n in range(len(sizes))},
+        {("t", n): 10 + size for n, size in enumerate(sizes)},
+    )
+    pieces = split(ranges, least, most)
+    seen = [(p.partition, offset) for p in pieces for offset in range(p.start, p.end)]
+    assert seen == [(r.partition, offset) for r in ranges for offset in range(r.start, r.end)]
+    assert all(each.size > 0 and (most is None or each.size <= most) for each in pieces)
+
+
+def test_a_large_range_is_split_and_a_small_one_is_not() -> None:
+    ranges = [Range("t", 0, 0, 900), Range("t", 1, 0, 10)]
+    assert split(ranges, 4) == [
+        Range("t", 0, 0, 300),
+        Range("t", 0, 300, 600),
+        Range("t", 0, 600, 900),
+        Range("t", 1, 0, 10),
+    ]
+
+
+class Told:
+    """A cluster as a test has it."""
+
+    cluster_id = "me"
+
+    def __init__(self, first: Offsets, last: Offsets) -> None:
+        self.first, self.last = first, last
+
+    def places(self) -> list[Place]:
+        return sorted(self.last)
+
+    def starts(self, places: Any) -> Offsets:
+        return {place: self.first.get(place, 0) for place in places}
+
+    def ends(self, places: Any) -> Offsets:
+        return {place: self.last[place] for place in places}
+
+    def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
+        return self.starts(places) if bound.everywhere == -2 else self.ends(places)
+
+
+def plan(cluster: Told, now: Any = lambda: 0.0, **said: str) -> StreamPlan:
+    given = {"bootstrap.servers": "here", "subscribe": "t", "startingoffsets": "earliest", **said}
+    return StreamPlan(cluster, read_options(given, STREAM), now)
+
+
+def test_a_plan_follows_from_its_two_offsets() -> None:
+    cluster = Told({}, {A: 10, B: 5})
+    stream = plan(cluster)
+    start = stream.initial()
+    end = stream.next_end(start, 9)
+    first = stream.ranges(start, end)
+    cluster.last = {A: 1000, B: 2000}
+    assert plan(cluster).ranges(start, end) == first == [Range("t", 0, 0, 6), Range("t", 1, 0, 3)]
+
+
+def test_nothing_new_is_no_batch() -> None:
+    stream = plan(Told({}, {A: 10}))
+    at = {"@cluster": "me", "t": {"0": 10}}
+    assert stream.next_end(at, None) == at
+
+
+def test_a_new_partition_is_read_from_its_beginning() -> None:
+    cluster = Told({}, {A: 10, B: 4})
+    stream = plan(cluster)
+    start = {"t": {"0": 10}}
+    end = stream.next_end(start, None)
+    assert stream.ranges(start, end) == [Range("t", 1, 0, 4)]
+
+
+def test_available_now_ends_at_what_was_there() -> None:
+    cluster = Told({}, {A: 10})
+    stream = plan(cluster)
+    stream.stop_at_what_is_there()
+    cluster.last = {A: 50, B: 7}
+    once = stream.next_end({"t": {"0": 0}}, 6)
+    assert once["t"] == {"0": 6}
+    twice = stream.next_end(once, 6)
+    assert twice["t"] == {"0": 10}
+    assert stream.next_end(twice, 6) == twice
+
+
+def test_too_little_waits_and_not_for_ever() -> None:
+    at_s = [0.0]
+    stream = plan(
+        Told({}, {A: 10}), lambda: at_s[0], minoffsetspertrigger="50", maxtriggerdelay="30s"
+    )
+    start = {"@cluster": "me", "t": {"0": 0}}
+    assert stream.next_end(start, None) == start
+    at_s[0] = 29.0
+    assert stream.next_end(start, None) == start
+    at_s[0] = 30.0
+    assert stream.next_end(start, None)["t"] == {"0": 10}
+
+
+def test_a_checkpoint_of_another_cluster_is_refused_with_its_name() -> None:
+    with pytest.raises(
+        AnotherCluster, match="checkpoint is of cluster other, and here is cluster me"
+    ):
+        plan(Told({}, {A: 10})).next_end({"@cluster": "other", "t": {"0": 3}}, None)
+    stream = plan(Told({}, {A: 10}), checkclusterid="false")
+    assert stream.next_end({"@cluster": "other", "t": {"0": 3}}, None)["t"] == {"0": 10}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "start", "sentence"),
+    [
+        ({}, {A: 10}, {"t": {"0": 1, "1": 4}}, "t-1 was read up to 4 and is not there any more"),
+        ({}, {A: 10}, {"t": {"0": 12}}, "t-0 was read up to 12 and ends at 10 now"),
+        ({B: 3}, {A: 10, B: 5}, {"t": {"0": 1}}, "t-1 is new to this query and begins at 3"),
+    ],
+)
+def test_what_is_gone_fails_the_query_or_is_skipped(
+    first: Offsets, last: Offsets, start: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(DataLoss, match=sentence):
+        plan(Told(first, last)).next_end(start, None)
+    plan(Told(first, last), failondataloss="false").next_end(start, None)
+
+
+def test_a_batch_from_before_the_beginning_fails_or_is_cut() -> None:
+    class Old(Told):
+        def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
+            return dict.fromkeys(places, 0) if bound.everywhere == -2 else self.ends(places)
+
+    said = {"bootstrap.servers": "here", "subscribe": "t"}
+    with pytest.raises(DataLoss, match="offset 0 was asked for, and the partition begins at 4"):
+        batch_ranges(Old({A: 4}, {A: 10}), read_options(said, BATCH))
+    lax = read_options({**said, "failondataloss": "false"}, BATCH)
+    assert batch_ranges(Old({A: 4}, {A: 10}), lax) == [Range("t", 0, 4, 10)]

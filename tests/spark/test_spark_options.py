@@ -1,0 +1,131 @@
+"""What users say to the data source, and what they are told when it can't be."""
+
+import re
+from pathlib import Path
+
+import pytest
+from fencepost.clients.spark import option_table
+from fencepost.clients.spark.offsets import EARLIEST, LATEST
+from fencepost.clients.spark.option_table import BATCH, BATCH_SINK, OPTIONS, STREAM, STREAM_SINK
+from fencepost.clients.spark.options import WrongOption, read_options, write_options
+
+HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+READS = {**HERE, "subscribe": "orders"}
+WRITES = {**HERE, "adminurl": "http://127.0.0.1:10092"}
+
+
+def test_names_are_those_of_sparks_kafka_connector() -> None:
+    options = read_options(
+        {
+            "kafka.bootstrap.servers": "a:1,b:2",
+            "subscribe": "orders, payments",
+            "startingoffsets": '{"orders":{"0":5,"1":-2},"payments":{"0":-1}}',
+            "maxoffsetspertrigger": "100",
+            "minpartitions": "7",
+            "failondataloss": "false",
+            "includeheaders": "TRUE",
+            "kafka.fetch.min.bytes": "1",
+        },
+        STREAM,
+    )
+    assert options.topics == ("orders", "payments")
+    assert options.starting.offsets == {
+        ("orders", 0): 5,
+        ("orders", 1): EARLIEST,
+        ("payments", 0): LATEST,
+    }
+    assert (options.offsets_max, options.min_partitions) == (100, 7)
+    assert (options.fail_on_data_loss, options.include_headers) == (False, True)
+    assert options.client == {
+        "bootstrap.servers": "a:1,b:2",
+        "fetch.min.bytes": "1",
+        "isolation.level": "read_committed",
+    }
+
+
+def test_the_address_may_be_said_without_kafka() -> None:
+    assert read_options({"bootstrap.servers": "a:1", "subscribe": "x"}, BATCH).client[
+        "bootstrap.servers"
+    ] == ("a:1")
+
+
+def test_a_batch_starts_at_the_beginning_and_a_stream_at_the_end() -> None:
+    assert read_options(READS, BATCH).starting.everywhere == EARLIEST
+    assert read_options(READS, STREAM).starting.everywhere == LATEST
+
+
+def test_sparks_own_options_are_nobodys_fault() -> None:
+    write_options(
+        {**WRITES, "checkpointlocation": "/c", "queryname": "q", "path": "x"}, STREAM_SINK
+    )
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_choice() -> None:
+    with pytest.raises(
+        WrongOption, match=r"no option maxoffsetpertrigger \(is it maxOffsets"
+    ) as no:
+        read_options({**READS, "maxoffsetpertrigger": "5"}, STREAM)
+    assert "minOffsetsPerTrigger" in str(no.value)
+
+
+def test_an_option_of_another_use_is_refused() -> None:
+    with pytest.raises(
+        WrongOption, match="maxOffsetsPerTrigger is for a streaming read, not for a"
+    ):
+        read_options({**READS, "maxoffsetspertrigger": "5"}, BATCH)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"subscribe": "a"}, "say kafka.bootstrap.servers="),
+        (HERE, "exactly one of subscribe, subscribePattern and assign; none of them"),
+        ({**READS, "assign": '{"a":[0]}'}, "subscribe and assign was said"),
+        ({**HERE, "subscribepattern": "("}, "no regular expression"),
+        ({**HERE, "assign": "orders"}, "assign must be JSON such as .* not JSON"),
+        ({**HERE, "assign": '{"a":[-1]}'}, r"it has a: \[-1\]"),
+        ({**READS, "startingoffsets": "newest"}, "startingOffsets must be JSON .* or one word"),
+        ({**READS, "startingoffsets": '{"a":{"0":-3}}'}, "it has a-0: -3"),
+        ({**READS, "startingoffsets": "latest"}, "nothing would be read"),
+        ({**READS, "endingoffsets": "earliest"}, "endingOffsets can't be earliest"),
+        ({**READS, "minpartitions": "0"}, "minPartitions=0 is not a whole number from 1 on"),
+        ({**READS, "failondataloss": "yes"}, "failOnDataLoss=yes is neither true nor false"),
+        ({**READS, "kafka.isolation.level": "serializable"}, "neither read_committed nor"),
+        ({**READS, "kafka.auto.offset.reset": "latest"}, "say startingOffsets"),
+    ],
+)
+def test_what_can_not_be_read_is_told(said: dict[str, str], sentence: str) -> None:
+    with pytest.raises(WrongOption, match=sentence):
+        read_options(said, BATCH)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (HERE, "say adminUrl=http://HOST:PORT"),
+        ({**WRITES, "transactions": "none"}, "neither group nor task"),
+        ({**WRITES, "transactiongroup": "a::b"}, "must not have '::'"),
+        ({**WRITES, "transactiongroup": "a"}, "transactionGroup and transactionNumber together"),
+        ({**WRITES, "transactionnumber": "1"}, "transactionGroup and transactionNumber together"),
+        ({**WRITES, "kafka.transactional.id": "x"}, "say transactionGroup"),
+        ({**WRITES, "subscribe": "x"}, "subscribe is for a batch read and a streaming read"),
+    ],
+)
+def test_what_can_not_be_written_is_told(said: dict[str, str], sentence: str) -> None:
+    with pytest.raises(WrongOption, match=sentence):
+        write_options(said, BATCH_SINK)
+
+
+def test_times_go_before_offsets() -> None:
+    said = {**READS, "startingoffsets": "earliest", "startingtimestamp": "1000"}
+    assert read_options(said, BATCH).starting.timestamp_ms == 1000
+    said = {**READS, "startingoffsetsbytimestamp": '{"orders":{"0":7}}'}
+    assert read_options(said, BATCH).starting.timestamps_ms == {("orders", 0): 7}
+
+
+def test_the_readme_has_the_options_that_there_are() -> None:
+    readme = Path(option_table.__file__).with_name("README.md").read_text()
+    rows = re.findall(r"^\| `([\w.]+)` \| ([^|]*) \| ([^|]*) \|", readme, re.MULTILINE)
+    assert [
+        (name, default.strip()) for name, default, _ in rows if name in {o.name for o in OPTIONS}
+    ] == [(each.name, each.default) for each in OPTIONS]

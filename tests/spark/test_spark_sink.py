@@ -1,0 +1,167 @@
+"""A real Spark writes to a real node, exactly once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark_topics import Served
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs("jvm", "python:pyspark", "python:pyarrow")]
+NUMBERS = [f"{n:03}" for n in range(60)]
+
+
+def rows_of(spark: Any, topic: str, numbers: list[str] = NUMBERS) -> Any:
+    rows = spark.createDataFrame([(topic, each) for each in numbers], "topic string, value string")
+    return rows.repartition(3, "value")
+
+
+def write(rows: Any, node: Served, name: str = "fencepost", **options: Any) -> None:
+    rows.write.format(name).mode("append").options(**node.writing, **options).save()
+
+
+def test_a_batch_is_there_as_a_whole_or_not_at_all(spark: Any, node: Served, topic: str) -> None:
+    write(rows_of(spark, topic), node)
+    assert node.committed(topic) == NUMBERS
+    failing = rows_of(spark, topic).selectExpr(
+        "topic", "if(value = '030', raise_error('poison'), value) as value"
+    )
+    with pytest.raises(Exception, match="poison"):
+        write(failing, node)
+    assert node.committed(topic) == NUMBERS
+
+
+def test_a_batch_that_is_run_again_under_its_number_writes_nothing_twice(
+    spark: Any, node: Served, topic: str, fresh: Callable[[str], str]
+) -> None:
+    same = {"transactionGroup": fresh("night"), "transactionNumber": 7}
+    write(rows_of(spark, topic), node, **same)
+    write(rows_of(spark, topic), node, **same)
+    assert node.committed(topic) == NUMBERS
+    write(rows_of(spark, topic, ["x"]), node, **(same | {"transactionNumber": 8}))
+    assert node.committed(topic) == [*NUMBERS, "x"]
+
+
+def test_keys_headers_and_partitions_are_written_as_they_were_given(
+    spark: Any, node: Served, topic: str
+) -> None:
+    rows = spark.sql(
+        "select 'k' as key, cast('v' as binary) as value, 1 as partition,"
+        " array(named_struct('key', 'h', 'value', cast('1' as binary))) as headers"
+    )
+    write(rows, node, topic=topic)
+    reader = spark.read.format("fencepost").options(**node.reading, subscribe=topic)
+    row = reader.option("includeHeaders", True).load().first()
+    assert (bytes(row.key), bytes(row.value), row.partition) == (b"k", b"v", 1)
+    assert [(h.key, bytes(h.value)) for h in row.headers] == [("h", b"1")]
+
+
+def test_a_value_over_the_limit_leaves_nothing_behind(spark: Any, node: Served, topic: str) -> None:
+    rows = spark.sql("select 'small' as value union all select repeat('x', 2000000)")
+    with pytest.raises(Exception, match=r"2,000,000 bytes: raise kafka.message.max.bytes"):
+        write(rows, node, topic=topic)
+    assert node.committed(topic) == []
+
+
+@pytest.mark.parametrize(
+    ("select", "sentence"),
+    [
+        ("select 1 as value", "the column value is int and must be string or binary: cast it"),
+        ("select 'a' as value, 2 as number", "there is no place for a column number"),
+        ("select 'a' as key", "there is no column value to write"),
+        ("select 'a' as value", "say the option topic, or give each row its own"),
+    ],
+)
+def test_a_wrong_schema_is_named_with_the_choices(
+    spark: Any, node: Served, select: str, sentence: str
+) -> None:
+    with pytest.raises(Exception, match=sentence):
+        write(spark.sql(select), node)
+
+
+class Streamed:
+    """A query from one topic to another, run with Trigger.AvailableNow."""
+
+    def __init__(self, spark: Any, node: Served, fresh: Callable[[str], str], folder: Path) -> None:
+        self.spark, self.node, self.folder = spark, node, folder
+        self.source, self.out = fresh("in"), fresh("out")
+        for name in (self.source, self.out):
+            node.create(name, partitions=2)
+        node.write(self.source, NUMBERS[::2])
+        node.write(self.source, NUMBERS[1::2], partition=1)
+
+    def run(self, strike: str = "", **options: Any) -> Any:
+        reader = self.spark.readStream.format("fencepost").options(**self.node.reading)
+        rows = reader.options(
+            subscribe=self.source, startingOffsets="earliest", maxOffsetsPerTrigger=20
+        ).load()
+        name = "fencepost-struck" if strike else "fencepost"
+        if strike:
+            options["strike"] = f"{strike},{self.folder}"
+        writer = rows.select("value").writeStream.format(name).options(**self.node.writing)
+        query = (
+            writer.options(topic=self.out, checkpointLocation=f"{self.folder}/checkpoint")
+            .options(**options)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return query
+
+    def forget(self, batch: int) -> None:
+        """As if the driver had died before Spark noted this batch."""
+        for each in Path(f"{self.folder}/checkpoint/commits").glob("*"):
+            if each.name.lstrip(".").removesuffix(".crc") == str(batch):
+                each.unlink()
+
+    def written(self) -> list[str]:
+        return self.node.committed(self.out)
+
+
+@pytest.fixture
+def streamed(spark: Any, node: Served, fresh: Callable[[str], str], tmp_path: Path) -> Streamed:
+    return Streamed(spark, node, fresh, tmp_path)
+
+
+def test_a_stream_writes_every_batch_once(streamed: Streamed) -> None:
+    streamed.run()
+    assert streamed.written() == NUMBERS
+    streamed.node.write(streamed.source, ["more"])
+    streamed.run()
+    assert streamed.written() == sorted([*NUMBERS, "more"])
+
+
+def test_a_batch_that_spark_did_not_note_is_found_decided(streamed: Streamed) -> None:
+    streamed.run()
+    streamed.forget(2)
+    streamed.run()
+    assert streamed.written() == NUMBERS
+
+
+@pytest.mark.parametrize("strike", ["task-halfway,1,0", "task-wrote,1,1", "worker-wrote,2,0"])
+def test_a_task_that_fails_is_written_by_its_retry(streamed: Streamed, strike: str) -> None:
+    streamed.run(strike)
+    assert (streamed.folder / "struck-0").exists()
+    assert streamed.written() == NUMBERS
+
+
+def test_a_batch_that_failed_is_written_by_the_next_run(streamed: Streamed) -> None:
+    with pytest.raises(Exception, match="struck: job-fails"):
+        streamed.run("job-fails,1,0")
+    assert streamed.written() == streamed.written()[:20]
+    streamed.run()
+    assert streamed.written() == NUMBERS
+
+
+def test_a_second_query_with_the_same_group_is_refused_and_loses_nothing(
+    streamed: Streamed, spark: Any, node: Served, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    group = fresh("group")
+    streamed.run(transactionGroup=group)
+    (tmp_path / "other").mkdir()
+    other = Streamed(spark, node, fresh, tmp_path / "other")
+    with pytest.raises(Exception, match="two queries with the same transactionGroup"):
+        other.run(transactionGroup=group)
+    assert (streamed.written(), other.written()) == (NUMBERS, [])
+    other.run()
+    assert other.written() == NUMBERS

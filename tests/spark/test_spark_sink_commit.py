@@ -1,0 +1,120 @@
+"""The driver's decision, with a group that is a table: what it says to a driver that comes again."""
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
+from fencepost.clients.transactional import AdminRefused, DecidedBefore, Decision, MemberWrote
+
+OWNER, OTHER = "q11111111", "q22222222"
+
+
+def wrote(*members: MemberWrote, number: int = 7) -> Wrote:
+    return Wrote(number, OWNER, members)
+
+
+def member(partition: int, epoch: int = 0, owner: str = OWNER, attempt: int = 0) -> MemberWrote:
+    return MemberWrote(f"{owner}.p{partition}.a{attempt}", 100 + partition, epoch)
+
+
+class Table:
+    """A transaction group; `fence` is what the driver does to names."""
+
+    name = "orders-to-lake"
+
+    def __init__(self, *open_members: MemberWrote) -> None:
+        self.open = {each.member: each for each in open_members}
+        self.decisions: dict[int, Decision] = {}
+        self.fenced: list[str] = []
+
+    def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision:
+        named = tuple(each for each in members if each is not None)
+        if number in self.decisions:
+            if self.decisions[number].members != named:
+                raise DecidedBefore(self.decisions[number])
+            return self.decisions[number]
+        for each in named:
+            if self.open.get(each.member) != each:
+                raise AdminRefused(409, "PRODUCER_FENCED", f"member {each.member} was fenced.", "")
+        for each in named:
+            del self.open[each.member]
+        self.decisions[number] = Decision(number=number, outcome="commit", members=named)
+        return self.decisions[number]
+
+    def decision(self, number: int) -> Decision:
+        return self.decisions.get(number, Decision(number=number, outcome="undecided"))
+
+    def open_members(self) -> dict[str, MemberWrote]:
+        return dict(self.open)
+
+    def fence(self, group: str, members: Sequence[str]) -> None:
+        assert group == self.name
+        self.fenced += members
+        for each in members:
+            self.open.pop(each, None)
+
+
+def test_all_members_are_committed_under_the_batch_id() -> None:
+    table = Table(member(0), member(1))
+    assert commit(table, wrote(member(0), member(1)), table.fence)
+    assert table.decisions[7].members == (member(0), member(1))
+    assert table.fenced == []
+
+
+def test_what_lost_attempts_left_open_is_ended() -> None:
+    """A speculative copy that was killed would hold up readers until its transaction times out."""
+    copy = member(0, attempt=1)
+    table = Table(member(0), copy, member(5, owner=OTHER))
+    assert commit(table, wrote(member(0)), table.fence)
+    assert table.fenced == [copy.member]
+
+
+def test_a_batch_that_was_decided_is_not_committed_again() -> None:
+    """The driver died after its commit and before Spark noted it; the new run wrote everything again."""
+    table = Table(member(0), member(1))
+    commit(table, wrote(member(0), member(1)), table.fence)
+    again = (member(0, epoch=1), member(1, epoch=1))
+    table.open = {each.member: each for each in again}
+    assert not commit(table, wrote(*again), table.fence)
+    assert table.open == {}
+    assert table.decisions[7].members == (member(0), member(1))
+
+
+def test_a_decision_of_another_query_is_not_taken_for_ours() -> None:
+    table = Table(member(0))
+    theirs = Decision(number=7, outcome="commit", members=(member(0, owner=OTHER),))
+    table.decisions[7] = theirs
+    with pytest.raises(
+        CouldNotCommit, match=r"committed by another query \(q22222222, this one is"
+    ):
+        commit(table, wrote(member(0)), table.fence)
+    assert table.open == {}
+    assert table.decisions[7] == theirs
+
+
+def test_a_number_that_somebody_closed_is_not_lost_in_silence() -> None:
+    table = Table(member(0))
+    table.decisions[7] = Decision(number=7, outcome="abort")
+    with pytest.raises(CouldNotCommit, match="decided to be aborted"):
+        commit(table, wrote(member(0)), table.fence)
+
+
+def test_an_older_run_is_fenced_and_says_so() -> None:
+    table = Table(member(0, epoch=1))
+    with pytest.raises(CouldNotCommit, match="another run of this query has begun"):
+        commit(table, wrote(member(0)), table.fence)
+    assert table.decisions == {}
+
+
+def test_an_abort_leaves_the_number_free() -> None:
+    table = Table(member(0), member(1), member(2, owner=OTHER))
+    abort(table, OWNER, [member(0).member], table.fence)
+    assert table.fenced == [member(0).member, member(1).member]
+    table.open[member(0).member] = member(0, epoch=1)
+    assert commit(table, wrote(member(0, epoch=1)), table.fence)
+
+
+def test_a_batch_without_rows_decides_nothing() -> None:
+    table = Table()
+    assert commit(table, wrote(), table.fence)
+    assert table.decisions == {}
