@@ -41,6 +41,11 @@ class LeaderFeed:
     def news(self) -> tuple[int, int]:
         return self.partition.machine.high_watermark, self.partition.log.log_start_offset
 
+    def tell(self) -> tuple[int, int]:
+        """The news; the follower knows them from here on."""
+        self.told = self.news
+        return self.told
+
     @property
     def is_valid(self) -> bool:
         """Do we lead it still, in this epoch, and is the follower still one of its replicas?"""

@@ -302,6 +302,8 @@ class LeaderStream:
                 ready[feed] = None  # behind all others
         if not numbers:
             return bool(ready) and len(waiting) == frames.PARTITIONS_MAX
+        if len(self._news) <= frames.PARTITIONS_MAX - len(waiting):
+            numbers += self._take_news()
         self._sent += total
         self._owner.manager.counters.replicated_bytes_out += total
         self._stream.write(frames.data(numbers), chunks)
@@ -343,14 +345,12 @@ class LeaderStream:
             self._owner.throttle.sent(feed, size)
         elif feed.told == feed.news:
             return 0
-        feed.told = feed.news
-        numbers += (feed.slot, offset, size, *feed.told)
+        numbers += (feed.slot, offset, size, *feed.tell())
         return size
 
     def _send_piecemeal(self, feed: LeaderFeed, found: ReadResult) -> None:
         """A batch that no frame can hold; the follower puts it together."""
-        feed.told = feed.news
-        header = frames.piece(Data(feed.slot, feed.sent_to, found.size, *feed.told))
+        header = frames.piece(Data(feed.slot, feed.sent_to, found.size, *feed.tell()))
         for whole in found.slices:
             assert isinstance(whole, FileSlice)
             for at in range(0, len(whole), FRAME_BYTES):
@@ -386,13 +386,14 @@ class LeaderStream:
 
     def _tell_news(self) -> None:
         self._is_news_due = False
+        numbers, step = self._take_news(), 5 * frames.PARTITIONS_MAX
+        for start in range(0, len(numbers), step):
+            self._stream.write(frames.data(numbers[start : start + step]))
+
+    def _take_news(self) -> list[int]:
         news, self._news = self._news, {}
         numbers: list[int] = []
         for feed in news:
-            if feed.told == feed.news or feed.slot not in self._feeds:
-                continue
-            feed.told = feed.news
-            numbers += (feed.slot, feed.sent_to, 0, *feed.told)
-        step = 5 * frames.PARTITIONS_MAX
-        for start in range(0, len(numbers), step):
-            self._stream.write(frames.data(numbers[start : start + step]))
+            if feed.told != feed.news and feed.slot in self._feeds:
+                numbers += (feed.slot, feed.sent_to, 0, *feed.tell())
+        return numbers
