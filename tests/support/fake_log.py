@@ -1,6 +1,7 @@
 """One partition in memory, for coordinators: what is appended is there at once, and committed when a test says so."""
 
 import asyncio
+from collections.abc import Callable
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import Offset
@@ -21,6 +22,7 @@ class FakeLog:
         self.is_leader = True
         self.fenced: tuple[Producer, ...] = ()  # whose transactions nothing is written in
         self._waiting: list[tuple[Offset, asyncio.Future[ErrorCode]]] = []
+        self._told: list[tuple[Offset, Callable[[ErrorCode], None]]] = []
 
     def may_append(self, producer: Producer | None = None) -> ErrorCode:
         if not self.is_leader:
@@ -53,6 +55,16 @@ class FakeLog:
         self._waiting.append((horizon, future))
         return await future
 
+    def when_committed(
+        self, horizon: Offset, tell: Callable[[ErrorCode], None]
+    ) -> ErrorCode | None:
+        if not self.is_leader:
+            return E.not_leader_or_follower
+        if horizon <= self.high_watermark:
+            return E.none
+        self._told.append((horizon, tell))
+        return None
+
     async def read(self, offset: Offset, max_bytes: int) -> bytes | ErrorCode:
         if not self.is_leader:
             return E.not_leader_or_follower
@@ -80,6 +92,9 @@ class FakeLog:
             if not future.done():
                 future.set_result(E.not_leader_or_follower)
         self._waiting.clear()
+        told, self._told = self._told, []
+        for _, tell in told:
+            tell(E.not_leader_or_follower)
         self.batches = [
             b for b in self.batches if parse_header(b).next_offset <= self.high_watermark
         ]
@@ -91,3 +106,7 @@ class FakeLog:
         for future in due:
             if not future.done():
                 future.set_result(E.none)
+        told = [tell for horizon, tell in self._told if horizon <= self.high_watermark]
+        self._told = [each for each in self._told if each[0] > self.high_watermark]
+        for tell in told:
+            tell(E.none)

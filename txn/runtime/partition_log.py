@@ -1,5 +1,6 @@
 """A partition of this node as the log of a coordinator: the only place where the two are fitted together."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
@@ -72,9 +73,17 @@ class PartitionLog:
     async def committed(self, horizon: Offset) -> ErrorCode:
         if horizon <= self._partition.high_watermark and self._partition.is_leader:
             return ErrorCode.none
-        code = await self._partition.committed(Offset(horizon - 1))
-        # Too few replicas are in sync now, but the high watermark has passed: it is committed, for all that.
-        return ErrorCode.none if code is ErrorCode.not_enough_replicas_after_append else code
+        return _committed(await self._partition.committed(Offset(horizon - 1)))
+
+    def when_committed(
+        self, horizon: Offset, tell: Callable[[ErrorCode], None]
+    ) -> ErrorCode | None:
+        if horizon <= self._partition.high_watermark and self._partition.is_leader:
+            return ErrorCode.none
+        known = self._partition.when_acknowledged(
+            horizon - 1, ALL_REPLICAS, lambda code: tell(_committed(code))
+        )
+        return _committed(known) if isinstance(known, ErrorCode) else None
 
     async def read(self, offset: Offset, max_bytes: int) -> bytes | ErrorCode:
         found = await self._partition.read_waiting(
@@ -96,6 +105,11 @@ class LocalPartitions:
         if isinstance(found, ErrorCode):
             return found
         return PartitionLog(found) if found.is_leader else ErrorCode.not_leader_or_follower
+
+
+def _committed(code: ErrorCode) -> ErrorCode:
+    # Too few replicas are in sync now, but the high watermark has passed: it is committed, for all that.
+    return ErrorCode.none if code is ErrorCode.not_enough_replicas_after_append else code
 
 
 def _bytes_of(chunk: Chunk) -> bytes | bytearray | memoryview:

@@ -1,6 +1,6 @@
 """What the runtime asks of others: a log to write to, and a machine to run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -35,6 +35,11 @@ class RecordLog(Protocol):
 
     async def committed(self, horizon: Offset) -> ErrorCode:
         """`none` once everything below `horizon` is committed; otherwise why it will not be by us."""
+
+    def when_committed(
+        self, horizon: Offset, tell: Callable[[ErrorCode], None]
+    ) -> ErrorCode | None:
+        """The same without waiting: the outcome if it is known, else None, and `tell` is called with it, once."""
 
     async def read(self, offset: Offset, max_bytes: int) -> Buffer | ErrorCode:
         """Whole committed batches, the first of which holds `offset`; empty at the high watermark."""

@@ -15,6 +15,7 @@ import asyncio
 import gc
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -315,22 +316,31 @@ class Shard:
             return
         self._waiting.append(waiting)
         if not self._is_committing:
-            self._is_committing = True
-            self._env.tasks.spawn(self._commit(), name=f"commit {self.name}")
+            self._follow()
 
-    async def _commit(self) -> None:
-        """Follows the high watermark while anybody waits for it. One such task a shard."""
-        try:
-            while self._waiting:
-                code = await self.log.committed(self._waiting[0].horizon)
-                if code is not E.none:
-                    self._lose(code)
-                    return
-                high_watermark = self.log.high_watermark
-                while self._waiting and self._waiting[0].horizon <= high_watermark:
-                    self._deliver(self._waiting.popleft())
-        finally:
-            self._is_committing = False
+    def _follow(self) -> None:
+        """Hear of it when the first of those who wait may go. No task and no turn of the loop lies between."""
+        code = self.log.when_committed(self._waiting[0].horizon, self._committed)
+        self._is_committing = True
+        if code is not None:
+            self._env.clock.call_later(0, partial(self._committed, code))
+
+    def _committed(self, code: ErrorCode) -> None:
+        self._is_committing = False
+        if self._lost is not None:
+            return
+        if code is not E.none:
+            # Not at once: we may be deep inside what took the partition away.
+            self._env.clock.call_later(0, lambda: self._lost_with(code))
+            return
+        high_watermark = self.log.high_watermark
+        while self._waiting and self._waiting[0].horizon <= high_watermark:
+            self._deliver(self._waiting.popleft())
+        if self._waiting and not self._is_committing:
+            self._follow()
+
+    def _lost_with(self, code: ErrorCode) -> None:
+        self._lose(code)
 
     def _deliver(self, waiting: _Waiting) -> None:
         if waiting.reply_to is not None and not waiting.reply_to.done():
