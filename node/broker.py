@@ -51,6 +51,7 @@ from .session import BrokerSession
 from .topics import Topics
 from .transaction_doors import MarkersBetweenNodes, Verifier
 from .transaction_start import TransactionStarts
+from .transaction_words import WordsAhead
 from .voters import PEER_LISTENER, VoterChanges
 
 # Feature name -> the levels that this build can work at. Grows with what is built.
@@ -129,6 +130,7 @@ class Broker:
             create_topic=self._create_internal_topic,
             producer_ids=self.producer_ids.take,
             markers=MarkersBetweenNodes(me, self.peers.door, self.markers),
+            words=WordsAhead(self.env.clock, me, self.replicas, self.peers.door),
             additions=additions(config),
         )
 

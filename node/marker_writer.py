@@ -8,7 +8,7 @@ PROVED BY  tests/node/test_marker_writer.py::test_a_marker_is_answered_for_when_
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
@@ -54,7 +54,8 @@ class MarkerWriter:
         What is not committed in time is answered REQUEST_TIMED_OUT, and waited for by whoever sends it again.
         """
         begun = [
-            {place: self._begin(marker, place) for place in marker.partitions} for marker in markers
+            {place: self._begin(marker, place, term) for place, term in _terms(marker)}
+            for marker in markers
         ]
         waiting = [
             each
@@ -66,7 +67,9 @@ class MarkerWriter:
             await asyncio.wait(waiting, timeout=wait_s)
         return [{place: _code(each) for place, each in outcomes.items()} for outcomes in begun]
 
-    def _begin(self, marker: Marker, place: TopicPartition) -> Outcome | ErrorCode:
+    def _begin(
+        self, marker: Marker, place: TopicPartition, leader_epoch: int | None
+    ) -> Outcome | ErrorCode:
         key = (
             place, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch,
             marker.started_ms, marker.commit,
@@ -77,6 +80,10 @@ class MarkerWriter:
         partition = self._replicas.partition(place)
         if isinstance(partition, ErrorCode):
             return partition
+        if leader_epoch not in (None, partition.leader_epoch):
+            # It waited somewhere while others led, who may have ended what it is to end: what is remembered of that here
+            # is of this term alone. Or one of us is behind; it is sent again.
+            return E.not_leader_or_follower
         if marker.producer_id < 0 or marker.producer_epoch < 0:
             return E.unknown_server_error  # Kafka finds no word for it
         if place.topic == TRANSACTION_STATE_TOPIC:
@@ -85,6 +92,7 @@ class MarkerWriter:
             waiting = partition.producers.verifications
         except (OSError, LogDamaged):
             return E.kafka_storage_error
+        waiting.note_end(marker.producer_id, marker.producer_epoch, marker.started_ms)
         if waiting.is_of_another(marker.producer_id, marker.started_ms):
             return E.invalid_producer_epoch  # it is late: what it is to end has ended
         if place.topic == GROUP_OFFSETS_TOPIC:
@@ -139,6 +147,12 @@ class MarkerWriter:
         self.written += code is E.none
         del self._under_way[key]
         outcome.set_result(E.not_leader_or_follower if code in _NOT_READY else code)
+
+
+def _terms(marker: Marker) -> Iterator[tuple[TopicPartition, int | None]]:
+    """Its partitions, each with the leader epoch that it is meant for."""
+    terms = marker.leader_epochs or (None,) * len(marker.partitions)
+    return zip(marker.partitions, terms, strict=True)
 
 
 def _code(outcome: Outcome | ErrorCode) -> ErrorCode:

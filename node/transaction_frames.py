@@ -8,6 +8,7 @@ from fencepost.cluster.base.errors import ErrorCode, FrameRefused
 from fencepost.cluster.base.ids import NO_TIMESTAMP, TopicPartition
 from fencepost.cluster.base.ports import Buffer
 from fencepost.txn.transactions.marker_sender import Marker
+from fencepost.txn.transactions.word_sender import Word as WordAhead
 
 T = TypeVar("T")
 
@@ -32,6 +33,7 @@ def pack_markers(markers: Sequence[Marker]) -> bytes:
             marker.transaction_version,
             marker.started_ms,
             marker.partitions,
+            marker.leader_epochs,
         )
         for marker in markers
     )
@@ -42,7 +44,10 @@ def read_markers(payload: Buffer) -> list[Marker]:
 
 
 def _marker(row: Sequence[Any]) -> Marker:
-    producer_id, producer_epoch, coordinator_epoch, commit, version, started_ms, partitions = row
+    producer_id, producer_epoch, coordinator_epoch, commit, version, started_ms, *places = row
+    partitions, leader_epochs = places
+    if leader_epochs and len(leader_epochs) != len(partitions):
+        raise ValueError(f"{len(partitions)} partitions with {len(leader_epochs)} leader epochs")
     return Marker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -51,6 +56,7 @@ def _marker(row: Sequence[Any]) -> Marker:
         partitions=tuple(TopicPartition(*each) for each in partitions),
         transaction_version=version,
         started_ms=started_ms,
+        leader_epochs=tuple(leader_epochs),
     )
 
 
@@ -81,6 +87,29 @@ def pack_words(words: Iterable[Word]) -> bytes:
 
 def read_words(payload: Buffer) -> list[Word]:
     return _read(payload, lambda row: Word([ErrorCode(code) for code in row[1:]], row[0]))
+
+
+def pack_word(word: WordAhead) -> bytes:
+    return _pack([(word.producer_id, word.producer_epoch, word.started_ms, word.places)])
+
+
+def read_word(payload: Buffer) -> WordAhead:
+    """FrameRefused unless it is one."""
+    try:
+        (word,) = _read(payload, _word)
+    except ValueError as damaged:
+        raise FrameRefused(f"a peer's word on a transaction is unreadable: {damaged}") from damaged
+    return word
+
+
+def _word(row: Sequence[Any]) -> WordAhead:
+    producer_id, producer_epoch, started_ms, places = row
+    return WordAhead(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        started_ms=started_ms,
+        places=tuple((TopicPartition(*place), leader_epoch) for place, leader_epoch in places),
+    )
 
 
 def pack_codes(answers: Iterable[Sequence[ErrorCode]]) -> bytes:

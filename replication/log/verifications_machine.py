@@ -6,14 +6,19 @@ PREVENTS   the second of two batches in flight overtaking the first, which is th
            write that reaches a partition after its transaction has ended, which nothing would ever end again.
 PROVED BY  tests/replication/log/test_producers_machine.py::test_a_refused_first_batch_is_not_overtaken
 
-Verification is KIP-890's (VerificationStateEntry); remembering refusals of any kind is ours.
+Verification is KIP-890's (VerificationStateEntry); remembering refusals of any kind is ours, and so is the word that
+comes before anybody has asked for it, which must not count once a marker has ended what it is about (`is_over`).
 """
 
 from typing import Final
 
 REFUSED_MAX: Final = 1_000  # remembered refusals a partition; the oldest go first
+ENDED_MAX: Final = 1_000  # remembered ends a partition; likewise
 NO_GUARD: Final = 0  # VerificationGuard.SENTINEL
 UNKNOWN_START: Final = -1
+_ANY_START: Final = (
+    2**63
+)  # of an end that does not say which transaction it is of: it may be any of its epoch
 
 
 class Verification:
@@ -39,7 +44,7 @@ class Verification:
 class Verifications:
     """Of one partition; made when first needed, so that most partitions have none."""
 
-    __slots__ = ("_guards_given", "_refused", "_starts", "_waiting")
+    __slots__ = ("_ended", "_ended_floor", "_guards_given", "_refused", "_starts", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[int, Verification] = {}
@@ -47,6 +52,11 @@ class Verifications:
         self._starts: dict[
             int, int
         ] = {}  # producer id -> when its transaction that is open here began
+        # producer id -> epoch and beginning of the last transaction that a marker came for
+        self._ended: dict[int, tuple[int, int]] = {}
+        self._ended_floor = (
+            UNKNOWN_START  # the latest beginning among those that are not remembered
+        )
         self._guards_given = 0
 
     def start(
@@ -104,6 +114,25 @@ class Verifications:
         if known is not None and known.is_confirmed:
             began_ms = known.started_ms
         return UNKNOWN_START not in (began_ms, started_ms) and began_ms != started_ms
+
+    def note_end(self, producer_id: int, producer_epoch: int, started_ms: int) -> None:
+        """A marker has come, whatever becomes of it: no word on that transaction, or an earlier one, counts any more."""
+        end = (producer_epoch, _ANY_START if started_ms == UNKNOWN_START else started_ms)
+        known = self._ended.pop(producer_id, end)
+        self._ended[producer_id] = max(end, known)
+        if len(self._ended) > ENDED_MAX:
+            _, oldest_ms = self._ended.pop(next(iter(self._ended)))
+            self._ended_floor = max(self._ended_floor, oldest_ms)
+
+    def is_over(self, producer_id: int, producer_epoch: int, started_ms: int) -> bool:
+        """Whether this transaction may have ended here, for all that is remembered: then a word on it is void.
+
+        1. the coordinator sends word that it has begun   2. that waits in a buffer   3. the transaction is aborted,
+        its marker comes by another connection and is written   4. the word is read.
+        """
+        end = self._ended.get(producer_id)
+        is_ended = end is not None and (producer_epoch, started_ms) <= end
+        return is_ended or started_ms <= self._ended_floor
 
     def of(self, producer_id: int) -> Verification | None:
         return self._waiting.get(producer_id)

@@ -111,6 +111,20 @@ def test_a_marker_that_was_sent_twice_does_not_end_the_next_transaction_of_an_ol
     assert partition(node).last_stable_offset == partition(node).high_watermark
 
 
+def test_a_marker_that_was_meant_for_an_earlier_term_of_the_leader_ends_nothing(
+    node: SimNode, talk: Talk
+) -> None:
+    """It waited while others led, and ended what it is about; which this node would not remember."""
+    who = opened(talk, "another term")
+    epoch = partition(node).leader_epoch
+    for other in (epoch - 1, epoch + 1):
+        late = marker_of(who, FIRST, leader_epochs=(other,))
+        assert write(node, late) == [{FIRST: E.not_leader_or_follower}]
+        assert partition(node).last_stable_offset < partition(node).high_watermark
+    assert write(node, marker_of(who, FIRST, leader_epochs=(epoch,))) == [{FIRST: E.none}]
+    assert partition(node).last_stable_offset == partition(node).high_watermark
+
+
 def test_markers_for_many_are_answered_one_by_one(node: SimNode, talk: Talk) -> None:
     who = opened(talk, "many")
     nowhere, state = TopicPartition("nowhere", 0), TopicPartition("__transaction_state", 0)

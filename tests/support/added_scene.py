@@ -26,6 +26,7 @@ from fencepost.txn.transactions.commands import (
     EndTransaction,
     InitProducerId,
     MarkersWritten,
+    Opened,
     WriteMarkers,
 )
 from fencepost.txn.transactions.config import TransactionConfig
@@ -111,6 +112,8 @@ class AddedScene:
                     self.timers.set("scene", key, self.now_ms + delay_ms)
                 case CancelTimer(key):
                     self.timers.cancel("scene", key)
+                case Send(Opened()):
+                    pass  # leaders are told
                 case Send(what):
                     self.markers.append(what)
 

@@ -80,6 +80,7 @@ def test_a_transaction_is_done_when_its_last_partition_shows_the_outcome() -> No
         first = bench.door.written[0][1]
         assert (first.producer_id, first.producer_epoch, first.coordinator_epoch) == (7, 3, 42)
         assert (first.commit, first.transaction_version) == (False, 2)
+        assert first.leader_epochs == (0, 0)
         asked = [(broker, marker.partitions) for broker, marker in bench.door.written]
         assert asked == [(1, (A0, B0)), (2, (A1,)), (2, (A1,))]
 

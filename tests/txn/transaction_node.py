@@ -22,6 +22,7 @@ from fencepost.cluster.wire.render import render, render_request
 from fencepost.txn.transactions.config import TransactionConfig
 from fencepost.txn.transactions.marker_sender import Marker
 from fencepost.txn.transactions.service import TransactionService
+from fencepost.txn.transactions.word_sender import Word
 from support.fake_log import FakeLog
 
 E = ErrorCode
@@ -34,6 +35,7 @@ class Door:
 
     def __init__(self) -> None:
         self.written: list[tuple[int, Marker]] = []
+        self.words: list[tuple[int, Word]] = []
         self.requests = 0
         self.answers: dict[TopicPartition, list[ErrorCode]] = {}
         self.unreachable: set[int] = set()
@@ -49,6 +51,9 @@ class Door:
             raise Trouble("nobody there")
         self.written += [(broker_id, marker) for marker in markers]
         return [{each: self._answer(each) for each in marker.partitions} for marker in markers]
+
+    def tell(self, broker_id: BrokerId, word: Word, /) -> None:
+        self.words.append((broker_id, word))
 
     def _answer(self, partition: TopicPartition) -> ErrorCode:
         answers = self.answers.get(partition)
@@ -120,6 +125,7 @@ class TransactionNode(Cluster):
             create_topic=self.create_state_topic,
             producer_ids=self.take_id,
             markers=self.door,
+            words=self.door,
         )
         self.listeners.append(self.service)
 

@@ -21,6 +21,7 @@ from fencepost.txn.transactions.commands import (
     EndTransaction,
     InitProducerId,
     MarkersWritten,
+    Opened,
     VerifyPartitions,
     WriteMarkers,
 )
@@ -43,6 +44,7 @@ class Scene:
         self.machine = self.new_machine()
         self.log: list[tuple[bytes, bytes | None]] = []
         self.sent: list[WriteMarkers] = []
+        self.opened: list[Opened] = []
         self.answers: dict[int, Any] = {}
         self.timers: dict[TimerKey, int] = {}
         self.tickets = 0
@@ -61,6 +63,8 @@ class Scene:
             match effect:
                 case Answer(ticket, fields):
                     self.answers[ticket] = fields
+                case Send(Opened() as opened):
+                    self.opened.append(opened)
                 case Send(what):
                     self.sent.append(what)
                 case SetTimer(key, delay_ms):

@@ -137,3 +137,14 @@ class WriteMarkers:
     @property
     def done(self) -> MarkersDone:
         return MarkersDone(self.transactional_id, self.producer_id, self.producer_epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Sent when it is committed that a client has made these partitions part of its transaction: their leaders
+    need not ask."""
+
+    producer_id: int
+    producer_epoch: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]

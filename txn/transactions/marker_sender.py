@@ -54,6 +54,8 @@ class Marker:
     transaction_version: int
     # When the transaction began that it ends; -1: that is not known. Kafka's markers do not say it.
     started_ms: int = NO_TIMESTAMP
+    # Of each partition, the term of the leader that it is sent to; empty from a person, who does not know it.
+    leader_epochs: tuple[int, ...] = ()
 
 
 class MarkerDoor(Protocol):
@@ -204,7 +206,7 @@ class MarkerSender:
         for job, partitions in entries:
             epoch = None if job.shard.is_lost else self._coordinator_epoch(job.partition)
             if epoch is not None:
-                markers.append(_marker(job, partitions, epoch))
+                markers.append(self._marker(job, partitions, epoch))
                 going.append((job, partitions))
             elif not job.shard.is_lost:
                 self._pause(job, partitions)
@@ -224,6 +226,22 @@ class MarkerSender:
             self._take(job, partitions, answer)
         if self._ready:
             self._wake()
+
+    def _marker(
+        self, job: _Job, partitions: tuple[TopicPartition, ...], coordinator_epoch: int
+    ) -> Marker:
+        what = job.markers
+        states = [self._image.partition(each.topic, each.partition) for each in partitions]
+        return Marker(
+            producer_id=what.producer_id,
+            producer_epoch=what.producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            commit=what.commit,
+            partitions=partitions,
+            transaction_version=what.transaction_version,
+            started_ms=what.started_ms,
+            leader_epochs=tuple(-1 if each is None else each.leader_epoch for each in states),
+        )
 
     def _take(
         self,
@@ -255,16 +273,3 @@ class MarkerSender:
                 partition=str(partition),
                 error=code.name,
             )
-
-
-def _marker(job: _Job, partitions: tuple[TopicPartition, ...], coordinator_epoch: int) -> Marker:
-    what = job.markers
-    return Marker(
-        producer_id=what.producer_id,
-        producer_epoch=what.producer_epoch,
-        coordinator_epoch=coordinator_epoch,
-        commit=what.commit,
-        partitions=partitions,
-        transaction_version=what.transaction_version,
-        started_ms=what.started_ms,
-    )

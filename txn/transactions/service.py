@@ -39,7 +39,9 @@ from .commands import (
     DescribeTransactions,
     MarkersDone,
     MarkersWritten,
+    Opened,
     VerifyPartitions,
+    WriteMarkers,
 )
 from .config import TransactionConfig
 from .ids import transactional_partition_key
@@ -49,6 +51,7 @@ from .requests import Caller
 from .transaction import EPOCH_BUMP_VERSION
 from .transactions_machine import TransactionsMachine
 from .transactions_view import refused
+from .word_sender import WordDoor, WordSender
 
 E = ErrorCode
 FEATURE: Final = "transaction.version"
@@ -73,6 +76,7 @@ class TransactionService:
         create_topic: Callable[[str], Awaitable[None]],
         producer_ids: Callable[[], Awaitable[int]],
         markers: MarkerDoor,
+        words: WordDoor,
         additions: Sequence[Callable[[TransactionsMachine], Addition]] = (),
     ) -> None:
         """`create_topic` makes an internal topic unless it is there; Trouble if it can't. `producer_ids` draws an id
@@ -95,6 +99,7 @@ class TransactionService:
             coordinator_epoch=self._coordinator_epoch,
             done=self._markers_done,
         )
+        self._words = WordSender(image, words)
         self._coordinator = Coordinator(
             TRANSACTION_STATE_TOPIC,
             env=env,
@@ -106,7 +111,7 @@ class TransactionService:
             new_machine=self._new_machine,
             codec=CODEC,
             commit_timeout_ms=config.commit_timeout_ms,
-            send=self.sender.send,
+            send=self._send,
         )
 
     def _new_machine(self) -> TransactionsMachine:
@@ -347,7 +352,13 @@ class TransactionService:
         found = machine.transactions.get(transactional_id)
         return NO_TIMESTAMP if found is None else found.start_timestamp
 
-    # -- markers ---------------------------------------------------------------------------------
+    # -- what leaders are told -------------------------------------------------------------------
+
+    def _send(self, partition: int, shard: Shard, what: WriteMarkers | Opened) -> None:
+        if isinstance(what, Opened):
+            self._words.send(what)
+        else:
+            self.sender.send(partition, shard, what)
 
     def _coordinator_epoch(self, partition: int) -> int | None:
         """What partitions tell coordinators of different terms apart by; None when this node is none any more."""

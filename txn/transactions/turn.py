@@ -31,6 +31,7 @@ from .commands import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
+    Opened,
     VerifyPartitions,
     WriteMarkers,
 )
@@ -43,7 +44,15 @@ from .policy import (
     verify_partitions,
 )
 from .records import TransactionRecord, value_version
-from .transaction import COMPLETE, DECIDED, IDLE, Phase, Transaction, check
+from .transaction import (
+    COMPLETE,
+    DECIDED,
+    EPOCH_BUMP_VERSION,
+    IDLE,
+    Phase,
+    Transaction,
+    check,
+)
 
 E = ErrorCode
 Command = InitProducerId | AddPartitions | VerifyPartitions | EndTransaction
@@ -129,11 +138,30 @@ class Turn:
             case AddPartitions():
                 if self._is_late(transaction, command):
                     return Outcome(E.not_coordinator)
-                return add_partitions(transaction, command, self.now_ms)
+                outcome = add_partitions(transaction, command, self.now_ms)
+                if transaction is not None and outcome.step is not None:
+                    self._tell_leaders(transaction, command, outcome.step)
+                return outcome
             case EndTransaction():
                 if self._is_late(transaction, command):
                     return Outcome(E.not_coordinator)
                 return end_transaction(transaction, command, self.now_ms)
+
+    def _tell_leaders(
+        self, before: Transaction, command: AddPartitions, after: Transaction
+    ) -> None:
+        """Of what the client has added; otherwise it is they who ask."""
+        if command.client_transaction_version < EPOCH_BUMP_VERSION:
+            self.effects.append(
+                Send(
+                    Opened(
+                        producer_id=after.producer_id,
+                        producer_epoch=after.producer_epoch,
+                        started_ms=after.start_timestamp,
+                        partitions=after.partitions[len(before.partitions) :],
+                    )
+                )
+            )
 
     def _is_held(self, transactional_id: str) -> bool:
         return any(addition.holds(transactional_id) for addition in self._state.additions)

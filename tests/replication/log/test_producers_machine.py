@@ -19,7 +19,7 @@ from fencepost.replication.log.producer_verdicts import (
     Refused,
 )
 from fencepost.replication.log.producers_machine import TOUCH_MS, ProducersMachine
-from fencepost.replication.log.verifications_machine import NO_GUARD
+from fencepost.replication.log.verifications_machine import ENDED_MAX, NO_GUARD
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -312,6 +312,30 @@ def test_a_marker_of_an_earlier_transaction_is_told_from_this_ones() -> None:
         log.wrote(Produced(0, is_transactional=True))
     log.ended()
     assert not waiting.is_of_another(PID, 1_000)
+
+
+def test_a_word_counts_for_nothing_once_a_marker_has_come_for_its_transaction() -> None:
+    waiting = ProducersMachine(verify_transactions=True).verifications
+    assert not waiting.is_over(PID, 0, 1_000)
+    waiting.note_end(PID, 0, 1_000)
+    waiting.note_end(PID, 0, 900)  # of an earlier one, and late
+    assert waiting.is_over(PID, 0, 1_000)
+    assert not waiting.is_over(PID, 0, 1_001)  # the next one
+    assert not waiting.is_over(PID, 1, 5)  # an epoch later, by a clock that was set back
+    assert not waiting.is_over(PID + 1, 0, 1_000)
+    waiting.note_end(PID, 1, -1)  # a person's marker does not say which transaction it ends
+    assert waiting.is_over(PID, 1, 5_000)
+    assert not waiting.is_over(PID, 2, 5_000)
+
+
+def test_ends_that_are_not_remembered_make_every_older_word_void() -> None:
+    waiting = ProducersMachine(verify_transactions=True).verifications
+    for number in range(ENDED_MAX + 1):
+        waiting.note_end(number, 0, 1_000 + number)
+    assert waiting.is_over(0, 0, 1_000)
+    assert waiting.is_over(ENDED_MAX + 5, 0, 1_000)  # who knows
+    assert not waiting.is_over(0, 0, 1_001)
+    assert waiting.is_over(1, 0, 1_001)
 
 
 def test_verification_refuses_a_zombie_at_once() -> None:
