@@ -29,8 +29,9 @@ def increase(metric: str, *matchers: str, by: str = "") -> str:
 
 
 def quantile(share: float, histogram: str, *matchers: str, by: str = "") -> str:
+    """Nothing, instead of NaN, while nothing happens."""
     labels = f"{by}, le" if by else "le"
-    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', *matchers, by=labels)})"
+    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', *matchers, by=labels)}) >= 0"
 
 
 def worst(metric: str, *matchers: str, by: str = "", scope: str = NODES) -> str:

@@ -123,6 +123,7 @@ def _defaults(panel: Panel) -> Json:
         "thresholds": {"mode": "absolute", "steps": steps},
         "mappings": [{"type": "value", "options": words}] if words else [],
         "custom": panel.custom,
+        "noValue": "–",
         **panel.defaults,
     }
 

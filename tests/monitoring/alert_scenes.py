@@ -66,6 +66,17 @@ def one(alert: str, series: str, course: str, *times: str) -> Scene:
 SERVICE = (
     # Up to two minutes a restart may take, in a pod that has to be scheduled too.
     one("FencepostNodeDown", f"up{{{A}}}", "1 2m | 0 5m | 1 3m", "3m50s", "4m20s", "7m20s"),
+    Scene(
+        "FencepostNodeDied",
+        {
+            # The controller itself dies at 5m, and who follows it counts.
+            f"fencepost_controller_fencings_total{{{A}}}": "+0 5m | gone 2m | 0 10m",
+            f"fencepost_controller_fencings_total{{{B}}}": "+0 5m | +1 10s | +0 10m",
+        },
+        "4m50s",
+        "5m20s",
+        "8m",
+    ),
     one(
         "FencepostNodeCutOff",
         f'fencepost_node_state{{{A},state="fenced"}}',

@@ -30,8 +30,7 @@ class Load:
         ]
 
     def __enter__(self) -> Self:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(self.topic, PARTITIONS, 3)])[self.topic].result(30)
+        self.make_topic(self.topic)
         for thread in self._threads:
             thread.start()
         return self
@@ -40,6 +39,10 @@ class Load:
         self._over.set()
         for thread in self._threads:
             thread.join()
+
+    def make_topic(self, name: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(30)
 
     def until(self, *, transactions: int, consumed: int, wait_s: float) -> None:
         deadline = time.monotonic() + wait_s

@@ -55,9 +55,11 @@ class PrometheusServer:
 
     def _configure(self, folder: Path, targets: Mapping[str, str]) -> None:
         config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
-        for name in ("scrape_interval", "evaluation_interval", "scrape_timeout"):
-            if name in config["global"]:
-                config["global"][name] = quicker(config["global"][name], self.factor)
+        for name in ("scrape_interval", "evaluation_interval"):
+            config["global"][name] = quicker(config["global"][name], self.factor)
+        config["global"]["scrape_timeout"] = config["global"][
+            "scrape_interval"
+        ]  # as long as may be
         for file in config["rule_files"]:
             rules = quicker_rules(yaml.safe_load((PROMETHEUS / file).read_text()), self.factor)
             (folder / file).write_text(yaml.safe_dump(rules, sort_keys=False))
@@ -137,6 +139,9 @@ class PrometheusServer:
 
     def firing(self) -> set[str]:
         return {name for name, state, _ in self.alerts() if state == "firing"}
+
+    def until_fires(self, alert: str, wait_s: float) -> float:
+        return self.until(f"{alert} fires", lambda: alert in self.firing(), wait_s)
 
     def rules_at_fault(self) -> Sequence[str]:
         return [

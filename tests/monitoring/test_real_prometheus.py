@@ -1,6 +1,6 @@
 """A real Prometheus over a real cluster: every query has an answer, and a killed leader is noticed, and forgotten.
 
-One cluster for all of this file, whose time runs thirty times as fast for Prometheus: a rule's minute is two seconds.
+One cluster for all of this file, whose time runs 25 times as fast for Prometheus: a rule's minute is 2.4 s.
 The tests go on from each other in the order in which they stand.
 """
 
@@ -21,7 +21,8 @@ from promql import filled_in, quicker_expression, selectors, shown_always
 from what_is_watched import Asked, asked_by_boards, asked_by_rules
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus"), pytest.mark.timeout(120)]
-FACTOR = 30
+FACTOR = 25
+ANSWER_S = 10.0
 VARIABLES = {"cluster": ".*", "node": ".*", "topic": ".*", "__rate_interval": "5m"}
 SETTINGS = ("metrics.topics=all",)
 SAFE = "cluster:fencepost_restart_is_safe:bool"
@@ -30,6 +31,7 @@ SLOW = {
     f"Fencepost{name}"
     for name in ("FlushSlow", "LoopLag", "ProduceSlow", "QuorumCommitSlow", "ScrapeSlow")
 }
+DECISION = "cluster:fencepost_quorum_commit_seconds:p99_5m"
 # They tell of what was, for a while.
 AFTER_A_KILL = {"FencepostUncleanStart"}
 # Marks across the graphs: where nothing happened there is none.
@@ -60,12 +62,12 @@ def prometheus(folder: Path, cluster: LocalCluster, load: Load) -> Iterator[Prom
     }
     with PrometheusServer(folder, targets, factor=FACTOR) as running:
         running.until("all nodes are scraped", lambda: running.targets_up() == 4, 20)
+        load.until(transactions=20, consumed=200, wait_s=30)
         yield running
 
 
-def test_under_load_no_alert_fires(prometheus: PrometheusServer, load: Load) -> None:
-    load.until(transactions=20, consumed=200, wait_s=30)
-    time.sleep(4)  # two minutes of the rules' time
+def test_under_load_no_alert_fires(prometheus: PrometheusServer) -> None:
+    time.sleep(4)  # more than a minute and a half of the rules' time
     assert prometheus.firing() - SLOW == set()
     assert prometheus.rules_at_fault() == []
 
@@ -98,26 +100,21 @@ def test_a_killed_leader_is_noticed_and_forgotten_when_it_is_back(
     prometheus: PrometheusServer, cluster: LocalCluster, load: Load
 ) -> None:
     victim = cluster.leader_of(load.topic, 0)
-    address = f"127.0.0.1:{admin_port(cluster, victim)}"
     cluster.kill(victim)
-    noticed = prometheus.until(
-        "FencepostNodeDown fires",
-        lambda: ("FencepostNodeDown", "firing", address) in prometheus.alerts(),
-        30,
-    )
-    prometheus.until(
-        "FencepostUnderReplicated fires",
-        lambda: "FencepostUnderReplicated" in prometheus.firing(),
-        30,
-    )
+    took = {
+        name: prometheus.until_fires(name, 30)
+        for name in ("FencepostNodeDied", "FencepostNodeDown", "FencepostUnderReplicated")
+    }
+    address = f"127.0.0.1:{admin_port(cluster, victim)}"
+    assert ("FencepostNodeDown", "firing", address) in prometheus.alerts()
     # Two of three are enough: nobody is refused, and no alert says so.
     assert not prometheus.firing() & {"FencepostOfflinePartitions", "FencepostUnderMinIsr"}
     assert is_safe(prometheus) == [0]
     cluster.start_again(victim)
-    forgotten = prometheus.until(
+    took["all clear"] = prometheus.until(
         "the alerts clear", lambda: prometheus.firing() <= AFTER_A_KILL | SLOW, 30
     )
-    print(f"noticed after {noticed:.1f} s, forgotten {forgotten:.1f} s after the start")
+    print(", ".join(f"{what}: {seconds:.1f} s" for what, seconds in took.items()))
     prometheus.until("a restart is safe again", lambda: is_safe(prometheus) == [1], 20)
     assert load.refused == []
 
@@ -127,19 +124,23 @@ def is_safe(prometheus: PrometheusServer) -> list[float]:
 
 
 def test_a_node_that_was_killed_says_so(prometheus: PrometheusServer) -> None:
-    prometheus.until(
-        "FencepostUncleanStart fires", lambda: "FencepostUncleanStart" in prometheus.firing(), 20
-    )
+    prometheus.until_fires("FencepostUncleanStart", 20)
 
 
-def test_every_query_of_every_board_and_rule_has_an_answer(prometheus: PrometheusServer) -> None:
+def test_every_query_of_every_board_and_rule_has_an_answer(
+    prometheus: PrometheusServer, load: Load
+) -> None:
     """Last, since the list of alerts has an answer only when one fires."""
-    nothing = [
-        f"{asked.where}: {fault}"
-        for asked in [*asked_by_boards(), *asked_by_rules()]
-        for fault in unanswered(prometheus, asked)
-    ]
-    assert nothing == []
+    load.make_topic("something-to-decide")
+    prometheus.until("a decision is seen", lambda: numbers(prometheus.values(DECISION)) != [], 10)
+    asked = [*asked_by_boards(), *asked_by_rules()]
+    deadline = time.monotonic() + ANSWER_S  # on a busy machine a scrape may be late
+    while nothing := [
+        f"{each.where}: {fault}" for each in asked for fault in unanswered(prometheus, each)
+    ]:
+        assert time.monotonic() < deadline, "\n".join(nothing)
+        asked = [each for each in asked if any(each.where in fault for fault in nothing)]
+        time.sleep(0.5)
 
 
 def unanswered(prometheus: PrometheusServer, asked: Asked) -> Iterator[str]:
