@@ -40,6 +40,7 @@ from .coordinator_settings import additions, consumer_config, group_config, tran
 from .handlers import APIS
 from .isr_proposals import IsrProposals
 from .marker_writer import MarkerWriter
+from .metrics.metrics import Metrics
 from .node_folder import NodeFolder
 from .peers import Peers
 from .producer_ids import ProducerIds
@@ -69,7 +70,8 @@ class Broker:
     def __init__(self, env: Env, config: NodeConfig) -> None:
         self.env = env
         self.config = config
-        self.is_ready = False
+        self.is_ready = self.is_stopping = False
+        self.starts_by = "it reads its metadata"  # until its logs are open
         self.folder = NodeFolder(env.disk, config.log_dir, config.node_id)
         self.machine = MetadataMachine()
         me, peers = config.node_id, config.peers
@@ -82,6 +84,7 @@ class Broker:
             peers.voters,
             self.peers.links,
         )
+        self.active_controller = Controller(env, self.quorum, config.text)
         self.liveness = self._make_liveness()
         self.controller = ControllerGate(env, self.peers.door, self.quorum, self.liveness)
         self.machine.listeners += [self.controller, self.liveness, self.peers]
@@ -103,6 +106,7 @@ class Broker:
         self.markers = MarkerWriter(env, self.replicas, self.groups)
         self.producer_ids = ProducerIds(self.controller, self._me)
         self.transactions = self._make_transactions()
+        self.metrics = Metrics(self)
         self.admin = self._make_admin()
         self.verifier = self._make_verifier()
         self.services = self._make_services()
@@ -138,7 +142,7 @@ class Broker:
         return Liveness(
             self.env,
             self.quorum,
-            Controller(self.env, self.quorum, self.config.text),
+            self.active_controller,
             session_timeout_ms=self.config.integer("broker.session.timeout.ms"),
             duties=(
                 ("finish moves", reassign_policy.decide_tick),
@@ -221,11 +225,17 @@ class Broker:
             AddedService(self.env, self.transactions),
             alive=lambda: [each.broker_id for each in self.image.alive_brokers()],
         )
-        return AdminDoor(self.env, calls, is_ready=lambda: self.is_ready)
+        return AdminDoor(
+            self.env,
+            calls,
+            is_ready=lambda: self.is_ready,
+            token=self.config.string("admin.token"),
+            told=self.metrics.told(),
+        )
 
     def _make_listeners(self) -> list[ClientListener]:
         config = self.config
-        dispatcher = Dispatcher(
+        dispatcher = self.dispatcher = Dispatcher(
             self.env.clock,
             APIS,
             self.services,
@@ -254,16 +264,20 @@ class Broker:
             await door.try_address(wanted.host, wanted.port)
         if self.config.admin_listener is not None:
             await self.admin.open(*self.config.admin_listener)
+            self.metrics.start()
         await self.quorum.start()
         await self.peers.open(self.quorum, self.liveness)
         self.liveness.start()
+        self.starts_by = "it waits for a majority of the voters, and for their metadata"
         await self.peers.wait_ready()
         await self._form_cluster()
+        self.starts_by = "it opens and recovers its logs"
         all_is_here = await self.replicas.start()
         self.machine.listeners.append(self)
         if self.replication is not None:
             await self.replication.start()
             self.replication.on_image(ImageDelta.everything(self.image))
+        self.starts_by = ""
         # The doors are opened first, because port 0 gets its number there; whoever knocks waits.
         addresses = [
             await door.open(wanted.host, wanted.port)
@@ -275,6 +289,7 @@ class Broker:
         for door in self.listeners:
             door.let_in()
         self.is_ready = True
+        self.metrics.node_is_ready()
         self.env.log.info("node_ready", node=self.config.node_id, listeners=addresses)
         return addresses[0]
 
@@ -283,9 +298,11 @@ class Broker:
 
         One that was not ready yet just ends, as if it had been killed: nothing was promised to anybody.
         """
+        self.is_stopping = True
         if self.is_ready:
             self.is_ready = False
             await self._stop_serving()
+        self.metrics.stop()
         await self.admin.close()
         await self.liveness.stop()
         await self.quorum.stop()

@@ -166,9 +166,14 @@ class BrokerSession:
         self._now.set()
 
     @property
+    def heartbeat_age_s(self) -> float:
+        """Since a controller last answered; from the start on, where none has yet."""
+        return self._env.clock.steady() - self._answered_s
+
+    @property
     def is_cut_off(self) -> bool:
         """No controller has answered for so long that it has let others lead, if it lives."""
-        return self._env.clock.steady() - self._answered_s > self._timeout_s
+        return self.heartbeat_age_s > self._timeout_s
 
     async def _heartbeat(self, *, leaving: bool) -> HeartbeatResult:
         command = BrokerHeartbeat(

@@ -110,7 +110,7 @@ class Flusher:
         else:
             for partition in group:
                 partition.on_synced()
-        counters.sync_seconds += self._clock.steady() - started
+        counters.sync_s.observe(self._clock.steady() - started)
 
     def close(self) -> None:
         """`run` ends when what waits has been synced."""

@@ -36,6 +36,7 @@ class LeaderThrottle:
             return NO_LIMIT
         room = bucket.available(self._env.clock.steady())
         if room <= 0:
+            self._manager.counters.throttled += 1
             if not self._waiting:
                 self._env.clock.call_later(THROTTLE_S, self._again)
             self._waiting[feed] = None

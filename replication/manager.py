@@ -40,7 +40,7 @@ from .partition import NO_SPACE, Partition
 from .partition_copies import CopiedPartition
 from .partition_machine import REPLICA_LAG_MS_MAX
 from .rounds import Rounds
-from .standstill import has_late_transaction
+from .survey import Known, Survey
 from .throttle_machine import NO_LIMIT
 
 PARTITIONS_A_TURN: Final = 100
@@ -112,12 +112,13 @@ class ReplicaManager:
         self.on_image(ImageDelta.everything(self.image))  # what came meanwhile, and who leads
         self._name_strays()
         self.rounds.start()
+        self.counters.recovery_s = self.env.clock.steady() - started
         self.env.log.info(
             "logs_open",
             partitions=len(self.partitions),
             offline=len(self.offline),
             was_clean=None if self.store.is_new else self.store.was_clean,
-            seconds=round(self.env.clock.steady() - started, 3),
+            seconds=round(self.counters.recovery_s, 3),
         )
         return has_all
 
@@ -303,27 +304,17 @@ class ReplicaManager:
         except OSError:
             return -1, -1
 
-    def gauges(self) -> dict[str, int]:
-        """The values of `metrics.GAUGES`."""
-        leaders = [each for each in self.partitions.values() if each.is_leader]
-        return {
-            "fencepost_partitions": len(self.partitions)
-            + len(self.offline.keys() - self.partitions),
-            "fencepost_leader_partitions": len(leaders),
-            "fencepost_offline_partitions": len(self.offline),
-            "fencepost_under_min_isr_partitions": sum(
-                each.machine.is_under_min_isr for each in leaders
-            ),
-            "fencepost_under_replicated_partitions": sum(
-                len(each.machine.isr.isr) <= len(each.machine.replicas) for each in leaders
-            ),
-            "fencepost_late_transaction_partitions": sum(
-                has_late_transaction(each, self.env.clock.now_ms(), self.transaction_ms_max)
-                for each in leaders
-            ),
-            "fencepost_producer_ids": self.store.shared.budget.count,
-            "fencepost_disk_full": int(self.is_disk_full),
-        }
+    def survey(self, known: Known | None = None) -> Survey:
+        """To be filled with `take` of each partition, a few at a turn."""
+        clock = self.env.clock
+        return Survey(
+            self.node_id,
+            self.image,
+            now_ms=clock.now_ms(),
+            steady_ms=int(clock.steady() * 1000),
+            transaction_ms_max=self.transaction_ms_max,
+            known=known,
+        )
 
     # -- what partitions tell (Owner) ------------------------------------------------------------------
 

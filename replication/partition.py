@@ -89,6 +89,8 @@ class Partition(CopiedPartition):
             self._tell_readers(at_once=True)  # the epoch that they know is fenced
         if is_new_epoch or moved:
             self._high_watermark_moved()
+        if is_new_epoch and self.is_leader:
+            self._counters.elections += 1
 
     def close(self, error: ErrorCode) -> None:
         """Nothing more is taken or told but `error`: deleted, taken away, offline, or the node stops."""
@@ -179,6 +181,7 @@ class Partition(CopiedPartition):
         # ... to here no await: who is judged by a history is written right behind it
         self._owner.on_write(self, None)
         self._written(headers, len(buffer))
+        self._of_topic.appended(len(buffer), log.log_end_offset - first_offset)
         return Appended(
             first_offset,
             log.log_end_offset - 1,

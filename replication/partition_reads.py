@@ -46,7 +46,8 @@ class ReadablePartition:
     """`Partition` (partition.py) is the only one; it adds all that changes something."""
 
     __slots__ = (
-        "_counters", "_env", "_readers", "closed", "config", "log", "machine", "topic_id", "topic_partition",
+        "_counters", "_env", "_of_topic", "_readers", "closed", "config", "log", "machine", "topic_id",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +67,7 @@ class ReadablePartition:
         self.closed: ErrorCode | None = None  # what everyone is told from now on
         self._env = env
         self._counters = counters
+        self._of_topic = counters.of_topic(log.topic_partition.topic)
         self._readers: dict[FetchWait, None] | None = None
 
     def __repr__(self) -> str:
@@ -163,6 +165,7 @@ class ReadablePartition:
             return self._read_failed(failed, offset)
         self._counters.reads += 1
         self._counters.read_bytes += found.size
+        self._of_topic.read_bytes += found.size
         return Read(found.slices, found.size, high_watermark, stable, log.log_start_offset, aborted)
 
     def _read_failed(self, failed: OSError | LogDamaged | BatchRefused, offset: int) -> Refusal:

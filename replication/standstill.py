@@ -5,7 +5,9 @@ from typing import Final, NamedTuple
 
 from fencepost.cluster.base.errors import LogDamaged
 
-from .partition_reads import ReadablePartition
+from .log.finding import headers_of
+from .log.walk import Cold
+from .partition_reads import COLD_READS_MAX, ReadablePartition
 
 # How long a coordinator may be late to abort what has timed out (Kafka's LATE_TRANSACTION_BUFFER_MS).
 LATE_MS: Final = 300_000
@@ -79,12 +81,25 @@ def has_late_transaction(partition: ReadablePartition, now_ms: int, timeout_ms_m
     return found is not None and is_late(found.last_timestamp, now_ms, timeout_ms_max)
 
 
-def _written_ms(partition: ReadablePartition, offset: int) -> int:
+async def written_ms(partition: ReadablePartition, offset: int) -> int:
+    """When the batch at `offset` was written, with the disk waited for off the loop; -1 when that is gone."""
+    for attempt in range(COLD_READS_MAX):
+        try:
+            return _written_ms(partition, offset, block=attempt == COLD_READS_MAX - 1)
+        except Cold as cold:
+            try:
+                await partition.log.env.disk.run(cold.work)
+            except (OSError, LogDamaged):
+                return -1
+    raise AssertionError("a search that may block was cold")
+
+
+def _written_ms(partition: ReadablePartition, offset: int, *, block: bool = True) -> int:
     log = partition.log
     if offset < log.log_start_offset:
         return -1
     try:
-        for _, _, header in log.headers_from(offset, offset + 1):
+        for _, header in headers_of(log.segments[log.index_of(offset)], offset, block=block):
             return header.base_timestamp if header.delete_horizon is None else header.max_timestamp
     except (OSError, LogDamaged):
         pass  # whoever reads there is told

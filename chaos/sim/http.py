@@ -1,6 +1,7 @@
 """HTTP doors in a simulation: the same handlers, requests as frames over the simulated network.
 
-A request is `[method, path, query, body]` in msgpack, its answer `[status, body]`; the connection ends with it.
+A request is `[method, path, query, body, authorization]` in msgpack, its answer `[status, body]`; the connection ends with
+it. Who asks shows `TOKEN`; nodes whose admin door is to be used must have it for their `admin.token`.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from fencepost.cluster.base.errors import ConnectionLost, Trouble
 from fencepost.cluster.base.ports import Connection, Env, HttpReply, HttpRequest, OnHttp
 
 FRAME_MAX: Final = 64 << 20
+TOKEN: Final = "of-this-world"  # noqa: S105 - there is nothing to steal
 
 
 async def serve_http(connection: Connection, serve: OnHttp, *, body_bytes_max: int) -> None:
@@ -21,11 +23,12 @@ async def serve_http(connection: Connection, serve: OnHttp, *, body_bytes_max: i
     frame = await connection.read_frame(FRAME_MAX)
     if frame is None:
         return
-    method, path, query, body = msgpack.unpackb(frame)
+    method, path, query, body, shown = msgpack.unpackb(frame)
     if len(body) > body_bytes_max:
         reply: HttpReply | None = HttpReply(413, b'{"error": "INVALID_REQUEST"}')
     else:
-        reply = await _until_hung_up(connection, serve(HttpRequest(method, path, query, body)))
+        request = HttpRequest(method, path, query, body, authorization=shown)
+        reply = await _until_hung_up(connection, serve(request))
     if reply is None:
         return
     packed = msgpack.packb([reply.status, reply.body])
@@ -55,7 +58,7 @@ async def ask_http(
     connection = await env.net.connect(host, port)
     try:
         encoded = b"" if body is None else json.dumps(body).encode()
-        packed = msgpack.packb([method, path, query, encoded])
+        packed = msgpack.packb([method, path, query, encoded, f"Bearer {TOKEN}"])
         connection.write((len(packed).to_bytes(4, "big"), packed))
         frame = await connection.read_frame(FRAME_MAX)
     finally:

@@ -54,6 +54,9 @@ class SimEnv:
         self.boot_id = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{machine.name}/{machine.boots}"))
         self._died = died
 
+    def usage(self) -> None:
+        return None
+
     def die(self, reason: BaseException) -> None:
         if self.incarnation.alive:
             self._died(self.name, reason)

@@ -179,9 +179,12 @@ class HttpRequest(NamedTuple):
     path: str
     query: Mapping[str, str]
     body: bytes
-    # Of the headers: whom the client thinks it asks, and whose page made it ask, if a browser did.
+    # Of the headers: whom the client thinks it asks, whose page made it ask, if a browser did, which forms of answer it
+    # takes, and what it shows for who it is.
     host: str = ""
     origin: str = ""
+    accept: str = ""
+    authorization: str = ""
 
 
 class HttpReply(NamedTuple):
@@ -244,6 +247,18 @@ class Log(Protocol):
     def error(self, event: str, **fields: object) -> None: ...
 
 
+class Usage(NamedTuple):
+    """What this process takes of its machine. Seconds, bytes; `started_s` since the epoch; -1 where it can't be told."""
+
+    cpu_s: float
+    resident_bytes: int
+    virtual_bytes: int
+    open_fds: int
+    max_fds: int
+    threads: int
+    started_s: float
+
+
 class Env(Protocol):
     """All of the world that a node may touch."""
 
@@ -268,6 +283,9 @@ class Env(Protocol):
     @property
     def boot_id(self) -> str:
         """Changes when the machine restarts: whether the page cache of an earlier process is still there."""
+
+    def usage(self) -> Usage | None:
+        """May take a while: ask by `Disk.run`. None where there is no process, in a simulation."""
 
     def die(self, reason: BaseException) -> None:
         """A broken invariant: say so and end the process with exit code 70, without cleaning up."""

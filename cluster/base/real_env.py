@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from .errors import Trouble
 from .log import StreamLog, reason_of
-from .ports import Log
+from .ports import Log, Usage
+from .process_usage import process_usage
 from .real_disk import RealDisk
 from .real_net import RealNet
 from .tasks import TaskOwner
@@ -57,6 +58,9 @@ class RealEnv:
         self.net = RealNet(self.disk, self.tasks, self.log)
         self.boot_id = _boot_id()
         loop.set_exception_handler(self._on_loop_exception)
+
+    def usage(self) -> Usage | None:
+        return process_usage()
 
     def die(self, reason: BaseException) -> None:
         # Trouble is a sentence about the world, such as a metadata log of a later version.

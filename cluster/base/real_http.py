@@ -100,6 +100,8 @@ class RealHttp:
                 body,
                 host=request.headers.get("Host", ""),
                 origin=request.headers.get("Origin", ""),
+                accept=request.headers.get("Accept", ""),
+                authorization=request.headers.get("Authorization", ""),
             )
             reply = await self._run(asked)
         return web.Response(

@@ -28,6 +28,7 @@ from . import (
     elect_policy,
     features_policy,
     isr_policy,
+    metrics,
     partitions_policy,
     reassign_policy,
     topics_policy,
@@ -115,6 +116,7 @@ class Controller:
         self._node_config = node_config
         self._topic_configs = TopicConfigs(node_config, quorum.node_id)
         self._ahead = Ahead(quorum.image)
+        self.counters = metrics.ControllerCounters()
 
     async def execute(self, command: ControllerCommand[R]) -> R:
         """Answers when it is done. NotController, or Trouble with outcome UNKNOWN when the lead was lost midway."""
@@ -142,6 +144,7 @@ class Controller:
         decision, entry = self._decide(decide)
         if not entry:
             return decision, await self._read()
+        counted = metrics.count(self._ahead.image, decision.records)
         proposal = self._ahead.propose(decision.records)
         well = False
         try:
@@ -151,6 +154,8 @@ class Controller:
             return decision, result if isinstance(result, Refused) else result.version
         finally:
             self._ahead.end(proposal, well=well)
+            if well:
+                self.counters.add(counted)
 
     async def _read(self) -> int | Refused:
         """What is answered without a record was read of an image that may not be yet: it waits until it is."""

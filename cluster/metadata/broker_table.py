@@ -4,6 +4,7 @@ Where a default is not Kafka's, the line says so. What each does is in `config_d
 rest of Kafka's, which its tools may ask for.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -58,8 +59,19 @@ def _selector(name: str, value: ConfigValue) -> str | None:
     return invalid_value(name, value, f"Class {value} could not be found.")
 
 
+def _topics(name: str, value: ConfigValue) -> str | None:
+    if all(_TOPICS.fullmatch(each.strip()) for each in str(value).split(",")):
+        return None
+    allowed = (
+        "none, all, or names of topics with commas between them; * stands for any part of a name"
+    )
+    return invalid_value(name, value, f"Allowed is {allowed}, for example orders,payments-*")
+
+
+_TOPICS: Final = re.compile(r"[a-zA-Z0-9._*-]+")
 _ROWS: Final = (
     string("admin.listener", None, internal=True),
+    password("admin.token", None, internal=True),
     csv("advertised.listeners", None),
     boolean("auto.create.topics.enable", True),
     boolean("auto.leader.rebalance.enable", True),
@@ -160,6 +172,7 @@ _ROWS: Final = (
     integer("max.incremental.fetch.session.cache.slots", 1000, at_least(0)),
     integer("max.request.partition.size.limit", 2000, at_least(1)),
     integer("message.max.bytes", 1_048_588, at_least(0), CLUSTER_WIDE),
+    string("metrics.topics", "none", _topics, internal=True),
     integer("min.insync.replicas", 1, at_least(1), CLUSTER_WIDE),
     integer("node.id", None, at_least(0)),
     integer("num.partitions", 1, at_least(1)),

@@ -59,6 +59,7 @@ CLIENT_METRICS_DOCS: Final[Mapping[str, str]] = {
 
 _OF_BROKERS: Final[Mapping[str, str]] = {
     "admin.listener": "HOST:PORT of the admin door (HTTP, JSON); it is closed when this is empty.",
+    "admin.token": "What people show at the admin door where it can be reached from other machines.",
     "advertised.listeners": "The addresses that clients are told; those of listeners if not set.",
     "auto.create.topics.enable": "Whether a topic comes into being when a client asks for its metadata.",
     "auto.leader.rebalance.enable": "Whether the first replica of each partition is made its leader again by and by.",
@@ -105,6 +106,7 @@ _OF_BROKERS: Final[Mapping[str, str]] = {
     "max.connections.per.ip": "How many connections the node takes from one address.",
     "max.incremental.fetch.session.cache.slots": "How many fetch sessions are kept.",
     "max.request.partition.size.limit": "How many partitions one answer to DescribeTopicPartitions holds.",
+    "metrics.topics": "Which topics have metrics of their own: none, all, or names and patterns with *.",
     "node.id": "This node's id, unlike any other's.",
     "num.partitions": "How many partitions a topic gets that does not say.",
     "offset.metadata.max.bytes": "How long the metadata of a committed offset may be.",

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..base.errors import LogDamaged, Trouble
+from ..base.metrics import Histogram
 from ..base.ports import Env, File
 from .raft_files import VoteFile
 from .segment_format import (
@@ -74,6 +75,7 @@ class Journal:
         self._heads_dropped = False
         self._synced = True  # the last group that was written
         self._group_last = 0  # of that group, or before it where that was cut since
+        self.sync_s = Histogram()
         self.durable_last = 0  # the last entry that survives an end of power
         self._unsure: list[
             tuple[int, bytes]
@@ -322,8 +324,10 @@ class Journal:
         self.durable_last = self._group_last
 
     async def _sync_file(self, file: File) -> None:
+        began = self._env.clock.steady()
         try:
             await self._env.disk.sync([file])
+            self.sync_s.observe(self._env.clock.steady() - began)
         except OSError as trouble:
             raise JournalLost(
                 f"The metadata journal in {self._folder} could not be synced: {trouble}. What it"

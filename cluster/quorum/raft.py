@@ -53,6 +53,12 @@ class Raft(FollowerSide):
             return False
         return self.leads or self.applied_index >= known
 
+    @property
+    def known_commit(self) -> int:
+        """The last entry that this node knows to be committed, whether it has that or not."""
+        known: int | None = self._SyncObj__leaderCommitIndex
+        return self.commit_index if self.leads or known is None else max(known, self.commit_index)
+
     def has_left(self) -> bool:
         """A leader that removed itself goes when the others have agreed."""
         return not self.is_voter and self.sets.index <= self.commit_index

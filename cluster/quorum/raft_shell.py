@@ -24,6 +24,7 @@ from ..metadata.machine import Applied, MetadataMachine, Result
 from ..metadata.refusal import Refused
 from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots
 from .journal import JournalLost
+from .metrics import QuorumCounters
 from .raft import Raft
 from .redirected import in_world
 from .store import FULL, Store, open_folder
@@ -70,8 +71,8 @@ class Quorum:
         self._snapshots = Snapshots(machine.snapshot)
         self._transport = QuorumTransport(links)
         self._raft: Raft | None = None
-        self._work = asyncio.Event()
-        self._ready = asyncio.Event()
+        self._work, self._ready = asyncio.Event(), asyncio.Event()
+        self.counters = QuorumCounters()
         self._waiting: dict[asyncio.Future[object], None] = {}
         self._changing_voters = False
         self._said: tuple[BrokerId | None, int, bool] = (None, 0, False)
@@ -163,7 +164,9 @@ class Quorum:
 
     async def propose(self, record: bytes) -> Result:
         """Have the quorum agree on an entry; its result, applied here. Trouble when it can't be known to have been."""
+        began = self._env.clock.steady()
         result = await self._ask(lambda raft, decided: raft.submit(record, decided))
+        self.counters.commit_s.observe(self._env.clock.steady() - began)
         assert isinstance(result, Applied | Refused)
         return result
 

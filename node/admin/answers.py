@@ -34,6 +34,10 @@ _NEXT: Final[dict[ErrorCode, tuple[int, str]]] = {
     E.not_coordinator: (503, "Ask again: every request may be repeated."),
     E.request_timed_out: (503, "Ask again: every request may be repeated."),
     E.cluster_authorization_failed: (403, "Ask somebody who may."),
+    E.sasl_authentication_failed: (
+        401,
+        "Send `Authorization: Bearer TOKEN`, with the nodes' admin.token.",
+    ),
 }
 _OTHERWISE: Final = (500, "See the node's log.")
 # Not outcomes: whoever asks again soon, or elsewhere, is answered.

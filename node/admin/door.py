@@ -3,40 +3,56 @@
 INVARIANT  every request is answered with a JSON object; an error says what is wrong and what to do next.
 PREVENTS   a person in the middle of the night who is told "500".
 PROVED BY  tests/node/test_admin_door.py::test_whatever_comes_in_is_answered_with_a_sentence
+
+Numbers and health are told to whoever reaches the door. Everything else is for those who show the token, unless
+only this machine's own users reach it.
 """
 
 import json
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 from urllib.parse import unquote
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ports import Env, HttpReply, HttpRequest, Listener
 
 from . import inputs
+from .access import Access, is_loopback
 from .answers import Answer, bad_input, refused
 from .calls import AdminCalls
 from .operations import OPERATIONS, match
 
 E = ErrorCode
 BODY_BYTES_MAX: Final = 1 << 20
-_LOOPBACK: Final = ("127.", "::1", "localhost")
 # Requests at a time; who comes later is told to come again. Checkers that wait leave room for people.
 REQUESTS_MAX: Final = 2_000
 POLLS_MAX: Final = 1_500
 POLL: Final = "checks.poll"
+# What is told to everybody, by its path.
+Told = Mapping[str, Callable[[HttpRequest], Awaitable[HttpReply]]]
 
 
 class AdminDoor:
-    def __init__(self, env: Env, calls: AdminCalls, *, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        env: Env,
+        calls: AdminCalls,
+        *,
+        is_ready: Callable[[], bool],
+        token: str = "",
+        told: Told | None = None,
+    ) -> None:
         self._env = env
         self._calls = calls
         self._is_ready = is_ready
+        self._told = told or {}
+        self.access = Access(token)
         self._listener: Listener | None = None
         self._serving = 0
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Trouble, in a sentence, when that address can't be had."""
+        self.access.is_local = is_loopback(host)
         try:
             self._listener = await self._env.net.listen_http(
                 host, port, self.handle, body_bytes_max=BODY_BYTES_MAX
@@ -48,11 +64,11 @@ class AdminDoor:
                 Outcome.REFUSED,
             ) from refusal
         self._env.log.info("admin_open", address=self._listener.address)
-        if not host.startswith(_LOOPBACK):
+        if not self.access.is_local and not self.access.has_token:
             self._env.log.warn(
-                "admin_open_to_all",
+                "admin_closed_to_all",
                 address=self._listener.address,
-                reason="it asks nobody who he is",
+                cause="other machines reach it and admin.token is not set: it serves only /metrics and /health",
             )
         return self._listener.address
 
@@ -67,6 +83,9 @@ class AdminDoor:
             self._listener = None
 
     async def handle(self, request: HttpRequest) -> HttpReply:
+        told = self._told.get(request.path)
+        if told is not None and request.method == "GET":
+            return await told(request)
         answer = await self._answer(request)
         body = json.dumps(answer.fields, ensure_ascii=False, indent=1, default=repr, skipkeys=True)
         body += "\n"
@@ -87,6 +106,11 @@ class AdminDoor:
             # A browser on this machine that looks at somebody's page: it could reach what only this machine may.
             why = f"a page of {request.origin[:200]} must not ask in its reader's name"
             return refused(E.cluster_authorization_failed, why)
+        if request.path in self._told:
+            return _nowhere(request, ["GET"])
+        refusal = self.access.refusal(request.authorization)
+        if refusal is not None:
+            return refusal
         found = match(request.method, request.path)
         if isinstance(found, list):
             return _nowhere(request, found)

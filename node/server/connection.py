@@ -55,6 +55,7 @@ class ClientConnection:
         self._parked = False
         self._closed = False
         self._failed = False
+        self.said_garbage = False  # and so was hung up on
         self._watcher: asyncio.Task[None] | None = None
 
     @property
@@ -74,12 +75,18 @@ class ClientConnection:
         except* ConnectionLost:
             pass  # the client went away; what it sent was appended or not, and nobody is waiting
         except* (FrameRefused, RequestRefused) as refused:
+            self.said_garbage = True
             self._say("client_request_refused", str(refused.exceptions[0]))
         except* Exception as failed:  # noqa: BLE001 - the connection loop: said in full, and the client sees a closed door
             self._say("client_request_failed", "".join(traceback.format_exception(failed)))
         finally:
             self._forget_pending()
             self.connection.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._pending) + self._answering
 
     def _say(self, event: str, reason: str) -> None:
         remote = f"{self.origin.host}:{self.origin.port}"

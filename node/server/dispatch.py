@@ -19,6 +19,8 @@ from fencepost.cluster.wire.api import (
 )
 from fencepost.cluster.wire.render import render
 
+from .metrics import ApiCounters
+
 Services = TypeVar("Services")
 Fields = dict[str, Any]
 Encoded = list[Chunk]
@@ -84,14 +86,6 @@ class Api:
 
 
 @dataclass(slots=True)
-class ApiCounters:
-    """Plain integers, exported when somebody asks."""
-
-    requests: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
 class Call:
     """One request on its way to a reply."""
 
@@ -105,7 +99,7 @@ class Call:
         assert self.api.handle is not None
         started = self.dispatcher.clock.steady()
         fields = await self.api.handle(self.context, self.request.body)
-        self._count(started)
+        self._count(started, fields)
         return None if fields is None else self._encode(fields)
 
     def prepare(self) -> Awaitable[None] | None:
@@ -119,7 +113,7 @@ class Call:
         started = self.dispatcher.clock.steady()
 
         def answer(fields: Fields | None) -> None:
-            self._count(started)
+            self._count(started, fields)
             try:
                 reply = None if fields is None else self._encode(fields)
             except UnspeakableReply as unspeakable:
@@ -129,20 +123,21 @@ class Call:
 
         return self.api.begin(self.context, self.request.body, answer)
 
-    def _count(self, started: float) -> None:
+    def _count(self, started: float, fields: Fields | None) -> None:
         counters = self.dispatcher.counters[self.api.key]
-        counters.requests += 1
-        counters.seconds += self.dispatcher.clock.steady() - started
+        counters.answered(self.dispatcher.clock.steady() - started, fields)
 
     def _encode(self, fields: Fields) -> Encoded:
         api, request = self.api, self.request
         try:
             body = render(api.key, request.api_version, fields)
-            return encode_response(api.key, request.api_version, request.correlation_id, body)
+            reply = encode_response(api.key, request.api_version, request.correlation_id, body)
         except AssertionError as broken:
             # The request is done and its effects are whole; only its words are wrong. Ending the process for
             # that would let whoever finds such a request end every node.
             raise UnspeakableReply(f"{api.name} v{request.api_version}: {broken}") from broken
+        self.dispatcher.counters[api.key].response_bytes += sum(map(len, reply))
+        return reply
 
 
 class Dispatcher:
@@ -169,6 +164,7 @@ class Dispatcher:
                 f"{api.name} v{request.api_version} is not served; "
                 f"v{api.min_version} to v{api.max_version} are"
             )
+        self.counters[api.key].request_bytes += len(frame)
         context = Context(
             self.services,
             request.api_version,

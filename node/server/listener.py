@@ -9,6 +9,7 @@ from fencepost.cluster.base.ports import Listener as Door
 
 from .connection import ClientConnection
 from .dispatch import Dispatcher
+from .metrics import ListenerCounters
 
 # How often idle connections are looked for. Kafka closes them in the same coarse way.
 IDLE_SWEEP_S = 5.0
@@ -37,7 +38,7 @@ class ClientListener:
         self.connections_per_ip_max = connections_per_ip_max
         self.idle_s_max = idle_s_max
         self.connections: dict[ClientConnection, None] = {}  # in the order in which they came
-        self.refused = 0
+        self.counters = ListenerCounters()
         self._by_ip: Counter[str] = Counter()
         self._door: Door | None = None
         self._is_open = asyncio.Event()
@@ -99,10 +100,12 @@ class ClientListener:
         client = ClientConnection(self.env, connection, self.dispatcher, self.name)
         self.connections[client] = None
         self._by_ip[host] += 1
+        self.counters.opened += 1
         try:
             await self._is_open.wait()
             await client.serve()
         finally:
+            self.counters.malformed += client.said_garbage
             self.connections.pop(client, None)
             self._by_ip[host] -= 1
             if not self._by_ip[host]:
@@ -116,7 +119,7 @@ class ClientListener:
             limit, allowed = "max.connections.per.ip", self.connections_per_ip_max
         else:
             return True
-        self.refused += 1
+        self.counters.refused += 1
         self.env.log.warn("connection_refused", remote=host, limit=limit, allowed=allowed)
         return False
 
@@ -129,4 +132,5 @@ class ClientListener:
             await self.env.clock.sleep(max(IDLE_SWEEP_S_MIN, min(IDLE_SWEEP_S, self.idle_s_max)))
             oldest = self.env.clock.steady() - self.idle_s_max
             for client in [c for c in self.connections if c.last_active_s < oldest and c.idle]:
+                self.counters.idle_closed += 1
                 client.connection.close()

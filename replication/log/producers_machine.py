@@ -251,6 +251,9 @@ class ProducersMachine:
         while completed and completed[0][1] < high_watermark:
             heapq.heappop(completed)
 
+    def open_count(self) -> int:
+        return len(self._ongoing)
+
     def oldest_open(self) -> ProducerState | None:
         """Whose open transaction begins first."""
         for producer_id in self._ongoing.values():
@@ -305,9 +308,7 @@ class ProducersMachine:
         for producer_id, entry in self._entries.items():
             _, _, _, seen_ms, txn_first_offset = ENTRY.unpack_from(entry)
             if seen_ms > now_ms:
-                ahead.append(
-                    producer_id
-                )  # the clock went back: count from now, or it would stay for ever
+                ahead.append(producer_id)  # the clock went back: from now on, or for ever
             elif now_ms - seen_ms < self.expiration_ms:
                 break  # the rest was seen later
             elif txn_first_offset < 0:

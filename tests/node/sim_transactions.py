@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, node_name
-from fencepost.chaos.sim.http import ask_http
+from fencepost.chaos.sim.http import TOKEN, ask_http
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import TRANSACTION_STATE_TOPIC
 from fencepost.cluster.wire.api import ApiKey
@@ -32,6 +32,7 @@ class TransactionCluster(Cluster):
         flags = [f"{name}={value}" for name, value in settings.items()]
         own = [
             f"admin.listener=0.0.0.0:{ADMIN_PORT}",
+            f"admin.token={TOKEN}",
             "transaction.state.log.num.partitions=2",
             *flags,
         ]

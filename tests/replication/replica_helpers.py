@@ -20,6 +20,7 @@ from fencepost.cluster.metadata.image import (
 from fencepost.cluster.wire.records import Record, build_batch, read_records
 from fencepost.replication.manager import ReplicaManager
 from fencepost.replication.partition import Appended, Partition, Read, Refusal
+from fencepost.replication.survey import Survey
 
 ME = BrokerId(1)
 ORDERS = TopicPartition("orders", 0)
@@ -45,6 +46,14 @@ def state_of(
 
 def topic_of(name: str, partitions: int = 1, *, incarnation: str = "") -> TopicState:
     return TopicState(name, id_of(name + incarnation), [state_of(i) for i in range(partitions)])
+
+
+def surveyed(manager: ReplicaManager) -> Survey:
+    """A look at all partitions, in one go; when transactions began is not asked."""
+    survey = manager.survey()
+    for partition in manager.partitions.values():
+        survey.take(partition, by_topic=True)
+    return survey
 
 
 class Metadata:

@@ -10,7 +10,6 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.cluster.wire.batch import compute_crc
 from fencepost.cluster.wire.records import Record, build_batch
-from fencepost.replication.metrics import COUNTERS, GAUGES, Counters
 from fencepost.replication.partition import Appended, Partition, Refusal
 from replica_helpers import (
     FOLDER,
@@ -21,6 +20,7 @@ from replica_helpers import (
     batch,
     id_of,
     play,
+    surveyed,
     topic_of,
 )
 
@@ -237,7 +237,7 @@ def test_a_damaged_log_is_offline_and_the_others_serve() -> None:
             assert node.manager.partition(ORDERS) is E.kafka_storage_error
             assert "orders-0" in node.manager.offline[ORDERS]
             assert await node.read_values(PAYMENTS) == [value.encode() for value in "abcdef"]
-            assert node.manager.gauges()["fencepost_partitions"] == 2
+            assert len(node.manager.offline) == surveyed(node.manager).replicas == 1
 
         start(before, stop=False)
         path = f"{FOLDER}/orders-0/{0:020d}.log"
@@ -341,9 +341,9 @@ def test_old_segments_go_in_their_round() -> None:
 def test_idle_producers_are_forgotten_in_a_round() -> None:
     async def scene(node: Node) -> None:
         await node.write(batch("a", pid=7))
-        assert node.manager.gauges()["fencepost_producer_ids"] == 1
+        assert node.manager.store.shared.budget.count == 1
         await node.env.clock.sleep(90)
-        assert node.manager.gauges()["fencepost_producer_ids"] == 0
+        assert node.manager.store.shared.budget.count == 0
         await node.write(batch("b", pid=7, sequence=9))  # and comes back without an error
 
     play(
@@ -467,16 +467,6 @@ def test_a_read_that_fails_is_an_answer_and_a_line_in_the_log() -> None:
         assert node.partition().readable_bytes(0, 100, 0) is None
         node.partition().log = log
         assert await node.read_values() == [b"a"]
-
-    play(scene)
-
-
-def test_every_metric_has_its_number() -> None:
-    async def scene(node: Node) -> None:
-        assert node.manager.gauges().keys() == GAUGES.keys()
-        counted = Counters()
-        shown = {attribute for attribute, _ in COUNTERS.values()} | {"refused"}
-        assert shown == set(counted.__slots__)
 
     play(scene)
 

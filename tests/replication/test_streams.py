@@ -10,7 +10,7 @@ from fencepost.replication import streams_leader
 from fencepost.replication.partition import Appended, Refusal
 from fencepost.replication.streams_leader import WINDOW_BYTES
 from replica_cluster import Cluster, log_bytes, play, values_of
-from replica_helpers import ORDERS, batch
+from replica_helpers import ORDERS, batch, surveyed
 
 PAYMENTS = TopicPartition("payments", 0)
 
@@ -392,11 +392,10 @@ def test_a_follower_that_retention_overtakes_begins_anew(monkeypatch: pytest.Mon
 def test_partitions_that_are_not_on_all_their_replicas_are_counted() -> None:
     async def scene(cluster: Cluster) -> None:
         cluster.create(partitions=3, leaders=[1, 1, 2])
-        name = "fencepost_under_replicated_partitions"
-        assert cluster[1].manager.gauges()[name] == 0
+        assert surveyed(cluster[1].manager).under_replicated == 0
         cluster.change(isr=(BrokerId(1),))
         cluster.change(index=2, isr=(BrokerId(2),))
-        assert cluster[1].manager.gauges()[name] == 1
+        assert surveyed(cluster[1].manager).under_replicated == 1
 
     play(scene)
 

@@ -107,6 +107,11 @@ class GroupService:
         """Whoever waits is told to look for another coordinator."""
         self._coordinator.stop()
 
+    @property
+    def coordinator(self) -> Coordinator:
+        """For who wants to know how it stands."""
+        return self._coordinator
+
     def tick(self) -> None:
         """Handle every timer that is due now. The task that `start` began does the same by itself."""
         self._ticker.tick()

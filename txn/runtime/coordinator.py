@@ -17,6 +17,7 @@ from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 from fencepost.cluster.wire.batch import BatchRefused
 
 from .loader import Loader
+from .metrics import CoordinatorCounters
 from .ownership import Ownership
 from .ports import Codec, Machine, RecordLog
 from .shard import UNREADABLE, Shard
@@ -80,6 +81,7 @@ class Coordinator:
         self._send = send
         self._seats: dict[int, _Seat] = {}
         self._is_stopped = False
+        self.counters = CoordinatorCounters()
         self._ownership = Ownership(topic, node_id, elected=self._elected, resigned=self._resigned)
 
     def on_image(self, delta: ImageDelta) -> None:
@@ -112,6 +114,20 @@ class Coordinator:
     def shards(self) -> list[Shard | ErrorCode]:
         """Every partition of ours, in order; ErrorCode for one that is still being loaded."""
         return [self.shard_at(partition) for partition in sorted(self._seats)]
+
+    def states(self) -> dict[str, int]:
+        """How many partitions of ours are in which state."""
+        found = {"active": 0, "loading": 0, "failed": 0}
+        for seat in self._seats.values():
+            if seat.shard is not None:
+                found["active"] += 1
+            else:
+                found["failed" if seat.failures else "loading"] += 1
+        return found
+
+    def machines(self) -> list[Machine]:
+        """Of the partitions that are loaded."""
+        return [seat.shard.machine for seat in self._seats.values() if seat.shard is not None]
 
     def tell(self, step: Any) -> None:
         """A step for every machine, also those that are being loaded."""
@@ -147,10 +163,13 @@ class Coordinator:
             if seat.failures:
                 pause_ms = min(RELOAD_PAUSE_MS << min(seat.failures - 1, 8), RELOAD_PAUSE_MS_MAX)
                 await self._env.clock.sleep(pause_ms / 1000)
+            began = self._env.clock.steady()
             code = await self._try_load(partition, seat)
             if code is ErrorCode.none:
+                self.counters.load_s.observe(self._env.clock.steady() - began)
                 return
             seat.failures += 1
+            self.counters.load_failures += 1
 
     async def _try_load(self, partition: int, seat: _Seat) -> ErrorCode:
         name = f"{self.topic}-{partition}"
@@ -201,6 +220,7 @@ class Coordinator:
         """Its machine knows what the log does not. If the partition is still ours, build another."""
         if seat.shard is shard and self._seats.get(partition) is seat:
             seat.shard = seat.machine = None
+            self.counters.lost += 1
             if code is UNREADABLE:
                 seat.reads_all = True
                 seat.answer = ErrorCode.not_coordinator

@@ -125,6 +125,11 @@ class MarkerSender:
             for job in self._stuck.pop(each, {}):
                 self._route(job, (each,))
 
+    @property
+    def stuck_count(self) -> int:
+        """Of partitions."""
+        return len(self._stuck)
+
     def stuck(self) -> dict[TopicPartition, list[str]]:
         """Whose markers wait for which partition: why a last stable offset stands still."""
         return {

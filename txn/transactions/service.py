@@ -46,6 +46,7 @@ from .commands import (
 from .config import TransactionConfig
 from .ids import transactional_partition_key
 from .marker_sender import MarkerDoor, MarkerSender
+from .metrics import TransactionCounters
 from .registry import CODEC
 from .requests import Caller
 from .transaction import EPOCH_BUMP_VERSION
@@ -89,6 +90,7 @@ class TransactionService:
         self._producer_ids = producer_ids
         self._additions = additions
         self._creating = asyncio.Lock()
+        self.counters = TransactionCounters()
         self._tickets = itertools.count(1)
         self._connections: dict[str, int] = {}
         self._ticker = Ticker(env.clock)
@@ -121,6 +123,7 @@ class TransactionService:
         for transactional_id in list(self._connections)[:-CONNECTIONS_KEPT_MAX]:
             del self._connections[transactional_id]
         machine.connections = self._connections
+        machine.counters = self.counters
         for addition in self._additions:
             machine.attach(addition(machine))
         return machine
@@ -137,6 +140,11 @@ class TransactionService:
     async def stop(self) -> None:
         """Whoever waits is told to look for another coordinator."""
         self._coordinator.stop()
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """For who wants to know how it stands."""
+        return self._coordinator
 
     def tick(self) -> None:
         """Handle every timer that is due now. The task that `start` began does the same by itself."""

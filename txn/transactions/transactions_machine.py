@@ -25,6 +25,7 @@ from .commands import (
     VerifyPartitions,
 )
 from .config import TransactionConfig
+from .metrics import TransactionCounters
 from .records import TransactionForgotten, TransactionRecord
 from .transaction import DECIDED, IDLE, MAY_BECOME, OPEN, Phase, Transaction, check
 from .transactions_view import describe_transactions, list_transactions
@@ -40,6 +41,12 @@ class SweepWent(NamedTuple):
     """A step: the ids that this round of expiry has yet to look at."""
 
     left: tuple[str, ...]
+
+
+class TimeWasUp(NamedTuple):
+    """A step: this id's transaction is aborted because its time was up."""
+
+    transactional_id: str
 
 
 class Found(NamedTuple):
@@ -61,6 +68,7 @@ class TransactionsMachine:
         self.waiting: dict[str, tuple[Command, ...]] = {}
         self.connections: dict[str, int] = {}
         self.additions: list[Addition] = []
+        self.counters = TransactionCounters()
         self._sweep: tuple[str, ...] = ()
         self._of_command: dict[type, Addition] = {}
         self._of_change: dict[type, Addition] = {}
@@ -153,6 +161,7 @@ class TransactionsMachine:
         turn.write(
             transaction.fenced(now_ms, server_transaction_version=self.transaction_version())
         )
+        turn.steps.append(TimeWasUp(transactional_id))
         return turn.decision()
 
     def loaded(self, now_ms: int) -> Decision:
@@ -228,12 +237,18 @@ class TransactionsMachine:
                     self.connections[transactional_id] = connection
             case SweepWent(left):
                 self._sweep = left
+            case TimeWasUp():
+                self.counters.timed_out += 1
             case _:
                 self._of_change[type(change)].apply(change)
 
     def _apply(self, after: Transaction) -> None:
         before = self.transactions.get(after.transactional_id)
         check(before, after)
+        if before is not None and before.phase in OPEN and after.phase in DECIDED:
+            # In replay nobody was open before: the log's last word on each id is all that is read.
+            self.counters.committed += after.phase is P.PREPARE_COMMIT
+            self.counters.aborted += after.phase is P.PREPARE_ABORT
         if after.phase is P.DEAD:
             self._forget(after.transactional_id)
         else:

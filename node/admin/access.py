@@ -1,0 +1,55 @@
+"""Who may do something at the admin door.
+
+INVARIANT  where other machines reach the door nothing but numbers and health is served without the token.
+PREVENTS   whoever finds the port deciding other people's transactions.
+PROVED BY  tests/node/test_admin_access.py::test_without_the_token_nothing_is_asked_or_done
+"""
+
+import hmac
+import ipaddress
+
+from fencepost.cluster.base.errors import ErrorCode
+
+from .answers import Answer, refused
+
+E = ErrorCode
+
+
+class Access:
+    """`is_local` is set when the door is opened: only this machine's own users reach it then."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self.is_local = True
+        self.refused = 0  # who showed none, or a wrong one
+
+    @property
+    def has_token(self) -> bool:
+        return bool(self._token)
+
+    def refusal(self, authorization: str) -> Answer | None:
+        """Why whoever shows this may do nothing here; None: it may."""
+        if self.is_local:
+            return None
+        if not self._token:
+            self.refused += 1
+            return refused(
+                E.cluster_authorization_failed,
+                "other machines reach this door and admin.token is not set, so it serves only /metrics and /health",
+                "Set admin.token (or FENCEPOST_ADMIN_TOKEN) on every node, or have admin.listener on 127.0.0.1.",
+            )
+        scheme, _, shown = authorization.strip().partition(" ")
+        # In a time that tells nothing of how much of it was right.
+        is_right = hmac.compare_digest(shown.strip().encode(errors="replace"), self._token)
+        if scheme.lower() == "bearer" and is_right:
+            return None
+        self.refused += 1
+        what = "shows a token that is not this node's" if shown else "shows no token"
+        return refused(E.sasl_authentication_failed, f"the request {what}")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,103 @@
+"""What the client door counts, and what Prometheus calls it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.metrics import Histogram, counter, gauge, histogram
+
+
+class ApiCounters:
+    """Of one API, over all listeners."""
+
+    __slots__ = ("errors", "request_bytes", "response_bytes", "seconds")
+
+    def __init__(self) -> None:
+        self.request_bytes = 0
+        self.response_bytes = 0
+        self.seconds = Histogram()
+        self.errors: dict[ErrorCode, int] = {}
+
+    @property
+    def requests(self) -> int:
+        return self.seconds.count
+
+    def answered(self, seconds: float, fields: Mapping[str, Any] | None) -> None:
+        self.seconds.observe(seconds)
+        if fields is not None:
+            count_errors(fields, self.errors)
+
+
+def count_errors(fields: Mapping[str, Any], errors: dict[ErrorCode, int]) -> None:
+    """Every `error_code` in an answer, at whatever depth its API has them."""
+    for name, value in fields.items():
+        if type(value) is list or type(value) is tuple:
+            _count_in(value, errors)
+        elif name == "error_code" and value:
+            code = ErrorCode(value)
+            errors[code] = errors.get(code, 0) + 1
+
+
+def _count_in(values: Sequence[Any], errors: dict[ErrorCode, int]) -> None:
+    if values and type(values[0]) is not dict:
+        return  # numbers, names: nothing in this list has fields
+    for value in values:
+        count_errors(value, errors)
+
+
+class ListenerCounters:
+    """Of one listener."""
+
+    __slots__ = ("idle_closed", "malformed", "opened", "refused")
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.refused = 0
+        self.idle_closed = 0
+        self.malformed = 0
+
+
+CONNECTIONS: Final = gauge("fencepost_connections", "Client connections that are open.", "listener")
+CONNECTIONS_MAX: Final = gauge(
+    "fencepost_connections_max", "How many there may be: max.connections.", "listener"
+)
+OPENED: Final = counter("fencepost_connections_opened_total", "Let in so far.", "listener")
+REFUSED: Final = counter(
+    "fencepost_connections_refused_total",
+    "Hung up on for max.connections or max.connections.per.ip.",
+    "listener",
+)
+IDLE_CLOSED: Final = counter(
+    "fencepost_connections_idle_closed_total",
+    "Closed for having said nothing for connections.max.idle.ms.",
+    "listener",
+)
+MALFORMED: Final = counter(
+    "fencepost_requests_malformed_total",
+    "Garbage, unknown APIs and versions; the connection was closed.",
+    "listener",
+)
+IN_FLIGHT: Final = gauge(
+    "fencepost_requests_in_flight", "Requests that wait for an answer.", "listener"
+)
+REQUESTS: Final = counter("fencepost_requests_total", "Requests answered.", "api")
+ERRORS: Final = counter(
+    "fencepost_request_errors_total", "Errors in answers, each by itself.", "api", "error"
+)
+DURATION: Final = histogram(
+    "fencepost_request_duration_seconds",
+    "From a request to its answer; with what Fetch, JoinGroup and SyncGroup wait for.",
+    "api",
+)
+REQUEST_BYTES: Final = counter("fencepost_request_bytes_total", "Bytes of requests.", "api")
+RESPONSE_BYTES: Final = counter("fencepost_response_bytes_total", "Bytes of answers.", "api")
+AUTHENTICATION: Final = counter(
+    "fencepost_authentication_failures_total",
+    "Not let in: peers, people at the admin door, clients (these need not say who they are yet).",
+    "door",
+)
+THROTTLED: Final = counter(
+    "fencepost_quota_throttled_total",
+    "Held back: clients by quotas (there are none yet), replication by its rates.",
+    "quota",
+)
