@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 NODES ?= 3
 PORT ?= 9092
 DATA ?= data
+SEEDS ?= 0..100
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster install lint format check benchmark benchmark-one chaos clean
+.PHONY: help run test test-cluster install lint format check benchmark benchmark-one chaos sim clean
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +43,10 @@ chaos: $(VENV)/.tested  ## kill -9 nodes and clients in a loop under load and tr
 	$(BIN)/python -m fencepost.chaos.harness.kill_loop --seconds 60
 	$(BIN)/python -m fencepost.chaos.harness.cluster_kill_loop --seconds 60
 	$(BIN)/python -m fencepost.chaos.harness.transactions_kill_loop --seconds 60
+
+sim: $(VENV)/.tested  ## run every campaign of the simulator over SEEDS (0..100) on all cores, then the planted bugs
+	$(BIN)/fencepost sim run --campaign all --seeds $(SEEDS)
+	$(BIN)/fencepost sim planted
 
 clean:  ## remove what was built, not the data
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .cache *.egg-info

@@ -20,13 +20,20 @@ class Prefixes:
 
     def __init__(self) -> None:
         self.agreed: dict[str, list[Batch]] = {}
+        # How far a node's list was compared. Who adds to the same list has changed nothing of what it held.
+        self._compared: dict[tuple[int, str], tuple[list[Batch], int]] = {}
 
     def see(self, seen: Held) -> list[Anomaly]:
         agreed = self.agreed.setdefault(seen.key, [])
         mine = seen.batches
         committed = agreed[-1].next_offset if agreed else 0
         until = committed if seen.counted else min(committed, seen.high_watermark)
-        found = self._compare(seen, agreed, mine, until)
+        place = (seen.node, seen.key)
+        before, start = self._compared.get(place, (None, 0))
+        start = max(seen.log_start_offset, start if before is mine else 0)
+        found = self._compare(seen, agreed, mine, start, until)
+        if not found:
+            self._compared[place] = (mine, max(start, until))
         if not found and seen.high_watermark > committed:
             start = bisect_left(mine, committed, key=_BASE)
             end = bisect_left(mine, seen.high_watermark, key=_BASE)
@@ -34,11 +41,11 @@ class Prefixes:
         return found
 
     def _compare(
-        self, seen: Held, agreed: list[Batch], mine: list[Batch], until: int
+        self, seen: Held, agreed: list[Batch], mine: list[Batch], start_offset: int, until: int
     ) -> list[Anomaly]:
-        start = bisect_left(agreed, seen.log_start_offset, key=_BASE)
+        start = bisect_left(agreed, start_offset, key=_BASE)
         end = bisect_left(agreed, until, key=_BASE)
-        offset = bisect_left(mine, seen.log_start_offset, key=_BASE)
+        offset = bisect_left(mine, start_offset, key=_BASE)
         wanted = agreed[start:end]
         got = mine[offset : offset + len(wanted)]
         if got == wanted:

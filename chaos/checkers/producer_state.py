@@ -6,6 +6,7 @@ PREVENTS   a retry after a failover, a restart or a truncation that is written a
 PROVED BY  tests/chaos/test_cluster_checkers.py::test_a_producer_state_that_the_log_does_not_show_is_an_anomaly
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from .history import Anomaly
@@ -26,9 +27,12 @@ class Known(NamedTuple):
     open_since: int = -1
 
 
-def replay(batches: list[Batch]) -> dict[int, Known]:
-    """The slow twin of `replication/log/producers_machine.py`, for the batches of a log from its start."""
-    found: dict[int, Known] = {}
+def replay(batches: Iterable[Batch], before: dict[int, Known] | None = None) -> dict[int, Known]:
+    """The slow twin of `replication/log/producers_machine.py`, for the batches of a log from its start.
+
+    `before` is what the batches before these came to; it is gone on with.
+    """
+    found: dict[int, Known] = {} if before is None else before
     for batch in batches:
         if batch.producer_id < 0:
             continue
@@ -49,9 +53,8 @@ def replay(batches: list[Batch]) -> dict[int, Known]:
     return found
 
 
-def check(node: int, key: str, batches: list[Batch], states: dict[int, Known]) -> list[Anomaly]:
-    """`states` may know fewer producers when some expired; none that the log does not show."""
-    wanted = replay(batches)
+def check(node: int, key: str, wanted: dict[int, Known], states: dict[int, Known]) -> list[Anomaly]:
+    """What a node has against what a replay of its log says."""
     return [
         Anomaly(
             "producer-state",

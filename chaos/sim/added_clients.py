@@ -44,6 +44,10 @@ class AddedClients:
     def writers(self) -> list[GroupJob | Shop]:
         return [*self.jobs, *self.shops]
 
+    @property
+    def all_of_them(self) -> list[GroupJob | Shop | HalfChecker]:
+        return [*self.jobs, *self.shops, *self.checkers]
+
     def unsettled(self) -> str:
         """Half messages that nobody knows the end of, for people; empty when there are none."""
         return ", ".join(sorted(self.desk.open)[:5])

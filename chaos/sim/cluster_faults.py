@@ -14,10 +14,14 @@ from typing import Any, Final
 from fencepost.cluster.base.ids import BrokerId
 
 from .cluster_nodes import ClusterNodes, node_name
+from .cluster_rare_faults import change_voters, reorder, replace_disk, rotten_file
 from .cluster_watch import MOMENTS, ClusterWatch
+from .plan import Plan
+from .schedule import DICE, Schedule, Strike, Struck
 from .world import NodeLost, World
 
 AT_ONCE_MAX: Final = 3
+PAUSE_S: Final = (0.05, 1.0)
 BACK_S: Final = (0.0, 1.5)  # after what ended it, a node is started again
 
 
@@ -25,36 +29,56 @@ class ClusterFaults:
     """`run` breaks things until the time is over; `end` takes all of it back."""
 
     def __init__(
-        self, world: World, nodes: ClusterNodes, watch: ClusterWatch, clients: list[str]
+        self,
+        world: World,
+        nodes: ClusterNodes,
+        watch: ClusterWatch,
+        clients: list[str],
+        plan: Plan,
     ) -> None:
         self.world = world
         self.nodes = nodes
         self.watch = watch
         self.clients = clients
-        self.rng: random.Random = world.stream("faults")
-        self.done: list[str] = []
-        self.at_once_max = AT_ONCE_MAX
         self.table: Mapping[str, Fault] = FAULTS
+        self.usual: Sequence[str] = USUAL
+        self._plan = plan
+        self._schedule: Schedule | None = None
+        self._others: random.Random = world.stream("faults")
+        self._supervisor: random.Random = world.stream("supervisor")
         self._running: set[asyncio.Task[None]] = set()
-        self._armed: list[tuple[str, Callable[[int], None]]] = []
+        self._armed: list[tuple[str, Callable[[int], None], random.Random]] = []
         self._held_down: dict[int, int] = {}
+        self.is_replacing = False  # a disk that was replaced is still being filled
         watch.on_moment = self._on_moment
 
-    async def run(self, seconds: float, names: list[str]) -> None:
-        until = self.world.loop.time() + seconds
+    @property
+    def rng(self) -> random.Random:
+        """The dice of the fault that is running: whatever the others do, it draws the same."""
+        return DICE.get() or self._others
+
+    @property
+    def struck(self) -> list[Struck]:
+        return [] if self._schedule is None else self._schedule.struck
+
+    async def run(self, seconds: float) -> None:
+        schedule = self._schedule = Schedule(
+            self.world, self._plan, self.usual, pause=lambda rng: rng.uniform(*PAUSE_S)
+        )
+        schedule.begin(seconds)
         keeper = asyncio.ensure_future(self._keep_up())
-        while self.world.loop.time() < until:
-            await asyncio.sleep(self.rng.uniform(0.05, 1.0))
-            if len(self._running) >= self.at_once_max:
-                continue
-            name = self.rng.choice(names)
-            self.done.append(name)
-            self.world.trace.event("chaos", name)
-            task = asyncio.ensure_future(self.table[name](self))
-            self._running.add(task)
-            task.add_done_callback(self._ended)
+        while (strike := await schedule.next()) is not None:
+            if len(self._running) < (self._plan.at_once or AT_ONCE_MAX):
+                schedule.strikes(strike)
+                task = asyncio.ensure_future(self._inject(strike))
+                self._running.add(task)
+                task.add_done_callback(self._ended)
         keeper.cancel()
         await asyncio.wait([keeper])
+
+    async def _inject(self, strike: Strike) -> None:
+        DICE.set(strike.rng)
+        await self.table[strike.name](self)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
@@ -76,14 +100,14 @@ class ClusterFaults:
     async def _keep_up(self) -> None:
         """The supervisor: what is down, and is not held down, comes back after a while."""
         while True:
-            await asyncio.sleep(self.rng.uniform(*BACK_S))
+            await asyncio.sleep(self._supervisor.uniform(*BACK_S))
             down = [
                 id_
                 for id_ in self.nodes.ids
                 if not self.nodes.is_up(id_) and not self._held_down.get(id_)
             ]
             if down:
-                self.nodes.start(self.rng.choice(down))
+                self.nodes.start(self._supervisor.choice(down))
 
     # Whom it hits, and when.
 
@@ -112,18 +136,26 @@ class ClusterFaults:
         others = [id_ for id_ in self.nodes.ids if id_ != one] or [one]
         return node_name(one), node_name(self.rng.choice(others))
 
-    def _hold(self) -> float:
+    def hold(self) -> float:
         """Mostly short; sometimes longer than a session timeout, or than any timeout of a client."""
         return self.rng.choice((0.05, 0.3, 1.0, 4.0, 8.0)) * self.rng.random()
 
+    def _arm(self, moment: str, strike: Callable[[int], None]) -> None:
+        self._armed.append((moment, strike, self.rng))
+
     def _on_moment(self, what: str, node_id: int) -> None:
-        for place, (moment, strike) in enumerate(self._armed):
+        for place, (moment, strike, rng) in enumerate(self._armed):
             if moment == what:
                 del self._armed[place]
                 # Just behind it: the code that is running must not be cut off by its own watcher.
-                delay = self.rng.choice((0.0, 0.0, 0.000_2, 0.002, 0.02))
-                self.world.net.later(delay, partial(strike, node_id))
+                delay = rng.choice((0.0, 0.0, 0.000_2, 0.002, 0.02))
+                self.world.net.later(delay, partial(self._strike, strike, node_id, rng))
                 return
+
+    def _strike(self, strike: Callable[[int], None], node_id: int, rng: random.Random) -> None:
+        before = DICE.set(rng)
+        strike(node_id)
+        DICE.reset(before)
 
     # The process.
 
@@ -142,8 +174,8 @@ class ClusterFaults:
                 self._held_down[node_id] = self._held_down.get(node_id, 0) + 1
                 end(node_id)
                 if self.rng.random() < 0.3:
-                    await asyncio.sleep(self._hold() / 4)
-            await asyncio.sleep(self._hold())
+                    await asyncio.sleep(self.hold() / 4)
+            await asyncio.sleep(self.hold())
         finally:
             for node_id in node_ids:
                 self._held_down[node_id] = max(0, self._held_down.get(node_id, 0) - 1)
@@ -198,7 +230,7 @@ class ClusterFaults:
             return
         env = self.world.node(name)
         self.world.pause(name)
-        await asyncio.sleep(self._hold() * 1.5)
+        await asyncio.sleep(self.hold() * 1.5)
         if env.incarnation.alive and env.incarnation.paused:
             self.world.resume(name)
 
@@ -215,7 +247,7 @@ class ClusterFaults:
         """Struck just when something happens to it, or to another one."""
         moment = self.rng.choice(MOMENTS)
         strike = self.rng.choice((self._kill, self._power, self._pause_shortly, self._kill_other))
-        self._armed.append((moment, strike))
+        self._arm(moment, strike)
         await asyncio.sleep(1.0)
 
     def _pause_shortly(self, node_id: int) -> None:
@@ -229,7 +261,7 @@ class ClusterFaults:
             if env.incarnation.alive and env.incarnation.paused:
                 self.world.resume(name)
 
-        self.world.net.later(self._hold(), wake)
+        self.world.net.later(self.hold(), wake)
 
     def _kill_other(self, node_id: int) -> None:
         others = [id_ for id_ in self.nodes.ids if id_ != node_id]
@@ -241,7 +273,7 @@ class ClusterFaults:
     async def cut(self) -> None:
         one, other = self._pair()
         self.world.net.cut(one, other, one_way=self.rng.random() < 0.5)
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         self.world.net.heal(one, other)
 
     async def isolate(self) -> None:
@@ -252,14 +284,14 @@ class ClusterFaults:
         for other in others:
             source, target = (other, one) if inwards else (one, other)
             self.world.net.cut(source, target, one_way=one_way)
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         for other in others:
             self.world.net.heal(one, other)
 
     async def cut_client(self) -> None:
         client, node = self.rng.choice(self.clients), node_name(self._someone())
         self.world.net.cut(client, node, one_way=self.rng.random() < 0.7)
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         self.world.net.heal(client, node)
 
     async def reset(self) -> None:
@@ -273,7 +305,7 @@ class ClusterFaults:
         link = self.world.net.link(*self._pair())
         link.latency_s = (0.001, self.rng.choice((0.02, 0.2, 1.0)))
         link.spike_odds = 0.05
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         link.latency_s, link.spike_odds = (0.000_1, 0.001), 0.002
 
     # The disk and the clock.
@@ -281,7 +313,7 @@ class ClusterFaults:
     async def full_disk(self) -> None:
         files = self.world.disk(node_name(self._someone())).files
         files.capacity = files.used + self.rng.randint(0, 3000)
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         files.capacity = None
 
     async def failing_disk(self) -> None:
@@ -291,7 +323,7 @@ class ClusterFaults:
         kind = self.rng.choice(("sync", "append", "sync_folder", "rename", "create"))
         path = self.rng.choice(("*", "*.log", "/data/metadata/*"))
         faults.fail(kind, path=path, number=errno.EIO)
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         faults.planned.clear()
         self._kill(node_id)
 
@@ -305,7 +337,7 @@ class ClusterFaults:
             return
         kind = self.rng.choice(("sync", "append"))
         faults.fail(kind, path=f"/data/{self.rng.choice(logs)}/*.log")
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         faults.planned.clear()
         if self.rng.random() < 0.5:
             self._kill(node_id)
@@ -314,7 +346,7 @@ class ClusterFaults:
         faults = self.world.disk(node_name(self._someone())).faults
         faults.slow_sync_odds = self.rng.choice((0.02, 0.2, 1.0))
         faults.slow_sync_s = self.rng.choice(((0.02, 0.2), (0.5, 5.0)))
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         faults.slow_sync_odds = 0.0
 
     async def clock(self) -> None:
@@ -347,7 +379,11 @@ FAULTS: Final[dict[str, Fault]] = {
     "failing-log": ClusterFaults.failing_log,
     "slow-disk": ClusterFaults.slow_disk,
     "clock": ClusterFaults.clock,
+    "reorder": reorder,
+    "change-voters": change_voters,
+    "replace-disk": replace_disk,
+    "rotten-file": rotten_file,
 }
-# Only when asked for: runs in which everything happens have worse. (And a new one would change what all seeds do.)
+# Only when asked for: runs in which everything happens have worse.
 ASKED_FOR: Final = ("power-apart", "failing-log")
 USUAL: Final = tuple(name for name in FAULTS if name not in ASKED_FOR)

@@ -157,7 +157,7 @@ class ClusterNodes:
         end = self.world.loop.time() + within_s
         while complaint := done():
             if self.world.loop.time() >= end:
-                raise AssertionError(f"{what}: not within {within_s} s: {complaint}")
+                raise AssertionError(f"no-progress: {what}: not within {within_s} s: {complaint}")
             await asyncio.sleep(0.05)
 
     async def until_ready(self, within_s: float = 30.0) -> None:

@@ -43,6 +43,10 @@ from .world import World
 MOMENTS: Final = ("append", "commit", "leads", "leader changed", "isr shrunk", "isr grew")
 
 
+# Of so many sweeps one compares the producers' state with a replay, too: that takes the longest.
+PRODUCERS_EVERY: Final = 8
+
+
 class ClusterBroken(AssertionError):
     """A promise was broken; the message names the anomalies."""
 
@@ -150,11 +154,32 @@ class ClusterWatch:
             machine.effective_min_isr,
         )
         self._report(self.commits.see(committed))
+        self._report(self._missing(key, partition))
+
+    def _missing(self, key: str, partition: Partition) -> list[Anomaly]:
+        """Whoever is in the ISR or ELR has what is committed, at the moment in which it is."""
+        machine, newest = partition.machine, self.epochs.newest.get(key)
+        if self.nodes is None or newest is None or newest.leader_epoch != machine.leader_epoch:
+            return []
+        found = []
+        for node_id in (*newest.isr, *newest.elr):
+            broker = self.nodes.brokers[BrokerId(node_id)]
+            if not self.nodes.is_up(node_id) or not broker.is_ready:
+                continue
+            copy = broker.replicas.partitions.get(partition.topic_partition)
+            if copy is None or copy.topic_id != partition.topic_id or copy.closed is not None:
+                continue
+            end = copy.log.log_end_offset
+            if copy.log.failed is None and end < machine.high_watermark:
+                what = f"node {node_id}, in the ISR or ELR, ends at {end}; {machine.high_watermark} is committed"
+                found.append(Anomaly("commit-missing", key, what))
+        return found
 
     def sweep(self, *, producers: bool = False) -> None:
         """Compare all logs of all running nodes, and with `producers` their producer state with a replay."""
         assert self.nodes is not None
         self.sweeps += 1
+        producers = producers or self.sweeps % PRODUCERS_EVERY == 0
         for node_id in self.nodes.up():
             broker = self.nodes.brokers[node_id]
             for name, partition in broker.replicas.partitions.items():
@@ -176,7 +201,8 @@ class ClusterWatch:
         if log.config.compact or log.failed is not None:
             return
         key = _key(partition.topic_id, name.partition)
-        batches = self._batches(node_id, name, log)
+        parsed = self._parsed(node_id, name, log)
+        batches = parsed.up_to_now(self.world.disk(node_name(node_id)).files.find)
         newest = self.epochs.newest.get(key)
         counted = broker.is_ready and newest is not None and node_id in (*newest.isr, *newest.elr)
         self._report(
@@ -193,13 +219,13 @@ class ClusterWatch:
         )
         if producers and log.log_start_offset == 0:
             states = {each.producer_id: _known(each) for each in partition.producers.states()}
-            self._report(producer_state.check(node_id, key, batches, states))
+            self._report(producer_state.check(node_id, key, parsed.producers(), states))
 
-    def _batches(self, node_id: int, name: TopicPartition, log: Log) -> "list[Batch]":
+    def _parsed(self, node_id: int, name: TopicPartition, log: Log) -> "ParsedLog":
         parsed = self._logs.get((node_id, name))
         if parsed is None or parsed.log is not log:
             parsed = self._logs[node_id, name] = ParsedLog(log)
-        return parsed.up_to_now(self.world.disk(node_name(node_id)).files.find)
+        return parsed
 
     def compare_bytes(self) -> int:
         """At the end, the replicas of a partition are the same bytes; how many were compared."""
@@ -237,6 +263,8 @@ class ParsedLog:
         self._batches: list[Batch] = []
         self._cuts = log.cuts
         self._at: tuple[int, int] | None = None  # base offset of the segment, position behind
+        self._producers: dict[int, Known] = {}
+        self._replayed = 0  # batches
 
     def up_to_now(self, find: Callable[[str], Any]) -> list[Batch]:
         log = self.log
@@ -246,6 +274,7 @@ class ParsedLog:
         if self._at is None or self._at[0] < first:
             self._at = (first, 0)
             self._batches = []
+            self._producers, self._replayed = {}, 0
         for segment in log.segments:
             if segment.base_offset < self._at[0] or segment.size == 0:
                 continue
@@ -257,6 +286,12 @@ class ParsedLog:
                 content.release()
             self._at = (segment.base_offset, position)
         return self._batches
+
+    def producers(self) -> dict[int, Known]:
+        """What its batches say of their producers."""
+        news = self._batches[self._replayed :]
+        self._replayed = len(self._batches)
+        return producer_state.replay(news, self._producers)
 
     def _take(self, content: memoryview, position: int) -> int:
         header = parse_header(content, position)

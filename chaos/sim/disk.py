@@ -48,6 +48,9 @@ class MachineDisk:
             crc = zlib.crc32(node.content, zlib.crc32(path.encode(), crc))
         return f"{crc:08x}"
 
+    def is_folder(self, path: str) -> bool:
+        return isinstance(self.files.find(path), Folder)
+
     def flip_bits(self, path: str, count: int = 1) -> None:
         """Media rot: `count` random bits of a file change, in the cache too."""
         node = self.files.file(path)

@@ -1,14 +1,12 @@
 """One node under idempotent load while it is killed, loses power, and its disk and network misbehave.
 
-    python -m fencepost.chaos.sim.one_node --seeds 0..1000
+    fencepost sim run --campaign one-node --seeds 0..1000
 
 Each seed is a schedule of its own. At the end everything is healed, the node is started, and what it serves is
-compared with what it acknowledged. A seed that fails is printed as the command that runs just that one.
+compared with what it acknowledged.
 """
 
-import argparse
 import asyncio
-import sys
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -20,6 +18,8 @@ from fencepost.node.config import NodeConfig
 
 from ..workloads.wire_stream import IdempotentProducer, Stream, check, read_all
 from .node import SimEnv
+from .plan import Plan
+from .schedule import Schedule, Strike, Struck
 from .world import World
 
 NODE, CLIENT, TOPIC = "node", "client", "stream"
@@ -28,13 +28,14 @@ PARTITIONS: Final = 2
 FAULTS: Final = (
     "kill",
     "power",
-    "kill at a write",
-    "power at a write",
+    "kill-at-a-write",
+    "power-at-a-write",
     "reset",
     "cut",
-    "slow disk",
-    "full disk",
+    "slow-disk",
+    "full-disk",
 )
+FAULTS_S: Final = 8.0
 # Longer than any fault, shorter than a human's patience: after healing, all must be acknowledged by then.
 CONVERGE_S: Final = 120.0
 
@@ -55,13 +56,27 @@ def node_config() -> NodeConfig:
 class OneNode:
     """One run."""
 
-    def __init__(self, seed: int, *, seconds: float) -> None:
-        self.world = World(seed=seed)
-        self.seconds = seconds
-        self.rng = self.world.stream("faults")
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(seed=plan.seed, trace_kept=plan.trace_kept)
+        self.schedule = Schedule(self.world, plan, FAULTS, pause=lambda rng: rng.uniform(0.02, 1.0))
         self.streams = [Stream(f"p{place}", place % PARTITIONS) for place in range(3)]
-        self.brokers: list[Broker] = []
-        self.faults: list[str] = []
+        self.counts: dict[str, int] = {}
+
+    @property
+    def struck(self) -> list[Struck]:
+        return self.schedule.struck
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(stream.acknowledged) for stream in self.streams)
+
+    @property
+    def client_groups(self) -> list[list[str]]:
+        return [[each.name] for each in self.streams if self.plan.keeps_client(each.name)]
+
+    def explain(self) -> str:
+        return f"faults: {', '.join(map(str, self.struck))}\n{self.world.trace.tail(30)}"
 
     def run(self) -> None:
         with self.world:
@@ -75,7 +90,11 @@ class OneNode:
         client = self.world.node(CLIENT)
         address = (NODE, PORT)
         await self._on(client, _create_topic(client, address))
-        producers = [IdempotentProducer(client, address, TOPIC, stream) for stream in self.streams]
+        producers = [
+            IdempotentProducer(client, address, TOPIC, stream)
+            for stream in self.streams
+            if self.plan.keeps_client(stream.name)
+        ]
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(self._on(client, producer.run()), name=producer.stream.name)
@@ -98,25 +117,22 @@ class OneNode:
         return self.world.on(env, work)
 
     async def _break_things(self) -> None:
-        rng, until = self.rng, self.world.loop.time() + self.seconds
-        while self.world.loop.time() < until:
-            await asyncio.sleep(rng.uniform(0.02, 0.5))
-            fault = rng.choice(FAULTS)
-            self.faults.append(fault)
-            self.world.trace.event("chaos", fault)
-            await self._inject(fault)
-            await asyncio.sleep(rng.uniform(0.0, 0.5))
+        self.schedule.begin(FAULTS_S)
+        while (strike := await self.schedule.next()) is not None:
+            self.schedule.strikes(strike)
+            await self._inject(strike)
+            await asyncio.sleep(strike.rng.uniform(0.0, 0.5))
             if not self.world.is_up(NODE):
                 self._start_node()
 
-    async def _inject(self, fault: str) -> None:
-        world, rng = self.world, self.rng
+    async def _inject(self, strike: Strike) -> None:
+        world, rng, fault = self.world, strike.rng, strike.name
         match fault:
             case "kill":
                 world.kill(NODE)
             case "power":
                 world.crash(NODE, torn=rng.random() < 0.8)
-            case "kill at a write" | "power at a write":
+            case "kill-at-a-write" | "power-at-a-write":
                 world.crash_at_disk_op(NODE, rng.randint(1, 60), kill=fault.startswith("kill"))
                 await asyncio.sleep(0.5)
                 world.disk(NODE).on_operation = None
@@ -126,7 +142,7 @@ class OneNode:
                 world.net.cut(CLIENT, NODE, one_way=rng.random() < 0.5)
                 await asyncio.sleep(rng.choice((0.1, 0.5, 5.0)) * rng.random())
                 world.net.heal(CLIENT, NODE)
-            case "slow disk":
+            case "slow-disk":
                 world.disk(NODE).faults.slow_sync_odds = rng.choice((0.0, 0.02, 0.2))
             case _:
                 files = world.disk(NODE).files
@@ -152,42 +168,3 @@ async def _create_topic(env: SimEnv, address: tuple[str, int]) -> None:
         except Trouble:
             await env.clock.sleep(0.1)
     await wire.close()
-
-
-def _root(failure: BaseException) -> BaseException:
-    """What really happened, beneath the groups of tasks that ended with it."""
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    return failure
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m fencepost.chaos.sim.one_node", description=__doc__
-    )
-    parser.add_argument(
-        "--seeds", default="0..100", metavar="A..B", help="from A up to, not including, B"
-    )
-    parser.add_argument("--seconds", type=float, default=8.0, help="virtual seconds of faults")
-    arguments = parser.parse_args()
-    first, _, end = arguments.seeds.partition("..")
-    acknowledged, failed = 0, []
-    for seed in range(int(first), int(end or int(first) + 1)):
-        run = OneNode(seed, seconds=arguments.seconds)
-        try:
-            run.run()
-        except Exception as failure:  # noqa: BLE001 - every failure of a seed is reported, and fails the run
-            failed.append(seed)
-            print(f"seed {seed}: {_root(failure)!r}", file=sys.stderr)
-            print(
-                f"  again: python -m fencepost.chaos.sim.one_node --seeds {seed}..{seed + 1} "
-                f"--seconds {arguments.seconds}",
-                file=sys.stderr,
-            )
-        acknowledged += sum(len(stream.acknowledged) for stream in run.streams)
-    print(f"{acknowledged:,} records acknowledged, {len(failed)} seeds failed {failed[:20]}")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 KEPT_DEFAULT: Final = 20_000
-SMALL: Final = ("disk.", "net.", "raft.")
+SMALL: Final = ("disk.", "net.", "raft.", "log.debug")
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]{6,}")
 
 
@@ -23,16 +23,19 @@ class Trace:
         self.lines: deque[str] = deque(maxlen=keep)
         self.told: deque[str] = deque(maxlen=keep)  # without the many small ones
         self.counts: Counter[str] = Counter()
+        self.write_to: Callable[[str], object] | None = None  # every line, for who wants them all
 
     def event(self, node: str, kind: str, /, **fields: object) -> None:
-        rest = "".join(f" {name}={value}" for name, value in fields.items())
+        rest = "".join([f" {name}={value}" for name, value in fields.items()])
         line = f"{self._now():.9f} {node} {kind}{rest}"
-        # The address of an object says nothing and differs from run to run.
-        line = _ADDRESS.sub("0x", line)
+        if "0x" in rest:
+            # The address of an object says nothing and differs from run to run.
+            line = _ADDRESS.sub("0x", line)
         self.counts[kind] += 1
-        self._digest.update(line.encode())
-        self._digest.update(b"\n")
+        self._digest.update(f"{line}\n".encode())
         self.lines.append(line)
+        if self.write_to is not None:
+            self.write_to(line)
         if not kind.startswith(SMALL):
             self.told.append(line)
 

@@ -34,7 +34,7 @@ class TransactionFaults(ClusterFaults):
     async def pause_coordinator(self) -> None:
         """It wakes, and writes what it had decided, or sends markers that others have sent meanwhile."""
         self._pause_shortly(self._coordinator())
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
 
     async def cut_coordinator(self) -> None:
         """From one of the others: it may still decide, or still send, but not both."""
@@ -42,7 +42,7 @@ class TransactionFaults(ClusterFaults):
         other = self.rng.choice([id_ for id_ in self.nodes.ids if id_ != one] or [one])
         names = node_name(one), node_name(other)
         self.world.net.cut(*names, one_way=self.rng.random() < 0.6)
-        await asyncio.sleep(self._hold())
+        await asyncio.sleep(self.hold())
         self.world.net.heal(*names)
 
     async def delay_client(self) -> None:
@@ -63,7 +63,7 @@ class TransactionFaults(ClusterFaults):
         """Struck just when an outcome is committed, or a marker is written."""
         moment = self.rng.choice(("decided", "marked"))
         strikes = (self._kill, self._power, self._pause_shortly, self._kill_other)
-        self._armed.append((moment, self.rng.choice(strikes)))
+        self._arm(moment, self.rng.choice(strikes))
         await asyncio.sleep(1.0)
 
 

@@ -1,15 +1,21 @@
-"""One run of one seed of the transactions campaign: its clients, its faults, its end. See `transactions.py`."""
+"""A cluster under transactions while everything fails that can: nothing torn, lost, doubled or read before its time.
+
+    fencepost sim run --campaign transactions --seeds 0..2000 [--faults hunt,pause] [--workloads bank] [--protocol old]
+
+Clients of the wire client of `workloads/txn_client.py`, of the old protocol, the new one or both: tellers who move money,
+Jepsen's processes that append and poll (assigned or subscribed), pipelines that consume, transform and produce, kept apart
+by transactional id or by group, jobs that commit as groups, and half messages; some have a twin with the same id, some
+dawdle longer than their timeout, some crash. Topics that they write to are deleted and made again. At the end everything is
+healed, every transaction has to end within a bounded time, and the history is judged (`checkers/txn_verdict.py`).
+"""
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from fencepost.cluster.base.ports import Env
-from fencepost.txn.transactions import policy
-from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
 
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn
@@ -26,12 +32,13 @@ from ..workloads.txn_book import Book
 from ..workloads.txn_pipeline import GROUP, Feeder, Worker
 from ..workloads.txn_reader import CommittedReader, GroupPositions
 from .added_clients import AddedClients
-from .cluster import CLIENTS, CONVERGE_S, START_S, SWEEP_S, create_topic, may_end_a_node
+from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_topic, may_end_a_node
 from .cluster_admin import CHURNED, Admin
-from .cluster_faults import AT_ONCE_MAX
 from .cluster_nodes import ClusterNodes
+from .limits import old_ids, small_limits
 from .node import SimEnv
-from .quorum import small_limits
+from .plan import Plan
+from .schedule import Struck
 from .transaction_faults import ALL_USUAL, TRANSACTION_FAULTS, TransactionFaults
 from .transaction_watch import TransactionWatch
 from .world import World
@@ -49,7 +56,6 @@ SETTINGS: Final = (
 )
 SMALL_LIMITS_ODDS: Final = 0.2
 OLD_IDS_ODDS: Final = 0.25
-EPOCHS_LEFT: Final = 6
 EVENTS_SHOWN: Final = 12
 # The clients of one workload are enough to break something, and a seed is faster with fewer.
 WORKLOADS: Final = ("bank", "append", "pipeline")
@@ -60,63 +66,32 @@ Writer = Teller | AppendProcess | Feeder | Worker | GroupJob | Shop
 Client = Writer | Auditor | HalfChecker
 
 
-@contextlib.contextmanager
-def old_ids() -> Iterator[None]:
-    """Producer ids whose epochs are almost used up, so that they run over in every run (KAFKA-19367)."""
-
-    def nearly_used_up(*args: Any, **named: Any) -> Transaction:
-        return replace(fresh(*args, **named), producer_epoch=CLIENT_EPOCH_MAX - EPOCHS_LEFT)
-
-    policy.__dict__["fresh"] = nearly_used_up
-    try:
-        yield
-    finally:
-        policy.__dict__["fresh"] = fresh
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    seed: int
-    seconds: float = 8.0
-    faults: str = ""
-    nodes: int = 0
-    workloads: str = ""
-    protocol: str = ""
-    config: tuple[str, ...] = ()
-    at_once: int = AT_ONCE_MAX
-
-    @property
-    def command(self) -> str:
-        parts = [f"--seeds {self.seed}", f"--seconds {self.seconds:g}"]
-        parts += [f"--faults {self.faults}"] if self.faults else []
-        parts += [f"--nodes {self.nodes}"] if self.nodes else []
-        parts += [f"--workloads {self.workloads}"] if self.workloads else []
-        parts += [f"--protocol {self.protocol}"] if self.protocol else []
-        parts += [f"--config {each}" for each in self.config]
-        parts += [f"--at-once {self.at_once}"] if self.at_once != AT_ONCE_MAX else []
-        return f"python -m fencepost.chaos.sim.transactions {' '.join(parts)}"
-
-
 class TransactionsRun:
     """One run of one seed."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.world = World(wanted.seed, time_limit_s=3600.0, deaths_allowed=may_end_a_node)
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(
+            plan.seed,
+            time_limit_s=3600.0,
+            deaths_allowed=may_end_a_node,
+            trace_kept=plan.trace_kept,
+        )
         self.rng = self.world.stream("run")
-        count = wanted.nodes or self.rng.choice((3, 3, 3, 4, 5))
-        self.workloads = [each for each in wanted.workloads.split(",") if each]
+        drawn = self.rng.choice((3, 3, 3, 4, 5))
+        self.workloads = list(plan.workloads)
         if not self.workloads:
             self.workloads = self.rng.sample(WORKLOADS, self.rng.choice((1, 1, 2, 3)))
             more = self.world.stream("more workloads")
             self.workloads += [name for name in MORE_WORKLOADS if more.random() < MORE_ODDS]
         self.watch = TransactionWatch(self.world)
-        config = (*SETTINGS, *wanted.config, *(ADDED_SETTINGS if self._has_added else ()))
-        self.nodes = ClusterNodes(self.world, count, config=config, on_start=self.watch.hook)
+        config = (*SETTINGS, *plan.config, *(ADDED_SETTINGS if self._has_added else ()))
+        self.nodes = ClusterNodes(
+            self.world, plan.nodes or drawn, config=config, on_start=self.watch.hook
+        )
         self.watch.nodes = self.nodes
-        self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS))
-        self.faults.table = TRANSACTION_FAULTS
-        self.faults.at_once_max = wanted.at_once
+        self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
+        self.faults.table, self.faults.usual = TRANSACTION_FAULTS, ALL_USUAL
         self.book = Book()
         self.tellers: list[Teller] = []
         self.auditors: list[Auditor] = []
@@ -148,10 +123,26 @@ class TransactionsRun:
 
     @property
     def clients(self) -> list[Client]:
+        """Those that run, but for the administrator."""
         some: list[Client] = []
         some += self._writers()
         some += self.auditors
-        return some + list(self.added.checkers if self.added is not None else [])
+        some += self.added.checkers if self.added is not None else []
+        return [each for each in some if self.plan.keeps_client(each.client.name)]
+
+    @property
+    def client_groups(self) -> list[list[str]]:
+        """A pipeline without its feeder, or half messages without who is asked, are none: they go as a whole."""
+        pipeline = [each.client.name for each in self.feeders]
+        pipeline += [each.client.name for each in self.workers]
+        wholes: list[list[str]] = [
+            pipeline,
+            [] if self.added is None else [each.client.name for each in self.added.all_of_them],
+        ]
+        together = {name for whole in wholes for name in whole}
+        alone = [each.client.name for each in self.clients if each.client.name not in together]
+        kept = [whole for whole in wholes if whole and self.plan.keeps_client(whole[0])]
+        return [*([name] for name in alone), *kept, ["admin"]]
 
     def _writers(self, *, workers: bool = True) -> list[Writer]:
         some: list[Writer] = []
@@ -174,8 +165,9 @@ class TransactionsRun:
             running = [
                 group.create_task(self._on(each.client.env, each.run())) for each in self.clients
             ]
+            admin.stopping = not self.plan.keeps_client(admin.client.name)
             churning = group.create_task(self._on(admin.client.env, admin.run()))
-            await self.faults.run(self.wanted.seconds, self._fault_names())
+            await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
             await self._converge(running)
@@ -183,9 +175,6 @@ class TransactionsRun:
         sweeping.cancel()
         await asyncio.wait([sweeping])
         await self._judge()
-
-    def _fault_names(self) -> list[str]:
-        return [each for each in self.wanted.faults.split(",") if each] or list(ALL_USUAL)
 
     async def _sweep(self) -> None:
         while True:
@@ -220,9 +209,9 @@ class TransactionsRun:
     async def _drain(self) -> None:
         """Until every half message has ended, and the pipeline has worked off everything that was fed."""
         added = self.added
-        if added is not None:
+        if added is not None and self.plan.keeps_client(added.writers[0].client.name):
             await self.nodes.until("half messages end", added.unsettled, within_s=CONVERGE_S)
-        if not self.workers:
+        if not any(self.plan.keeps_client(each.client.name) for each in self.workers):
             return
         client = self._client(CLIENTS[0], "drain")
         positions = GroupPositions(client, GROUP)
@@ -350,7 +339,7 @@ class TransactionsRun:
             )
 
     def _habits(self) -> Habits:
-        protocol = self.wanted.protocol
+        protocol = self.plan.protocol
         return Habits(
             new_protocol=self.rng.random() < 0.6 if not protocol else protocol == "new",
             timeout_ms=self.rng.choice((1_000, 3_000, 10_000)),
@@ -375,7 +364,8 @@ class TransactionsRun:
 
     def explain(self) -> str:
         """The last events of each node, and how it all stood."""
-        lines = [f"workloads: {' '.join(self.workloads)}; faults: {' '.join(self.faults.done)}"]
+        faults = ", ".join(map(str, self.struck))
+        lines = [f"workloads: {' '.join(self.workloads)}; faults: {faults}"]
         lines += [f"died: {name}: {reason!r}" for name, reason in self.world.deaths[-5:]]
         for name in [*self.nodes.names, "chaos", "watch"]:
             mine = [line for line in self.world.trace.told if line.split(" ", 2)[1] == name]
@@ -390,3 +380,11 @@ class TransactionsRun:
     @property
     def acknowledged(self) -> int:
         return sum(each.acknowledged for each in self._writers())
+
+    @property
+    def struck(self) -> list[Struck]:
+        return self.faults.struck
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {**(self.verdict.counts if self.verdict is not None else {}), **self.watch.seen}

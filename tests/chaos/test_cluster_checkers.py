@@ -161,9 +161,9 @@ def test_a_replay_keeps_five_batches_and_begins_anew_with_an_epoch() -> None:
 def test_a_producer_state_that_the_log_does_not_show_is_an_anomaly() -> None:
     log = [produced(0, 0), produced(2, 2)]
     right = {9: Known(0, ((0, 1, 0, 1), (2, 3, 2, 3)))}
-    assert check(1, KEY, log, right) == []
-    assert [each.rule for each in check(1, KEY, log[:1], right)] == ["producer-state"]
-    assert [each.rule for each in check(1, KEY, log, {})] == ["producer-state"]
+    assert check(1, KEY, replay(log), right) == []
+    assert [each.rule for each in check(1, KEY, replay(log[:1]), right)] == ["producer-state"]
+    assert [each.rule for each in check(1, KEY, replay(log), {})] == ["producer-state"]
 
 
 # -- group offsets --

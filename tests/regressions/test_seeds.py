@@ -3,53 +3,55 @@
 import pytest
 from fencepost.chaos.sim.cluster import ClusterRun
 from fencepost.chaos.sim.one_node import OneNode
+from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.sim.quorum import QuorumRun
-from fencepost.chaos.sim.transactions_run import TransactionsRun, Wanted
+from fencepost.chaos.sim.transactions_run import TransactionsRun
 
 
 @pytest.mark.slow
 def test_a_log_that_recovery_cut_acknowledges_what_is_appended_next() -> None:
     """The recovered log forgot how far its file was synced, and waited for a sync that never came."""
-    OneNode(1260, seconds=8).run()
+    OneNode(Plan(campaign="one-node", seed=1260)).run()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 6, 58])
 def test_a_clock_that_was_set_ahead_makes_no_producer_forgotten(seed: int) -> None:
     """Expiry went by the wall clock: set a day ahead, it forgot producers whose next retry would be written twice."""
-    faults = ["clock", "kill", "cut-client", "reset"]
-    ClusterRun(seed, nodes=1, faults=faults).run()
+    faults = ("clock", "kill", "cut-client", "reset")
+    ClusterRun(Plan(campaign="cluster", seed=seed, nodes=1, faults=faults)).run()
 
 
 @pytest.mark.slow
 def test_a_voter_whose_journal_saw_a_sync_fail_comes_back_after_an_end_of_power() -> None:
     """It believed the page cache after a failed sync, and found a hole in its journal when the power had gone."""
-    ClusterRun(134).run()
+    ClusterRun(Plan(campaign="cluster", seed=134)).run()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 4])
 def test_a_process_that_is_not_registered_yet_leads_nothing(seed: int) -> None:
     """A restarted node led what its image gave to the process before it: its high watermark went back."""
-    ClusterRun(seed, nodes=3).run()
+    ClusterRun(Plan(campaign="cluster", seed=seed, nodes=3)).run()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_timer_that_fires_a_hair_too_early_is_not_set_for_that_hair() -> None:
     """A leader whose lease was about to end spun: its timer fired before it, by the rounding of a sum."""
-    QuorumRun(346, seconds=12).run()
+    QuorumRun(Plan(campaign="quorum", seed=346)).run()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_journal_with_a_conflict_across_segments_is_read_again() -> None:
     """Its owner took it for damaged and did not start."""
-    QuorumRun(367, seconds=12).run()
+    QuorumRun(Plan(campaign="quorum", seed=367)).run()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [4, 13])
 def test_a_clock_that_was_set_back_keeps_no_transaction_open(seed: int) -> None:
     """A coordinator waited for its wall clock to reach the deadline; set back a day, stable offsets stood for that day."""
-    TransactionsRun(Wanted(seed, 3.0, "clock,reset,kill")).run()
+    plan = Plan(campaign="transactions", seed=seed, seconds=3.0, faults=("clock", "reset", "kill"))
+    TransactionsRun(plan).run()

@@ -1,24 +1,31 @@
-"""A few seeds of transaction groups and half messages while nodes die; `added_under_faults.py` runs more."""
+"""A few seeds of transaction groups and half messages while nodes die; `fencepost sim run --campaign added` runs more."""
+
+from typing import Any
 
 import pytest
-from added_under_faults import Run
+from fencepost.chaos.sim.added import AddedRun
+from fencepost.chaos.sim.plan import Plan
+
+
+def added(seed: int) -> AddedRun:
+    return AddedRun(Plan(campaign="added", seed=seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 9, 23])
-def test_what_anybody_was_told_is_what_everybody_reads(seed) -> None:
-    run = Run(seed)
-    run.go()
+def test_what_anybody_was_told_is_what_everybody_reads(seed: int) -> None:
+    run = added(seed)
+    run.run()
     assert len(run.decided) >= 3  # how many there are changes with every line of a node
     assert len(run.halves) >= 3
 
 
 @pytest.mark.slow
 def test_the_check_at_the_end_sees_a_decision_that_did_not_hold() -> None:
-    run = Run(15)
+    run: Any = added(15)
     told = run.told
 
-    def lie(job, number, fields) -> None:
+    def lie(job: str, number: int, fields: dict[str, Any]) -> None:
         if (job, number) == ("job0", 0):
             other = {"commit": "abort", "abort": "commit"}[fields["outcome"]]
             fields = {**fields, "outcome": other}
@@ -26,4 +33,4 @@ def test_the_check_at_the_end_sees_a_decision_that_did_not_hold() -> None:
 
     run.told = lie  # as if a client had been told this, and the cluster knew otherwise
     with pytest.raises(AssertionError, match="job0 0 was told"):
-        run.go()
+        run.run()

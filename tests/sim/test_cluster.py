@@ -1,21 +1,26 @@
-"""The cluster campaign, a few seeds of it; all of it is `python -m fencepost.chaos.sim.cluster --seeds 0..2000`."""
+"""The cluster campaign, a few seeds of it; all of it is `fencepost sim run --campaign cluster --seeds 0..2000`."""
 
-import os
-import subprocess
-import sys
+from typing import Any
 
 import pytest
-from fencepost.chaos.sim.cluster import ClusterRun, Wanted, run_seed
+from fencepost.chaos.campaigns.again import differs
+from fencepost.chaos.campaigns.campaign import Outcome, run_plan
+from fencepost.chaos.sim.cluster import ClusterRun
 from fencepost.chaos.sim.cluster_faults import FAULTS
+from fencepost.chaos.sim.plan import Plan
 
 SEEDS = range(12)
 SHORT_S = 4.0
 
 
+def run(seed: int, **what: Any) -> Outcome:
+    return run_plan(Plan(campaign="cluster", seed=seed, **what))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises_whatever_fails(seed: int) -> None:
-    outcome = run_seed(Wanted(seed, SHORT_S, "", 0))
+    outcome = run(seed, seconds=SHORT_S)
     assert not outcome.failure, outcome.failure
     assert outcome.acknowledged > 0
 
@@ -23,7 +28,7 @@ def test_a_cluster_keeps_its_promises_whatever_fails(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_alone_loses_nothing(fault: str) -> None:
-    outcome = run_seed(Wanted(1, 3.0, fault, 3))
+    outcome = run(1, seconds=3.0, faults=(fault,), nodes=3)
     assert not outcome.failure, outcome.failure
 
 
@@ -31,39 +36,25 @@ def test_each_fault_alone_loses_nothing(fault: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_without_syncs_one_machine_at_a_time_loses_nothing(seed: int) -> None:
     """flush.policy=os, Kafka's way: replicas keep acknowledged data, not disks."""
-    wanted = Wanted(seed, 6.0, "power-apart", 3, ("flush.policy=os",), at_once=1)
-    outcome = run_seed(wanted)
+    outcome = run(
+        seed,
+        seconds=6.0,
+        faults=("power-apart",),
+        nodes=3,
+        config=("flush.policy=os",),
+        at_once=1,
+    )
     assert not outcome.failure, outcome.failure
 
 
 @pytest.mark.slow
 def test_a_seed_of_a_cluster_replays_exactly_whatever_the_hash_seed() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "fencepost.chaos.sim.cluster",
-        "--seeds",
-        "7",
-        "--seconds",
-        "3",
-    ]
-    told = {
-        subprocess.run(
-            command,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.splitlines()[0]
-        for hash_seed in ("0", "4242")
-    }
-    assert len(told) == 1
-    assert told.pop().startswith("digest ")
+    outcome = run(7, seconds=3.0)
+    assert outcome.digest
+    assert differs(outcome.plan, outcome.digest) == ""
 
 
-def test_the_command_of_a_failing_seed_names_all_that_it_needs() -> None:
-    wanted = Wanted(17, 8.0, "kill,pause", 4)
-    assert wanted.command.endswith("cluster --seeds 17 --seconds 8 --faults kill,pause --nodes 4")
-    run = ClusterRun(17, faults=["kill"], nodes=4)
-    run.world.close()
-    assert run.nodes.ids == [1, 2, 3, 4]
+def test_a_plan_says_how_many_nodes_there_are() -> None:
+    found = ClusterRun(Plan(campaign="cluster", seed=17, faults=("kill",), nodes=4))
+    found.world.close()
+    assert found.nodes.ids == [1, 2, 3, 4]

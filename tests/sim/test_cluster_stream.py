@@ -10,6 +10,7 @@ from fencepost.chaos.checkers.verdict import judge
 from fencepost.chaos.sim.cluster import TOPIC, ClusterRun
 from fencepost.chaos.sim.cluster_admin import Admin
 from fencepost.chaos.sim.cluster_nodes import ClusterNodes
+from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.sim.world import World
 from fencepost.chaos.workloads.cluster_client import ClusterClient, Leader
 from fencepost.chaos.workloads.cluster_stream import StreamProducer, StreamReader, ToldToEnd
@@ -103,9 +104,9 @@ def test_producer_and_reader_leave_a_valid_history_of_a_node_that_is_killed(worl
 
 
 def test_a_run_that_fails_tells_the_last_events_of_each_node() -> None:
-    run = ClusterRun(3, nodes=1, seconds=1, faults=["kill"])
+    run = ClusterRun(Plan(campaign="cluster", seed=3, nodes=1, seconds=1, faults=("kill",)))
     run.run()
     told = run.explain()
     assert "-- node-1" in told
     assert "node_ready" in told
-    assert "faults: kill" in told
+    assert "faults: 1 kill at" in told

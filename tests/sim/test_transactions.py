@@ -1,22 +1,26 @@
-"""The transactions campaign, a few seeds of it; all of it is `python -m fencepost.chaos.sim.transactions --seeds 0..2000`."""
+"""The transactions campaign, a few seeds of it; all of it is `fencepost sim run --campaign transactions --seeds 0..2000`."""
 
-import os
-import subprocess
-import sys
+from typing import Any
 
 import pytest
+from fencepost.chaos.campaigns.again import differs
+from fencepost.chaos.campaigns.campaign import Outcome, run_plan
+from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.sim.transaction_faults import OF_TRANSACTIONS
-from fencepost.chaos.sim.transactions import run_seed
-from fencepost.chaos.sim.transactions_run import WORKLOADS, Wanted
+from fencepost.chaos.sim.transactions_run import WORKLOADS
 
 SEEDS = range(24)
 SHORT_S = 3.0
 
 
+def run(seed: int, **what: Any) -> Outcome:
+    return run_plan(Plan(campaign="transactions", seed=seed, **what))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_transactions_are_whole_or_not_at_all_whatever_fails(seed: int) -> None:
-    outcome = run_seed(Wanted(seed, SHORT_S))
+    outcome = run(seed, seconds=SHORT_S)
     assert not outcome.failure, outcome.failure
     assert outcome.acknowledged > 0
 
@@ -24,7 +28,7 @@ def test_transactions_are_whole_or_not_at_all_whatever_fails(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", OF_TRANSACTIONS)
 def test_each_fault_of_coordinators_alone_tears_nothing(fault: str) -> None:
-    outcome = run_seed(Wanted(1, SHORT_S, fault, 3))
+    outcome = run(1, seconds=SHORT_S, faults=(fault,), nodes=3)
     assert not outcome.failure, outcome.failure
 
 
@@ -32,7 +36,9 @@ def test_each_fault_of_coordinators_alone_tears_nothing(fault: str) -> None:
 @pytest.mark.parametrize("protocol", ["old", "new"])
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_each_workload_is_served_by_either_protocol(workload: str, protocol: str) -> None:
-    outcome = run_seed(Wanted(2, 2.0, "clock", 3, workload, protocol))
+    outcome = run(
+        2, seconds=2.0, faults=("clock",), nodes=3, workloads=(workload,), protocol=protocol
+    )
     assert not outcome.failure, outcome.failure
     assert outcome.counts["acknowledged"] > 3
     assert outcome.counts["unknown"] == 0
@@ -40,25 +46,6 @@ def test_each_workload_is_served_by_either_protocol(workload: str, protocol: str
 
 @pytest.mark.slow
 def test_a_seed_of_transactions_replays_exactly_whatever_the_hash_seed() -> None:
-    command = [sys.executable, "-m", "fencepost.chaos.sim.transactions"]
-    command += ["--seeds", "7", "--seconds", "2"]
-    told = {
-        subprocess.run(
-            command,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.splitlines()[0]
-        for hash_seed in ("0", "4242")
-    }
-    assert len(told) == 1
-    assert told.pop().startswith("digest ")
-
-
-def test_the_command_of_a_failing_seed_of_transactions_names_all_that_it_needs() -> None:
-    wanted = Wanted(17, 8.0, "hunt", 4, "bank", "old", ("flush.policy=os",), 1)
-    assert wanted.command == (
-        "python -m fencepost.chaos.sim.transactions --seeds 17 --seconds 8 --faults hunt --nodes 4"
-        " --workloads bank --protocol old --config flush.policy=os --at-once 1"
-    )
+    outcome = run(7, seconds=2.0)
+    assert outcome.digest
+    assert differs(outcome.plan, outcome.digest) == ""

@@ -1,6 +1,7 @@
 """Raft's four properties, watched at every step of quorums under faults; and that the watching can fail."""
 
 import pytest
+from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.sim.quorum import QuorumRun
 from fencepost.cluster.quorum import raft
 from fencepost.cluster.quorum.raft import Raft
@@ -10,7 +11,7 @@ from fencepost.cluster.quorum.raft import Raft
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", range(24))
 def test_no_fault_breaks_a_property_of_raft_or_loses_what_was_acknowledged(seed: int) -> None:
-    QuorumRun(seed, seconds=6, failing_disks=seed % 2 == 1).run()
+    QuorumRun(Plan(campaign="quorum", seed=seed, seconds=6)).run()
 
 
 @pytest.mark.slow
@@ -27,5 +28,5 @@ def test_a_vote_that_is_not_remembered_is_found_out(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(raft, "is_elected", lambda voters, granted: len(granted) * 2 > len(voters))
     with pytest.raises(BaseException, match=r".") as failure:
         for seed in range(40):
-            QuorumRun(seed, seconds=6).run()
+            QuorumRun(Plan(campaign="quorum", seed=seed, seconds=6)).run()
     assert any(word in repr(failure.value) + str(failure.value) for word in ("safety", "both lead"))

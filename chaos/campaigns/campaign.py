@@ -1,0 +1,203 @@
+"""The campaigns, all of one shape: a name, its faults, and a run for each plan. What a run came to is an `Outcome`."""
+
+import contextlib
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Final, Protocol
+
+from fencepost.cluster.base.errors import Trouble
+
+from ..planted.bugs import planted
+from ..sim import added, cluster, cluster_faults, one_node, quorum, quorum_faults, transactions_run
+from ..sim.plan import Plan
+from ..sim.schedule import Struck
+from ..sim.transaction_faults import TRANSACTION_FAULTS
+from ..sim.world import World
+from ..workloads.cluster_stream import ToldToEnd
+from ..workloads.txn_answers import BrokenPromise
+
+# Real time. A seed takes seconds; one that does not end is a failure that virtual time can't see.
+SEED_S_MAX: Final = 600
+CLIENT_TOLD: Final = "dead-client"  # a good client was told what it must never be told
+_NAMES: Final = re.compile(r"[^a-z-]+")
+
+
+class Run(Protocol):
+    """One run of one seed."""
+
+    world: World
+
+    def run(self) -> object:
+        """Raises when a promise was broken."""
+
+    def explain(self) -> str:
+        """For a person, when it was."""
+
+    @property
+    def struck(self) -> list[Struck]: ...
+
+    @property
+    def client_groups(self) -> list[list[str]]:
+        """The clients that ran; each group may be left out."""
+
+    @property
+    def acknowledged(self) -> int: ...
+
+    @property
+    def counts(self) -> dict[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    name: str
+    about: str
+    faults: tuple[str, ...]
+    begin: Callable[[Plan], Run]
+    workloads: tuple[str, ...] = ()
+
+
+CAMPAIGNS: Final[dict[str, Campaign]] = {
+    each.name: each
+    for each in (
+        Campaign(
+            "cluster",
+            "idempotent producers, readers and groups on three to five nodes, with topics that come, go and move",
+            tuple(cluster_faults.FAULTS),
+            cluster.ClusterRun,
+        ),
+        Campaign(
+            "transactions",
+            "transfers, sends and polls, and pipelines in transactions of both protocols",
+            tuple(TRANSACTION_FAULTS),
+            transactions_run.TransactionsRun,
+            transactions_run.WORKLOADS + transactions_run.MORE_WORKLOADS,
+        ),
+        Campaign(
+            "quorum",
+            "proposals to the metadata quorum, whose voters come and go",
+            quorum_faults.FAULTS,
+            quorum.QuorumRun,
+        ),
+        Campaign(
+            "one-node",
+            "idempotent producers on one node that is killed and loses power",
+            one_node.FAULTS,
+            one_node.OneNode,
+        ),
+        Campaign(
+            "added",
+            "jobs that commit as groups, half messages and who is asked of them",
+            added.FAULTS,
+            added.AddedRun,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one plan came to. `failure` is one sentence, empty when all was well."""
+
+    plan: Plan
+    failure: str = ""
+    kind: str = ""  # of the failure: two with the same are taken for one
+    told: str = ""  # the last events, for a person
+    struck: tuple[Struck, ...] = ()
+    clients: tuple[tuple[str, ...], ...] = ()
+    acknowledged: int = 0
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    events: int = 0
+    digest: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class TookTooLong(KeyboardInterrupt):
+    """No end in sight in real time. Not an Exception: code of simulated nodes must not catch it."""
+
+
+def run_plan(plan: Plan, tell: Callable[[str], object] | None = None) -> Outcome:
+    """`tell` is given every line of its trace."""
+    began = time.process_time()
+    failure, kind = "", ""
+    with planted(plan.planted):
+        run = CAMPAIGNS[plan.campaign].begin(plan)
+        run.world.trace.write_to = tell
+        try:
+            with _bounded(SEED_S_MAX):
+                run.run()
+        except TookTooLong:
+            kind, failure = "took-too-long", f"no end within {SEED_S_MAX} s of real time"
+        except Exception as error:  # noqa: BLE001 - every failure of a seed is reported, and fails the campaign
+            kind, failure = kind_of(error), f"{_root(error)!r}"
+    world = run.world
+    return Outcome(
+        plan,
+        failure,
+        kind,
+        run.explain() if failure else "",
+        tuple(run.struck),
+        tuple(map(tuple, run.client_groups)),
+        run.acknowledged,
+        world.loop.time(),
+        time.process_time() - began,
+        sum(world.trace.counts.values()),
+        world.trace.digest(),
+        run.counts,
+    )
+
+
+def _root(failure: BaseException) -> BaseException:
+    """What really happened, beneath the groups of tasks that ended with it."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
+def kind_of(failure: BaseException) -> str:
+    """The rule that was broken; where none is named, the kind of error and the first words of it."""
+    root = _root(failure)
+    if isinstance(root, ToldToEnd | BrokenPromise):
+        return CLIENT_TOLD
+    found = RULES.search(str(root))
+    if found is not None:
+        return found.group(1)
+    cause = root.__cause__
+    if cause is not None and not isinstance(cause, Trouble | OSError):
+        return kind_of(cause)
+    words = _NAMES.sub(" ", str(root).lower()).split()
+    return "-".join([type(root).__name__, *words[:4]])
+
+
+# `rule: key: what`, as an anomaly says it.
+RULES: Final = re.compile(
+    r"\b(lost|moved|unread|duplicate|phantom|reordered|backwards|dead-client|two-leaders|two-images"
+    r"|epoch-back|unclean|commit-lost|commit-back|under-min-isr|diverged|commit-missing|producer-state"
+    r"|offset-back|election-safety|log-matching|leader-completeness|state-machine-safety|order"
+    r"|inconsistent-offsets|G1a|precommitted-read|lost-write|unseen|torn|torn-offset|poll-skip"
+    r"|nonmonotonic-poll|int-poll-skip|int-nonmonotonic-poll|G1c|bank-sum|bank-snapshot|doubled|left-out"
+    r"|from-nothing|out-of-order|marker-undecided|marker-late|marker-elsewhere|marker-missing"
+    r"|decision-changed|unfinished|tables-differ|images-differ|no-progress): "
+)
+
+
+@contextlib.contextmanager
+def _bounded(seconds: int) -> Iterator[None]:
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise TookTooLong
+
+    try:
+        before = signal.signal(signal.SIGALRM, ring)
+    except ValueError:  # not the main thread: whoever runs it there looks at the clock himself
+        yield
+        return
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,112 @@
+"""What a command line says of plans. The other way, from a plan to its command, is `Plan.command`."""
+
+import argparse
+from collections.abc import Iterator
+from typing import Final
+
+from ..sim.plan import Plan
+
+ALL: Final = "all"
+NONE: Final = "none"
+# In the order in which they are run; the first needs the least to be understood.
+CAMPAIGN_NAMES: Final = ("one-node", "quorum", "cluster", "transactions", "added")
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--campaign",
+        default="cluster",
+        choices=(*CAMPAIGN_NAMES, ALL),
+        help="what is run (cluster); `all` gives each of them all seeds",
+    )
+    add("--faults", type=_words, default=(), metavar="A,B", help="only these kinds of faults")
+    add("--keep-faults", type=_numbers, metavar="3,7", help="only these faults, by number, or none")
+    add(
+        "--keep-clients", type=_words, default=(), metavar="A,B", help="only these clients, by name"
+    )
+    add("--seconds", type=float, default=0.0, help="virtual seconds of faults")
+    add("--until", type=_seconds, default=0.0, metavar="12.5s", help="no fault from then on")
+    add("--nodes", type=int, default=0, help="how many; the seed says when not")
+    add("--at-once", type=int, default=0, help="faults at one time (3)")
+    add(
+        "--workloads", type=_words, default=(), metavar="A,B", help="of transactions: which clients"
+    )
+    add("--protocol", default="", choices=("", "old", "new"), help="of transactions' clients")
+    add("--config", action="append", default=[], metavar="NAME=VALUE", help="of every node")
+    add("--planted", default="", metavar="BUG", help="with this bug in the nodes")
+
+
+def plans_of(arguments: argparse.Namespace) -> Iterator[Plan]:
+    names = CAMPAIGN_NAMES if arguments.campaign == ALL else (arguments.campaign,)
+    for name in names:
+        for seed in arguments.seeds:
+            yield plan_of(arguments, name, seed)
+
+
+def plan_of(arguments: argparse.Namespace, campaign: str, seed: int) -> Plan:
+    return Plan(
+        campaign=campaign,
+        seed=seed,
+        seconds=arguments.seconds,
+        faults=arguments.faults,
+        keep_faults=arguments.keep_faults,
+        keep_clients=arguments.keep_clients,
+        until_s=arguments.until,
+        nodes=arguments.nodes,
+        at_once=arguments.at_once,
+        workloads=arguments.workloads,
+        protocol=arguments.protocol,
+        config=tuple(arguments.config),
+        planted=arguments.planted,
+    )
+
+
+def why_not(plan: Plan) -> str:
+    """What of this plan its campaign does not know; empty when all is known."""
+    from ..planted.bugs import all_bugs
+    from .campaign import CAMPAIGNS
+
+    campaign = CAMPAIGNS[plan.campaign]
+    for said, known, what in (
+        (plan.faults, campaign.faults, "fault"),
+        (plan.workloads, campaign.workloads, "workload"),
+        ((plan.planted,) if plan.planted else (), tuple(all_bugs()), "planted bug"),
+    ):
+        for name in said:
+            if name not in known:
+                allowed = ", ".join(sorted(known)) or "none"
+                return f"{name!r} is no {what} of campaign {plan.campaign}; there are: {allowed}"
+    return ""
+
+
+def seeds(text: str) -> range:
+    first, dots, end = text.partition("..")
+    if not first.isdecimal() or (dots and not end.isdecimal()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} are no seeds: say 17 for one, 0..1000 for 0 to 999"
+        )
+    found = range(int(first), int(end) if dots else int(first) + 1)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} holds no seed: the end is not included")
+    return found
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    if text == NONE:
+        return ()
+    words = _words(text)
+    if not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} are no numbers: say 3,7 or none")
+    return tuple(int(word) for word in words)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text.removesuffix("s"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: say 12.5s") from None

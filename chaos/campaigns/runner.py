@@ -1,0 +1,104 @@
+"""Many plans on all cores, one process a core; what comes back is told as it comes.
+
+Ctrl-C ends it with what was seen. A worker that dies takes the seeds that were on their way with it: they are called
+unknown, and fail the campaign.
+"""
+
+import contextlib
+import multiprocessing
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from ..sim.plan import Plan
+from .campaign import Outcome, run_plan
+
+AHEAD: Final = 2  # plans a worker has waiting, so that it never waits itself
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a campaign came to so far."""
+
+    seeds: int = 0
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    acknowledged: int = 0
+    events: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: list[Outcome] = field(default_factory=list)
+    interrupted: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        self.virtual_s += outcome.virtual_s
+        self.cpu_s += outcome.cpu_s
+        self.acknowledged += outcome.acknowledged
+        self.events += outcome.events
+        self.counts.update(outcome.counts)
+        if outcome.failure:
+            self.failed.append(outcome)
+
+    @property
+    def real_s(self) -> float:
+        return time.monotonic() - self.began
+
+    def __str__(self) -> str:
+        speed = f"{self.virtual_s / self.cpu_s:.0f} to 1 on a core" if self.cpu_s else "none"
+        return (
+            f"{self.seeds:,} seeds, {self.virtual_s:,.0f} virtual seconds in {self.real_s:,.1f} real ones ({speed}),"
+            f" {self.acknowledged:,} acknowledged, {len(self.failed)} failed"
+        )
+
+
+def run_all(plans: Iterable[Plan], jobs: int, tell: Callable[[Outcome], None]) -> Totals:
+    totals = Totals()
+    try:
+        for outcome in outcomes(plans, jobs):
+            totals.add(outcome)
+            tell(outcome)
+    except KeyboardInterrupt:
+        totals.interrupted = True
+    return totals
+
+
+def outcomes(plans: Iterable[Plan], jobs: int) -> Iterator[Outcome]:
+    """In the order in which they end."""
+    if jobs == 1:
+        yield from map(run_plan, plans)
+        return
+    waiting = iter(plans)
+    context = multiprocessing.get_context("forkserver")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
+    running: dict[Future[Outcome], Plan] = {}
+    try:
+        while True:
+            for plan in islice(waiting, AHEAD * jobs - len(running)):
+                running[pool.submit(run_plan, plan)] = plan
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                plan = running.pop(future)
+                try:
+                    yield future.result()
+                except BrokenProcessPool as broken:
+                    why = f"a worker died, and with it whatever became of this seed: {broken}"
+                    yield Outcome(plan, why, "unknown")
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in multiprocessing.active_children() if running else ():
+            worker.terminate()
+        with contextlib.suppress(BrokenProcessPool):
+            pool.shutdown(wait=True)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C is the parent's to hear."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

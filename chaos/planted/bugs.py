@@ -1,0 +1,114 @@
+"""What a planted bug is, all of them by name, and how one is put into the nodes of a simulation and taken out again.
+
+INVARIANT  the product has no switch for any of this: a bug is a patch from here, gone when its `with` is left.
+PREVENTS   a flag in the product that somebody sets; a checker that has never seen what it is for.
+PROVED BY  tests/chaos/test_planted.py::test_a_bug_is_gone_when_its_run_is_over
+
+A bug is a function that is given a `Patch`; its docstring says in one sentence what it breaks.
+"""
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+Words = tuple[str, ...]
+# The modules that hold bugs; each registers its own when it is imported.
+MODULES: Final = ("replication_bugs", "metadata_bugs", "transaction_bugs", "group_bugs")
+
+
+class Patch:
+    """Replaces attributes of classes and modules, and puts back what was there."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def put(self, owner: Any, name: str, new: Any) -> None:
+        """`owner.name` is `new` from now on; names that are not there are a mistake of the bug's."""
+        before = vars(owner)[name]
+        self._before.append((owner, name, before))
+        setattr(owner, name, new)
+
+    def take_out(self) -> None:
+        while self._before:
+            owner, name, before = self._before.pop()
+            setattr(owner, name, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """`seen_by` are the rules of which one must be broken first; `seeds` within how many it must be."""
+
+    name: str
+    breaks: str
+    plant: Callable[[Patch], None]
+    seen_by: Words
+    campaign: str
+    faults: Words
+    workloads: Words
+    protocol: str
+    config: Words
+    seconds: float
+    seeds: int
+
+
+BUGS: Final[dict[str, Bug]] = {}
+
+
+def bug(
+    *,
+    seen_by: str,
+    campaign: str,
+    faults: str = "",
+    workloads: str = "",
+    protocol: str = "",
+    config: str = "",
+    seconds: float = 5.0,
+    seeds: int = 10,
+) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    """Registers a bug under its function's name. Words are parted by spaces."""
+
+    def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        name = plant.__name__.replace("_", "-")
+        assert name not in BUGS, f"two bugs are called {name}"
+        assert plant.__doc__, f"{name} does not say what it breaks"
+        BUGS[name] = Bug(
+            name,
+            plant.__doc__.strip(),
+            plant,
+            tuple(seen_by.split()),
+            campaign,
+            tuple(faults.split()),
+            tuple(workloads.split()),
+            protocol,
+            tuple(config.split()),
+            seconds,
+            seeds,
+        )
+        return plant
+
+    return register
+
+
+def all_bugs() -> dict[str, Bug]:
+    for each in MODULES:
+        importlib.import_module(f".{each}", __package__)
+    return BUGS
+
+
+@contextlib.contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The bug of that name is in every node that runs meanwhile; "" is none."""
+    if not name:
+        yield
+        return
+    known = all_bugs()
+    if name not in known:
+        raise KeyError(f"no bug is called {name!r}: `fencepost sim planted --list` names them")
+    patch = Patch()
+    try:
+        known[name].plant(patch)
+        yield
+    finally:
+        patch.take_out()

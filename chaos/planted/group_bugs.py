@@ -1,0 +1,90 @@
+"""Bugs of consumer groups, planted: their positions, in transactions and out of them, and who may store them."""
+
+from dataclasses import replace
+from typing import Any
+
+from fencepost.txn.groups.classic_group import ClassicGroup
+from fencepost.txn.groups.offsets_machine import OffsetsMachine
+from fencepost.txn.groups.service import GroupService
+from fencepost.txn.runtime.loader import Loader
+
+from .bugs import Patch, bug
+
+
+@bug(
+    seen_by="torn-offset doubled left-out torn",
+    campaign="transactions",
+    faults="reset kill-coordinator",
+    workloads="append",
+)
+def offsets_outside_the_transaction(patch: Patch) -> None:
+    """TxnOffsetCommit stores positions at once, whatever becomes of the transaction."""
+    right = OffsetsMachine.commit_in_transaction
+
+    def at_once(self: OffsetsMachine, command: Any, now_ms: int) -> Any:
+        return replace(right(self, command, now_ms), producer=None)
+
+    patch.put(OffsetsMachine, "commit_in_transaction", at_once)
+
+
+@bug(
+    seen_by="marker-undecided marker-late torn-offset",
+    campaign="transactions",
+    faults="reset",
+    workloads="append",
+)
+def offsets_of_aborted_count(patch: Patch) -> None:
+    """Positions that were stored in a transaction count, though it was aborted."""
+    right = GroupService.end_transaction
+
+    async def committing(self: GroupService, *place: Any, commit: bool, **others: Any) -> Any:
+        del commit
+        return await right(self, *place, commit=True, **others)
+
+    patch.put(GroupService, "end_transaction", committing)
+
+
+@bug(
+    seen_by="doubled torn-offset",
+    campaign="transactions",
+    faults="pause cut-client delay-client kill-coordinator",
+    workloads="pipeline",
+    seconds=10.0,
+    seeds=20,
+)
+def generation_not_checked(patch: Patch) -> None:
+    """A worker whose partitions the group has given to another stores positions for them all the same (KIP-447)."""
+    from fencepost.cluster.base.errors import ErrorCode
+
+    patch.put(ClassicGroup, "refuse_commit", lambda *_, **__: ErrorCode.none)
+    patch.put(ClassicGroup, "refuse_older", lambda *_, **__: ErrorCode.none)
+
+
+@bug(
+    seen_by="doubled torn-offset",
+    campaign="transactions",
+    faults="kill-coordinator at-a-decision pause-coordinator kill",
+    workloads="pipeline",
+    seconds=8.0,
+    seeds=20,
+)
+def unstable_positions_shown(patch: Patch) -> None:
+    """OffsetFetch answers with the position of before while a transaction that has moved it is being committed."""
+    right = OffsetsMachine.fetch
+
+    def impatient(self: OffsetsMachine, command: Any) -> Any:
+        return right(self, replace(command, require_stable=False))
+
+    patch.put(OffsetsMachine, "fetch", impatient)
+
+
+@bug(seen_by="offset-back", campaign="cluster", faults="kill stop power-one")
+def positions_lost_at_failover(patch: Patch) -> None:
+    """A coordinator that takes over reads only the first half of its log."""
+    right = Loader._replay
+
+    async def half(self: Loader, name: str, replay: Any, log: Any, end: Any, wanted: Any) -> Any:
+        start = log.log_start_offset
+        return await right(self, name, replay, log, type(end)(start + (end - start) // 2), wanted)
+
+    patch.put(Loader, "_replay", half)

@@ -1,0 +1,226 @@
+"""Bugs of transactions, planted: who may write, what is decided, where it is marked, what is shown of it."""
+
+from dataclasses import replace
+from typing import Any
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.replication.log import producer_rules, producers_machine
+from fencepost.replication.log.log import Log
+from fencepost.replication.log.producer_verdicts import ACCEPT
+from fencepost.replication.log.producers_machine import ProducersMachine
+from fencepost.replication.log.verifications_machine import NO_GUARD, Verifications
+from fencepost.replication.partition_machine import PartitionMachine
+from fencepost.txn.runtime.decision import NOTHING, Decision, Send, SetTimer
+from fencepost.txn.runtime.shard import Shard
+from fencepost.txn.transactions import marker_sender, policy, transactions_machine, turn
+from fencepost.txn.transactions.marker_sender import MarkerSender
+from fencepost.txn.transactions.transaction import Phase
+from fencepost.txn.transactions.transactions_machine import TransactionsMachine
+
+from .bugs import Patch, bug
+
+# --- who may write --------------------------------------------------------------------------------
+
+
+@bug(
+    seen_by="torn unseen lost-write G1a bank-sum",
+    campaign="transactions",
+    faults="reset",
+    workloads="bank",
+    protocol="new",
+)
+def fence_skipped(patch: Patch) -> None:
+    """InitProducerId gives out the same epoch again: who was before is not fenced."""
+    patch.put(policy, "_next", lambda had, _fresh: had)
+
+
+@bug(
+    seen_by="torn G1a lost-write unseen bank-sum marker-late no-progress",
+    campaign="transactions",
+    faults="pause cut-client delay-client reset",
+    workloads="bank",
+    seconds=8.0,
+    seeds=20,
+)
+def zombies_may_write(patch: Patch) -> None:
+    """A partition takes batches of an old producer epoch, and asks no coordinator about the first of a transaction."""
+    right = ProducersMachine.decide
+
+    def decide(self: ProducersMachine, batch: Any, *, origin_client: bool) -> Any:
+        verdict = right(self, batch, origin_client=origin_client)
+        error = getattr(verdict, "error", None)
+        fences = (ErrorCode.invalid_producer_epoch, ErrorCode.invalid_txn_state)
+        return ACCEPT if error in fences else verdict
+
+    patch.put(ProducersMachine, "decide", decide)
+
+
+@bug(
+    seen_by="no-progress",
+    campaign="transactions",
+    faults="delay delay-client cut-client pause-coordinator kill-coordinator",
+    workloads="bank append",
+    protocol="old",
+    seconds=8.0,
+    seeds=20,
+)
+def first_writes_not_verified(patch: Patch) -> None:
+    """A late batch of a transaction that has ended opens another one, which nothing ever ends (KIP-890)."""
+    patch.put(ProducersMachine, "_is_confirmed", lambda _self, _batch: True)
+    patch.put(ProducersMachine, "start_verification", lambda *_, **__: NO_GUARD)
+
+
+# --- what is decided ------------------------------------------------------------------------------
+
+
+@bug(
+    seen_by="marker-undecided torn decision-changed",
+    campaign="transactions",
+    faults="kill-coordinator at-a-decision hunt cut-coordinator",
+    seeds=20,
+)
+def answers_before_they_are_committed(patch: Patch) -> None:
+    """A coordinator answers, and sends markers, as soon as it has written what they rest on."""
+    patch.put(Shard, "_deliver_when_committed", Shard._deliver)
+
+
+@bug(
+    seen_by="marker-undecided torn",
+    campaign="transactions",
+    faults="kill-coordinator at-a-decision hunt",
+    workloads="bank",
+)
+def failover_aborts_what_was_committed(patch: Patch) -> None:
+    """A coordinator that takes over aborts what the one before it had decided to commit."""
+    right = transactions_machine._found
+
+    def found(transaction: Any, now_ms: int) -> Any:
+        effects = right(transaction, now_ms)
+        if transaction.phase is not Phase.PREPARE_COMMIT:
+            return effects
+        return tuple(
+            replace(each, what=replace(each.what, commit=False))
+            for each in effects
+            if isinstance(each, Send)
+        )
+
+    patch.put(transactions_machine, "_found", found)
+
+
+@bug(
+    seen_by="G1a torn lost-write unseen bank-sum doubled left-out",
+    campaign="transactions",
+    faults="delay-client reset cut-client",
+    protocol="old",
+    seconds=8.0,
+    seeds=20,
+)
+def late_ends_believed(patch: Patch) -> None:
+    """An EndTxn that was given up long ago ends the next transaction of its producer (KAFKA-17754)."""
+    patch.put(turn.Turn, "_is_late", lambda *_: False)
+
+
+@bug(
+    seen_by="no-progress", campaign="transactions", faults="clock reset kill", seconds=4.0, seeds=20
+)
+def transactions_age_by_the_wall_clock(patch: Patch) -> None:
+    """A transaction's time is up by wall time: a clock that is set back keeps it open. (A bug that was here once.)"""
+    right = TransactionsMachine._time_is_up
+
+    def time_is_up(self: TransactionsMachine, transactional_id: str, now_ms: int) -> Decision:
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            return NOTHING
+        left_ms = transaction.deadline_ms - now_ms
+        if transaction.phase is Phase.ONGOING and left_ms > 0:
+            key = turn.timeout_key(transaction)
+            return Decision(effects=(SetTimer(key, left_ms),))
+        return right(self, transactional_id, now_ms)
+
+    patch.put(TransactionsMachine, "_time_is_up", time_is_up)
+
+
+# --- where it is marked ---------------------------------------------------------------------------
+
+
+@bug(seen_by="no-progress", campaign="transactions", faults="reset", workloads="bank")
+def marker_left_out(patch: Patch) -> None:
+    """Of a transaction's markers only the first partition's is sent."""
+    right = MarkerSender.send
+
+    def forgetful(self: MarkerSender, partition: int, shard: Any, markers: Any) -> None:
+        right(self, partition, shard, replace(markers, partitions=markers.partitions[:1]))
+
+    patch.put(MarkerSender, "send", forgetful)
+
+
+@bug(
+    seen_by="no-progress marker-missing",
+    campaign="transactions",
+    faults="kill isolate kill-coordinator at-a-decision",
+    workloads="bank",
+)
+def marker_refused_is_enough(patch: Patch) -> None:
+    """A marker that its partition refused counts as written: the transaction is complete without it."""
+    refusals = {ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out}
+    patch.put(marker_sender, "_NEEDLESS", marker_sender._NEEDLESS | refusals)
+
+
+@bug(
+    seen_by="no-progress",
+    campaign="transactions",
+    faults="kill-coordinator at-a-decision",
+    workloads="bank",
+    protocol="old",
+)
+def markers_not_sent_after_a_move(patch: Patch) -> None:
+    """A coordinator that takes over sends no markers for what was decided before."""
+    patch.put(transactions_machine, "_found", lambda *_: ())
+
+
+@bug(seen_by="marker-undecided", campaign="transactions", faults="reset", workloads="bank")
+def marker_says_the_contrary(patch: Patch) -> None:
+    """Markers say abort where commit was decided, and commit where abort was."""
+    right = turn.markers_of
+
+    def turned(one: Any) -> Any:
+        markers = right(one)
+        return replace(markers, commit=not markers.commit)
+
+    patch.put(turn, "markers_of", turned)
+
+
+@bug(
+    seen_by="marker-late G1a torn no-progress unfinished",
+    campaign="transactions",
+    faults="delay pause isolate cut kill-coordinator cut-coordinator",
+    workloads="bank",
+    protocol="old",
+    seconds=8.0,
+    seeds=20,
+)
+def late_markers_written(patch: Patch) -> None:
+    """A partition writes a marker of a transaction that has ended: it ends the one that is open now."""
+    patch.put(producers_machine, "check_marker", lambda *_: ACCEPT)
+    patch.put(producer_rules, "check_marker", lambda *_: ACCEPT)
+    patch.put(Verifications, "is_of_another", lambda *_: False)
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+@bug(
+    seen_by="G1a precommitted-read",
+    campaign="transactions",
+    faults="reset",
+    workloads="append",
+)
+def last_stable_offset_ignored(patch: Patch) -> None:
+    """Readers at read_committed are shown what open transactions have written."""
+    patch.put(PartitionMachine, "last_stable_offset", lambda self, _unstable: self.high_watermark)
+
+
+@bug(seen_by="G1a", campaign="transactions", faults="reset", workloads="bank")
+def aborted_not_named(patch: Patch) -> None:
+    """A fetch does not name the aborted transactions in what it returns."""
+    patch.put(Log, "aborted_between", lambda *_, **__: [])

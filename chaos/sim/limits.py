@@ -1,0 +1,45 @@
+"""Limits made small, so that what happens once in a month happens in every run."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from fencepost.cluster.quorum import journal, raft_leader, store
+from fencepost.txn.transactions import policy
+from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
+
+EPOCHS_LEFT: Final = 6
+
+
+@contextlib.contextmanager
+def small_limits() -> Iterator[None]:
+    """So that snapshots, installs, pieces and segments happen in every run."""
+    small = (
+        (store, "SNAPSHOT_ENTRIES", 25),
+        (journal, "SEGMENT_BYTES_MAX", 900),
+        (raft_leader, "CHUNK_BYTES", 200),
+        (raft_leader, "APPEND_BYTES_MAX", 400),
+    )
+    before = [getattr(module, name) for module, name, _ in small]
+    for module, name, value in small:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(small, before, strict=True):
+            setattr(module, name, value)
+
+
+@contextlib.contextmanager
+def old_ids() -> Iterator[None]:
+    """Producer ids whose epochs are almost used up, so that they run over in every run (KAFKA-19367)."""
+
+    def nearly_used_up(*args: Any, **named: Any) -> Transaction:
+        return replace(fresh(*args, **named), producer_epoch=CLIENT_EPOCH_MAX - EPOCHS_LEFT)
+
+    policy.__dict__["fresh"] = nearly_used_up
+    try:
+        yield
+    finally:
+        policy.__dict__["fresh"] = fresh

@@ -1,0 +1,221 @@
+"""What goes wrong in a simulated quorum, one thing after the other.
+
+`at-a-vote` is for the rarest moment of all: a voter that dies between two elections of one term.
+"""
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.cluster.base.errors import Trouble
+from fencepost.cluster.base.ids import BrokerId
+
+from .quorum_links import host_of
+from .schedule import Schedule, Strike
+
+if TYPE_CHECKING:
+    from .quorum import QuorumRun
+
+FAULTS: Final = (
+    "kill",
+    "power",
+    "crash-at-a-write",
+    "at-a-vote",
+    "pause",
+    "isolate",
+    "cut-one-way",
+    "reset",
+    "bad-network",
+    "slow-disk",
+    "full-disk",
+    "failing-disk",
+    "empty-disk",
+    "rotten-disk",
+    "all-die",
+    "change-voters",
+)
+FAULTS_S: Final = 12.0
+FOLDER: Final = "/data/quorum"
+WHOLE_S: Final = 10.0
+
+
+class QuorumFaults:
+    def __init__(self, run: "QuorumRun") -> None:
+        self._run = run
+        self._world = run.world
+        self._supervisor = run.world.stream("supervisor")
+        self.schedule = Schedule(run.world, run.plan, FAULTS, pause=_pause)
+        self.rots = False  # a disk that has lost what was written may end its node now
+        self._wiped: BrokerId | None = None
+        self._at_a_vote: random.Random | None = None
+
+    async def run(self) -> None:
+        run = self._run
+        self.schedule.begin(FAULTS_S)
+        while (strike := await self.schedule.next()) is not None:
+            self.schedule.strikes(strike)
+            await self._inject(strike, strike.rng.choice(run.ids))
+            for each in run.ids:
+                if not self._world.is_up(host_of(each)) and self._supervisor.random() < 0.7:
+                    run.start(each)
+
+    async def _inject(self, strike: Strike, node_id: BrokerId) -> None:
+        world, rng, name, ids = self._world, strike.rng, host_of(node_id), self._run.ids
+        match strike.name:
+            case "kill":
+                world.kill(name)
+            case "power":
+                world.crash(name, torn=rng.random() < 0.8, silent=rng.random() < 0.5)
+            case "crash-at-a-write":
+                world.crash_at_disk_op(name, rng.randint(1, 60), kill=rng.random() < 0.5)
+            case "at-a-vote":
+                await self._strike_voters(rng)
+            case "pause":
+                await self._pause(name, rng)
+            case "isolate":
+                world.net.isolate(name)
+                await self._while_cut(rng)
+            case "cut-one-way":
+                for other in rng.sample(ids, rng.randint(1, len(ids) - 1)):
+                    if other != node_id:
+                        world.net.cut(name, host_of(other), one_way=True)
+                await self._while_cut(rng)
+            case "reset":
+                for other in ids:
+                    world.net.reset(name, host_of(other))
+            case "all-die":
+                for other in ids:
+                    world.crash(host_of(other), torn=rng.random() < 0.8)
+            case "empty-disk":
+                self._replace_disk(node_id)
+            case "rotten-disk":
+                await self._rot(node_id, rng)
+            case "change-voters":
+                await self._change_voters(node_id, rng)
+            case _:
+                await self._degrade(strike.name, node_id, rng)
+
+    # Processes and votes.
+
+    async def _pause(self, name: str, rng: random.Random) -> None:
+        if not self._world.is_up(name):
+            return
+        self._world.pause(name)
+        await asyncio.sleep(rng.choice((0.3, 1.0, 3.0)) * rng.random())
+        if self._world.is_up(name):
+            self._world.resume(name)
+
+    async def _strike_voters(self, rng: random.Random) -> None:
+        """The leader dies; whoever then votes for another dies right behind it and is back at once, some of them more than
+        once: a vote that was not kept would be given again. The candidate loses what was on its way."""
+        for leader in self._run.leaders():
+            self._world.kill(host_of(leader))
+        self._at_a_vote = rng
+        await asyncio.sleep(2.0)
+        self._at_a_vote = None
+
+    def on_vote(self, voter: BrokerId, candidate: BrokerId) -> None:
+        """A vote was stored, and its answer is about to leave."""
+        rng = self._at_a_vote
+        if rng is None or voter == candidate or rng.random() < 0.3:
+            return
+        answer_too = rng.random() < 0.7
+
+        def strike() -> None:
+            if answer_too:
+                self._world.net.reset(host_of(voter), host_of(candidate))
+            if rng.random() < 0.5:
+                self._world.crash(host_of(voter), torn=rng.random() < 0.5)
+            self._run.start(voter)
+            if rng.random() < 0.5:
+                self._world.kill(host_of(candidate))
+
+        self._world.net.later(0.0, strike)
+
+    # The network.
+
+    async def _while_cut(self, rng: random.Random) -> None:
+        await asyncio.sleep(rng.choice((0.5, 2.0, 4.0)) * rng.random())
+        self._world.net.heal_all()
+
+    async def _degrade(self, fault: str, node_id: BrokerId, rng: random.Random) -> None:
+        """Disks and networks that are worse for a while."""
+        disk, links = self._world.disk(host_of(node_id)), self._run.links.get(node_id)
+        match fault:
+            case "slow-disk":
+                disk.faults.slow_sync_odds = rng.choice((0.0, 0.05, 0.5))
+            case "full-disk":
+                disk.files.capacity = disk.files.used + rng.randint(0, 1000)
+                await asyncio.sleep(rng.uniform(0.1, 3.0))
+                disk.files.capacity = None
+            case "failing-disk":
+                odds = rng.choice(("sync_error_odds", "write_error_odds"))
+                setattr(disk.faults, odds, rng.choice((0.02, 0.3)))
+                await asyncio.sleep(rng.uniform(0, 0.5))
+                setattr(disk.faults, odds, 0.0)
+            case "bad-network" if links is not None:
+                links.loss_odds = rng.choice((0.0, 0.05, 0.3))
+                links.late_odds = rng.choice((0.0, 0.05, 0.3))
+                links.twice_odds = rng.choice((0.0, 0.05, 0.3))
+
+    # Disks that lose everything, or a bit.
+
+    def _replace_disk(self, node_id: BrokerId) -> None:
+        """One at a time: the next only when the last one has caught up, as a person would do it."""
+        run, last = self._run, self._wiped
+        if last is not None and (not run.is_up(last) or self._is_fresh(last)):
+            return
+        if any(run.is_up(each) and self._is_fresh(each) for each in run.ids):
+            return
+        self._wiped = node_id
+        run.quorums.pop(node_id, None)
+        # No crash half-way: that is another disk.
+        self._world.disk(host_of(node_id)).on_operation = None
+        self._world.restart(host_of(node_id)).disk.remove_tree(FOLDER)
+        run.start(node_id)
+        self._world.trace.event("chaos", "wiped", node=node_id)
+
+    def _is_fresh(self, node_id: BrokerId) -> bool:
+        raft = self._run.quorums[node_id]._raft
+        return raft is None or raft.journal.vote.fresh
+
+    async def _rot(self, node_id: BrokerId, rng: random.Random) -> None:
+        """Bits of one file change while its node is down. It must see that, or not need them; then its disk is replaced.
+
+        Only when all have all: the newest entries of a journal with a flipped bit look like a torn end, and are cut.
+        """
+        run, name = self._run, host_of(node_id)
+        if not run.is_whole() or any(self._is_fresh(each) for each in run.ids):
+            return
+        self._world.kill(name)
+        files = [path for path, _ in self._world.disk(name).files.files() if FOLDER in path]
+        if not files:
+            return
+        self.rots = True
+        self._world.disk(name).flip_bits(rng.choice(files), rng.choice((1, 1, 8)))
+        run.start(node_id)
+        end = self._world.loop.time() + WHOLE_S
+        while not run.is_whole() and self._world.loop.time() < end:
+            if not self._world.is_up(name):
+                self._replace_disk(node_id)
+            await asyncio.sleep(0.05)
+        self.rots = False
+
+    async def _change_voters(self, node_id: BrokerId, rng: random.Random) -> None:
+        run = self._run
+        for leader in run.leaders():
+            quorum = run.quorums[leader]
+            change: dict[str, Any] = {"add": (node_id, run.peers[node_id])}
+            if node_id in quorum.voters:
+                if len(quorum.voters) <= 2:
+                    return
+                change = {"remove": node_id}
+            work = self._world.on(self._world.node(host_of(leader)), quorum.change_voters(**change))
+            with contextlib.suppress(Trouble, TimeoutError):
+                await asyncio.wait_for(work, rng.uniform(0.01, 3))
+            return
+
+
+def _pause(rng: random.Random) -> float:
+    return rng.choice((0.05, 0.5, 1.5)) * rng.random()

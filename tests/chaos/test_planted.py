@@ -1,0 +1,72 @@
+"""Planted bugs are seen, each by a checker that is there for it. All of them: `fencepost sim planted`."""
+
+import pytest
+from fencepost.chaos.campaigns.campaign import CAMPAIGNS, RULES, run_plan
+from fencepost.chaos.campaigns.planted_table import hunt, plan_for
+from fencepost.chaos.planted.bugs import Patch, all_bugs, planted
+from fencepost.chaos.sim.plan import Plan
+from fencepost.replication.partition_machine import PartitionMachine
+
+BUGS = all_bugs()
+# The quick ones, one of each kind of checker; the rest takes minutes.
+IN_EVERY_TEST_RUN = (
+    "commit-alone",
+    "no-truncation",
+    "retry-applied-twice",
+    "apply-before-committed",
+    "marker-says-the-contrary",
+    "last-stable-offset-ignored",
+    "fence-skipped",
+    "offsets-outside-the-transaction",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("name", IN_EVERY_TEST_RUN)
+def test_a_planted_bug_is_seen_by_a_checker_that_is_there_for_it(name: str) -> None:
+    sighting = hunt(name)
+    assert sighting.was_seen, sighting
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_EVERY_TEST_RUN)
+def test_without_the_bug_its_seeds_are_well(name: str) -> None:
+    plan = plan_for(BUGS[name], 0)
+    well = Plan(**{f: getattr(plan, f) for f in plan.__slots__ if f != "planted"})
+    assert run_plan(well).failure == ""
+
+
+def test_there_are_at_least_twenty() -> None:
+    assert len(BUGS) >= 20
+
+
+@pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)
+def test_a_planted_bug_names_a_campaign_faults_and_checkers_that_there_are(bug) -> None:
+    campaign = CAMPAIGNS[bug.campaign]
+    assert set(bug.faults) <= set(campaign.faults)
+    assert set(bug.workloads) <= set(campaign.workloads)
+    assert bug.breaks.endswith((".", ")"))
+    assert "\n" not in bug.breaks
+    for rule in bug.seen_by:
+        assert RULES.search(f"{rule}: there: it is"), f"{rule} is no checker's rule"
+
+
+@pytest.mark.parametrize("name", sorted(BUGS))
+def test_a_bug_is_gone_when_its_run_is_over(name: str) -> None:
+    patch = Patch()
+    BUGS[name].plant(patch)
+    places = [(owner, attribute, before) for owner, attribute, before in patch._before]
+    assert places, "it changes nothing"
+    assert all(vars(owner)[attribute] is not before for owner, attribute, before in places)
+    patch.take_out()
+    assert all(vars(owner)[attribute] is before for owner, attribute, before in reversed(places))
+
+
+def test_a_bug_that_nobody_knows_is_refused() -> None:
+    right = PartitionMachine._lowest_end
+    with pytest.raises(KeyError, match="no bug is called"), planted("no-such-bug"):
+        pass
+    with planted("commit-alone"):
+        assert PartitionMachine._lowest_end is not right
+    assert PartitionMachine._lowest_end is right
