@@ -22,7 +22,7 @@ from ..workloads.cluster_client import ClusterClient, fetch
 from .cluster import START_S, create_topic, may_end_a_node
 from .cluster_admin import Admin
 from .cluster_nodes import CLIENT_PORT, ClusterNodes, node_name
-from .http import ask_http
+from .http import TOKEN, ask_http
 from .plan import Plan
 from .schedule import Schedule, Strike, Struck
 from .world import World
@@ -35,6 +35,7 @@ FAULTS_S: Final = 4.0
 CALM_S: Final = 120.0
 SETTINGS: Final = (
     f"admin.listener=0.0.0.0:{ADMIN_PORT}",
+    f"admin.token={TOKEN}",
     "transaction.state.log.num.partitions=2",
     "transaction.check.interval.ms=200",
     "transaction.check.interval.max.ms=1000",

@@ -35,6 +35,7 @@ from .added_clients import AddedClients
 from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_topic, may_end_a_node
 from .cluster_admin import CHURNED, Admin
 from .cluster_nodes import ClusterNodes
+from .http import TOKEN
 from .limits import old_ids, small_limits
 from .node import SimEnv
 from .plan import Plan
@@ -53,6 +54,7 @@ SETTINGS: Final = (
     "transaction.state.log.num.partitions=2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=300",
     "group.initial.rebalance.delay.ms=100",
+    f"admin.token={TOKEN}",
 )
 SMALL_LIMITS_ODDS: Final = 0.2
 OLD_IDS_ODDS: Final = 0.25
