@@ -171,8 +171,11 @@ class Sender:
                 continue
             if self._full:
                 break
-            _joined(ready, small)
-            sent = self._send_range(transport, ready, chunk)
+            if len(chunk) < DIRECT_MIN:
+                sent = self._take_small(ready, small, chunk)
+            else:
+                _joined(ready, small)
+                sent = self._send_range(transport, ready, chunk)
             if sent == 0:
                 break
             turn += sent
@@ -195,6 +198,30 @@ class Sender:
         self._yielded = False
         if not self._over:
             self.pump()
+
+    def _take_small(self, ready: list[Buffer], small: list[Buffer], chunk: FileSlice) -> int:
+        """A short range goes with what stands around it: every write is a system call, and a wake of the peer.
+
+        How much of it; 0 when it has to wait.
+        """
+        try:
+            data = chunk.file.read_cached(chunk.position, len(chunk))
+        except OSError as error:
+            self._unreadable(chunk, error)
+            return 0
+        if data is None:
+            self._fetch_soon(chunk, len(chunk))
+            return 0
+        if len(data) <= JOIN_MAX:
+            small.append(data)
+        else:
+            _joined(ready, small)
+            ready.append(data)
+        return self._sent(chunk, len(chunk), len(data))
+
+    def _fetch_soon(self, chunk: FileSlice, length: int) -> None:
+        self._fetching = True
+        self._tasks.spawn(self._fetch(chunk, length), name=f"read {chunk.file.path}")
 
     def _send_range(
         self, transport: asyncio.Transport, ready: list[Buffer], chunk: FileSlice
@@ -240,8 +267,7 @@ class Sender:
         length = min(len(chunk), most)
         data = chunk.file.read_cached(chunk.position, length)
         if data is None:
-            self._fetching = True
-            self._tasks.spawn(self._fetch(chunk, length), name=f"read {chunk.file.path}")
+            self._fetch_soon(chunk, length)
             return 0
         if data:
             transport.write(data)
