@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import time
+from functools import cache
 
 from .ports import Usage
 
@@ -17,12 +18,10 @@ def process_usage() -> Usage | None:
         with open(_STAT, "rb") as file:
             # The name may hold spaces and parentheses itself.
             fields = file.read().rpartition(b")")[2].split()
-        with open(_UPTIME, "rb") as file:
-            uptime_s = float(file.read().split()[0])
+        started_s = _started_s(int(fields[_START]))
     except (OSError, ValueError):
         return None
     ticks = os.sysconf("SC_CLK_TCK")
-    age_s = uptime_s - int(fields[_START]) / ticks
     return Usage(
         cpu_s=(int(fields[_UTIME]) + int(fields[_STIME])) / ticks,
         resident_bytes=int(fields[_RSS]) * os.sysconf("SC_PAGE_SIZE"),
@@ -30,8 +29,16 @@ def process_usage() -> Usage | None:
         open_fds=_open_fds(),
         max_fds=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         threads=int(fields[_THREADS]),
-        started_s=time.time() - age_s,
+        started_s=started_s,
     )
+
+
+@cache
+def _started_s(start_ticks: int) -> float:
+    """Once: asked again it would be another by the kernel's rounding, or by a clock that was set, and look like a restart."""
+    with open(_UPTIME, "rb") as file:
+        uptime_s = float(file.read().split()[0])
+    return time.time() - uptime_s + start_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _open_fds() -> int:

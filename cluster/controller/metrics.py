@@ -32,7 +32,8 @@ def count(image: ClusterImage, records: Iterable[Any]) -> ControllerCounters:
         match record:
             case BrokerChanged():
                 now = image.brokers.get(record.broker_id)
-                found.fencings += record.fenced and now is not None and not now.fenced
+                if now is not None and not now.fenced and not now.in_controlled_shutdown:
+                    found.fencings += record.fenced  # it had not asked to go
             case PartitionsChanged():
                 topic = image.topics_by_id.get(record.topic_id)
                 for change in record.changes if topic is not None else ():
@@ -82,5 +83,5 @@ UNCLEAN: Final = counter(
 )
 FENCINGS: Final = counter(
     "fencepost_controller_fencings_total",
-    "Brokers that this node took out of service as controller.",
+    "Brokers that this node, as controller, took out of service without their having asked to go.",
 )
