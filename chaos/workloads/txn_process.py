@@ -36,7 +36,7 @@ CALL_S: Final = 10.0
 # librdkafka's send_offsets_to_transaction may wait for a coordinator that is gone, with no end (clients' `bounded.py`).
 HANGS_S: Final = 20.0
 HANGS: Final = "hangs: "  # begins what is noted of its transaction
-WATCH_S: Final = 45.0  # for every other call
+WATCH_S: Final = 25.0  # for every other call, each of which has a shorter timeout of its own
 HUNG: Final = 75  # the exit code of a worker whose client does not come back
 SESSION_MS: Final = 6_000
 ABORT_ODDS: Final = 0.1
@@ -131,6 +131,12 @@ class Worker:
                 "error_cb": lambda _: None,
             }
         )
+
+    def close(self, consumer: Consumer) -> None:
+        """It waits for a rebalance that is under way; once it was seen to wait for ever."""
+        self._called_at = time.monotonic()
+        consumer.close()
+        self._called_at = None
 
     def poll(self, consumer: Consumer, op: Txn, most: int, seconds: float) -> None:
         for message in consumer.consume(most, timeout=seconds):

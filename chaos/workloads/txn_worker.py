@@ -61,7 +61,7 @@ class Appender(Transactor):
                 alive = self._append(consumer)
                 self.pause()
         finally:
-            consumer.close()
+            self.close(consumer)
 
     def _assign(self, consumer: Consumer) -> None:
         """What stays assigned goes on where it is; what is new starts at what is stable now."""
@@ -120,7 +120,7 @@ class Subscriber(Appender):
                 alive = self._append(consumer)
                 self.pause()
         finally:
-            consumer.close()
+            self.close(consumer)
 
     def _given(self, _consumer: Consumer, given: list[TopicPartition]) -> None:
         """All begin where the group has committed."""
@@ -169,7 +169,7 @@ class Auditor(Worker):
             op.ended_s = time.monotonic()
             if op.polls:
                 self.note(op)
-        consumer.close()
+        self.close(consumer)
 
 
 ROLES: Final[dict[str, type[Teller | Appender | Auditor]]] = {
