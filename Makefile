@@ -6,9 +6,10 @@ NODES ?= 3
 PORT ?= 9092
 DATA ?= data
 SEEDS ?= 0..100
+IMAGE ?= fencepost:latest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster install lint format check benchmark benchmark-one chaos sim clean
+.PHONY: help run test test-cluster test-docker image install lint format check benchmark benchmark-one chaos sim clean
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,6 +22,14 @@ test: $(VENV)/.tested  ## run every test that this machine has the tools for
 
 test-cluster: $(VENV)/.tested  ## run the client suites against three nodes whose leaders are being killed
 	FENCEPOST_TEST_AGAINST=cluster-chaos $(BIN)/python -m pytest tests/clients
+
+test-docker: $(VENV)/.tested  ## run the tests that start containers, on the engine that DOCKER_HOST names
+	$(BIN)/python -m pytest -s tests/docker tests/kubernetes
+
+# Packages come by the way that this machine knows: its network, and its index if it has one of its own.
+image:  ## build the container image fencepost:latest
+	docker build --network host --file deploy/docker/Dockerfile --tag $(IMAGE) $(foreach \
+	  name,PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST,$(if $($(name)),--build-arg $(name))) .
 
 install: $(VENV)/.installed  ## put the command at .venv/bin/fencepost
 

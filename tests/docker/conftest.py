@@ -1,0 +1,108 @@
+"""The engine that DOCKER_HOST names, and the image, built once a session."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import docker
+import pytest
+from containers import ROOT, Cluster, Lab, remove_what_dead_runs_left
+from support.needs import give_up, missing
+
+TAG = "fencepost-test"
+# A machine that reaches its packages by a mirror says so to pip; the build must be told.
+PIP_SETTINGS = {
+    "PIP_INDEX_URL": "global.index-url",
+    "PIP_EXTRA_INDEX_URL": "global.extra-index-url",
+    "PIP_TRUSTED_HOST": "global.trusted-host",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name == "docker":
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[object]:
+    reason = missing("docker")
+    if reason is not None:
+        give_up(reason)
+    client = docker.from_env(timeout=300)
+    remove_what_dead_runs_left(client)
+    yield client
+    client.close()
+
+
+def build_arguments() -> dict[str, str]:
+    found = {}
+    for variable, setting in PIP_SETTINGS.items():
+        value = os.environ.get(variable, "")
+        if not value:
+            asked = subprocess.run(
+                [sys.executable, "-m", "pip", "config", "get", setting],
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+            value = asked.stdout.strip()
+        if value:
+            found[variable] = value
+    return found
+
+
+@pytest.fixture(scope="session")
+def build(engine) -> Iterator[Callable[[str], str]]:
+    """`build("1.1")`: the image of that version; all but its label come from the engine's cache."""
+    tags: list[str] = []
+
+    def build(version: str) -> str:
+        tag = f"{TAG}:{version}"
+        arguments = build_arguments() | {"VERSION": version}
+        engine.images.build(
+            path=str(ROOT),
+            dockerfile="deploy/docker/Dockerfile",
+            tag=tag,
+            network_mode="host",
+            buildargs=arguments,
+            rm=True,
+            forcerm=True,
+        )
+        tags.append(tag)
+        return tag
+
+    yield build
+    for tag in tags:
+        engine.images.remove(tag, noprune=True)
+    forget_old_builds(engine)
+
+
+def forget_old_builds(engine) -> None:
+    """The last one's layers stay: the next build is a matter of seconds."""
+    for label in ("fencepost.stage=build", "org.opencontainers.image.title=Fencepost"):
+        unnamed = engine.images.list(filters={"dangling": True, "label": label})
+        unnamed.sort(key=lambda image: str(image.attrs["Created"]))
+        for image in unnamed[:-1]:
+            with contextlib.suppress(docker.errors.APIError):  # another run works with it
+                engine.images.remove(image.id)
+
+
+@pytest.fixture(scope="session")
+def image(build) -> str:
+    return build("now")
+
+
+@pytest.fixture
+def lab(engine, image) -> Iterator[Lab]:
+    with Lab(engine, image) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def cluster(engine, image) -> Iterator[Cluster]:
+    with Lab(engine, image) as lab:
+        yield Cluster(lab)
