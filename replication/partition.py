@@ -17,7 +17,12 @@ from fencepost.cluster.base.ids import BrokerId, Offset
 from fencepost.cluster.base.ports import Buffer, Env
 from fencepost.cluster.metadata.image import PartitionState
 from fencepost.cluster.metadata.topic_config import TopicConfig
-from fencepost.cluster.wire.batch import LOG_APPEND_TIME, BatchRefused, parse_header
+from fencepost.cluster.wire.batch import (
+    LOG_APPEND_TIME,
+    BatchHeader,
+    BatchRefused,
+    parse_header,
+)
 
 from . import appends
 from .appends import Appended, Refusal
@@ -137,8 +142,11 @@ class Partition(CopiedPartition):
         produce_version: int = 13,
         transaction_version: int = 0,
         checked: appends.Checked | BatchRefused | None = None,
+        behind: BatchHeader | None = None,
     ) -> Appended | Refusal:
-        """Write a client's batch, or a coordinator's. The buffer is ours from here on: it is stamped in place."""
+        """Write a client's batch, or a coordinator's. The buffer is ours from here on: it is stamped in place.
+        `behind` was sent away before it came here, and is to be written first.
+        """
         error = self.closed or self.machine.check_append(required_acks)
         if error is not ErrorCode.none:
             return self._refuse_retriable(error, records, origin_client=origin_client)
@@ -159,6 +167,8 @@ class Partition(CopiedPartition):
             producers = log.producers  # the first batch since a clean start has them read
         except (OSError, LogDamaged) as failed:
             return self._history_unreadable(failed)
+        if behind is not None:
+            producers.note_refused(behind)
         verdict = appends.judge(
             producers, buffer, headers,
             origin_client=origin_client, transaction_version=transaction_version,

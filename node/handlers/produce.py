@@ -33,6 +33,7 @@ from fencepost.replication.waits import OffsetWait
 
 from ..moved import name_new_leaders
 from ..server.dispatch import Answer, Cancel, Fields
+from ..server.overtaking import TRIED_AGAIN, Place
 from ..services import HandlerContext
 from ..transaction_doors import FirstWrite, produce_word
 
@@ -159,7 +160,10 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
             if nameless:
                 answers.append(_refused(wanted.index, NAMELESS))
                 continue
-            part, wait = _append(ctx, name, wanted, acks)
+            place = (topic.topic_id if by_id else topic.name, wanted.index)
+            part, wait = _append(ctx, name, place, wanted, acks)
+            if part["error_code"] in TRIED_AGAIN and wanted.records is not None:
+                ctx.origin.refused.note(place, wanted.records)
             answers.append(part)
             if wait is not None:
                 appended.append((part, *wait))
@@ -248,7 +252,7 @@ def _put(part: Fields, outcome: ErrorCode) -> None:
 
 
 def _append(
-    ctx: HandlerContext, topic: str | None, wanted: Any, acks: int
+    ctx: HandlerContext, topic: str | None, place: Place, wanted: Any, acks: int
 ) -> tuple[Fields, tuple[Partition, int] | None]:
     index, services = wanted.index, ctx.services
     if topic is None:
@@ -271,6 +275,7 @@ def _append(
         now_ms=services.env.clock.now_ms(),
         produce_version=ctx.api_version,
         checked=prepared.checked.get(id(wanted)),
+        behind=refused.before(place, wanted.records) if (refused := ctx.origin.refused) else None,
     )
     if not isinstance(appended, Appended):
         return {

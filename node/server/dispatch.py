@@ -6,7 +6,7 @@ so a version is never advertised that is not dispatched.
 
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from fencepost.cluster.base.ports import Chunk, Clock
@@ -20,6 +20,7 @@ from fencepost.cluster.wire.api import (
 from fencepost.cluster.wire.render import render
 
 from .metrics import ApiCounters
+from .overtaking import RefusedBatches
 
 Services = TypeVar("Services")
 Fields = dict[str, Any]
@@ -38,6 +39,7 @@ class Origin:
     port: int
     listener: str
     connection: int = 0  # its number on this node: a later connection has a higher one
+    refused: RefusedBatches = field(default_factory=RefusedBatches, compare=False)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,76 @@
+"""Batches of one connection that were sent away before a partition here could judge them.
+
+INVARIANT  of a producer that a partition does not know, no batch is written behind one with a lower sequence that
+           came by the same connection and was sent away to be tried again.
+PREVENTS   five batches in flight while their topic, or the lead of its partition, comes to this node: the first three
+           find nothing here, the fourth finds the partition, which takes any sequence of a producer that is new to
+           it; the first is then out of order for ever, and the client ends.
+PROVED BY  tests/node/test_refused_first_batches.py::test_a_batch_does_not_overtake_one_that_came_before_its_topic
+
+A partition remembers what it refuses itself (`replication/log/verifications_machine.py`); this is for the time when
+it was not here, or did not lead. Only one connection has to be looked at: whoever lost it sends all again, in order.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.wire.batch import BatchHeader, BatchRefused, parse_header
+
+REFUSED_MAX: Final = 1_000  # remembered a connection; the oldest go first
+# What a client tries again as it was. After anything else it gives the batch up, and must not be held to it.
+TRIED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.kafka_storage_error,
+    }
+)
+
+Place = tuple[UUID | str, int]  # a topic as the client names it, and a partition
+
+
+class RefusedBatches:
+    """Of one connection. Empty, and then false, for nearly all."""
+
+    __slots__ = ("_lowest",)
+
+    def __init__(self) -> None:
+        # place, producer id, producer epoch -> the batch with the lowest sequence that was sent away
+        self._lowest: dict[tuple[Place, int, int], BatchHeader] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._lowest)
+
+    def note(self, place: Place, records: memoryview) -> None:
+        header = _header_of(records)
+        if header is None:
+            return
+        key = (place, header.producer_id, header.producer_epoch)
+        known = self._lowest.get(key)
+        if known is None and len(self._lowest) >= REFUSED_MAX:
+            del self._lowest[next(iter(self._lowest))]
+        if known is None or header.base_sequence < known.base_sequence:
+            self._lowest[key] = header
+
+    def before(self, place: Place, records: memoryview) -> BatchHeader | None:
+        """What has to come before this batch. Forgotten when it comes itself."""
+        header = _header_of(records)
+        if header is None:
+            return None
+        key = (place, header.producer_id, header.producer_epoch)
+        lowest = self._lowest.get(key)
+        if lowest is not None and header.base_sequence <= lowest.base_sequence:
+            del self._lowest[key]
+            return None
+        return lowest
+
+
+def _header_of(records: memoryview) -> BatchHeader | None:
+    """Of a batch that has a place in a producer's sequence; appending says what is wrong with any other."""
+    try:
+        header = parse_header(records)
+    except BatchRefused:
+        return None
+    return header if header.producer_id >= 0 and header.base_sequence >= 0 else None

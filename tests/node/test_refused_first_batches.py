@@ -1,0 +1,117 @@
+"""Batches in flight while their partition comes to this node: a later one must not overtake one that was sent away."""
+
+from typing import Any
+
+import pytest
+from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, node_name
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.client import WireClient
+from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.node.server.overtaking import REFUSED_MAX, RefusedBatches
+from sim_cluster import CLIENT, Cluster
+from sim_node import SimNode
+
+E = ErrorCode
+BY_NAME = 12  # the last version of Produce that names topics
+PLACE = ("t", 0)
+
+
+def batch(sequence: int, *, producer_id: int = 7, epoch: int = 0) -> bytes:
+    rows = [Record(place, 1_000, None, b"%d" % (sequence + place), ()) for place in range(4)]
+    return build_batch(rows, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def to_topic(data: bytes) -> dict[str, Any]:
+    parts = [{"index": 0, "records": data}]
+    return {
+        "acks": -1, "timeout": 5_000, "transactional_id": None,
+        "topic_data": [{"name": "t", "partition_data": parts}],
+    }  # fmt: skip
+
+
+def code_of(reply: Any) -> ErrorCode:
+    return ErrorCode(reply.responses[0].partition_responses[0].error_code)
+
+
+def test_a_batch_does_not_overtake_one_that_came_before_its_topic() -> None:
+    """A partition takes any sequence of a producer that is new to it; the first batch would be out of order for ever."""
+    node = SimNode(seed="overtaking")
+    node.start()
+
+    def send(sequence: int, **who: int) -> ErrorCode:
+        data = batch(sequence, **who)
+        return code_of(node.ask(ApiKey.produce, BY_NAME, **to_topic(data)))
+
+    try:
+        assert send(4) is E.unknown_topic_or_partition
+        assert send(0) is E.unknown_topic_or_partition
+        node.create_topic("t")
+        assert send(4) is E.out_of_order_sequence_number
+        assert send(4, producer_id=8) is E.none  # of another, nothing was sent away
+        assert send(0) is E.none
+        assert send(4) is E.none
+        assert send(4) is E.none  # a retry
+    finally:
+        node.close()
+
+
+@pytest.mark.slow
+def test_a_batch_does_not_overtake_one_that_came_before_the_lead() -> None:
+    cluster = Cluster(seed="overtaking the lead")
+
+    async def scenario() -> None:
+        await cluster.create("t")
+        await cluster.until(lambda: len(cluster.partition().isr) == 3)
+        leader = cluster.leaders()[0]
+        follower = next(each for each in cluster.nodes.ids if each != leader)
+        client = cluster.world.node(CLIENT)
+
+        async def work() -> None:
+            wire = WireClient(client, node_name(follower), CLIENT_PORT, timeout_s=60.0)
+
+            async def send(sequence: int) -> ErrorCode:
+                fields = to_topic(batch(sequence))
+                return code_of(await wire.request(ApiKey.produce, BY_NAME, **fields))
+
+            assert await send(0) is E.not_leader_or_follower
+            cluster.kill(leader)
+            while True:
+                found = await send(4)
+                if found is not E.not_leader_or_follower:
+                    break
+                await client.clock.sleep(0.01)
+            if cluster.leaders()[0] != follower:
+                pytest.fail("another node leads: choose another seed")
+            assert found is E.out_of_order_sequence_number
+            assert await send(0) is E.none
+            assert await send(4) is E.none
+            await wire.close()
+
+        await cluster.world.on(client, work())
+
+    cluster.play(scenario)
+
+
+def test_a_batch_that_is_garbage_or_has_no_sequence_is_not_remembered() -> None:
+    refused = RefusedBatches()
+    refused.note(PLACE, memoryview(b"garbage"))
+    refused.note(PLACE, memoryview(build_batch([Record(0, 1_000, None, b"x", ())])))
+    assert not refused
+
+
+def test_a_new_epoch_begins_anew() -> None:
+    refused = RefusedBatches()
+    refused.note(PLACE, memoryview(batch(0)))
+    assert refused.before(PLACE, memoryview(batch(4, epoch=1))) is None
+    waited_for = refused.before(PLACE, memoryview(batch(4)))
+    assert waited_for is not None
+    assert waited_for.base_sequence == 0
+
+
+def test_what_a_connection_has_remembered_is_bounded() -> None:
+    refused = RefusedBatches()
+    for producer_id in range(REFUSED_MAX + 1):
+        refused.note(PLACE, memoryview(batch(0, producer_id=producer_id)))
+    assert refused.before(PLACE, memoryview(batch(4, producer_id=0))) is None
+    assert refused.before(PLACE, memoryview(batch(4, producer_id=1))) is not None
