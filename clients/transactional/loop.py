@@ -21,6 +21,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -35,7 +36,7 @@ from confluent_kafka import (
 )
 
 from .bounded import CallHangs, bounded
-from .identity import retrying
+from .identity import POLL_S, retrying
 
 MESSAGES_MAX: Final = 500  # in one transaction
 WAIT_S: Final = 0.1  # for the first message of one
@@ -227,13 +228,30 @@ class TransactionalLoop:
         for message in messages:
             firsts.setdefault((message.topic(), message.partition()), message.offset())
         wanted = [TopicPartition(*place) for place in firsts]
-        for at in retrying(lambda: self._consumer.committed(wanted, CALL_S), RETRY_S):
+        for at in self._committed(wanted):
             # Nothing was ever committed there: what was read first is where it began.
             start = at.offset if at.offset >= 0 else firsts[at.topic, at.partition]
             try:
                 self._consumer.seek(TopicPartition(at.topic, at.partition, start))
             except KafkaException as gone:
                 log.info("%s-%s is another member's now: %s", at.topic, at.partition, gone)
+
+    def _committed(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        """Again after any error but a fatal one, also of one partition alone: it must not pass for "nothing committed".
+        Librdkafka does not say here what may help, and gives up when the group's coordinator moves."""
+        deadline = time.monotonic() + RETRY_S
+        while True:
+            try:
+                found: list[TopicPartition] = self._consumer.committed(wanted, CALL_S)
+                errors = [each.error for each in found if each.error is not None]
+            except KafkaException as trouble:
+                errors = [trouble.args[0]]
+            if not errors:
+                return found
+            if errors[0].fatal() or time.monotonic() > deadline:
+                raise KafkaException(errors[0])
+            log.info("committed positions: %s", errors[0])
+            time.sleep(POLL_S)
 
 
 def _send_offsets(producer: Producer, offsets: list[TopicPartition], group: Any) -> None:

@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 from brokers import IN_CHAOS, WAIT_S
-from confluent_kafka import Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from fencepost.clients.transactional import Output, TransactionalLoop
+from fencepost.clients.transactional import loop as loop_module
 from librdkafka import consumer_of, create, producer_of, receive, send, until
 
 pytestmark = pytest.mark.slow
@@ -155,6 +156,36 @@ def test_run_ends_after_the_transaction_that_is_under_way_when_it_is_told_to(set
     loop.stop()
     thread.join(WAIT_S)
     assert not thread.is_alive()
+
+
+def test_positions_are_asked_for_again_when_the_groups_coordinator_moves(
+    setting, monkeypatch
+) -> None:
+    """librdkafka gives up a question that was answered NOT_COORDINATOR, and calls that no error to try again after."""
+    asked: list[int] = []
+
+    class Moves(Consumer):
+        def committed(self, *args):
+            asked.append(1)
+            if len(asked) % 3:
+                raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+            return super().committed(*args)
+
+    failed: list[int] = []
+
+    def fails_once(message: Message) -> list[Output]:
+        if not failed:
+            failed.append(1)
+            raise ValueError("not this time")
+        return setting.copy(message)
+
+    monkeypatch.setattr(loop_module, "Consumer", Moves)
+    with setting.loop(fails_once) as loop:
+        with pytest.raises(ValueError, match="not this time"):
+            step_until(loop, 1)
+        step_until(loop, INPUTS)
+    assert len(asked) >= 3
+    setting.check()
 
 
 def test_what_a_transformation_raises_ends_run_and_its_message_comes_again(setting) -> None:
