@@ -33,10 +33,13 @@ from fencepost.txn.runtime.partition_log import LocalPartitions
 from fencepost.txn.transactions.added_service import AddedService
 from fencepost.txn.transactions.service import TransactionService
 
+from .address_check import wait_until_free
 from .admin.calls import AdminCalls
 from .admin.door import AdminDoor
+from .clock_watch import ClockWatch
 from .config import NodeConfig
 from .coordinator_settings import additions, consumer_config, group_config, transaction_config
+from .farewell import let_clients_go
 from .handlers import APIS
 from .isr_proposals import IsrProposals
 from .marker_writer import MarkerWriter
@@ -50,6 +53,8 @@ from .server.listener import ClientListener
 from .services import Services
 from .session import BrokerSession
 from .topics import Topics
+from .tracing.requests import RequestTracing
+from .tracing.spans import Spans
 from .transaction_doors import MarkersBetweenNodes, Verifier
 from .transaction_start import TransactionStarts
 from .transaction_words import WordsAhead
@@ -67,12 +72,13 @@ SUPPORTED_FEATURES = {
 class Broker:
     """One node, in any Env: a process of its own or one of many in a simulation."""
 
-    def __init__(self, env: Env, config: NodeConfig) -> None:
+    def __init__(self, env: Env, config: NodeConfig, spans: Spans | None = None) -> None:
         self.env = env
         self.config = config
         self.is_ready = self.is_stopping = False
         self.starts_by = "it reads its metadata"  # until its logs are open
         self.folder = NodeFolder(env.disk, config.log_dir, config.node_id)
+        self.clock_watch = ClockWatch(env, config.log_dir, getattr(env.log, "flush", None))
         self.machine = MetadataMachine()
         me, peers = config.node_id, config.peers
         self.peers = Peers(env, me, peers, self.machine.image, self._cluster_id)
@@ -108,6 +114,12 @@ class Broker:
         self.transactions = self._make_transactions()
         self.metrics = Metrics(self)
         self.admin = self._make_admin()
+        self.tracing = RequestTracing(
+            env, me, config.text, syncs=lambda: self.replicas.flusher.recent, spans=spans
+        )
+        self.machine.listeners.append(self.tracing)
+        if self.peers.door is not None:
+            self.peers.door.follow_requests(self.tracing)
         self.verifier = self._make_verifier()
         self.services = self._make_services()
         self.listeners = self._make_listeners()
@@ -241,6 +253,7 @@ class Broker:
             self.services,
             request_bytes_max=config.integer("socket.request.max.bytes"),
         )
+        dispatcher.tracing = self.tracing
         return [
             ClientListener(
                 self.env,
@@ -271,6 +284,7 @@ class Broker:
         self.starts_by = "it waits for a majority of the voters, and for their metadata"
         await self.peers.wait_ready()
         await self._form_cluster()
+        self.clock_watch.start()
         self.starts_by = "it opens and recovers its logs"
         all_is_here = await self.replicas.start()
         self.machine.listeners.append(self)
@@ -283,14 +297,18 @@ class Broker:
             await door.open(wanted.host, wanted.port)
             for door, wanted in zip(self.listeners, self.config.listeners, strict=True)
         ]
-        await self.session.start(self._endpoints(addresses), clean_start=all_is_here)
+        endpoints = self._endpoints(addresses)
+        await wait_until_free(
+            self.env, self.image, self.config.node_id, endpoints, within_s=self.session.patience_s
+        )
+        await self.session.start(endpoints, clean_start=all_is_here)
         await self.groups.start()
         await self.transactions.start()
         for door in self.listeners:
             door.let_in()
         self.is_ready = True
         self.metrics.node_is_ready()
-        self.env.log.info("node_ready", node=self.config.node_id, listeners=addresses)
+        self.env.log.info("node_ready", listeners=[f"{host}:{port}" for host, port in addresses])
         return addresses[0]
 
     async def stop(self) -> None:
@@ -313,6 +331,8 @@ class Broker:
         await self.session.leave()
         for door in self.listeners:
             await door.stop_accepting()
+        if self.session.others_serve:
+            await let_clients_go(self.env.clock, self.listeners)
         self.verifier.stop()
         await self.transactions.stop()
         await self.groups.stop()
@@ -321,6 +341,7 @@ class Broker:
         if self.replication is not None:
             await self.replication.stop()
         await self.replicas.stop()
+        await self.clock_watch.stop()
 
     def on_image(self, delta: ImageDelta) -> None:
         """After each command of the metadata log: replicas first, then those who write through them."""
@@ -341,7 +362,7 @@ class Broker:
 
     def _endpoints(self, addresses: list[tuple[str, int]]) -> tuple[Endpoint, ...]:
         endpoints = [
-            Endpoint(wanted.name, wanted.host, wanted.port or port, "PLAINTEXT")
+            Endpoint(wanted.name, wanted.host, wanted.port or port, wanted.protocol)
             for wanted, (_, port) in zip(self.config.advertised, addresses, strict=True)
         ]
         if self.config.peers.advertised is not None:

@@ -8,7 +8,8 @@ PROVED BY  tests/node/test_node_folder.py::test_a_folder_of_another_node_is_refu
 from collections.abc import Callable
 from typing import Final
 
-from fencepost.cluster.base.errors import LogDamaged, Outcome, Trouble
+from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, EXIT_LATER, CannotRun
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Disk
 
@@ -37,10 +38,10 @@ class NodeFolder:
         try:
             self._release = self.disk.lock(f"{self.path}/{LOCK}")
         except BlockingIOError:
-            raise Trouble(
+            raise CannotRun(
                 f"{self.path} is in use by another fencepost process. Stop that one, or give this one "
                 "another folder (`fencepost dev --data FOLDER`, or log.dirs).",
-                Outcome.REFUSED,
+                EXIT_LATER,
             ) from None
         path = f"{self.path}/{META}"
         if not self.disk.exists(path):
@@ -49,10 +50,10 @@ class NodeFolder:
         owner = properties.get("node.id")
         if owner != str(self.node_id):
             self.close()
-            raise Trouble(
+            raise CannotRun(
                 f"{path} says that this folder belongs to node {owner}, and this is node "
                 f"{self.node_id}. Mount the right disk, or set node.id={owner}.",
-                Outcome.REFUSED,
+                EXIT_IDENTITY,
             )
         self.cluster_id = properties.get("cluster.id")
 
@@ -61,10 +62,10 @@ class NodeFolder:
         if self.cluster_id == cluster_id:
             return
         if self.cluster_id is not None:
-            raise Trouble(
+            raise CannotRun(
                 f"{self.path}/{META} says cluster {self.cluster_id}, and the metadata says "
                 f"{cluster_id}: this folder was put together from two clusters.",
-                Outcome.REFUSED,
+                EXIT_IDENTITY,
             )
         text = f"version={VERSION}\ncluster.id={cluster_id}\nnode.id={self.node_id}\n"
         self.disk.replace(f"{self.path}/{META}", text.encode())

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgpack
-from fencepost.cluster.base.errors import FrameRefused, Outcome, Trouble
+from fencepost.cluster.base.errors import FrameRefused
+from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, EXIT_LATER, CannotRun
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Buffer, Env
 from fencepost.cluster.controller.liveness import Liveness
@@ -93,7 +94,15 @@ class Peers:
         self.door.on_up(self._seen)
         self.door.on_gone(quorum.on_peer_gone)
         self.door.on_gone(liveness.on_gone)
-        await self.door.open(*self._settings.listener)
+        host, port = self._settings.listener
+        try:
+            await self.door.open(host, port)
+        except OSError as refused:
+            raise CannotRun(
+                f"can't listen on {host}:{port} (peer.listener): {refused.strerror or refused}. Stop "
+                "what holds that address, or choose another with peer.listener.",
+                EXIT_LATER,
+            ) from refused
         self._watch()
 
     async def close(self) -> None:
@@ -118,7 +127,7 @@ class Peers:
             elif refused_since is None:
                 refused_since = now
             elif now - refused_since >= REFUSED_S:
-                raise Trouble("; ".join(refusals), Outcome.REFUSED)
+                raise CannotRun("; ".join(refusals), EXIT_IDENTITY)
 
     def _refusals(self) -> list[str]:
         """Why the voters don't want this node, when none of those that answer does."""

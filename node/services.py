@@ -59,6 +59,8 @@ class Services:
     # Feature name -> the levels that this build can work at.
     supported_features: Mapping[str, tuple[int, int]]
     sent_away: SentAway = field(default_factory=SentAway)
+    # Client ids by which this node looks for itself, and whether it was found (`address_check.py`).
+    address_checks: dict[str, bool] = field(default_factory=dict)
 
     def endpoint_of(self, broker_id: BrokerId, listener: str) -> Endpoint | ErrorCode:
         broker = self.image.brokers.get(broker_id)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.errors import ErrorCode, Trouble
+from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, CannotRun
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.controller.commands import (
@@ -82,6 +83,11 @@ class BrokerSession:
         self._now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def patience_s(self) -> float:
+        """After so long the cluster knows whether a process with our id, or in our place, is dead."""
+        return DUPLICATE_SESSIONS * self._timeout_s
+
     # --- coming ---
 
     async def start(self, endpoints: tuple[Endpoint, ...], *, clean_start: bool) -> None:
@@ -93,7 +99,7 @@ class BrokerSession:
 
     async def _register(self, *, clean_start: bool) -> None:
         clock = self._env.clock
-        give_up = clock.steady() + DUPLICATE_SESSIONS * self._timeout_s
+        give_up = clock.steady() + self.patience_s
         command = RegisterBroker(
             broker_id=self._me,
             cluster_id=self._image.cluster_id,
@@ -109,8 +115,8 @@ class BrokerSession:
             try:
                 registered = await self._gate.execute(command, within_s=REGISTER_WITHIN_S)
             except Trouble as trouble:
-                self._env.log.warn("broker_not_registered_yet", reason=str(trouble))
-                give_up = clock.steady() + DUPLICATE_SESSIONS * self._timeout_s
+                self._env.log.warn("broker_not_registered_yet", cause=str(trouble))
+                give_up = clock.steady() + self.patience_s
             else:
                 if registered.error_code is ErrorCode.none:
                     self.broker_epoch = registered.broker_epoch
@@ -120,7 +126,7 @@ class BrokerSession:
                 duplicate = registered.error_code is ErrorCode.duplicate_broker_registration
                 if not duplicate or clock.steady() >= give_up:
                     why = self._why_refused(registered.error_code, registered.error_message)
-                    raise Trouble(why, Outcome.REFUSED)
+                    raise CannotRun(why, EXIT_IDENTITY)
             await clock.sleep(RETRY_S)
 
     def _why_refused(self, code: ErrorCode, message: str | None) -> str:
@@ -148,7 +154,7 @@ class BrokerSession:
             result = await self._heartbeat(leaving=False)
         except Trouble as trouble:
             # The gate has tried for as long as a session lasts. The next one finds a controller, or does not.
-            self._env.log.warn("heartbeat_failed", reason=str(trouble))
+            self._env.log.warn("heartbeat_failed", cause=str(trouble))
             return
         self._answered_s = self._env.clock.steady()
         if self._leaving:
@@ -189,11 +195,12 @@ class BrokerSession:
         """Our registration is not in force. What this process had in memory it still has: a clean start."""
         now = self._image.brokers.get(self._me)
         if now is not None and now.incarnation_id != self._incarnation and self._is_newer(now):
-            raise Trouble(
-                f"Another process has registered as node {self._me} while this one was not heard. This one ends.",
-                Outcome.REFUSED,
+            raise CannotRun(
+                f"Another process has registered as node {self._me} while this one was not heard. This one ends. "
+                "If both are meant to run, give one of them a node.id of its own.",
+                EXIT_IDENTITY,
             )
-        self._env.log.warn("broker_registers_again", reason=why)
+        self._env.log.warn("broker_registers_again", cause=why)
         await self._register(clean_start=True)
         self._now.set()
 
@@ -222,7 +229,7 @@ class BrokerSession:
         self._task.cancel()
         await asyncio.wait([self._task])
         self._task = None
-        if not any(self._can_take_over(broker) for broker in self._image.alive_brokers()):
+        if not self.others_serve:
             return
         handing_over = self._env.tasks.spawn(self._hand_over(), name="hand over")
         give_up = self._env.clock.steady() + LEAVE_WITHIN_S
@@ -233,10 +240,15 @@ class BrokerSession:
         if not handing_over.done():
             handing_over.cancel()
             await asyncio.wait([handing_over])
-            self._env.log.warn("leaderships_not_handed_over", reason="nobody decides")
+            self._env.log.warn("leaderships_not_handed_over", cause="nobody decides")
 
-    def _can_take_over(self, broker: BrokerState) -> bool:
-        return broker.broker_id != self._me and not broker.in_controlled_shutdown
+    @property
+    def others_serve(self) -> bool:
+        """Whether somebody is there who leads when this broker has gone."""
+        return any(
+            broker.broker_id != self._me and not broker.in_controlled_shutdown
+            for broker in self._image.alive_brokers()
+        )
 
     async def _hand_over(self) -> None:
         """One command moves all that can move; what stays has nobody else in its ISR."""
@@ -248,4 +260,4 @@ class BrokerSession:
                         return
                     await self._env.clock.sleep(LEAVE_CHECK_S)
         except Trouble as trouble:
-            self._env.log.warn("leaderships_not_handed_over", reason=str(trouble))
+            self._env.log.warn("leaderships_not_handed_over", cause=str(trouble))

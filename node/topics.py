@@ -48,7 +48,7 @@ class Topics:
             async with asyncio.timeout(CREATE_TIMEOUT_S):
                 await self.controller.execute(AutoCreateTopics(names=tuple(names)))
         except (TimeoutError, Trouble) as trouble:
-            self.env.log.warn("topic_auto_create_failed", topics=names, reason=str(trouble))
+            self.env.log.warn("topic_auto_create_failed", topics=names, cause=str(trouble))
         finally:
             for name in names:
                 del self._creating[name]

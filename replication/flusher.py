@@ -10,6 +10,8 @@ synced at once (flush.policy interval, os) wait together on one timer.
 """
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
@@ -19,6 +21,7 @@ from .metrics import Counters
 
 # flush.policy=os: how long a log stays unsynced. It bounds what a start after a power cut must check.
 LATER_MS_MAX: Final = 60_000
+RECENT: Final = 256  # group commits that are remembered
 LATER_MAX: Final = 1_000  # partitions; what is not synced keeps its file open
 
 
@@ -47,6 +50,9 @@ class Flusher:
         self._timer_at = 0.0
         self._wake = asyncio.Event()
         self._is_closing = False
+        # Begin and end of the last group commits, for whoever asks where a slow request's time went. One that runs has
+        # no end yet: infinity.
+        self.recent: deque[tuple[float, float]] = deque(maxlen=RECENT)
 
     def soon(self, partition: Flushable) -> None:
         """It was written, and somebody waits for it to be durable."""
@@ -101,6 +107,7 @@ class Flusher:
         counters.syncs += 1
         counters.synced_partitions += len(group)
         started = self._clock.steady()
+        self.recent.append((started, math.inf))
         try:
             await self._sync(list(group))
         except OSError as error:
@@ -110,7 +117,9 @@ class Flusher:
         else:
             for partition in group:
                 partition.on_synced()
-        counters.sync_s.observe(self._clock.steady() - started)
+        ended = self._clock.steady()
+        self.recent[-1] = (started, ended)
+        counters.sync_s.observe(ended - started)
 
     def close(self) -> None:
         """`run` ends when what waits has been synced."""

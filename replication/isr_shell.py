@@ -18,6 +18,7 @@ from fencepost.cluster.base.ports import Env
 from .isr_machine import Proposal
 from .manager import ReplicaManager
 from .partition import Partition
+from .partition_machine import PartitionMachine
 
 WISHES_MAX: Final = 1_000  # in one call
 RETRY_S: Final = 0.05  # Kafka's AlterPartitionManager; then twice as long, and so on
@@ -87,7 +88,15 @@ class IsrShell:
         if joiner is None:
             return
         self._manager.counters.isr_expands += 1
-        self._wish(partition, machine.isr.expand(joiner))
+        proposal = machine.isr.expand(joiner)
+        self._env.log.info(
+            "isr_expands",
+            partition=str(partition.topic_partition),
+            joining=joiner,
+            isr=list(proposal.isr),
+            cause=f"it has all that is committed, up to {machine.high_watermark}",
+        )
+        self._wish(partition, proposal)
 
     def _wish(self, partition: Partition, proposal: Proposal) -> None:
         self._wishes[partition] = proposal
@@ -118,16 +127,18 @@ class IsrShell:
 
     def look_for_laggards(self, partition: Partition) -> bool:
         """Whether some are to leave."""
-        machine = partition.machine
-        proposal = machine.tick(self._now_ms())
+        machine, now_ms = partition.machine, self._now_ms()
+        proposal = machine.tick(now_ms)
         if proposal is None:
             return False
         self._manager.counters.isr_shrinks += 1
+        leaving = sorted(machine.isr.isr - frozenset(proposal.isr))
         self._env.log.warn(
             "isr_shrinks",
             partition=str(partition.topic_partition),
-            leaving=sorted(machine.isr.isr - frozenset(proposal.isr)),
+            leaving=leaving,
             isr=list(proposal.isr),
+            cause="; ".join(_lag_of(machine, each, now_ms) for each in leaving),
         )
         self._wish(partition, proposal)
         return True
@@ -164,7 +175,7 @@ class IsrShell:
             answers = await self._propose([self._worded(*wish) for wish in wishes])
         except Trouble as trouble:
             if trouble.outcome is Outcome.UNKNOWN:
-                self._env.log.warn("isr_change_unanswered", count=len(wishes), reason=str(trouble))
+                self._env.log.warn("isr_change_unanswered", count=len(wishes), cause=str(trouble))
             answers = [ErrorCode.request_timed_out] * len(wishes)
         assert len(answers) == len(wishes), f"{len(answers)} answers to {len(wishes)} wishes"
         again = False
@@ -178,7 +189,7 @@ class IsrShell:
             elif not isr.is_in_flight:
                 self._refused[partition] = self._now_ms() + REFUSED_MS
                 name = str(partition.topic_partition)
-                self._env.log.info("isr_change_refused", partition=name, error=error.name)
+                self._env.log.info("isr_change_refused", partition=name, cause=error.name)
         return again
 
     def _worded(self, partition: Partition, proposal: Proposal) -> IsrWish:
@@ -188,3 +199,17 @@ class IsrShell:
             proposal,
             tuple(self._broker_epoch_of(BrokerId(member)) for member in proposal.isr),
         )
+
+
+def _lag_of(machine: PartitionMachine, broker_id: int, now_ms: int) -> str:
+    """By how much, which tells a dead follower from a slow one."""
+    replica = machine.replicas.get(broker_id)
+    if replica is None:
+        return f"node {broker_id} is no replica any more"
+    heard = replica.heard
+    behind = machine.log_end - max(replica.log_end, 0)
+    silent = "" if heard is None else f", last heard {now_ms - heard.at_ms} ms ago"
+    return (
+        f"node {broker_id} is {behind} records behind and has not had all for"
+        f" {now_ms - replica.caught_up_ms} ms{silent}, replica.lag.time.max.ms is {machine.lag_ms_max}"
+    )

@@ -113,6 +113,7 @@ class ReplicaManager:
         self._name_strays()
         self.rounds.start()
         self.counters.recovery_s = self.env.clock.steady() - started
+        self._tell_unclean()
         self.env.log.info(
             "logs_open",
             partitions=len(self.partitions),
@@ -121,6 +122,23 @@ class ReplicaManager:
             seconds=round(self.counters.recovery_s, 3),
         )
         return has_all
+
+    def _tell_unclean(self) -> None:
+        """What a kill left to do, so that it is seen that there was one."""
+        store = self.store
+        if store.is_new or store.was_clean:
+            return
+        found = store.shared.recovered
+        why = "its machine went down"
+        if store.same_boot:
+            why = "its process was killed or broke off; an exit code of 137 is a kill, by the kernel if memory ran out"
+        self.env.log.warn(
+            "last_run_unclean",
+            cause=why,
+            partitions=found.logs,
+            bytes=found.records_bytes,
+            bytes_cut=found.cut_bytes,
+        )
 
     def lead(self) -> None:
         """The image has this process's registration: what it gives this broker to lead, it leads."""
@@ -226,7 +244,7 @@ class ReplicaManager:
         try:
             self.store.delete(logs)
         except OSError as error:  # the folders stay; a topic of that name sets them aside
-            self.env.log.error("partitions_not_deleted", count=len(logs), error=str(error))
+            self.env.log.error("partitions_not_deleted", count=len(logs), cause=str(error))
 
     def _reconfigure(self, changed: Sequence[tuple[ConfigType, str]]) -> None:
         topics = {name for kind, name in changed if kind is ConfigType.TOPIC}
@@ -332,7 +350,7 @@ class ReplicaManager:
         elif error.errno in NO_SPACE:
             if not self.is_disk_full:
                 self.is_disk_full = True
-                self.env.log.error("disk_full", folder=self.store.data_dir, error=str(error))
+                self.env.log.error("disk_full", folder=self.store.data_dir, cause=str(error))
         elif partition.log.failed is not None and partition.topic_partition not in self.offline:
             may_lack = not partition.sync_counts
             reason = f"a write failed: {error}"
@@ -348,7 +366,7 @@ class ReplicaManager:
         if may_lack:
             self._doubtful[name] = None
         self.on_failure()
-        self.env.log.error("partition_offline", partition=str(name), reason=reason)
+        self.env.log.error("partition_offline", partition=str(name), cause=reason)
 
     async def _sync(self, partitions: Sequence[Flushable]) -> None:
         await self.store.sync([each.log for each in partitions if isinstance(each, Partition)])

@@ -203,6 +203,10 @@ class Partition(CopiedPartition):
         self, error: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]] = ()
     ) -> Refusal:
         self._counters.refuse(error)
+        if error is ErrorCode.invalid_producer_epoch:
+            self._env.log.info(
+                "producer_fenced", partition=str(self.topic_partition), cause=message
+            )
         return Refusal(error, message, record_errors)
 
     def _write_failed(

@@ -170,7 +170,7 @@ class ReadablePartition:
 
     def _read_failed(self, failed: OSError | LogDamaged | BatchRefused, offset: int) -> Refusal:
         self._env.log.error(
-            "read_failed", partition=str(self.topic_partition), offset=offset, error=str(failed)
+            "read_failed", partition=str(self.topic_partition), offset=offset, cause=str(failed)
         )
         return Refusal(ErrorCode.kafka_storage_error, str(failed))
 

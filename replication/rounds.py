@@ -123,7 +123,7 @@ class Rounds:
             async with self._checkpointing:
                 await store.checkpoint()
         except OSError as error:
-            self._env.log.warn("checkpoint_failed", error=str(error))
+            self._env.log.warn("checkpoint_failed", cause=str(error))
         starts, self._starts = self._starts, {}
         for partition in starts:
             if partition.log.is_start_durable or partition.closed is not None:
@@ -155,7 +155,7 @@ class Rounds:
             gone = partition.log.apply_retention(now_ms, partition.high_watermark)
         except (OSError, LogDamaged) as error:
             name = str(partition.topic_partition)
-            self._env.log.error("retention_failed", partition=name, error=str(error))
+            self._env.log.error("retention_failed", partition=name, cause=str(error))
             return
         if gone:
             self._manager.counters.retention_deletes += gone
@@ -182,7 +182,7 @@ class Rounds:
                 await partition.log.compact(self._env.clock.now_ms(), partition.last_stable_offset)
             except (OSError, LogDamaged, BatchRefused) as error:
                 name = str(partition.topic_partition)
-                self._env.log.error("compaction_failed", partition=name, error=str(error))
+                self._env.log.error("compaction_failed", partition=name, cause=str(error))
             else:
                 self._manager.counters.compaction_rounds += 1
                 self._due.set()

@@ -111,7 +111,7 @@ class FollowerStream:
                 why = str(trouble)
             if self._env.clock.steady() - since >= STEADY_S:
                 wait_s = RETRY_S
-            self._env.log.info("leader_lost", node=self.leader_id, reason=why)
+            self._env.log.info("leader_lost", node=self.leader_id, cause=why)
             await self._wait(wait_s * self._env.rng.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, RETRY_S_MAX)
 
@@ -265,7 +265,7 @@ class FollowerStream:
                 "leader_refuses",
                 partition=str(copy.partition.topic_partition),
                 leader=self.leader_id,
-                code=code,
+                cause=_name_of(code),
             )
 
     def _rest(self, copy: Copy) -> None:
@@ -281,7 +281,7 @@ class FollowerStream:
             "following_stopped",
             partition=str(copy.partition.topic_partition),
             leader=self.leader_id,
-            reason=why,
+            cause=why,
         )
         self._let_go(copy, is_stuck=is_disk)
         if copy.partition.closed is not None or copy.partition.log.failed is not None:
@@ -375,3 +375,11 @@ class FollowerStream:
 _PASSING: Final = frozenset(
     {ErrorCode.fenced_leader_epoch.value, ErrorCode.not_leader_or_follower.value}
 )
+
+
+def _name_of(code: int) -> str:
+    """A later version may have words that this one has not."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -380,7 +380,7 @@ class LeaderStream:
             partition=str(feed.partition.topic_partition),
             follower=self.follower_id,
             offset=feed.sent_to,
-            error=why,
+            cause=why,
         )
         self._refuse(feed, ErrorCode.kafka_storage_error)
 

@@ -98,7 +98,7 @@ def coordinator_of(addresses: Sequence[Address], transactional_id: str) -> int:
 def ask_any(addresses: Sequence[Address], ask: Callable[[WireClient], Awaitable[T]]) -> T:
     async def first_answer() -> T:
         said: list[str] = []
-        async with open_env(log=StreamLog(level="error")) as env:
+        async with open_env(log=StreamLog(levels="error")) as env:
             for host, port in addresses:
                 client = WireClient(env, host, port, client_id="harness", timeout_s=ANSWER_S)
                 try:

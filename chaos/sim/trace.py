@@ -9,6 +9,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
+from fencepost.cluster.base.request_scope import current_request_id
+
 KEPT_DEFAULT: Final = 20_000
 SMALL: Final = ("disk.", "net.", "raft.", "log.debug")
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]{6,}")
@@ -53,6 +55,10 @@ class SimLog:
         self._trace = trace
         self._node = node
         self.events = events
+        self.of_requests: list[tuple[str, str]] = []  # request id and event
+
+    def debug(self, event: str, **fields: object) -> None:
+        self._add("debug", event, fields)
 
     def info(self, event: str, **fields: object) -> None:
         self._add("info", event, fields)
@@ -65,6 +71,9 @@ class SimLog:
 
     def _add(self, level: str, event: str, fields: dict[str, object]) -> None:
         self.events.append((level, event, fields))
+        request_id = current_request_id()
+        if request_id is not None:
+            self.of_requests.append((request_id, event))
         self._trace.event(self._node, f"log.{level}", event=event, fields=fields)
 
 

@@ -238,7 +238,13 @@ class Tasks(Protocol):
 
 
 class Log(Protocol):
-    """Structured events: a short name and fields. One JSON object a line on a node, a list in a simulation."""
+    """Structured events: a short name and fields. One JSON object a line on a node, a list in a simulation.
+
+    Names and sentences stand in `log_events.py`; `partition="orders-3"` becomes a topic and a number; whose request it
+    was is added to the line (`request_scope.py`).
+    """
+
+    def debug(self, event: str, **fields: object) -> None: ...
 
     def info(self, event: str, **fields: object) -> None: ...
 

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from .errors import Trouble
+from .exit_codes import EXIT_BROKEN, exit_code_of
 from .log import StreamLog, reason_of
 from .ports import Log, Usage
 from .process_usage import process_usage
@@ -23,7 +24,6 @@ from .real_disk import RealDisk
 from .real_net import RealNet
 from .tasks import TaskOwner
 
-EXIT_BROKEN: Final = 70  # EX_SOFTWARE of sysexits.h
 BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -66,16 +66,16 @@ class RealEnv:
         # Trouble is a sentence about the world, such as a metadata log of a later version.
         event = "node_ends" if isinstance(reason, Trouble) else "broken_invariant"
         said = str(reason) if isinstance(reason, Trouble) else repr(reason)
-        self.log.error(event, reason=said, traceback=reason_of(reason))
-        os._exit(EXIT_BROKEN)
+        code = exit_code_of(reason, EXIT_BROKEN)
+        self.log.error(event, cause=said, exit_code=code, traceback=reason_of(reason))
+        os._exit(code)
 
     def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback that raised is a broken invariant; a transport that failed is the network's life."""
         reason = context.get("exception")
         if "handle" in context and isinstance(reason, BaseException):
             self.die(reason)
-        message = context.get("message")
-        self.log.warn("loop_exception", message=message, reason=repr(reason))
+        self.log.warn("loop_exception", cause=f"{context.get('message')}: {reason!r}")
 
     async def close(self) -> None:
         """End all tasks and threads. A node that is killed does without."""

@@ -65,7 +65,7 @@ class RealHttp:
             await protocol.ended.wait()
         except OSError as error:
             accepted.close()
-            self._log.info("http_connection_failed", error=str(error))
+            self._log.info("http_connection_failed", cause=str(error))
         finally:
             self._open -= 1
             protocol.force_close()

@@ -172,12 +172,12 @@ class RealNet:
             )
         except (OSError, TimeoutError) as error:
             accepted.close()
-            self._log.info("handshake_failed", error=str(error))
+            self._log.info("handshake_failed", cause=str(error))
             return
         try:
             await on_connect(connection)
         except Trouble as trouble:
-            self._log.info("connection_ended", remote=connection.remote, reason=str(trouble))
+            self._log.info("connection_ended", remote=connection.remote, cause=str(trouble))
         finally:
             connection.close()
 
@@ -245,7 +245,7 @@ class RealListener:
         if not self._warned:
             self._warned = True
             self._net.warn(
-                "accepting_paused", port=self.address[1], open=self._net.connections, reason=reason
+                "accepting_paused", port=self.address[1], open=self._net.connections, cause=reason
             )
         self._stop()
         self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._go_on)

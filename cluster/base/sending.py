@@ -311,7 +311,7 @@ class Sender:
     def _unreadable(self, chunk: FileSlice, error: Exception) -> None:
         """The peer was promised these bytes: without them the stream makes no sense any more."""
         self._log.error(
-            "file_range_unreadable", path=chunk.file.path, position=chunk.position, error=str(error)
+            "file_range_unreadable", path=chunk.file.path, position=chunk.position, cause=str(error)
         )
         self._over = True
         self._failed()

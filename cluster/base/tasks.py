@@ -7,8 +7,10 @@ PROVED BY  tests/cluster/base/test_tasks.py::test_a_task_that_raises_ends_the_no
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, Final
+
+from .request_scope import enter_scope
 
 # Tasks that are cancelled may start others while they end; more rounds than this is a loop.
 CANCEL_ROUNDS_MAX: Final = 100
@@ -29,10 +31,9 @@ class TaskOwner:
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
         loop = asyncio.get_running_loop()
-        if self._context is None:
-            task = loop.create_task(work, name=name)
-        else:
-            task = loop.create_task(work, name=name, context=self._context())
+        context = copy_context() if self._context is None else self._context()
+        context.run(enter_scope, None)  # it outlives the request, if any, that had it started
+        task = loop.create_task(work, name=name, context=context)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task

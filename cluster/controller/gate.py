@@ -184,5 +184,5 @@ class ControllerGate:
         return {"version": self._quorum.image.version}, write_answer(command, answer)
 
     def _refusal(self, peer_id: BrokerId, why: str, sentence: str) -> tuple[dict[str, str], bytes]:
-        self._env.log.warn("controller_command_refused", peer=peer_id, reason=sentence)
+        self._env.log.warn("controller_command_refused", peer=peer_id, cause=sentence)
         return {"refused": why, "sentence": sentence}, b""

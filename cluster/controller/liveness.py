@@ -186,7 +186,7 @@ class Liveness:
                 await self._do_duties()
             except Trouble as trouble:
                 # The lead was lost, or the disk is full: another controller does it, or the next round.
-                self._env.log.warn("controller_round_failed", reason=str(trouble))
+                self._env.log.warn("controller_round_failed", cause=str(trouble))
                 await self._env.clock.sleep(DUTY_PAUSE_S)
 
     async def _wait(self) -> None:
@@ -216,12 +216,13 @@ class Liveness:
         for broker_id, broker_epoch in list(self._doomed.items()):
             broker = self._quorum.image.brokers.get(broker_id)
             if broker is not None and broker.broker_epoch == broker_epoch and not broker.fenced:
-                why = "its process is dead" if broker_id in self._dead else "it is silent"
-                self._env.log.warn("broker_fenced", broker=broker_id, reason=why)
+                why = f"it was not heard for {self._session_timeout_ms} ms"
+                if broker_id in self._dead:
+                    why = "its process is dead"
                 decide = functools.partial(
                     decide_fence, broker_id=broker_id, broker_epoch=broker_epoch
                 )
-                await self._controller.run("fence", decide)
+                await self._controller.run("fence", decide, cause=why)
             self._sessions.forget(broker_id)
             self._doomed.pop(broker_id, None)
 

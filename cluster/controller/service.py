@@ -10,13 +10,13 @@ again on what is there.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from ..base.errors import ErrorCode, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Env
-from ..metadata.codec import BATCH_BYTES_MAX, encode
+from ..metadata.codec import BATCH_BYTES_MAX, Command, encode
 from ..metadata.image import ClusterImage
 from ..metadata.machine import Applied, Result
 from ..metadata.records import ImageExpected
@@ -31,6 +31,7 @@ from . import (
     metrics,
     partitions_policy,
     reassign_policy,
+    told,
     topics_policy,
 )
 from .ahead import Ahead
@@ -121,29 +122,50 @@ class Controller:
     async def execute(self, command: ControllerCommand[R]) -> R:
         """Answers when it is done. NotController, or Trouble with outcome UNKNOWN when the lead was lost midway."""
         decide: Callable[[Scene, Any], Decision[R]] = DECIDE[type(command)]
-        return await self.run(type(command).__name__, lambda scene: decide(scene, command))
+        return await self.run(
+            type(command).__name__,
+            lambda scene: decide(scene, command),
+            cause=told.cause_of(command),
+            leader_tells=isinstance(command, AlterPartition),
+        )
 
-    async def run(self, what: str, decide: Callable[[Scene], Decision[R]]) -> R:
+    async def run(
+        self,
+        what: str,
+        decide: Callable[[Scene], Decision[R]],
+        *,
+        cause: str = "",
+        leader_tells: bool = False,
+    ) -> R:
         """The same for a decision that nobody asked for: a silent broker's fencing, a round of balancing."""
         refused: Refused | None = None
+        cause = cause or told.OF_DUTIES.get(what, what)
         for _ in range(ATTEMPTS_MAX):
-            decision, result = await self._decided(decide)
+            decision, result = await self._decided(
+                decide,
+                lambda image, records: told.lines_of(
+                    image, records, cause, leader_tells=leader_tells
+                ),
+            )
             if not isinstance(result, Refused):
                 return decision.reply(result)
             assert result.reason not in (Reason.IMPOSSIBLE, Reason.TWICE_IN_BATCH), result.message
             refused = result
-            self._env.log.info("controller_decides_again", command=what, reason=refused.message)
+            self._env.log.info("controller_decides_again", command=what, cause=refused.message)
         assert refused is not None
         raise Trouble(f"Others were always faster: {refused.message}", Outcome.REFUSED)
 
     async def _decided(
-        self, decide: Callable[[Scene], Decision[R]]
+        self,
+        decide: Callable[[Scene], Decision[R]],
+        lines_of: Callable[[ClusterImage, Sequence[Command]], Sequence[told.Line]],
     ) -> tuple[Decision[R], int | Refused]:
         """A decision, and the version at which it holds; or why the log did not take it."""
         # from here ...
         decision, entry = self._decide(decide)
         if not entry:
             return decision, await self._read()
+        lines = lines_of(self._ahead.image, decision.records)  # of what was before
         counted = metrics.count(self._ahead.image, decision.records)
         proposal = self._ahead.propose(decision.records)
         well = False
@@ -151,6 +173,8 @@ class Controller:
             result = await self._quorum.propose(entry)
             # ... to here no await: entries reach the log in the order in which they were decided
             well = isinstance(result, Applied) and result.version == proposal.version
+            if isinstance(result, Applied):
+                told.say(self._env.log, lines)
             return decision, result if isinstance(result, Refused) else result.version
         finally:
             self._ahead.end(proposal, well=well)

@@ -32,6 +32,7 @@ from .config_def import (
     string,
     table,
 )
+from .request_filter import check_log_level, check_request_log
 
 CLUSTER_WIDE: Final = Update.CLUSTER_WIDE
 PER_BROKER: Final = Update.PER_BROKER
@@ -155,6 +156,9 @@ _ROWS: Final = (
         one_of("CreateTime", "LogAppendTime"),
         CLUSTER_WIDE,
     ),
+    # Ours: how this node logs, and which requests.
+    string("log.format", "auto", one_of("auto", "json", "text"), internal=True),
+    string("log.level", "info", check_log_level, CLUSTER_WIDE, internal=True),
     boolean("log.preallocate", False, update=CLUSTER_WIDE),
     long("log.retention.bytes", -1, update=CLUSTER_WIDE),
     long("log.retention.check.interval.ms", 300_000, at_least(1)),
@@ -196,7 +200,12 @@ _ROWS: Final = (
     long("replica.high.watermark.checkpoint.interval.ms", 5000),
     long("replica.lag.time.max.ms", 30_000),
     string("replica.selector.class", None, _selector),
+    string("request.log", None, check_request_log, CLUSTER_WIDE, internal=True),
+    # Ours. No acknowledgement over a second is what a rolling restart promises.
+    integer("request.log.slow.ms", 1000, at_least(-1), CLUSTER_WIDE, internal=True),
     integer("socket.request.max.bytes", 104_857_600, at_least(1)),
+    string("tracing.otlp.endpoint", None, internal=True),
+    double("tracing.sample.ratio", 0.01, between(0, 1), internal=True),
     integer("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, at_least(1)),
     # Ours: checks of transactions whose producer never ended them (RocketMQ's transactional messages).
     integer("transaction.check.delivery.timeout.ms", 5_000, at_least(1), internal=True),

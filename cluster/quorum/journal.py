@@ -375,7 +375,7 @@ class Journal:
                 self._append(write_group(self._salt, self._next_write, [], SEAL))
                 await self._sync()
         except (OSError, JournalLost) as trouble:
-            self._env.log.warn("journal_not_sealed", folder=self._folder, reason=str(trouble))
+            self._env.log.warn("journal_not_sealed", folder=self._folder, cause=str(trouble))
         self._file.close()
         self._file = None
 

@@ -28,6 +28,7 @@ COMPLAIN_S: Final = 5.0
 class Raft(FollowerSide):
     def __init__(self, *args: Any) -> None:
         self._complain_at = 0.0
+        self.handed_by: BrokerId | None = None  # the leader that asked this node to take over
         self._votes: dict[BrokerId, bool] = {}  # for this node, and whether the voter is fresh
         super().__init__(*args)
         self._handlers: Mapping[str, Callable[[BrokerId, dict[str, Any]], None]] = {
@@ -87,6 +88,7 @@ class Raft(FollowerSide):
     def ask_pre_vote(self) -> None:
         """Whether the other voters miss their leader too."""
         self.forget_leader()
+        self.handed_by = None
         self._say_who_is_missing()
         round_ = self.election.ask(self._now(), self.node_id, fresh=self.journal.vote.fresh)
         message = {
@@ -107,7 +109,7 @@ class Raft(FollowerSide):
             self._warn(
                 "quorum_waits_for_all_voters",
                 missing=missing,
-                why="A voter began with an empty folder: a first election, or one after a disk was"
+                cause="A voter began with an empty folder: a first election, or one after a disk was"
                 " replaced, needs every voter.",
             )
 
@@ -139,6 +141,7 @@ class Raft(FollowerSide):
 
     def _on_timeout_now(self, node_id: BrokerId, _message: dict[str, Any]) -> None:
         if node_id == self.leader_id and self.may_stand:
+            self.handed_by = node_id
             self.election.stand(self._now())
             self.elect_at_once()
 

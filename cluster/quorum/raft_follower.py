@@ -160,7 +160,7 @@ class FollowerSide(LeaderSide):
         try:
             snapshot = read_snapshot(f"The snapshot of node {node_id}", bytes(receiving.data))
         except (LogDamaged, ValueError, TypeError) as trouble:
-            self._warn("quorum_snapshot_refused", node=node_id, reason=str(trouble))
+            self._warn("quorum_snapshot_refused", node=node_id, cause=str(trouble))
             return 0
         if (snapshot.last.idx, snapshot.last.term) != (index, term):
             raise FrameRefused(f"Node {node_id} sent another snapshot than it said.")

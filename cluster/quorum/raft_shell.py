@@ -24,6 +24,7 @@ from ..metadata.machine import Applied, MetadataMachine, Result
 from ..metadata.refusal import Refused
 from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots
 from .journal import JournalLost
+from .lead_news import Lead, LeadNews
 from .metrics import QuorumCounters
 from .raft import Raft
 from .redirected import in_world
@@ -76,6 +77,7 @@ class Quorum:
         self._waiting: dict[asyncio.Future[object], None] = {}
         self._changing_voters = False
         self._said: tuple[BrokerId | None, int, bool] = (None, 0, False)
+        self._news = LeadNews(env, node_id)
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = NEVER
         self._tasks: list[asyncio.Task[None]] = []
@@ -250,7 +252,7 @@ class Quorum:
             # A term or a vote could not be stored: the message was as good as lost.
             if trouble.errno not in FULL:
                 self._env.die(JournalLost(f"The vote in {self._folder} is not stored: {trouble}."))
-            self._env.log.warn("quorum_vote_not_stored", why=str(trouble))
+            self._env.log.warn("quorum_vote_not_stored", cause=str(trouble))
         finally:
             # A refused message may have brought a later term.
             self._after(raft)
@@ -272,6 +274,7 @@ class Quorum:
         raft = self._raft
         if raft is None or raft.leader_id != peer_id or raft.leads:
             return
+        self._news.on_gone(peer_id)
         with in_world(self._env):
             raft.election.leader_gone(self._env.clock.steady())
             raft.forget_leader()
@@ -327,7 +330,7 @@ class Quorum:
             except OSError as trouble:
                 if trouble.errno not in FULL:
                     raise
-                self._env.log.warn("quorum_vote_not_stored", why=str(trouble))
+                self._env.log.warn("quorum_vote_not_stored", cause=str(trouble))
                 raft.election.stand(now)  # a candidate that could not vote for itself is none
             news = (raft.commit_index, raft.last.idx) != before
             if raft.leads and (news or now >= raft.heartbeat_due):
@@ -345,8 +348,8 @@ class Quorum:
         """Whatever changed is told, stored and timed."""
         said = raft.leader_id, raft.term, self.is_leader
         if said != self._said:
-            led = self._said[2]
-            self._said = said
+            led, self._said = self._said[2], said
+            self._news.tell(Lead(*said), raft.handed_by, is_alone=raft.is_alone)
             if led and not said[2]:
                 self._give_up("This node does not lead the metadata quorum any more.")
             self._machine.image.controller_id = raft.leader_id

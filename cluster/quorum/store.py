@@ -153,7 +153,7 @@ class Store:
         if trouble.errno not in FULL:
             raise trouble
         if self.disk_full is None:
-            self._env.log.error("metadata_disk_full", folder=self._folder, why=str(trouble))
+            self._env.log.error("metadata_disk_full", folder=self._folder, cause=str(trouble))
         self.disk_full = str(trouble)
         self._stored()  # a leader gives up its lead then
         await self._env.clock.sleep(FULL_DISK_RETRY_S)
@@ -168,7 +168,7 @@ class Store:
             await self._snapshot_file.store(snapshot)
         except OSError as trouble:
             # The journal still has everything: it grows until the disk has room again.
-            self._env.log.error("metadata_snapshot_failed", folder=self._folder, why=str(trouble))
+            self._env.log.error("metadata_snapshot_failed", folder=self._folder, cause=str(trouble))
             self._no_snapshot_before = self._env.clock.steady() + SNAPSHOT_RETRY_S
             well = False
         raft.snapshots.written(well=well, keep=self._kept(snapshot.previous.idx))
@@ -204,6 +204,6 @@ class Store:
         except OSError as trouble:
             if trouble.errno not in FULL:
                 raise
-            self._env.log.error("metadata_snapshot_failed", folder=self._folder, why=str(trouble))
+            self._env.log.error("metadata_snapshot_failed", folder=self._folder, cause=str(trouble))
             await self._env.clock.sleep(FULL_DISK_RETRY_S)
         raft.installed()

@@ -20,6 +20,7 @@ from typing import Any
 from ..base.errors import ConfigRefused, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Buffer, Connection, Env, Listener
+from ..base.request_scope import HEADER, as_header, current_scope
 from . import peer_frames as frames
 from .peer_frames import pack_frame
 from .peer_guests import Complaints, Guests
@@ -35,7 +36,7 @@ from .peer_handshake import (
 )
 from .peer_link import LinkCalls, PeerCounters, PeerLink, PeerStream, PeerWire
 from .peer_pulse import PeerTimes
-from .peer_serving import OnMessage, OnRequest, OnStream, PeerServing
+from .peer_serving import OnMessage, OnRequest, OnStream, PeerServing, PeerTracer
 
 __all__ = ["PeerCounters", "PeerDoor", "PeerStream", "PeerTimes", "PeerTls"]
 
@@ -153,6 +154,34 @@ class PeerDoor:
         timeout_s: float,
     ) -> tuple[dict[str, Any], memoryview]:
         """The answer of the peer's handler. Trouble REFUSED: surely not done; UNKNOWN: it may have been."""
+        scope = current_scope()
+        if scope is None:
+            return await self._request(node_id, kind, header, payload, timeout_s)
+        started, outcome = self._env.clock.steady(), "done"
+        try:
+            own = {**header, HEADER: as_header(scope)}
+            return await self._request(node_id, kind, own, payload, timeout_s)
+        except Trouble as trouble:
+            outcome = trouble.outcome.value
+            raise
+        finally:
+            took_s = self._env.clock.steady() - started
+            scope.waited_for_peer(took_s)
+            if self._serving.tracer is not None:
+                self._serving.tracer.asked(scope, node_id, kind, took_s, outcome)
+
+    def follow_requests(self, tracer: PeerTracer) -> None:
+        """Tell it of every request that is asked or served for a client's."""
+        self._serving.tracer = tracer
+
+    async def _request(
+        self,
+        node_id: BrokerId,
+        kind: str,
+        header: Mapping[str, Any],
+        payload: Buffer,
+        timeout_s: float,
+    ) -> tuple[dict[str, Any], memoryview]:
         what = f"{kind} at node {node_id}"
         sent = False
         try:
@@ -293,7 +322,7 @@ class PeerDoor:
         if isinstance(trouble, PeerRefused):
             event = "peer_refuses"
             self._refusals[node_id] = str(trouble)
-        self._complaints.warn(f"{event} {node_id}", event, node=node_id, reason=str(trouble))
+        self._complaints.warn(f"{event} {node_id}", event, node=node_id, cause=str(trouble))
 
     def _up(self, node_id: BrokerId) -> None:
         self._refusals.pop(node_id, None)
@@ -303,7 +332,7 @@ class PeerDoor:
 
     def _down(self, wire: PeerWire, why: str) -> None:
         if not self._closed:
-            self._env.log.info("peer_lost", node=wire.name.node_id, reason=why)
+            self._env.log.info("peer_lost", node=wire.name.node_id, cause=why)
 
     def _gone(self, node_id: BrokerId) -> None:
         self._env.log.info("peer_gone", node=node_id)

@@ -94,7 +94,7 @@ class Guests:
 
     def _refused(self, connection: Connection, sort: str, why: str) -> None:
         self._counters.handshakes_refused += 1
-        self._complaints.warn(sort, "peer_refused", remote=connection.remote, reason=why)
+        self._complaints.warn(sort, "peer_refused", remote=connection.remote, cause=why)
 
     async def _give_place(self, name: PeerName, connection: Connection) -> None:
         """Wait until no other process of that node id shows life. PeerRefused when one does."""

@@ -7,11 +7,12 @@ PROVED BY  tests/cluster/wire/test_peer_door.py::test_a_request_that_the_peer_do
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ..base.errors import ConnectionLost, FrameRefused, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Buffer, Env
+from ..base.request_scope import HEADER, RequestScope, enter_scope, from_header
 from . import peer_frames as frames
 from .peer_frames import Envelope, pack_frame
 from .peer_guests import Complaints
@@ -23,6 +24,19 @@ OnRequest = Callable[
     [BrokerId, dict[str, Any], memoryview], Awaitable[tuple[Mapping[str, Any], Buffer]]
 ]
 OnStream = Callable[[BrokerId, dict[str, Any], PeerStream], Awaitable[None]]
+
+
+class PeerTracer(Protocol):
+    """Whoever follows clients' requests through nodes (`node/tracing`). Times are how long it took, until now."""
+
+    def asked(
+        self, scope: RequestScope, node_id: BrokerId, kind: str, took_s: float, outcome: str
+    ) -> None: ...
+
+    def served(
+        self, scope: RequestScope, node_id: BrokerId, kind: str, took_s: float, outcome: str
+    ) -> None: ...
+
 
 # Requests of one connection that are being served at a time; more are refused, as messages wait behind none.
 SERVED_AT_ONCE_MAX: Final = 1024
@@ -42,6 +56,7 @@ class PeerServing:
         self._counters = counters
         self._complaints = complaints
         self._answering: dict[asyncio.Task[None], None] = {}
+        self.tracer: PeerTracer | None = None
 
     def close(self) -> None:
         for task in list(self._answering):
@@ -61,13 +76,13 @@ class PeerServing:
                 stream.write({"opened": True})
                 await handler(stream.peer_id, hello, stream)
         except ConnectionLost as lost:
-            self._env.log.info("peer_stream_lost", node=stream.peer_id, reason=str(lost))
+            self._env.log.info("peer_stream_lost", node=stream.peer_id, cause=str(lost))
         except Trouble as trouble:
             self._complaints.warn(
                 f"stream {stream.peer_id}",
                 "peer_stream_ended",
                 node=stream.peer_id,
-                reason=str(trouble),
+                cause=str(trouble),
             )
         finally:
             stream.close()
@@ -119,6 +134,12 @@ class PeerServing:
     ) -> None:
         wire.serving += 1
         self._counters.requests_served += 1
+        scope = from_header(envelope.header.pop(HEADER, None))
+        started = 0.0
+        if scope is not None:
+            enter_scope(scope)
+            started = self._env.clock.steady()
+        outcome = "done"
         try:
             header, body = await handler(wire.name.node_id, envelope.header, payload)
             reply = pack_frame(frames.answer(envelope.number, header), (body,))
@@ -126,8 +147,12 @@ class PeerServing:
             wire.end(str(refused))
             return
         except Trouble as trouble:
+            outcome = trouble.outcome.value
             reply = pack_frame(frames.trouble(envelope.number, str(trouble), trouble.outcome))
         finally:
             wire.serving -= 1
+        if scope is not None and self.tracer is not None:
+            served_s = self._env.clock.steady() - started
+            self.tracer.served(scope, wire.name.node_id, envelope.kind, served_s, outcome)
         if not wire.post(reply):
             wire.end("it does not take its answers")

@@ -75,7 +75,7 @@ class AdminCalls:
         try:
             return await self._send(node, name, args)
         except Trouble as trouble:
-            self._env.log.info("admin_call_failed", node=node, what=name, reason=str(trouble))
+            self._env.log.info("admin_call_failed", node=node, what=name, cause=str(trouble))
             return E.coordinator_not_available
 
     def _unanswered(self, key: str, code: ErrorCode) -> Answer:
@@ -108,7 +108,7 @@ class AdminCalls:
                     return _settled(await operation.run(self._service, args))
             return await self._send(node, name, args)
         except (Trouble, TimeoutError) as trouble:
-            self._env.log.info("admin_call_failed", node=node, what=name, reason=str(trouble))
+            self._env.log.info("admin_call_failed", node=node, what=name, cause=str(trouble))
             return E.coordinator_not_available
 
     async def _send(self, node: BrokerId, name: str, args: Args) -> Answer | ErrorCode:

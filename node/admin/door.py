@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.exit_codes import EXIT_LATER, CannotRun
 from fencepost.cluster.base.ports import Env, HttpReply, HttpRequest, Listener
 
 from . import inputs
@@ -58,10 +59,10 @@ class AdminDoor:
                 host, port, self.handle, body_bytes_max=BODY_BYTES_MAX
             )
         except OSError as refusal:
-            raise Trouble(
+            raise CannotRun(
                 f"can't listen on {host}:{port} (admin.listener): {refusal.strerror or refusal}. Stop "
                 "what holds that address, or choose another with admin.listener.",
-                Outcome.REFUSED,
+                EXIT_LATER,
             ) from refusal
         self._env.log.info("admin_open", address=self._listener.address)
         if not self.access.is_local and not self.access.has_token:

@@ -18,6 +18,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "node": ("fencepost.node.cli.node", "see the nodes, empty one, give a new one its share"),
     "partition": ("fencepost.node.cli.partition", "see what is offline and why, and recover it"),
     "config": ("fencepost.node.cli.config", "get, set and unset settings"),
+    "trace": ("fencepost.node.cli.trace", "follow a request through the logs of several nodes"),
     "sim": ("fencepost.chaos.campaigns.commands", "break a simulated cluster, by seeds, and look"),
     "completion": ("fencepost.node.cli.completion", "print what a shell needs to complete words"),
 }

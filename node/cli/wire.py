@@ -114,7 +114,7 @@ class _Quiet:
 
     def info(self, event: str, **fields: object) -> None: ...
 
-    warn = error = info
+    debug = warn = error = info
 
 
 async def _make_env() -> RealEnv:

@@ -20,6 +20,10 @@ _CLIENT_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
+    if ctx.client_id in services.address_checks:
+        services.address_checks[ctx.client_id] = (
+            True  # this node asks whether its address leads here
+        )
     error = ErrorCode.none
     if ctx.unsupported:
         error = ErrorCode.unsupported_version

@@ -34,7 +34,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
             taken = await ctx.services.producer_ids.take()
     except (TimeoutError, Trouble) as trouble:
         # What Kafka says while it has no block of ids; clients ask again.
-        ctx.services.env.log.warn("no_producer_id", reason=str(trouble))
+        ctx.services.env.log.warn("no_producer_id", cause=str(trouble))
         return _answer(ErrorCode.coordinator_load_in_progress, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     return _answer(ErrorCode.none, taken, 0)
 

@@ -17,6 +17,7 @@ from functools import partial
 
 from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
 from fencepost.cluster.base.ports import Connection, Env
+from fencepost.cluster.base.request_scope import RequestScope, enter_scope
 from fencepost.cluster.wire.api import RequestRefused
 
 from .dispatch import Call, Cancel, Dispatcher, Encoded, Origin, UnspeakableReply
@@ -48,6 +49,8 @@ class ClientConnection:
         self.dispatcher = dispatcher
         self.origin = Origin(*connection.remote, listener, next(dispatcher.connections))
         self.last_active_s = env.clock.steady()
+        self._tracing = dispatcher.tracing
+        self._scope: RequestScope | None = None
         # Replies in request order. A ready head is written at once; the rest wait for the head.
         self._pending: deque[_Slot] = deque()
         self._room = asyncio.Event()
@@ -65,6 +68,9 @@ class ClientConnection:
 
     async def serve(self) -> None:
         """Read and answer until the end of the stream, or a frame that is not the protocol."""
+        if self._tracing is not None:
+            self._scope = self._tracing.scope_of(self.origin.connection)
+            enter_scope(self._scope)
         try:
             async with asyncio.TaskGroup() as group:
                 await self._serve_frames(group)
@@ -90,7 +96,7 @@ class ClientConnection:
 
     def _say(self, event: str, reason: str) -> None:
         remote = f"{self.origin.host}:{self.origin.port}"
-        self.env.log.warn(event, remote=remote, reason=reason, then="connection closed")
+        self.env.log.warn(event, remote=remote, cause=reason, then="connection closed")
 
     async def _serve_frames(self, group: asyncio.TaskGroup) -> None:
         connection, dispatcher, clock = self.connection, self.dispatcher, self.env.clock
@@ -100,7 +106,9 @@ class ClientConnection:
                 await self._until_pending(at_most=0)  # one that has said all may still listen
                 return
             self.last_active_s = clock.steady()
-            call = dispatcher.open(frame, self.origin)
+            call = dispatcher.open(frame, self.origin, self.last_active_s)
+            if self._scope is not None:
+                self._follow(self._scope, call)
             del frame  # a parked request must not hold the bytes of its frame
             if call.api.begin is not None:
                 preparing = call.prepare()
@@ -113,6 +121,12 @@ class ClientConnection:
                 await self._until_answered(call, group)
             del call  # nor a connection that is silent the last thing that it said
             await connection.drain()
+
+    def _follow(self, scope: RequestScope, call: Call) -> None:
+        """Whatever this task does from here on, it does for this request."""
+        scope.correlation_id = call.request.correlation_id
+        if self._tracing is not None and self._tracing.begins:
+            self._tracing.began(scope, call)
 
     async def _until_answered(self, call: Call, group: asyncio.TaskGroup) -> None:
         if call.api.parks:

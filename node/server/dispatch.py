@@ -7,9 +7,10 @@ so a version is never advertised that is not dispatched.
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from fencepost.cluster.base.ports import Chunk, Clock
+from fencepost.cluster.base.request_scope import RequestScope
 from fencepost.cluster.wire.api import (
     ApiKey,
     Request,
@@ -95,6 +96,9 @@ class Call:
     context: Context[Any]
     request: Request
     dispatcher: "Dispatcher"
+    arrived_s: float = 0.0
+    is_told: bool = False  # whether every step of it is to be logged
+    span: Any = None
 
     async def run(self) -> Encoded | None:
         """The encoded reply, or None where the protocol has none (a produce request with acks=0)."""
@@ -127,7 +131,11 @@ class Call:
 
     def _count(self, started: float, fields: Fields | None) -> None:
         counters = self.dispatcher.counters[self.api.key]
-        counters.answered(self.dispatcher.clock.steady() - started, fields)
+        took_s = self.dispatcher.clock.steady() - started
+        counters.answered(took_s, fields)
+        tracing = self.dispatcher.tracing
+        if tracing is not None and took_s >= tracing.tell_from_s:
+            tracing.answered(self, started, took_s, fields)
 
     def _encode(self, fields: Fields) -> Encoded:
         api, request = self.api, self.request
@@ -142,6 +150,21 @@ class Call:
         return reply
 
 
+class Tracing(Protocol):
+    """Whoever follows requests (`node/tracing`). It is told of those that took so long, and, if it `begins`, of all."""
+
+    tell_from_s: float
+    begins: bool
+
+    def scope_of(self, connection: int) -> RequestScope: ...
+
+    def began(self, scope: RequestScope, call: Call) -> None: ...
+
+    def answered(
+        self, call: Call, started_s: float, took_s: float, fields: Fields | None
+    ) -> None: ...
+
+
 class Dispatcher:
     """Turns frames into calls. One for all connections of a listener."""
 
@@ -154,8 +177,9 @@ class Dispatcher:
         self.request_bytes_max = request_bytes_max
         self.counters = {key: ApiCounters() for key in apis}
         self.connections = itertools.count(1)
+        self.tracing: Tracing | None = None
 
-    def open(self, frame: memoryview, origin: Origin) -> Call:
+    def open(self, frame: memoryview, origin: Origin, arrived_s: float = 0.0) -> Call:
         """Raises RequestRefused where Kafka closes the connection: no such API, no such version, garbage."""
         request = decode_request(frame)
         api = self.apis.get(request.api_key)
@@ -174,4 +198,4 @@ class Dispatcher:
             origin,
             unsupported=request.unsupported,
         )
-        return Call(api, context, request, self)
+        return Call(api, context, request, self, arrived_s)

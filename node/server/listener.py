@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from fencepost.cluster.base.errors import Outcome, Trouble
+from fencepost.cluster.base.exit_codes import EXIT_LATER, CannotRun
 from fencepost.cluster.base.ports import Connection, Env
 from fencepost.cluster.base.ports import Listener as Door
 
@@ -59,11 +59,11 @@ class ClientListener:
         try:
             return await self.env.net.listen(host, port, self._serve)
         except OSError as refused:
-            raise Trouble(
+            raise CannotRun(
                 f"can't listen on {host}:{port} ({self.name}): {refused.strerror or refused}. "
                 "Stop what holds that address, or choose another (`fencepost dev --port PORT`, or "
                 "listeners).",
-                Outcome.REFUSED,
+                EXIT_LATER,
             ) from refused
 
     async def stop_accepting(self) -> None:

@@ -47,7 +47,7 @@ def _read(log: "Log", segment: Segment) -> None:
 
 def _derived(log: "Log", segment: Segment, damage: IndexDamaged) -> AbortedIndex:
     path = segment.path_of(TXNINDEX)
-    log.env.log.warn("transaction_index_damaged", path=path, error=str(damage))
+    log.env.log.warn("transaction_index_damaged", path=path, cause=str(damage))
     index = segment.aborted = derive(log, segment)
     segment.raw_aborted = None
     segment.aborted_written = 0

@@ -32,7 +32,7 @@ class Burial:
         try:
             remove_all(self.log.env.disk, segment.folder, segment.base_offset, DELETED)
         except OSError as error:  # the next start removes what is left
-            self.log.env.log.warn("segment_not_removed", path=segment.path, error=str(error))
+            self.log.env.log.warn("segment_not_removed", path=segment.path, cause=str(error))
 
 
 def bury(log: "Log", segments: list[Segment]) -> None:
@@ -41,7 +41,7 @@ def bury(log: "Log", segments: list[Segment]) -> None:
         try:
             Burial(log, segment)
         except OSError as error:
-            log.env.log.warn("segment_not_removed", path=segment.path, error=str(error))
+            log.env.log.warn("segment_not_removed", path=segment.path, cause=str(error))
 
 
 def bury_now(log: "Log", segment: Segment) -> None:

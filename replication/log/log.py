@@ -253,7 +253,7 @@ class Log:
         if self.failed is None:
             self.failed = error
             name = str(self.topic_partition)
-            self.env.log.error("log_failed", partition=name, error=str(error))
+            self.env.log.error("log_failed", partition=name, cause=str(error))
 
     # -- reading ---------------------------------------------------------------------------------------
 

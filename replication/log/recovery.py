@@ -174,6 +174,7 @@ class _Recovery:
         self.machine = snapshots.new_machine(log)
         self.replay_from = 0
         self.was_cut = False
+        self.recovered_bytes = 0
         self.without_aborted: list[Segment] = []  # their index of aborted transactions was damaged
 
     def run(self) -> None:
@@ -225,7 +226,7 @@ class _Recovery:
                 segment.aborted = AbortedIndex.parse(data, base_offset=segment.base_offset)
             except IndexDamaged as error:
                 path = segment.path_of(TXNINDEX)
-                log.env.log.warn("transaction_index_damaged", path=path, error=str(error))
+                log.env.log.warn("transaction_index_damaged", path=path, cause=str(error))
                 segment.aborted = AbortedIndex()
                 self.without_aborted.append(segment)
                 self.replay_from = max(log.log_start_offset, log.bases[0])
@@ -243,7 +244,7 @@ class _Recovery:
             log.epochs.load_text(data.decode("ascii", errors="replace"))
         except CheckpointDamaged as error:
             path = f"{log.folder}/{EPOCHS}"
-            log.env.log.warn("leader_epochs_damaged", path=path, error=str(error))
+            log.env.log.warn("leader_epochs_damaged", path=path, cause=str(error))
             return False
         log.epochs.truncate_from_end(self.trusted)
         log.latest_epoch = log.epochs.latest
@@ -300,6 +301,8 @@ class _Recovery:
     def _take(self, segment: Segment, checked: Checked) -> None:
         log, header = self.log, checked.header
         segment.note(header, checked.position)
+        if header.base_offset >= self.trusted:
+            self.recovered_bytes += header.size
         self._note_epoch(header.leader_epoch, header.base_offset)
         if header.base_offset >= self.trusted and self._may_be_clean_by_mistake:
             segment.file().write_at(checked.position, checked.batch)
@@ -358,9 +361,14 @@ class _Recovery:
         if end < log.log_start_offset:  # all that was left had been deleted already
             start = log.log_start_offset
             truncation.truncate_fully_and_start_at(log, start)
-        log.env.log.info(
+        log.shared.recovered.logs += bool(self.recovered_bytes or self.was_cut)
+        log.shared.recovered.records_bytes += self.recovered_bytes
+        # Most logs had nothing that was not synced: no more than a line for all of them (`last_run_unclean`).
+        say = log.env.log.info if self.recovered_bytes or self.was_cut else log.env.log.debug
+        say(
             "log_recovered",
             partition=str(log.topic_partition),
+            bytes=self.recovered_bytes,
             checked_from=log.segments[first].base_offset if first < len(log.segments) else end,
             log_end_offset=log.log_end_offset,
         )

@@ -105,7 +105,7 @@ def write_index_files(log: "Log", segment: Segment) -> None:
     try:
         segment.write_indexes()
     except OSError as error:  # they are made anew when they are missed, so missing they must be
-        log.env.log.warn("index_not_written", path=segment.path, error=str(error))
+        log.env.log.warn("index_not_written", path=segment.path, cause=str(error))
         segment.index_written = segment.times_written = 0
         for suffix in (INDEX, TIMEINDEX):
             remove_if_there(log.env.disk, segment.path_of(suffix))

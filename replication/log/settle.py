@@ -87,7 +87,7 @@ class Settlement:
     def done(self) -> None:
         log = self.log
         if self.error is not None:
-            log.env.log.warn("log_not_settled", folder=self.folder, error=str(self.error))
+            log.env.log.warn("log_not_settled", folder=self.folder, cause=str(self.error))
             log.rolled += self.rolled
             log.aborted_unsynced += self.aborted
             log.snapshots_unsynced += self.snapshots

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from .log import Log
 
 
+@dataclass(slots=True, eq=False)
+class Recovered:
+    """What this start found that the last run had not made durable, or not wholly written."""
+
+    logs: int = 0
+    records_bytes: int = (
+        0  # whole batches behind what was known to be durable: they were checked, and are kept
+    )
+    cut_bytes: int = 0  # torn
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Shared:
     env: Env
@@ -25,6 +36,7 @@ class Shared:
     # Whether a transaction's first batch needs its coordinator's word; where there is no coordinator it has none.
     verify_transactions: bool = False
     clock: ProducersClock = field(init=False)
+    recovered: Recovered = field(default_factory=Recovered)
     # Logs with something to do for the next checkpoint, in the order in which they came to have it.
     unsettled: "dict[Log, None]" = field(default_factory=dict)
     snapshotting: "set[Log]" = field(default_factory=set)  # whose producers are being written

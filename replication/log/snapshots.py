@@ -56,7 +56,7 @@ def write(log: "Log") -> bool:
     try:
         _write_file(disk, path, producers.snapshot())
     except OSError as error:
-        log.env.log.warn("snapshot_not_written", path=path, error=str(error))
+        log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
         remove_if_there(disk, path)
         return False
     log.snapshots.append(offset)
@@ -79,7 +79,7 @@ async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> N
             return
         disk.rename(unnamed, path)
     except OSError as error:
-        log.env.log.warn("snapshot_not_written", path=path, error=str(error))
+        log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
         return
     finally:
         log.shared.snapshotting.discard(log)
@@ -169,7 +169,7 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
             why = "it is gone"
         except SnapshotDamaged as error:
             why = str(error)
-        log.env.log.warn("snapshot_not_usable", path=path, error=why)
+        log.env.log.warn("snapshot_not_usable", path=path, cause=why)
         remove_if_there(log.env.disk, path)
         log.snapshots.pop()
     machine.reset(max(log.log_start_offset, log.segments[0].base_offset))

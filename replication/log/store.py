@@ -70,7 +70,7 @@ class LogStore:
         self.is_new = False  # nothing was ever stored here, so nothing was left unclean either
         self._hints: dict[TopicPartition, LogHint] = {}
         self._knows_offsets = True
-        self._same_boot = False
+        self.same_boot = False
         self._all_opened = True
 
     # -- start -----------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class LogStore:
             self.offsets.intact = False
             self.env.log.error("partition_offsets_missing", folder=self.data_dir)
         self._knows_offsets = self.offsets.intact
-        self._same_boot = self.offsets.boot_id == self.env.boot_id
+        self.same_boot = self.offsets.boot_id == self.env.boot_id
         found = hints.load(disk, self.data_dir)
         self.was_clean = found is not None
         self.is_new = not self.was_clean and FILE_NAME not in names and not has_logs
@@ -122,7 +122,7 @@ class LogStore:
             recovery_point=recovery_point,
             hint=hint,
             log_start_offset=self.offsets.get(Kind.LOG_START, partition) or 0,
-            same_boot=self._same_boot,
+            same_boot=self.same_boot,
             shared=self.shared,
         )
         self._all_opened = opened_so_far
@@ -201,7 +201,7 @@ class LogStore:
         try:
             await self.env.disk.run(self.env.disk.remove_tree, folder)
         except OSError as error:  # the next start removes what is left
-            self.env.log.warn("folder_not_removed", folder=folder, error=str(error))
+            self.env.log.warn("folder_not_removed", folder=folder, cause=str(error))
 
     # -- stop ------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class LogStore:
             left = {partition: hint for partition, hint in found.items() if hint is not None}
             hints.save(self.env.disk, self.data_dir, left)
         except OSError as error:
-            self.env.log.error("stop_not_clean", error=str(error))
+            self.env.log.error("stop_not_clean", cause=str(error))
         self.offsets.close()
         self.shared.pool.close_all()
 

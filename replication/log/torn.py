@@ -37,10 +37,12 @@ def cut_off(log: "Log", at: int, bad: Bad, known: "Known") -> None:
         where = good_at if good_at is not None else good_later[0].path
         why = f"{bad.why}; whole batches follow at {where}, and how far it was synced is not known"
         raise damaged(segment.path, bad.position, bad.offset, why)
+    cut_bytes = segment.size - bad.position + sum(other.size for other in later)
+    log.shared.recovered.cut_bytes += cut_bytes
     tell = log.env.log.error if has_good else log.env.log.warn
     tell(
-        "torn_log_cut", path=segment.path, position=bad.position, offset=bad.offset, why=bad.why,
-        bytes_cut=segment.size - bad.position + sum(other.size for other in later),
+        "torn_log_cut", path=segment.path, position=bad.position, offset=bad.offset, cause=bad.why,
+        bytes_cut=cut_bytes,
         whole_batches_behind=has_good,
     )  # fmt: skip
     if has_good:
@@ -72,7 +74,7 @@ def _keep_aside(log: "Log", segment: Segment, position: int) -> None:
         finally:
             kept.close()
     except OSError as error:
-        log.env.log.error("torn_bytes_not_kept", path=segment.path, error=str(error))
+        log.env.log.error("torn_bytes_not_kept", path=segment.path, cause=str(error))
     names = [name for name in disk.list(log.folder) if name.endswith(TORN)]
     for old in names[:-KEPT_MAX]:
         disk.remove(f"{log.folder}/{old}")

@@ -151,7 +151,7 @@ def ask_and_look(node: SimNode, key: ApiKey, version: int, fields: dict[str, Any
         death.add_note(f"{key.name} v{version}: {fields}")
         raise
     failed = [each for _, name, each in events if name == "client_request_failed"]
-    assert not failed, f"{key.name} v{version}: {fields}\n{failed[0]['reason']}"
+    assert not failed, f"{key.name} v{version}: {fields}\n{failed[0]['cause']}"
 
 
 @pytest.mark.slow

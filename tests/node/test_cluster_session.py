@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from fencepost.chaos.sim.cluster_nodes import node_config, node_name
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, CannotRun
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.image import PartitionState
 from fencepost.cluster.wire.api import ApiKey
@@ -216,6 +217,7 @@ def test_a_node_whose_id_is_taken_says_so_and_ends() -> None:
         ((name, reason),) = cluster.world.deaths
         assert name == "impostor"
         assert "the node id 3 is taken" in str(reason)
+        assert isinstance(reason, CannotRun) and reason.exit_code == EXIT_IDENTITY
         assert not broker.is_ready
         await cluster.nodes.until_whole()
         assert await cluster.produce(cluster.partition().leader) is ErrorCode.none

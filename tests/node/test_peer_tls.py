@@ -66,7 +66,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 def in_reality(scenario: Any) -> None:
     async def main() -> None:
-        async with open_env(log=StreamLog(level="error")) as env, asyncio.timeout(20):
+        async with open_env(log=StreamLog(levels="error")) as env, asyncio.timeout(20):
             addresses: dict[BrokerId, tuple[str, int]] = {}
 
             async def door(node_id: BrokerId, tls: PeerTls | None) -> PeerDoor:

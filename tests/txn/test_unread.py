@@ -169,7 +169,7 @@ def test_a_record_deep_inside_that_can_not_be_read_closes_the_partition_for_good
     async def scenario(node: GroupNode) -> None:
         await takes_over(node, log)
         await asyncio.sleep(10)
-        opened = [each for each in node.env.machine.events if "coordinator.lost" in str(each)]
+        opened = [each for each in node.env.machine.events if "coordinator_lost" in str(each)]
         assert opened == []
         for _ in range(50):
             assert node.service._coordinator.shard_at(0) is E.not_coordinator

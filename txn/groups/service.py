@@ -149,9 +149,9 @@ class GroupService:
                         await self._create_topic(GROUP_OFFSETS_TOPIC)
                 await self._coordinator.wait_open(group_id)
         except TimeoutError:
-            self._env.log.warn("groups.topic_slow", topic=GROUP_OFFSETS_TOPIC)
+            self._env.log.warn("groups_topic_slow", topic=GROUP_OFFSETS_TOPIC)
         except Trouble as trouble:
-            self._env.log.warn("groups.topic_failed", reason=str(trouble))
+            self._env.log.warn("groups_topic_failed", cause=str(trouble))
 
     async def _execute(self, group_id: str, command: Any) -> Any:
         shard = self._coordinator.shard_of(group_id)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
-from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.base.ids import NO_LEADER, BrokerId, TopicPartition
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 from fencepost.cluster.wire.batch import BatchRefused
@@ -150,8 +150,25 @@ class Coordinator:
     def _resigned(self, partition: int) -> None:
         seat = self._seats.pop(partition)
         if seat.shard is not None:
+            # One that kept nothing yet is nobody's loss.
+            say = self._env.log.info if seat.shard.log.log_end_offset else self._env.log.debug
+            say(
+                "coordinator_unloaded",
+                shard=f"{self.topic}-{partition}",
+                cause=self._why(partition),
+            )
             seat.shard.close()
         seat.shard = seat.machine = None  # a cycle would outlive `gc.freeze` in shard.py
+
+    def _why(self, partition: int) -> str:
+        """Why it is ours now, or is not."""
+        state = self._image.partition(self.topic, partition)
+        if state is None:
+            return "its topic was deleted"
+        if self._is_stopped:
+            return "this node stops"
+        who = "nobody leads it" if state.leader == NO_LEADER else f"node {state.leader} leads it"
+        return f"{who} in epoch {state.leader_epoch}"
 
     def _spawn_load(self, partition: int, seat: _Seat) -> None:
         work = self._load(partition, seat)
@@ -184,12 +201,13 @@ class Coordinator:
                 machine=machine,
                 codec=self._codec,
                 is_wanted=lambda: self._seats.get(partition) is seat,
+                cause=self._why(partition),
                 read_all=seat.reads_all,
             )
         except (LogDamaged, BatchRefused, ValueError) as trouble:
             # A record that can't be read is there to stay, and no group is served without it. As Kafka does,
             # nobody is asked to wait for that; the other partitions' groups are listed without this one's.
-            self._env.log.error("coordinator.unreadable", shard=name, reason=str(trouble))
+            self._env.log.error("coordinator_unreadable", shard=name, cause=str(trouble))
             seat.answer = ErrorCode.not_coordinator
             return ErrorCode.unknown_server_error
         if isinstance(unread, ErrorCode):

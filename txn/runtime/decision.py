@@ -4,7 +4,7 @@ INVARIANT  `decide` and `tick` change nothing; all that is to change stands in t
 PREVENTS   a client seeing an answer that rests on a change whose record was never written.
 PROVED BY  tests/txn/test_classic_join.py::test_deciding_twice_gives_the_same_decision_and_changes_nothing
 
-A Decision names five things, and the shell (`shard.py`) treats each in its own way:
+A Decision names six things, and the shell (`shard.py`) treats each in its own way:
 
     records   go to the log and to `apply`; another node can be built from them
     steps     go to `apply` only: memory that a coordinator may lose (who waits, who is about to join)
@@ -13,9 +13,10 @@ A Decision names five things, and the shell (`shard.py`) treats each in its own 
               `Send` to the coordinator's own shell, for other nodes: likewise
               `SetTimer`, `CancelTimer`: at once, they are promises of this process to itself
     producer  whose transaction the records belong to, if any
+    notes     lines for the log, said when the decision is taken
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -73,6 +74,13 @@ class CancelTimer:
     key: TimerKey
 
 
+class Note(NamedTuple):
+    """Something that people should know of. The event and its sentence stand in `cluster/base/log_events_data.py`."""
+
+    event: str
+    fields: Mapping[str, object]
+
+
 Effect = Answer | Send | SetTimer | CancelTimer
 
 
@@ -83,6 +91,7 @@ class Decision:
     steps: Sequence[Any] = ()
     effects: Sequence[Effect] = ()
     producer: Producer | None = None
+    notes: Sequence[Note] = ()
 
 
 NOTHING = Decision()

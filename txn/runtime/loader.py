@@ -36,6 +36,7 @@ class Loader:
         codec: Codec,
         is_wanted: Callable[[], bool],
         read_all: bool = False,
+        cause: str = "",
     ) -> Unread | ErrorCode:
         """When the machine knows all that the log held at the start, and all of it is committed: what of it has
         yet to be decoded. Nothing with `read_all`, for a log in which something could not be decoded before.
@@ -60,12 +61,13 @@ class Loader:
             return ErrorCode.coordinator_load_in_progress  # somebody wrote meanwhile: once more
         if replay.records:
             self.env.log.info(
-                "coordinator.loaded",
+                "coordinator_loaded",
                 shard=name,
                 records=replay.records,
                 owners_unread=len(replay.unread),
                 skipped=replay.unread.skipped,
                 took_ms=int((self.env.clock.steady() - began) * 1000),
+                cause=cause,
             )
         return replay.unread
 

@@ -247,7 +247,7 @@ class Shard:
             try:
                 is_new = unread.read(owner, self.machine)
             except ValueError as trouble:
-                self._env.log.error("coordinator.unreadable", shard=self.name, reason=str(trouble))
+                self._env.log.error("coordinator_unreadable", shard=self.name, cause=str(trouble))
                 self.close()
                 self._on_lost(self, UNREADABLE)
                 return
@@ -288,6 +288,8 @@ class Shard:
             f"{self.name}: applied to {offset}, wrote to {self._written}"
         )
         answers = self._act(decision)
+        for note in decision.notes:
+            self._env.log.info(note.event, **note.fields)
         if isinstance(decision.reply, Parked):
             assert reply_to is not None, "nobody waits for this reply"
             self._parked[decision.reply.ticket] = reply_to
@@ -368,7 +370,7 @@ class Shard:
     def _lose(self, code: ErrorCode) -> ErrorCode:
         answer = _as_coordinator(code)
         if self._lost is None:
-            self._env.log.warn("coordinator.lost", shard=self.name, error=code.name)
+            self._env.log.warn("coordinator_lost", shard=self.name, cause=code.name)
             self.close(answer)
             self._on_lost(self, code)
         return answer

@@ -223,7 +223,7 @@ class MarkerSender:
                 async with asyncio.timeout(WRITE_S_MAX):
                     answers = await self._door.write(broker_id, markers)
         except (Trouble, TimeoutError) as trouble:
-            self._env.log.warn("markers.not_written", broker_id=broker_id, reason=str(trouble))
+            self._env.log.warn("markers_not_written", broker_id=broker_id, cause=str(trouble))
         finally:
             self._on_the_way[broker_id] -= 1
         assert len(answers) == len(entries), f"{len(answers)} answers to {len(entries)} markers"
@@ -273,8 +273,8 @@ class MarkerSender:
     def _tell(self, job: _Job, partition: TopicPartition, code: ErrorCode) -> None:
         if job.attempts == 5:  # a second or so: no passing change of leaders
             self._env.log.warn(
-                "markers.stuck",
+                "markers_stuck",
                 transactional_id=job.markers.transactional_id,
                 partition=str(partition),
-                error=code.name,
+                cause=code.name,
             )

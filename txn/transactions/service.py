@@ -173,9 +173,9 @@ class TransactionService:
                         await self._create_topic(TRANSACTION_STATE_TOPIC)
                 await self._coordinator.wait_open(key)
         except TimeoutError:
-            self._env.log.warn("transactions.topic_slow", topic=TRANSACTION_STATE_TOPIC)
+            self._env.log.warn("transactions_topic_slow", topic=TRANSACTION_STATE_TOPIC)
         except Trouble as trouble:
-            self._env.log.warn("transactions.topic_failed", reason=str(trouble))
+            self._env.log.warn("transactions_topic_failed", cause=str(trouble))
 
     async def execute(self, transactional_id: str, command: Any) -> Any:
         """Have the machine that an id (or a transaction group, by `GROUP`) belongs to decide a command."""
@@ -200,7 +200,7 @@ class TransactionService:
                     drawn = await self._producer_ids()
             except (TimeoutError, Trouble) as trouble:
                 # What Kafka says while it has no block of ids; clients ask again.
-                self._env.log.warn("no_producer_id", reason=str(trouble))
+                self._env.log.warn("no_producer_id", cause=str(trouble))
                 return E.coordinator_load_in_progress
             command = replace(command, fresh_producer_id=drawn, ticket=next(self._tickets))
 

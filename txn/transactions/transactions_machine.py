@@ -158,6 +158,8 @@ class TransactionsMachine:
         # Not looked at again: whether the wall clock has reached the deadline. Timers go by steady time; a clock that was
         # set back by a day would keep the transaction, and its partitions' stable offsets, for that day.
         turn = Turn(self, now_ms)
+        if transaction.phase is P.ONGOING:
+            turn.note("transaction_timed_out", transaction, timeout_ms=transaction.timeout_ms)
         turn.write(
             transaction.fenced(now_ms, server_transaction_version=self.transaction_version())
         )

@@ -20,6 +20,7 @@ from ..runtime.decision import (
     Decision,
     Effect,
     LogRecord,
+    Note,
     Parked,
     Send,
     SetTimer,
@@ -57,6 +58,7 @@ from .transaction import (
 E = ErrorCode
 Command = InitProducerId | AddPartitions | VerifyPartitions | EndTransaction
 TIMEOUT: Final = "timeout"
+TAKEN_OVER: Final = "another instance of its producer asked for its producer id (InitProducerId)"
 WAIT: Final = "wait"
 
 
@@ -93,6 +95,7 @@ class Turn:
         self.records: list[LogRecord] = []
         self.steps: list[Any] = []
         self.effects: list[Effect] = []
+        self.notes: list[Note] = []
         self._state = state
         self._transactions: dict[str, Transaction] = {}
         self._waiting: dict[str, tuple[Command, ...]] = {}
@@ -132,6 +135,9 @@ class Turn:
                 outcome = init_producer_id(transaction, command, self.now_ms, version)
                 if outcome.step is not None:
                     self.steps.append(HeardOver(command.transactional_id, NO_CONNECTION))
+                    ongoing = transaction is not None and transaction.phase is Phase.ONGOING
+                    if transaction is not None and ongoing and outcome.reply is WAITS:
+                        self.note("transaction_fenced", transaction, cause=TAKEN_OVER)
                 return outcome
             case VerifyPartitions():
                 return verify_partitions(transaction, command)
@@ -211,6 +217,15 @@ class Turn:
         self.records.extend(more.records)
         self.steps.extend(more.steps)
         self.effects.extend(more.effects)
+        self.notes.extend(more.notes)
+
+    def note(self, event: str, transaction: Transaction, **fields: object) -> None:
+        identity = {
+            "transactional_id": transaction.transactional_id,
+            "producer_id": transaction.producer_id,
+            "producer_epoch": transaction.producer_epoch,
+        }
+        self.notes.append(Note(event, {**identity, **fields}))
 
     def _set_timeout(self, before: Transaction | None, after: Transaction) -> None:
         was_running = before is not None and before.phase is Phase.ONGOING
@@ -262,6 +277,7 @@ class Turn:
             records=self.records,
             steps=(*self.steps, *waiting),
             effects=self.effects,
+            notes=self.notes,
         )
 
 

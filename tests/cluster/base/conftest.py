@@ -55,7 +55,7 @@ class RealHost:
 
     def run(self, scenario: Scenario) -> Any:
         async def main() -> Any:
-            async with open_env(log=StreamLog(level="error")) as env:
+            async with open_env(log=StreamLog(levels="error")) as env:
                 folder = f"{self._folder}/{next(self._numbers)}"
                 env.disk.make_folders(folder)
                 return await scenario(Place(env, env, "127.0.0.1", folder))

@@ -1,11 +1,8 @@
 """The process around the ports: death, logs, settings of the machine."""
 
-import io
 import json
 import subprocess
 import sys
-
-from fencepost.cluster.base.log import StreamLog
 
 DYING = """
 import asyncio
@@ -46,28 +43,3 @@ def test_a_broken_invariant_ends_the_process_with_70() -> None:
 def test_a_callback_that_raises_ends_the_process_too() -> None:
     code, _, err = died("env.clock.call_later(0.01, lambda: 1 // 0)")
     assert code == 70 and "ZeroDivisionError" in err
-
-
-def test_events_are_one_json_object_a_line_for_machines() -> None:
-    stream = io.StringIO()
-    log = StreamLog(stream, human=False, level="info")
-    log.info("started", port=9092, path="/data", odd=b"\xff")
-    log.warn("slow")
-    first, second = map(json.loads, stream.getvalue().splitlines())
-    assert first["event"] == "started" and first["port"] == 9092 and first["level"] == "info"
-    assert first["at"].endswith("Z") and second["level"] == "warn"
-
-
-def test_events_are_short_lines_for_people_and_quiet_below_the_level() -> None:
-    stream = io.StringIO()
-    log = StreamLog(stream, human=True, level="warn")
-    log.info("started")
-    log.error("disk_full", path="/data")
-    assert stream.getvalue().endswith("error disk_full path=/data\n")
-    assert "started" not in stream.getvalue()
-
-
-def test_a_closed_standard_error_does_not_end_a_node() -> None:
-    stream = io.StringIO()
-    stream.close()
-    StreamLog(stream, human=False).info("nobody listens")

@@ -237,7 +237,7 @@ def test_what_was_decided_behind_one_that_did_not_happen_is_decided_again(scene:
 
     asyncio.run(play())
     assert scene.partition("new").leader == 1, "it was created for a broker that is not fenced"
-    assert scene.log[-1][0] == "controller_decides_again"
+    assert "controller_decides_again" in [event for event, _ in scene.log]
 
 
 def test_what_is_answered_without_a_record_waits_for_what_it_read(scene: Scene) -> None:

@@ -61,7 +61,7 @@ def test_a_decision_that_came_too_late_is_made_again_on_the_new_image() -> None:
     (result,) = scene.when(ONE)
     assert result.error_code is ErrorCode.topic_already_exists
     assert scene.image.topics["t"].topic_id == UUID(int=5)
-    assert [event for event, _ in scene.log] == ["controller_decides_again"]
+    assert [event for event, _ in scene.log][-1] == "controller_decides_again"
 
 
 def test_an_append_that_met_another_appends_to_what_the_other_made() -> None:

@@ -62,7 +62,7 @@ def test_a_node_without_the_secret_is_refused_and_both_say_so(host: Any, secret:
         assert one.counters.handshakes_refused == 4
         refused = place.logged(ONE, "peer_refused")
         assert len(refused) == 1, "a stranger does not fill the log"
-        assert "node 3 is not let in: its proof does not fit" in refused[0]["reason"]
+        assert "node 3 is not let in: its proof does not fit" in refused[0]["cause"]
         await still_serves(one, two)
 
     host.run(scenario)

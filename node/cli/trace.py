@@ -1,0 +1,78 @@
+"""`fencepost trace`: one request through the logs of several nodes, in order of time.
+
+It reads JSON lines, as nodes write them (`log.format=json`), and what container engines and Kubernetes put in front of
+them. Lines that are none are passed over.
+"""
+
+import argparse
+import contextlib
+import heapq
+import json
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, Final
+
+from fencepost.cluster.base.log import text_of
+
+EXIT_OK, EXIT_NOT_FOUND, EXIT_USAGE = 0, 1, 2
+Line = dict[str, Any]
+_STDIN: Final = "-"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "request_id", help="NODE-CONNECTION-CORRELATION, as `request_id` of a line has it"
+    )
+    parser.add_argument(
+        "files", nargs="*", default=[_STDIN], metavar="FILE", help="logs of nodes; - or none: stdin"
+    )
+    parser.add_argument("--json", action="store_true", help="print the lines as they are")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """1 when no line has that id."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    with contextlib.ExitStack() as stack:
+        try:
+            sources = [_opened(stack, name) for name in arguments.files]
+        except OSError as missing:
+            print(f"fencepost: {missing.filename}: {missing.strerror}", file=sys.stderr)
+            return EXIT_USAGE
+        found = [_of_request(source, arguments.request_id) for source in sources]
+        # Each file is in order of time already, but for a clock that was set.
+        number = 0
+        for line in heapq.merge(*found, key=lambda line: str(line.get("time", ""))):
+            number += 1
+            print(json.dumps(line, ensure_ascii=False) if arguments.json else text_of(line))
+    if not number:
+        print(
+            f"fencepost: no line has the request id {arguments.request_id}. Only what is slow, fails or is asked for "
+            "by `request.log` is logged: `fencepost config set --broker ID request.log=client=CLIENT_ID`.",
+            file=sys.stderr,
+        )
+    return EXIT_OK if number else EXIT_NOT_FOUND
+
+
+def _opened(stack: contextlib.ExitStack, name: str) -> IO[str]:
+    if name == _STDIN:
+        return sys.stdin
+    return stack.enter_context(open(name, encoding="utf-8", errors="replace"))
+
+
+def _of_request(source: Iterable[str], request_id: str) -> Iterator[Line]:
+    for text in source:
+        if request_id not in text:
+            continue
+        line = _read(text)
+        if line is not None and request_id in str(line.get("request_id", "")).split(","):
+            yield line
+
+
+def _read(text: str) -> Line | None:
+    """From its first brace on: `docker compose logs` puts a name in front."""
+    try:
+        line = json.loads(text[text.index("{") :])
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) else None

@@ -1,0 +1,33 @@
+"""Spans, if they are wanted: OpenTelemetry is imported only then, and is an extra (`fencepost[otel]`)."""
+
+import importlib.util
+
+from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.base.ports import Env
+
+from ..config import NodeConfig
+from .spans import Spans
+
+ENDPOINT = "tracing.otlp.endpoint"
+
+
+def check_spans(config: NodeConfig) -> None:
+    """ConfigRefused where spans are wanted and can't be made."""
+    endpoint = config.string(ENDPOINT)
+    if endpoint and importlib.util.find_spec("opentelemetry") is None:
+        raise ConfigRefused(
+            f"{ENDPOINT}={endpoint} asks for spans, and OpenTelemetry is not installed: "
+            "`pip install fencepost[otel]`, or leave the setting out"
+        )
+
+
+def open_spans(env: Env, config: NodeConfig) -> Spans | None:
+    endpoint = config.string(ENDPOINT)
+    if not endpoint:
+        return None
+    check_spans(config)
+    from .otel import OtelSpans, exported_to, provider_of
+
+    ratio = config.value("tracing.sample.ratio")
+    assert isinstance(ratio, float)
+    return OtelSpans(env.clock, exported_to(endpoint, provider_of(config.node_id, ratio)))

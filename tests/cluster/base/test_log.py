@@ -1,0 +1,143 @@
+"""What stands on standard error."""
+
+import io
+import json
+
+import pytest
+from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.base.log import BURST, LINES_PER_S, StreamLog, text_of
+from fencepost.cluster.base.request_scope import enter_scope, leave_scope, scope_of
+
+AT = 1_795_254_587.25
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Scene:
+    def __init__(self, stream: io.StringIO | None = None, **options: object) -> None:
+        self.stream = io.StringIO() if stream is None else stream
+        self.steady = 0.0
+        self.log = StreamLog(
+            self.stream,
+            node_id=2,
+            now_s=lambda: AT,
+            steady_s=lambda: self.steady,
+            **options,  # type: ignore[arg-type]
+        )
+
+    def text(self) -> str:
+        return self.stream.getvalue()
+
+    def lines(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.text().splitlines()]
+
+
+def test_a_line_for_machines_has_its_fields_in_their_order_and_types() -> None:
+    scene = Scene()
+    scene.log.warn("isr_shrinks", partition="my-orders-3", leaving=[3], isr=[1, 2], cause="it lags")
+    (line,) = scene.lines()
+    assert list(line.items()) == [
+        ("time", "2026-11-21T09:49:47.250Z"),
+        ("level", "warn"),
+        ("area", "replication"),
+        ("event", "isr_shrinks"),
+        ("message", "my-orders-3 drops [3] from those in sync, [1, 2] stay: it lags."),
+        ("node_id", 2),
+        ("topic", "my-orders"),
+        ("partition", 3),
+        ("leaving", [3]),
+        ("isr", [1, 2]),
+        ("cause", "it lags"),
+    ]
+
+
+def test_what_a_clients_request_causes_carries_its_id() -> None:
+    scene = Scene()
+    token = enter_scope(scope_of("1-7-42"))
+    scene.log.info("peer_up", node=3)
+    leave_scope(token)
+    scene.log.info("peer_up", node=3)
+    assert [line.get("request_id") for line in scene.lines()] == ["1-7-42", None]
+
+
+def test_a_person_at_a_terminal_reads_a_sentence_in_colour() -> None:
+    scene = Scene(Terminal())
+    scene.log.error("disk_full", folder="/data", cause="No space left on device")
+    assert "\x1b[1;31merror\x1b[0m" in scene.text()
+    assert "The disk of /data is full: No space left on device." in scene.text()
+
+
+def test_text_without_a_terminal_has_no_colours_and_one_line_an_event() -> None:
+    scene = Scene(form="text")
+    scene.log.info("peer_lost", node=3, cause="it hung\nup")
+    assert scene.text() == (
+        "2026-11-21 09:49:47.250Z info  cluster peer_lost: The connection with node 3 ended: it hung\\nup."
+        " It is tried again.\n"
+    )
+
+
+def test_what_the_sentence_does_not_say_stands_behind_it() -> None:
+    scene = Scene(form="text")
+    scene.log.info("follower_came", node=3, broker_epoch=17, host="a b")
+    assert scene.text().endswith('Node 3 follows partitions of this node. | broker_epoch=17 host="a b"\n')
+
+
+def test_json_is_had_at_a_terminal_too() -> None:
+    scene = Scene(Terminal(), form="json")
+    scene.log.info("peer_up", node=3)
+    assert scene.lines()[0]["event"] == "peer_up"
+
+
+def test_levels_are_set_for_each_area_and_changed_while_it_runs() -> None:
+    scene = Scene(levels="warn,quorum=debug")
+    scene.log.info("peer_up", node=3)
+    scene.log.debug("quorum_leader_seen", leader=1, term=2)
+    scene.log.set_levels("info,quorum=error")
+    scene.log.info("peer_up", node=3)
+    scene.log.warn("quorum_lead_lost", term=2, leader=1, cause="x")
+    assert [line["event"] for line in scene.lines()] == ["quorum_leader_seen", "peer_up"]
+
+
+@pytest.mark.parametrize("text", ["loud", "quorum=loud", "kitchen=info", "quorum"])
+def test_a_level_that_is_none_is_refused_with_those_that_are(text: str) -> None:
+    with pytest.raises(ConfigRefused, match=r"log\.level: .* is none of debug, info, warn, error"):
+        StreamLog(io.StringIO(), levels=text)
+
+
+def test_a_flood_of_one_event_is_bounded_and_says_how_many_lines_it_left_out() -> None:
+    scene = Scene()
+    for node in range(10_000):
+        scene.log.info("peer_up", node=node)
+    scene.log.info("node_stopping", cause="SIGTERM")  # another event is not held up
+    assert len(scene.lines()) == BURST + 1
+    scene.steady = 2.0
+    scene.log.info("peer_up", node=1)
+    assert scene.lines()[-1]["left_out"] == 10_000 - BURST
+    scene.steady = 4.0
+    for node in range(100):
+        scene.log.info("peer_up", node=node)
+    said = scene.lines()
+    assert len(said) == BURST + 2 + 4 * LINES_PER_S - 1
+    scene.log.flush()
+    (last,) = scene.lines()[len(said) :]
+    assert (last["event"], last["of"]) == ("lines_left_out", "peer_up")
+    assert last["left_out"] == 100 - (4 * LINES_PER_S - 1)
+    scene.log.flush()
+    assert len(scene.lines()) == len(said) + 1, "said once"
+
+
+def test_a_stream_that_is_closed_or_full_hurts_nobody() -> None:
+    scene = Scene()
+    scene.stream.close()
+    scene.log.error("disk_full", folder="/data", cause="x")
+
+
+def test_a_line_that_was_read_back_is_one_for_people_with_its_node() -> None:
+    scene = Scene()
+    scene.log.info("peer_up", node=3)
+    assert text_of(scene.lines()[0]) == (
+        "2026-11-21 09:49:47.250Z info  cluster peer_up: node 2: Connected with node 3."
+    )

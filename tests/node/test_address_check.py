@@ -1,0 +1,98 @@
+"""What is said of addresses that clients are told, and lead elsewhere or nowhere."""
+
+import asyncio
+from typing import Any
+
+from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, node_config, node_name
+from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, CannotRun
+from fencepost.node.address_check import AddressCheck
+from fencepost.node.broker import Broker
+from fencepost.node.config import NodeConfig
+from sim_cluster import Cluster
+
+
+class Addressed(Cluster):
+    def start_as(self, node_id: int, address: str) -> Broker:
+        """Node `node_id`, which tells clients another address than its own."""
+        env = self.world.restart(node_name(node_id))
+        text = dict(node_config(node_id, 3).text)
+        text["advertised.listeners"] = f"PLAINTEXT://{address}"
+        broker = Broker(env, NodeConfig(text))
+
+        async def serve(_env: object) -> None:
+            await broker.start()
+            await AddressCheck(env, broker).run()
+
+        self.world.start(env, serve)
+        return broker
+
+    async def told(self, node_id: int) -> tuple[str, Any]:
+        await asyncio.sleep(30.0)
+        told = [
+            (event, fields.get("cause"))
+            for _, event, fields in self.world.machine(node_name(node_id)).events
+            if event.startswith("address_")
+        ]
+        (one,) = told
+        return one
+
+
+def test_an_address_that_leads_to_another_node_is_named() -> None:
+    """By another way than that node tells its own clients, or nothing could know which of them is right."""
+    cluster = Addressed(3)
+
+    async def scenario() -> None:
+        cluster.kill(2)
+        other = cluster.world.node("elsewhere")  # somebody's server, at a name that was ours
+
+        async def serve(_env: object) -> None:
+            text = {"log.dirs": "/data", "listeners": f"PLAINTEXT://0.0.0.0:{CLIENT_PORT}"}
+            text["advertised.listeners"] = f"PLAINTEXT://elsewhere:{CLIENT_PORT}"
+            await Broker(other, NodeConfig(text)).start()
+
+        cluster.world.start(other, serve)
+        cluster.start_as(2, f"elsewhere:{CLIENT_PORT}")
+        assert await cluster.told(2) == ("address_of_another", None)
+
+    cluster.play(scenario)
+
+
+def test_an_address_where_nobody_answers_is_named_and_the_node_serves_on() -> None:
+    cluster = Addressed(3)
+
+    async def scenario() -> None:
+        cluster.kill(2)
+        broker = cluster.start_as(2, "node-2:9999")
+        event, cause = await cluster.told(2)
+        assert event == "address_not_reached" and "node-2:9999" in cause
+        assert broker.is_ready
+
+    cluster.play(scenario)
+
+
+def test_an_address_that_leads_here_is_no_news() -> None:
+    cluster = Addressed(3)
+
+    async def scenario() -> None:
+        cluster.kill(2)
+        cluster.start_as(2, f"node-2:{CLIENT_PORT}")
+        assert await cluster.told(2) == ("address_checked", None)
+
+    cluster.play(scenario)
+
+
+def test_a_node_that_tells_clients_a_living_nodes_address_does_not_start() -> None:
+    cluster = Addressed(3, deaths_allowed=True)
+
+    async def scenario() -> None:
+        cluster.kill(2)
+        cluster.start_as(2, f"node-1:{CLIENT_PORT}")
+        await cluster.until(lambda: bool(cluster.world.deaths))
+        ((name, reason),) = cluster.world.deaths
+        assert name == node_name(2)
+        assert isinstance(reason, CannotRun) and reason.exit_code == EXIT_IDENTITY
+        assert str(reason).startswith(
+            "node-1:9092 (PLAINTEXT) is where node 1 tells clients to find it"
+        )
+
+    cluster.play(scenario)

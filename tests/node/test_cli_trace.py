@@ -1,0 +1,54 @@
+"""`fencepost trace`: one id through several nodes' logs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fencepost.node.main import main
+
+
+def written(path: Path, *lines: tuple[str, int, str, str]) -> str:
+    rows = [
+        {"time": at, "level": "info", "area": "node", "event": event, "message": event,
+         "node_id": node, "request_id": request_id}
+        for at, node, event, request_id in lines
+    ]  # fmt: skip
+    path.write_text("".join(f"node | {json.dumps(row)}\nnot json\n" for row in rows))
+    return str(path)
+
+
+def test_lines_of_one_request_come_in_order_of_time_from_all_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = written(
+        tmp_path / "1.log",
+        ("2026-11-21T09:00:00.001Z", 1, "asked", "1-5-12"),
+        ("2026-11-21T09:00:00.002Z", 1, "another", "1-5-123"),
+        ("2026-11-21T09:00:00.009Z", 1, "answered", "1-5-12"),
+    )
+    two = written(
+        tmp_path / "2.log",
+        ("2026-11-21T09:00:00.005Z", 2, "served", "1-9-9,1-5-12"),
+        ("2026-11-21T09:00:00.006Z", 2, "served too", "2-5-12"),
+    )
+    assert main(["trace", "1-5-12", one, two]) == 0
+    said = capsys.readouterr().out
+    assert [line.split(": node ")[1] for line in said.splitlines()] == [
+        "1: asked | request_id=1-5-12",
+        "2: served | request_id=1-9-9,1-5-12",
+        "1: answered | request_id=1-5-12",
+    ]
+
+
+def test_an_id_that_no_line_has_is_said_with_how_to_have_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", "1-1-1", written(tmp_path / "1.log")]) == 1
+    assert "request.log=client=CLIENT_ID" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", "1-1-1", str(tmp_path / "none.log")]) == 2
+    assert "none.log: No such file or directory" in capsys.readouterr().err
