@@ -44,6 +44,18 @@ class Load:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(30)
 
+    def one_that_is_too_large(self) -> None:
+        """So that answers hold an error that nobody is to blame for."""
+        told: list[KafkaError | None] = []
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "message.max.bytes": 4 * TOO_LARGE}
+        )
+        producer.produce(
+            self.topic, bytes(TOO_LARGE), on_delivery=lambda error, _message: told.append(error)
+        )
+        producer.flush(30)
+        assert told[0] is not None and told[0].code() == KafkaError.MSG_SIZE_TOO_LARGE, told
+
     def until(self, *, transactions: int, consumed: int, wait_s: float) -> None:
         deadline = time.monotonic() + wait_s
         while self.ended < transactions or self.consumed < consumed:
@@ -55,7 +67,6 @@ class Load:
         plain = Producer({**settings, "enable.idempotence": True})
         whole = Producer({**settings, "transactional.id": "billing-1"})
         whole.init_transactions(30)
-        self._one_that_is_too_large()
         for number in count():
             if self._over.is_set():
                 break
@@ -77,18 +88,6 @@ class Load:
         else:
             producer.abort_transaction(30)
         self.ended += 1
-
-    def _one_that_is_too_large(self) -> None:
-        """So that answers hold an error that nobody is to blame for."""
-        told: list[KafkaError | None] = []
-        producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "message.max.bytes": 4 * TOO_LARGE}
-        )
-        producer.produce(
-            self.topic, bytes(TOO_LARGE), on_delivery=lambda error, _message: told.append(error)
-        )
-        producer.flush(30)
-        assert told[0] is not None and told[0].code() == KafkaError.MSG_SIZE_TOO_LARGE, told
 
     def _delivered(self, error: KafkaError | None, _message: Any) -> None:
         if error is not None:
