@@ -7,7 +7,7 @@ PROVED BY  tests/node/test_metrics_scrape.py::test_a_scrape_lets_others_run_betw
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from fencepost.cluster.base.metrics import Declared, Histogram, Kind
 from fencepost.cluster.base.ports import Clock
@@ -22,6 +22,7 @@ from prometheus_client.utils import floatToGoString
 TURN_S: Final = 0.002
 CHUNK: Final = 250  # samples of one metric in one piece of text
 Value = float | Histogram
+T = TypeVar("T")
 
 
 class Gathering:
@@ -39,11 +40,15 @@ class Gathering:
         self.values.setdefault(metric, []).append((labels, taken))
 
     async def breathe(self) -> None:
-        now = self._clock.steady()
-        if now - self._began >= TURN_S:
-            self._turns.observe(now - self._began)
-            await self._clock.sleep(0)
-            self._began = self._clock.steady()
+        if self._clock.steady() - self._began >= TURN_S:
+            await self.wait(self._clock.sleep(0))
+
+    async def wait(self, what: Awaitable[T]) -> T:
+        """For something that takes its time elsewhere: the loop is free meanwhile."""
+        self.end()
+        found = await what
+        self._began = self._clock.steady()
+        return found
 
     def end(self) -> None:
         self._turns.observe(self._clock.steady() - self._began)

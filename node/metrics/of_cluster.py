@@ -38,7 +38,7 @@ class OfCluster:
         put(names.LAG, figures.lag)
         for follower, lag in figures.follower_lag.items():
             put(names.FOLLOWER_LAG, lag, str(follower))
-        journal, snapshot = await node.env.disk.run(bytes_on_disk, quorum)
+        journal, snapshot = await gathering.wait(node.env.disk.run(bytes_on_disk, quorum))
         put(names.JOURNAL, journal)
         put(names.SNAPSHOT, snapshot)
         put(names.STALLED, figures.stalled_s)

@@ -41,7 +41,7 @@ class OfNode:
         put(names.SCRAPE, node.metrics.scrape_s)
         put(names.SCRAPE_TURN, node.metrics.turns_s)
         put(names.HEARTBEAT_AGE, node.session.heartbeat_age_s)
-        usage = await node.env.disk.run(node.env.usage)
+        usage = await gathering.wait(node.env.disk.run(node.env.usage))
         for metric, value in _of_process(usage) if usage is not None else ():
             put(metric, value)
 

@@ -47,7 +47,7 @@ class OfReplicas:
         replicas = self._node.replicas
         _put_counters(gathering, replicas.counters)
         put = gathering.put
-        size, free = await self._node.env.disk.run(replicas.disk_bytes)
+        size, free = await gathering.wait(self._node.env.disk.run(replicas.disk_bytes))
         put(names.DISK_SIZE, size)
         put(names.DISK_FREE, free)
         put(names.DISK_FULL, float(replicas.is_disk_full))
