@@ -14,6 +14,7 @@ yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install -e '.[test]
 from what_is_watched import (  # noqa: E402
     BUILT_IN,
     GRAFANA,
+    KUBERNETES,
     PROMETHEUS,
     asked_by_boards,
     boards,
@@ -121,6 +122,16 @@ def test_grafana_finds_its_prometheus_and_the_boards() -> None:
         "providers"
     ]
     assert provider["type"] == "file" and not provider["allowUiUpdates"]
+
+
+def test_kubernetes_names_the_job_as_the_rules_do() -> None:
+    """The Operator would name it after the Service; then no rule finds a node."""
+    monitor = yaml.safe_load((KUBERNETES / "service-monitor.yaml").read_text())["spec"]
+    assert monitor["selector"]["matchLabels"][monitor["jobLabel"]] == "fencepost"
+    (endpoint,) = monitor["endpoints"]
+    assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["cluster"]
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
+    assert endpoint["interval"] == config["global"]["scrape_interval"]
 
 
 def test_every_query_of_a_board_asks_for_the_chosen_cluster() -> None:

@@ -13,6 +13,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
 TABLE = ROOT / "node" / "metrics" / "README.md"
 # Prometheus' own.
 BUILT_IN = {"up", "ALERTS"}
