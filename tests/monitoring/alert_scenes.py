@@ -205,6 +205,21 @@ QUORUM = (
         "11m",
         "13m20s",
     ),
+    Scene(
+        "FencepostNodeNotWatched",
+        {
+            # A fourth node comes at 5m, and Prometheus is told of it at 40m.
+            f'fencepost_cluster_brokers{{{A},state="active"}}': "3 5m | 4 50m",
+            f'fencepost_cluster_brokers{{{B},state="active"}}': "0 55m",
+            f"up{{{A}}}": "1 55m",
+            f"up{{{B}}}": "1 55m",
+            f"up{{{C}}}": "1 55m",
+            'up{cluster="main",instance="d:9644",job="fencepost"}': "gone 40m | 1 15m",
+        },
+        "19m",
+        "25m",
+        "45m",
+    ),
     one(
         "FencepostNotWatched",
         f"up{{{A}}}",
