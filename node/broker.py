@@ -115,11 +115,14 @@ class Broker:
         self.metrics = Metrics(self)
         self.admin = self._make_admin()
         self.tracing = RequestTracing(
-            env, me, config.text, syncs=lambda: self.replicas.flusher.recent, spans=spans
+            env,
+            me,
+            config.text,
+            syncs=lambda: self.replicas.flusher.recent,
+            door=self.peers.door,
+            spans=spans,
         )
         self.machine.listeners.append(self.tracing)
-        if self.peers.door is not None:
-            self.peers.door.follow_requests(self.tracing)
         self.verifier = self._make_verifier()
         self.services = self._make_services()
         self.listeners = self._make_listeners()

@@ -20,6 +20,12 @@ from fencepost.cluster.base.ids import (
     TopicPartition,
 )
 from fencepost.cluster.base.ports import Buffer, Env
+from fencepost.cluster.base.request_scope import (
+    RequestScope,
+    enter_scope,
+    joined,
+    kept_scope,
+)
 from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.wire.batch import BatchHeader
 from fencepost.cluster.wire.peer_door import PeerDoor
@@ -132,6 +138,10 @@ def _forget(write: FirstWrite) -> None:
         write.partition.producers.verifications.forget(write.producer_id, write.guard)
 
 
+# Whose request it is for goes with it.
+_Asked = tuple[Question, asyncio.Future[Word], RequestScope | None]
+
+
 class _Asking:
     """What is asked of one coordinator."""
 
@@ -139,7 +149,7 @@ class _Asking:
 
     def __init__(self) -> None:
         self.on_the_way = 0
-        self.waiting: list[tuple[Question, asyncio.Future[Word]]] = []
+        self.waiting: list[_Asked] = []
 
 
 class Verifier:
@@ -305,7 +315,7 @@ class Verifier:
             return Word([E.coordinator_not_available] * len(question.partitions))
         asking = self._asking.setdefault(coordinator, _Asking())
         answered: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
-        asking.waiting.append((question, answered))
+        asking.waiting.append((question, answered, kept_scope()))
         if asking.on_the_way < ASKED_MAX:
             self._send(coordinator, asking)
         return await answered
@@ -328,10 +338,11 @@ class Verifier:
         self,
         coordinator: BrokerId,
         asking: _Asking,
-        together: list[tuple[Question, asyncio.Future[Word]]],
+        together: list[_Asked],
     ) -> None:
         assert self._door is not None
-        packed = pack_questions([question for question, _ in together])
+        enter_scope(joined(scope for _, _, scope in together))
+        packed = pack_questions([question for question, _, _ in together])
         words: list[Word]
         try:
             _, reply = await self._door.request(
@@ -340,10 +351,10 @@ class Verifier:
             words = read_words(reply)
         except Trouble:
             # Asking changes nothing that asking again would not: it may be asked again.
-            words = [Word([E.network_exception] * len(each.partitions)) for each, _ in together]
+            words = [Word([E.network_exception] * len(each.partitions)) for each, _, _ in together]
         finally:
             asking.on_the_way -= 1
-        for (_, answered), word in zip(together, words, strict=True):
+        for (_, answered, _), word in zip(together, words, strict=True):
             if not answered.done():  # its client may have gone
                 answered.set_result(word)
         if asking.waiting:

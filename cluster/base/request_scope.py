@@ -9,6 +9,7 @@ A connection has one scope, set once for its task and told the number of each re
 no text is made unless a line is written or a peer is asked.
 """
 
+from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from typing import Final
 
@@ -63,6 +64,12 @@ def current_scope() -> RequestScope | None:
     return _SCOPE.get()
 
 
+def kept_scope() -> RequestScope | None:
+    """For what goes on when whoever runs now is at another request, or gone."""
+    scope = _SCOPE.get()
+    return None if scope is None else scope.copy()
+
+
 def enter_scope(scope: RequestScope | None) -> Token[RequestScope | None]:
     """From here on this task, and what it calls, runs for that request."""
     return _SCOPE.set(scope)
@@ -77,8 +84,9 @@ def current_request_id() -> str | None:
     return None if scope is None else scope.request_id
 
 
-def joined(scopes: list[RequestScope]) -> RequestScope | None:
+def joined(of: Iterable[RequestScope | None]) -> RequestScope | None:
     """One scope for several requests that are sent together."""
+    scopes = [each for each in of if each is not None]
     if not scopes:
         return None
     if len(scopes) == 1:

@@ -20,6 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from .spans import Attributes
 
 STOP_MS_MAX: Final = 2_000
+SET_NS: Final = 100_000_000  # by so much the wall clock was set, or has drifted
 # Answers that are no fault of anybody's: a client looks elsewhere, or asks again.
 _WELL: Final = ("none", "no answer", "done")
 _HEADER: Final = "traceparent"
@@ -48,6 +49,7 @@ class OtelSpans:
         self._clock = clock
         self._provider = provider
         self._tracer = provider.get_tracer("fencepost")
+        self._wall_ns = self._now_ns()  # of steady time's beginning
 
     def begin(self, name: str, begin_s: float, attributes: Attributes) -> "OtelSpan | None":
         span = self._tracer.start_span(
@@ -74,9 +76,14 @@ class OtelSpans:
         span.end(self.wall_ns(end_s))
 
     def wall_ns(self, at_s: float) -> int:
-        """Steady seconds as OpenTelemetry wants them. Only of now is known what both clocks say."""
-        behind_s = self._clock.steady() - at_s
-        return self._clock.now_ms() * 1_000_000 - round(behind_s * 1e9)
+        """Steady seconds as OpenTelemetry wants them. The wall clock's milliseconds are too coarse to be asked each time."""
+        now_ns = self._now_ns()
+        if abs(now_ns - self._wall_ns) > SET_NS:
+            self._wall_ns = now_ns
+        return self._wall_ns + round(at_s * 1e9)
+
+    def _now_ns(self) -> int:
+        return self._clock.now_ms() * 1_000_000 - round(self._clock.steady() * 1e9)
 
     async def close(self) -> None:
         """What is not sent yet is sent, for a bounded time; the exporter waits on a thread."""

@@ -21,6 +21,7 @@ from fencepost.cluster.metadata.broker_config import BrokerValues
 from fencepost.cluster.metadata.image import ClusterImage, ConfigType, ImageDelta
 from fencepost.cluster.metadata.request_filter import RequestFilter
 from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.peer_door import PeerDoor
 
 from ..server.dispatch import Call, Fields
 from .spans import Attributes, Span, Spans
@@ -28,6 +29,8 @@ from .spans import Attributes, Span, Spans
 # When group commits began and ended, the latest last (`replication/flusher.py`).
 Syncs = Callable[[], Iterable[tuple[float, float]]]
 
+SPAN: Final = "span"  # a message to followers
+SLACK_S: Final = 0.002  # wall clocks are read in milliseconds
 # A request that waits for other members of its group, for as long as they like.
 _WAITS_FOR_OTHERS: Final = frozenset({ApiKey.join_group, ApiKey.sync_group})
 
@@ -42,32 +45,40 @@ class RequestTracing:
         settings: Mapping[str, str],
         *,
         syncs: Syncs,
+        door: PeerDoor | None = None,
         spans: Spans | None = None,
     ) -> None:
         self._env = env
         self._node_id = node_id
         self._settings = settings
         self._syncs = syncs
-        self._spans = spans
+        self._door = door
+        self._image = ClusterImage()
+        if door is not None:
+            door.follow_requests(self)
+            door.on_message(SPAN, self._on_span)
+        self.spans = spans
         self._filter = RequestFilter()
         self._slow_s = math.inf
         self.tell_from_s = math.inf  # requests that took less are of no interest
         self.begins = False  # whether `began` wants to be called
         self._set_levels: Callable[[str], None] | None = getattr(env.log, "set_levels", None)
-        self.read_settings(ClusterImage())
+        self.read_settings(self._image)
 
     # -- settings ----------------------------------------------------------------------------------
 
     def on_image(self, delta: ImageDelta) -> None:
+        self._image = delta.image
         if any(kind is ConfigType.BROKER for kind, _ in delta.configs_changed):
             self.read_settings(delta.image)
 
     def read_settings(self, image: ClusterImage) -> None:
+        self._image = image
         values = BrokerValues(image, self._settings, self._node_id)
         self._filter = RequestFilter.parse(str(values.of("request.log") or ""))
         limit_ms = values.integer("request.log.slow.ms")
         self._slow_s = math.inf if limit_ms < 0 else limit_ms / 1000
-        self.begins = bool(self._filter) or self._spans is not None
+        self.begins = bool(self._filter) or self.spans is not None
         self.tell_from_s = 0.0 if self.begins else self._slow_s
         if self._set_levels is not None:
             self._set_levels(str(values.of("log.level")))
@@ -82,8 +93,8 @@ class RequestTracing:
         context = call.context
         scope.is_told = self._filter.takes(call.api.key, context.client_id, context.origin.host)
         call.is_told, scope.trace = scope.is_told, ""
-        if self._spans is not None:
-            call.span = self._spans.begin(
+        if self.spans is not None:
+            call.span = self.spans.begin(
                 call.api.name,
                 call.arrived_s,
                 {
@@ -112,6 +123,49 @@ class RequestTracing:
             for name, begin, end in where:
                 call.span.child(name, begin, end)
             call.span.end(started_s + took_s, outcome_of(fields))
+            if call.api.key is ApiKey.produce:
+                self._ask_followers(call, started_s, started_s + took_s)
+
+    # -- of followers ------------------------------------------------------------------------------
+
+    def _ask_followers(self, call: Call, begin_s: float, end_s: float) -> None:
+        """They are to add what they did for it: a sampled request's only message, one way, when it is over."""
+        if self._door is None:
+            return
+        image, followers = self._image, set[BrokerId]()
+        for topic in call.request.body.topic_data:
+            for wanted in topic.partition_data:
+                state = (
+                    image.partition_by_id(topic.topic_id, wanted.index)
+                    if hasattr(topic, "topic_id")
+                    else image.partition(topic.name, wanted.index)
+                )
+                followers.update(() if state is None else state.isr)
+        ago_s = self._env.clock.steady() - begin_s
+        window = [self._env.clock.now_ms() - ago_s * 1000, (end_s - begin_s) * 1000]
+        for node_id in sorted(followers - {self._node_id}):
+            self._door.send(node_id, SPAN, {"trace": call.span.traceparent, "window": window})
+
+    def _on_span(self, _peer_id: BrokerId, header: dict[str, Any], _payload: memoryview) -> None:
+        """The leader's request took that window: the group commit in it had its batches, here as there."""
+        match header:
+            case {
+                "trace": str(trace),
+                "window": [int() | float() as wall_ms, int() | float() as ms],
+            }:
+                pass
+            case _:
+                return  # of another version; nothing but a span is lost
+        if self.spans is None:
+            return
+        begin_s = self._env.clock.steady() - (self._env.clock.now_ms() - wall_ms) / 1000
+        begin_s, end_s = begin_s - SLACK_S, begin_s + ms / 1000 + SLACK_S
+        for begin, end in self._syncs():
+            if begin_s <= begin < end <= end_s:
+                self.spans.remote(trace, "sync", begin, end, {"fencepost.node_id": self._node_id})
+                return
+
+    # -- lines -------------------------------------------------------------------------------------
 
     def _tell_slow(self, call: Call, where: "Where", ended_s: float) -> None:
         longest = max(where, key=lambda part: part[2] - part[1])
@@ -193,14 +247,14 @@ class RequestTracing:
             outcome=outcome,
             total_ms=_ms(took_s),
         )
-        if self._spans is not None and scope.trace:
+        if self.spans is not None and scope.trace:
             ended_s = self._env.clock.steady()
             name = f"{kind} at node {node_id}" if event == "peer_request_sent" else kind
             attributes: Attributes = {
                 "fencepost.node_id": self._node_id,
                 "fencepost.outcome": outcome,
             }
-            self._spans.remote(scope.trace, name, ended_s - took_s, ended_s, attributes)
+            self.spans.remote(scope.trace, name, ended_s - took_s, ended_s, attributes)
 
 
 Where = list[tuple[str, float, float]]  # a part of a request's time: its name, begin and end

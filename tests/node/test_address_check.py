@@ -3,12 +3,15 @@
 import asyncio
 from typing import Any
 
+import pytest
 from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, node_config, node_name
 from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, CannotRun
 from fencepost.node.address_check import AddressCheck
 from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
 from sim_cluster import Cluster
+
+pytestmark = pytest.mark.slow
 
 
 class Addressed(Cluster):

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.cluster.base.errors import ErrorCode
 from sim_cluster import Cluster
+
+pytestmark = pytest.mark.slow
 
 HOURS_MS = 5 * 3_600_000
 

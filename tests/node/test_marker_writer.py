@@ -172,6 +172,7 @@ def test_a_marker_is_answered_for_when_it_is_committed() -> None:
         leader = cluster.partition(0).leader
         others = [each for each in cluster.nodes.ids if each != leader]
         broker = cluster.nodes.broker(leader)
+        await cluster.until(lambda: FIRST in broker.replicas.partitions)
         who = Producer("x", 4711, 0)
         write = broker.markers.write_here([marker_of(who, FIRST)])
         assert await write == [{FIRST: E.none}]

@@ -21,6 +21,7 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import Offset
 from fencepost.cluster.base.ports import Env
+from fencepost.cluster.base.request_scope import enter_scope, kept_scope, leave_scope
 from fencepost.cluster.wire.records import control_batch
 
 from .decision import (
@@ -69,7 +70,7 @@ Reply = asyncio.Future[Any]
 class _Waiting:
     """What leaves when everything below `horizon` is committed."""
 
-    __slots__ = ("answers", "horizon", "reply", "reply_to")
+    __slots__ = ("answers", "horizon", "reply", "reply_to", "scope")
 
     def __init__(
         self, horizon: Offset, reply_to: Reply | None, reply: Any, answers: Sequence[Answer | Send]
@@ -78,6 +79,9 @@ class _Waiting:
         self.reply_to = reply_to
         self.reply = reply
         self.answers = answers
+        # What is to be done elsewhere is done for whoever asked for it.
+        does_more = any(type(each) is Send for each in answers)
+        self.scope = kept_scope() if does_more else None
 
 
 class _Alarm:
@@ -350,7 +354,9 @@ class Shard:
         for answer in waiting.answers:
             if isinstance(answer, Send):
                 assert self._send is not None, f"{self.name} has nobody to send by"
+                token = enter_scope(waiting.scope)
                 self._send(self, answer.what)
+                leave_scope(token)
                 continue
             parked = self._parked.pop(answer.ticket, None)
             if parked is not None and not parked.done():

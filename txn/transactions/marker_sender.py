@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import NO_LEADER, NO_TIMESTAMP, BrokerId, TopicPartition
 from fencepost.cluster.base.ports import Env
+from fencepost.cluster.base.request_scope import current_scope, enter_scope, joined
 from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 
 from ..runtime.shard import Shard
@@ -68,7 +69,7 @@ class MarkerDoor(Protocol):
 class _Job:
     """A transaction whose end is committed. `left` are the partitions that may not show it yet."""
 
-    __slots__ = ("attempts", "left", "markers", "partition", "shard")
+    __slots__ = ("attempts", "left", "markers", "partition", "scope", "shard")
 
     def __init__(self, partition: int, shard: Shard, markers: WriteMarkers) -> None:
         self.partition = partition  # of the coordinator's own topic
@@ -76,6 +77,7 @@ class _Job:
         self.markers = markers
         self.left = dict.fromkeys(markers.partitions)
         self.attempts = 0
+        self.scope = current_scope()  # whose request ended it; nobody's where its time was up
 
 
 _Entry = tuple[_Job, tuple[TopicPartition, ...]]
@@ -208,6 +210,7 @@ class MarkerSender:
     async def _write(self, broker_id: BrokerId, entries: list[_Entry]) -> None:
         markers: list[Marker] = []
         going: list[_Entry] = []
+        enter_scope(joined(job.scope for job, _ in entries))
         for job, partitions in entries:
             epoch = None if job.shard.is_lost else self._coordinator_epoch(job.partition)
             if epoch is not None:
