@@ -19,24 +19,12 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from scraping import Key, samples, value_of
 from sim_node import SimNode, batch
 
-Key = tuple[str, tuple[tuple[str, str], ...]]
 ASKS_OPENMETRICS = (
     "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.2"
 )
-
-
-def samples(text: str) -> dict[Key, float]:
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def value_of(found: dict[Key, float], name: str, **labels: str) -> float:
-    return found[name, tuple(sorted(labels.items()))]
 
 
 async def ask(node: SimNode, path: str, **headers: str) -> Any:

@@ -8,10 +8,11 @@ import pytest
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ports import HttpRequest
+from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.metrics.health import State, Verdict
 from sim_cluster import Cluster
 
-READY = HttpRequest("GET", "/health/ready", {}, b"")
+pytestmark = pytest.mark.slow  # a cluster each
 DOOR = ("admin.listener=0.0.0.0:9644",)
 
 
@@ -32,18 +33,6 @@ def states(cluster: Cluster) -> dict[int, str]:
 
 async def all_ready(cluster: Cluster) -> None:
     await cluster.until(lambda: set(states(cluster).values()) == {"ready"})
-
-
-async def seen_until_ready(cluster: Cluster, node_id: int) -> list[State]:
-    """The states that a node goes through, each once."""
-    seen: list[State] = []
-    while not seen or seen[-1] is not State.READY:
-        now = verdict(cluster, node_id).state
-        if not seen or now is not seen[-1]:
-            seen.append(now)
-        await asyncio.sleep(0.001)
-        assert cluster.now < 300
-    return seen
 
 
 def is_out(cluster: Cluster, node_id: int) -> bool:
@@ -94,11 +83,157 @@ def test_one_state_alone_is_ready(state: State) -> None:
     assert Verdict(state, "").is_ready is (state is State.READY)
 
 
-def fields_of(cluster: Cluster, node_id: int) -> Any:
-    admin = cluster.nodes.brokers[node_id].admin
+def test_a_node_without_a_majority_says_what_it_waits_for() -> None:
+    cluster = Cluster(config=DOOR)
 
-    async def ask() -> Any:
-        reply = await admin.handle(READY)
+    async def scene() -> None:
+        for each in cluster.nodes.ids:
+            cluster.kill(each)
+        cluster.nodes.start(1)
+        await asyncio.sleep(5)
+        state, why = verdict(cluster, 1)
+        assert state is State.STARTING and "majority of the voters" in why
+        assert await asked(cluster, 1, "/health/live") == (200, {"live": True, "why": why_live()})
+        status, fields = await asked(cluster, 1, "/health/ready")
+        assert (status, fields) == (503, {"ready": False, "state": "starting", "why": why})
+        cluster.nodes.start(2)
+        await cluster.until(lambda: verdict(cluster, 1).state is not State.STARTING)
+
+    cluster.play(scene)
+
+
+def why_live() -> str:
+    return "this node's loop turns"
+
+
+def test_a_node_that_is_cut_off_is_not_ready_until_it_is_back_in_every_isr() -> None:
+    cluster = Cluster(config=DOOR)
+
+    async def scene() -> None:
+        await cluster.create("t", partitions=5)
+        await all_ready(cluster)
+        others = [each for each in cluster.nodes.ids if each != 2]
+        for other in others:
+            cluster.world.net.cut(node_name(2), node_name(other))
+        await asyncio.sleep(6)
+        state, why = verdict(cluster, 2)
+        assert state is State.CUT_OFF and "no controller has answered" in why
+        assert {states(cluster)[each] for each in others} == {"ready"}
+        for other in others:
+            cluster.world.net.heal(node_name(2), node_name(other))
+        seen: list[State] = []
+        while not seen or seen[-1] is not State.READY:
+            now = verdict(cluster, 2)
+            if now.is_ready:
+                assert not is_out(cluster, 2), f"it says that it is ready: {now}"
+            if not seen or now.state is not seen[-1]:
+                seen.append(now.state)
+            await asyncio.sleep(0.001)
+        assert seen[0] is State.CUT_OFF
+        assert {State.FENCED, State.UNREGISTERED, State.CATCHING_UP} & set(seen)
+
+    cluster.play(scene)
+
+
+def test_a_node_that_stops_says_so_until_it_is_gone() -> None:
+    cluster = Cluster(config=DOOR)
+
+    async def scene() -> None:
+        await cluster.create("t", partitions=5)
+        await all_ready(cluster)
+        stopping = asyncio.ensure_future(cluster.nodes.stop(2))
+        await cluster.until(lambda: cluster.nodes.broker(2).is_stopping)
+        seen = []
+        while not stopping.done():
+            seen.append(verdict(cluster, 2))
+            await asyncio.sleep(0.001)
+        await stopping
+        assert seen
+        assert {each.state for each in seen} == {State.STOPPING}
+        cluster.nodes.start(2)
+        await all_ready(cluster)
+
+    cluster.play(scene)
+
+
+def test_a_failed_disk_and_a_full_one_are_told_with_what_to_do() -> None:
+    cluster = Cluster(config=DOOR)
+
+    async def scene() -> None:
+        await cluster.create("t")
+        await all_ready(cluster)
+        leader = cluster.partition().leader
+        disk = cluster.world.disk(node_name(leader))
+        disk.files.capacity = disk.files.used
+        assert await cluster.produce(leader, b"x" * 1000) is ErrorCode.kafka_storage_error
+        state, why = verdict(cluster, leader)
+        assert state is State.DISK_FULL and "Make room" in why
+        disk.files.capacity = None
+        assert await cluster.produce(leader, b"x" * 1000) is ErrorCode.none
+        assert verdict(cluster, leader).is_ready
+        disk.faults.fail("sync", path="*/t-0/*.log")
+        await cluster.produce(leader)
+        await cluster.until(lambda: verdict(cluster, leader).state is State.DISK_FAILED)
+        _, why = verdict(cluster, leader)
+        assert "t-0" in why and "restart the node" in why
+        others = [each for each in cluster.nodes.ids if each != leader]
+        await cluster.until(lambda: cluster.partition().leader in others)
+        assert {states(cluster)[each] for each in others} == {"ready"}
+        cluster.kill(leader)
+        cluster.nodes.start(leader)
+        await all_ready(cluster)
+
+    cluster.play(scene)
+
+
+def test_a_partition_that_is_just_moving_here_keeps_no_node_from_being_ready() -> None:
+    """It was not here before, so its absence takes nothing from anybody."""
+    cluster = Cluster(nodes=4, config=DOOR)
+
+    async def scene() -> None:
+        await cluster.create("t")
+        await all_ready(cluster)
+        there = cluster.partition().replicas
+        (new,) = [each for each in cluster.nodes.ids if each not in there]
+        target = [*there[:2], new]
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": target}]}]
+        moving = asyncio.ensure_future(
+            cluster.ask(
+                there[0], ApiKey.alter_partition_reassignments, timeout=5_000, topics=topics
+            )
+        )
+        was_moving = False
+        while not moving.done() or cluster.partition().is_moving:
+            was_moving |= new in cluster.partition().adding
+            assert verdict(cluster, new).is_ready, verdict(cluster, new)
+            await asyncio.sleep(0.001)
+        assert was_moving and sorted(cluster.partition().replicas) == sorted(target)
+
+    cluster.play(scene)
+
+
+def test_metadata_that_does_not_come_is_missed() -> None:
+    cluster = Cluster(nodes=1, config=DOOR)
+
+    async def scene() -> None:
+        metrics = cluster.nodes.broker(1).metrics
+        assert verdict(cluster, 1).is_ready
+        metrics._behind_since = cluster.now - 0.5  # on its way
+        assert verdict(cluster, 1).is_ready
+        metrics._behind_since = cluster.now - 5
+        state, why = verdict(cluster, 1)
+        assert state is State.BEHIND and "5.0 s" in why
+        await asyncio.sleep(1)  # it is looked at again, and all is here
+        assert verdict(cluster, 1).is_ready
+
+    cluster.play(scene)
+
+
+async def asked(cluster: Cluster, node_id: int, path: str) -> tuple[int, Any]:
+    admin = cluster.nodes.broker(node_id).admin
+
+    async def ask() -> tuple[int, Any]:
+        reply = await admin.handle(HttpRequest("GET", path, {}, b""))
         return reply.status, json.loads(reply.body)
 
-    return cluster.world.on(cluster.world.node(node_name(node_id)), ask())
+    return await cluster.world.on(cluster.world.node(node_name(node_id)), ask())
