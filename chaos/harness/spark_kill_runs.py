@@ -30,9 +30,9 @@ from .processes import DidNotStart, Process
 from .spark_points import BROKER_POINTS, POINTS
 from .spark_settings import BATCH, STREAM, Job
 
-RECORDS: Final = 1_200
+RECORDS: Final = 800
 PARTITIONS: Final = 4
-BATCHES: Final = 6
+BATCHES: Final = 4
 STARTS_MAX: Final = 5
 JOB_S: Final = 240.0
 READ_S: Final = 30.0
@@ -54,6 +54,7 @@ class Run:
     sink: str
     batch: int
     partition: int
+    batches: int = BATCHES
 
     @classmethod
     def of(cls, seed: int, point: str | None, sink: str | None) -> "Run":
@@ -200,8 +201,8 @@ def one_run(cluster: LocalCluster, admin: str, run: Run, folder: Path) -> int:
         sink=run.sink,
         master=run.master,
         strike="" if run.point in BROKER_POINTS else strike,
-        per_batch=RECORDS // BATCHES,
-        batches=BATCHES,
+        per_batch=RECORDS // run.batches,
+        batches=run.batches,
         speculation=run.point.startswith("twin"),
     )
     fault = BrokerDies(cluster, run, job) if run.point in BROKER_POINTS else None

@@ -7,18 +7,18 @@ PROVED BY  tests/spark/test_spark_reading.py::test_a_batch_ends_before_an_open_t
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from .asking_again import PAUSE_S, raise_unless_passing, retrying_for
 from .offsets import EARLIEST, LATEST, Offsets, Place
 from .options import Bound, ReadOptions
 
 ASK_S: Final = 20.0
 TRIES_S: Final = 60.0  # a leader that is away comes back, or another one is elected
-PAUSE_S: Final = 0.2
 NO_SUCH_OFFSET: Final = -1  # the answer for a time after the youngest record
 # Of a consumer, which an admin client is not asked to know.
 READERS_OWN: Final = ("isolation.level", "group.id", "fetch.", "queued.", "max.poll.", "check.crcs")
@@ -67,7 +67,7 @@ class Cluster:
         return list(options.places)
 
     def _topics(self) -> dict[str, list[int]]:
-        seen = _again(lambda: self._admin.list_topics(timeout=ASK_S))
+        seen = retrying_for(TRIES_S, lambda: self._admin.list_topics(timeout=ASK_S))
         self.cluster_id = seen.cluster_id or ""
         return {name: sorted(seen.topics[name].partitions) for name in sorted(seen.topics)}
 
@@ -130,37 +130,7 @@ class Cluster:
                     found[place] = futures[partition].result().offset
                     del left[place]
                 except KafkaException as trouble:
-                    _raise_unless_passing(trouble, deadline)
+                    raise_unless_passing(trouble, deadline)
             if left:
                 time.sleep(PAUSE_S)
         return {place: found[place] for place in specs}
-
-
-def _again(call: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + TRIES_S
-    while True:
-        try:
-            return call()
-        except KafkaException as trouble:
-            _raise_unless_passing(trouble, deadline)
-            time.sleep(PAUSE_S)
-
-
-PASSING: Final = (
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-)
-
-
-def _raise_unless_passing(trouble: KafkaException, deadline: float) -> None:
-    error = trouble.args[0]
-    passes = error.retriable() or error.code() in PASSING
-    if not passes or time.monotonic() > deadline:
-        raise trouble

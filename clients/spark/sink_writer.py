@@ -8,6 +8,7 @@ The producer is thrown away afterwards and its transaction stays open: only the 
 a later batch, or `transaction.timeout.ms` ends it.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -30,6 +31,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "compression.type": "lz4",
 }
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+
+log = logging.getLogger("fencepost.clients")
 
 
 class CouldNotWrite(RuntimeError):
@@ -97,8 +100,8 @@ class MemberWriter:
                 self._raise_failed()
         poll(0)
 
-    def written(self) -> ProducerIdentity | None:
-        """All is acknowledged. Who wrote it; None when there was nothing to write."""
+    def written(self) -> ProducerIdentity:
+        """All is acknowledged; who wrote it."""
         deadline = time.monotonic() + FLUSH_S
         while self.producer.flush(CALL_S) and not self._failed:
             if time.monotonic() > deadline:
@@ -107,7 +110,14 @@ class MemberWriter:
                 )
         if self._failed:
             self._raise_failed()
-        return self._identified.identity(timeout_s=START_S) if self.records else None
+        return self._identified.identity(timeout_s=START_S)
+
+    def give_up(self) -> None:
+        """Have readers not wait for what is never committed; whoever dies before this leaves it to its driver."""
+        try:
+            self.producer.abort_transaction(CALL_S)
+        except KafkaException as trouble:
+            log.warning("%s: abort: %s", self._id, trouble)
 
     def commit_with(self, record: Mapping[str, Any]) -> None:
         """Where the task commits for itself: the record that says so goes with its rows."""

@@ -21,6 +21,8 @@ from zlib import crc32
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from .asking_again import retrying_for
+
 PARTITIONS: Final = 8
 # Compacted soon: an attempt reads a partition of it from the beginning.
 CONFIG: Final = {
@@ -55,11 +57,7 @@ class DecisionRecords:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
         }
-        plain = Consumer({**settings, "isolation.level": "read_uncommitted"})
-        try:
-            _, end = plain.get_watermark_offsets(place, CALL_S)
-        finally:
-            plain.close()
+        end = self._end(place, settings)
         found = NOT_YET
         consumer = Consumer({**settings, "isolation.level": "read_committed"})
         try:
@@ -99,17 +97,29 @@ class DecisionRecords:
             "value": value,
         }
 
+    def _end(self, place: TopicPartition, settings: Mapping[str, Any]) -> int:
+        """What was there when we began. A topic that was just made has no leader for a moment."""
+        consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
+        try:
+            _, end = retrying_for(
+                CREATE_S,
+                lambda: consumer.get_watermark_offsets(place, CALL_S),
+                also=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
+            )
+            return int(end)
+        finally:
+            consumer.close()
+
     def _find_partition(self) -> None:
         admin = AdminClient(self._client)
-        seen = admin.list_topics(self._topic, timeout=CREATE_S).topics[self._topic]
-        if seen.error is not None:
+        # A question by name alone would have the brokers make it, as a topic that isn't compacted.
+        topics = admin.list_topics(timeout=CREATE_S).topics
+        count = len(topics[self._topic].partitions) if self._topic in topics else PARTITIONS
+        if self._topic not in topics:
             try:
                 made = admin.create_topics([NewTopic(self._topic, PARTITIONS, config=CONFIG)])
                 made[self._topic].result(CREATE_S)
             except KafkaException as trouble:
                 if trouble.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
-            count = PARTITIONS
-        else:
-            count = len(seen.partitions)
         self._partition = crc32(self._key) % count

@@ -4,8 +4,9 @@ Spark pickles the writer to the tasks. A stream's driver makes a new one, in a n
 has to know it is told by the tasks' messages.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from .fencing import fence
 from .options import BOOTSTRAP, GROUP, TASK, WriteOptions
 from .sink_commit import Wrote
 from .sink_names import Place, Task, place_in_batch, place_in_stream
-from .sink_writer import MemberWriter, rows_of
+from .sink_writer import MemberWriter, Row, rows_of
 from .task_decisions import DecisionRecords
 
 QUERY_ID = "sql.streaming.queryId"
@@ -53,31 +54,45 @@ def _this_task() -> Task:
 
 
 def _write(options: WriteOptions, place: Place, batches: Iterator[pa.RecordBatch]) -> TaskWrote:
-    if options.transactions == TASK:
-        return _write_alone(options, place, batches)
-    name = f"{place.group}{SEPARATOR}{place.member}"
+    rows = rows_of(batches, options.topic)
+    first = next(rows, None)
+    if first is None:  # nothing to write, and nobody to be asked
+        return TaskWrote(place, -1, -1, 0)
+    is_alone = options.transactions == TASK
+    name = f"{place.group}{SEPARATOR}{place.task if is_alone else place.member}"
     writer = MemberWriter(options.client[BOOTSTRAP], name, options.client)
     writer.begin()
-    writer.write(rows_of(batches, options.topic))
-    identity = writer.written()
-    producer_id, producer_epoch = identity or (-1, -1)
-    return TaskWrote(place, producer_id, producer_epoch, writer.records)
+    is_written = False
+    try:
+        identity = (_alone if is_alone else _in_group)(
+            writer, name, options, place, chain([first], rows)
+        )
+        is_written = True
+    finally:
+        if not is_written:
+            writer.give_up()
+    return TaskWrote(place, *identity, writer.records)
 
 
-def _write_alone(
-    options: WriteOptions, place: Place, batches: Iterator[pa.RecordBatch]
-) -> TaskWrote:
+def _in_group(
+    writer: MemberWriter, name: str, options: WriteOptions, place: Place, rows: Iterable[Row]
+) -> tuple[int, int]:
+    """Left open: the driver decides."""
+    writer.write(rows)
+    return writer.written()
+
+
+def _alone(
+    writer: MemberWriter, name: str, options: WriteOptions, place: Place, rows: Iterable[Row]
+) -> tuple[int, int]:
     """Where there are no groups: committed here, unless it was before."""
-    name = f"{place.group}{SEPARATOR}{place.task}"
-    writer = MemberWriter(options.client[BOOTSTRAP], name, options.client)
-    writer.begin()
     decisions = DecisionRecords(
         options.client[BOOTSTRAP], options.client, options.decision_topic, name
     )
     if decisions.committed_up_to() < place.number:
-        writer.write(rows_of(batches, options.topic))
+        writer.write(rows)
         writer.commit_with(decisions.record(place.number))
-    return TaskWrote(place, -1, -1, writer.records)
+    return -1, -1
 
 
 class Driver:

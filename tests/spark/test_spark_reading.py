@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 from spark_topics import Served
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("jvm", "python:pyspark", "python:pyarrow")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs("jvm", "python:pyspark", "python:pyarrow"),
+    pytest.mark.timeout(300),  # a JVM on a machine that has other things to do
+]
 
 
 def batch(spark: Any, node: Served, topic: str, **options: Any) -> Any:

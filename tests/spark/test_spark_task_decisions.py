@@ -1,13 +1,40 @@
-"""`transactions=task`, without transaction groups: what Kafka can be promised, seen on a real node."""
+"""`transactions=task`, without transaction groups: what Kafka can be promised, seen on a real node and a real Kafka."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter, Row
 from fencepost.clients.spark.task_decisions import NOT_YET, DecisionRecords
 from spark_topics import Served
+from support.kafka_peer import KafkaPeer, NotFetched
+from support.needs import give_up, missing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Served]:
+    if reason := missing("kafka"):
+        give_up(reason)
+    try:
+        peer = KafkaPeer()
+    except NotFetched as error:
+        give_up(str(error))
+    with peer:
+        yield Served(peer.bootstrap, "")
+
+
+@pytest.fixture(params=["node", "kafka"])
+def brokers(request: pytest.FixtureRequest) -> Served:
+    found: Served = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def out(brokers: Served, fresh: Callable[[str], str]) -> str:
+    name = fresh("out")
+    brokers.create(name, partitions=2)
+    return name
 
 
 class Attempt:
@@ -27,27 +54,27 @@ class Attempt:
 
 
 def test_a_task_that_committed_is_not_written_again(
-    node: Served, topic: str, fresh: Callable[[str], str]
+    brokers: Served, out: str, fresh: Callable[[str], str]
 ) -> None:
     decisions, name = fresh("decisions"), fresh("task")
-    first = Attempt(node, name, decisions)
+    first = Attempt(brokers, name, decisions)
     assert first.before == NOT_YET
-    first.write(topic, ["a", "b"])
+    first.write(out, ["a", "b"])
     first.commit(0)
     # The driver never heard of it, and runs the task again.
-    assert Attempt(node, name, decisions).before == 0
-    assert node.committed(topic) == ["a", "b"]
+    assert Attempt(brokers, name, decisions).before == 0
+    assert brokers.committed(out) == ["a", "b"]
 
 
 def test_an_attempt_that_was_overtaken_can_not_commit(
-    node: Served, topic: str, fresh: Callable[[str], str]
+    brokers: Served, out: str, fresh: Callable[[str], str]
 ) -> None:
     decisions, name = fresh("decisions"), fresh("task")
-    zombie = Attempt(node, name, decisions)
-    zombie.write(topic, ["twice"])
-    second = Attempt(node, name, decisions)
-    second.write(topic, ["once"])
+    zombie = Attempt(brokers, name, decisions)
+    zombie.write(out, ["twice"])
+    second = Attempt(brokers, name, decisions)
+    second.write(out, ["once"])
     second.commit(0)
     with pytest.raises(CouldNotWrite, match="Another run of this query"):
         zombie.commit(0)
-    assert node.committed(topic) == ["once"]
+    assert brokers.committed(out) == ["once"]
