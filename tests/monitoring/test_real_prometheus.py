@@ -37,7 +37,7 @@ SLOW = {
 DECISION = "cluster:fencepost_quorum_commit_seconds:p99_5m"
 # A restart of a whole two minutes is one to tell of, and on a busy machine it may be one here.
 A_RESTART_S = 110
-TOO_LONG_AWAY = {"FencepostNodeDown"}
+TOO_LONG_AWAY = {"FencepostNodeDown", "FencepostUnderReplicated"}
 # They tell of what was, for a while.
 AFTER_A_KILL = {"FencepostUncleanStart"}
 # Marks across the graphs: where nothing happened there is none.
