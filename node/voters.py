@@ -23,6 +23,7 @@ from fencepost.cluster.wire.peer_door import PeerDoor
 KIND: Final = "change voters"
 PEER_LISTENER: Final = "PEER"  # the name under which a node registers its peer door
 RETRY_S: Final = 0.1
+REGISTERED_S: Final = 1.0  # how long a registration may take to be seen on all nodes
 # Longer than the quorum's leader waits for a node that is to vote to hold all of the log.
 ASK_S: Final = 15.0
 DONE_BEFORE: Final = (ErrorCode.duplicate_voter, ErrorCode.voter_not_found)
@@ -57,7 +58,7 @@ class VoterChanges:
 
     async def add(self, node_id: BrokerId, address: Address | None, within_s: float) -> VoterAnswer:
         """Have that node vote. `address` is where its peer door is; None: where it has registered it."""
-        address = address or self._registered(node_id)
+        address = address or await self._when_registered(node_id)
         if address is None:
             return VoterAnswer(
                 ErrorCode.invalid_request,
@@ -71,6 +72,13 @@ class VoterChanges:
     async def remove(self, node_id: BrokerId, within_s: float) -> VoterAnswer:
         """It votes no more, and goes on as a node that follows the log."""
         return await self._change({"remove": node_id}, within_s)
+
+    async def _when_registered(self, node_id: BrokerId) -> Address | None:
+        """A node that has just come may be known to others before it is known here."""
+        give_up = self._env.clock.steady() + REGISTERED_S
+        while (found := self._registered(node_id)) is None and self._env.clock.steady() < give_up:
+            await self._env.clock.sleep(RETRY_S)
+        return found
 
     def _registered(self, node_id: BrokerId) -> Address | None:
         broker = self._image.brokers.get(node_id)

@@ -323,19 +323,19 @@ def test_bash_completes_commands_options_and_their_values(tmp_path: Path, run: R
 
 def test_a_port_in_use_is_named(node: Node, tmp_path: Path, run: Run) -> None:
     said = run("dev", "--port", str(node.port), "--data", str(tmp_path / "data"))
-    refused(said, node.bootstrap, "Address already in use", "--port PORT")
+    refused(said, node.bootstrap, "Address already in use", "--port PORT", code=75)
     assert said.out == ""
 
 
 def test_a_folder_in_use_is_named(node: Node, run: Run) -> None:
     said = run("dev", "--port", "0", "--data", str(node.data))
-    refused(said, str(node.data), "in use by another fencepost process", "--data FOLDER")
+    refused(said, str(node.data), "in use by another fencepost process", "--data FOLDER", code=75)
 
 
 def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path, run: Run) -> None:
     (tmp_path / "file").touch()
     said = run("dev", "--port", "0", "--data", str(tmp_path / "file"))
-    refused(said, str(tmp_path / "file"), "must be a folder", "--data FOLDER")
+    refused(said, str(tmp_path / "file"), "must be a folder", "--data FOLDER", code=73)
 
 
 def test_an_impossible_setting_stops_the_start(tmp_path: Path, run: Run) -> None:
