@@ -1,4 +1,4 @@
-"""How late the loop is, and whether somebody set the clock: looked at four times a second while the admin door is open."""
+"""How late the loop is: looked at four times a second while the admin door is open."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,6 @@ from fencepost.cluster.base.metrics import Histogram
 from fencepost.cluster.base.ports import Clock
 
 LOOK_S: Final = 0.25
-JUMP_S: Final = 1.0
 
 
 class LoopLag:
@@ -16,14 +15,12 @@ class LoopLag:
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._look_too: Callable[[], None] = lambda: None
-        self._due = self._ahead = 0.0
+        self._due = 0.0
         self.lag_s = Histogram()
-        self.clock_jumps = 0
 
     def start(self, look_too: Callable[[], None]) -> None:
         """`look_too` is called as often."""
         self._look_too = look_too
-        self._ahead = self._wall_ahead()
         self._look_later()
 
     def stop(self) -> None:
@@ -37,11 +34,5 @@ class LoopLag:
 
     def _look(self) -> None:
         self.lag_s.observe(max(0.0, self._clock.steady() - self._due))
-        ahead = self._wall_ahead()
-        self.clock_jumps += abs(ahead - self._ahead) > JUMP_S
-        self._ahead = ahead
         self._look_too()
         self._look_later()
-
-    def _wall_ahead(self) -> float:
-        return self._clock.now_ms() / 1000 - self._clock.steady()

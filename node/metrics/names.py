@@ -39,7 +39,7 @@ LOOP_LAG: Final = histogram(
 )
 CLOCK_JUMPS: Final = counter(
     "fencepost_clock_jumps_total",
-    "Times that the wall clock moved against the steady one by over a second.",
+    "Times that the wall clock was set by a second or more, as far as this process knows.",
 )
 SCRAPE: Final = histogram(
     "fencepost_scrape_seconds", "How long this node took for a scrape, from first number to last."

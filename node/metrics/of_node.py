@@ -37,7 +37,7 @@ class OfNode:
         put(names.START_SECONDS, node.metrics.start_s)
         lag = node.metrics.loop_lag
         put(names.LOOP_LAG, lag.lag_s)
-        put(names.CLOCK_JUMPS, lag.clock_jumps)
+        put(names.CLOCK_JUMPS, node.clock_watch.jumps)
         put(names.SCRAPE, node.metrics.scrape_s)
         put(names.SCRAPE_TURN, node.metrics.turns_s)
         put(names.HEARTBEAT_AGE, node.session.heartbeat_age_s)

@@ -350,7 +350,7 @@ def test_a_clock_that_somebody_set_is_counted(by_s: float) -> None:
         await now.all()
         assert now.of(1, "clock_jumps_total") == 0
         cluster.world.machine(node_name(1)).wall.jump(round(by_s * 1000))
-        await asyncio.sleep(1)
+        await asyncio.sleep(10)
         await now.all()
         assert now.of(1, "clock_jumps_total") == 1
         assert now.of(1, "loop_lag_seconds_count") >= 3
