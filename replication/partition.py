@@ -142,11 +142,9 @@ class Partition(CopiedPartition):
         produce_version: int = 13,
         transaction_version: int = 0,
         checked: appends.Checked | BatchRefused | None = None,
-        behind: BatchHeader | None = None,
+        behind: BatchHeader | None = None,  # to be written first: it was sent away
     ) -> Appended | Refusal:
-        """Write a client's batch, or a coordinator's. The buffer is ours from here on: it is stamped in place.
-        `behind` was sent away before it came here, and is to be written first.
-        """
+        """Write a client's batch, or a coordinator's. The buffer is ours from here on: it is stamped in place."""
         error = self.closed or self.machine.check_append(required_acks)
         if error is not ErrorCode.none:
             return self._refuse_retriable(error, records, origin_client=origin_client)
@@ -174,11 +172,7 @@ class Partition(CopiedPartition):
             origin_client=origin_client, transaction_version=transaction_version,
         )  # fmt: skip
         if isinstance(verdict, Duplicate):
-            self._counters.duplicates += 1
-            return Appended(
-                verdict.first_offset, verdict.last_offset, verdict.timestamp, log.log_start_offset,
-                duplicate=True,
-            )  # fmt: skip
+            return self._written_before(verdict)
         if verdict is not None:
             return self._refused(verdict.error, verdict.message)
         append_time_ms = now_ms if self._rules.timestamp_type == LOG_APPEND_TIME else None
@@ -198,6 +192,13 @@ class Partition(CopiedPartition):
             -1 if append_time_ms is None else append_time_ms,
             log.log_start_offset,
         )
+
+    def _written_before(self, retry: Duplicate) -> Appended:
+        self._counters.duplicates += 1
+        return Appended(
+            retry.first_offset, retry.last_offset, retry.timestamp, self.log.log_start_offset,
+            duplicate=True,
+        )  # fmt: skip
 
     def _refused(
         self, error: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]] = ()
