@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alert_scenes import SCENES, as_promtool_tests
+from alert_scenes import SCENES
 from fencepost.node.cli import COMMANDS
 from fencepost.node.main import main
 from promql import family, selectors
+from scene import as_promtool_tests
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install -e '.[test]'")
 from what_is_watched import (  # noqa: E402

@@ -1,0 +1,222 @@
+"""Scenes of one process, and of what clients and transactions meet."""
+
+from scene import A, Scene, one, slow
+
+PROCESS = (
+    Scene(
+        "FencepostLoopLag",
+        slow("fencepost_loop_lag_seconds", A, "fast 10m | slow 20m | fast 20m"),
+        "14m",
+        "20m",
+        "45m",
+    ),
+    one(
+        "FencepostNodeRestarting",
+        f"process_start_time_seconds{{{A}}}",
+        "100 5m | 400 5m | 700 5m | 1000 60m",
+        "12m",
+        "20m",
+        "60m",
+    ),
+    Scene(
+        "FencepostUncleanStart",
+        {
+            f'fencepost_node_start{{{A},was="unclean"}}': "0 5m | 1 60m",
+            f"process_start_time_seconds{{{A}}}": "0 5m | 300 60m",
+        },
+        "4m",
+        "10m",
+        "30m",
+    ),
+    Scene(
+        "FencepostFileDescriptors",
+        {
+            f"process_open_fds{{{A}}}": "100 2m | 900 10m | 100 2m",
+            f"process_max_fds{{{A}}}": "1000 14m",
+        },
+        "6m",
+        "8m",
+        "13m",
+    ),
+    one(
+        "FencepostClockJumped",
+        f"fencepost_clock_jumps_total{{{A}}}",
+        "+0 5m | +1 10s | +0 30m",
+        "4m",
+        "10m",
+        "30m",
+    ),
+    Scene(
+        "FencepostScrapeSlow",
+        slow("fencepost_scrape_turn_seconds", A, "fast 20m | slow 60m | fast 40m"),
+        "30m",
+        "60m",
+        "115m",
+    ),
+)
+
+CLIENTS = (
+    Scene(
+        "FencepostProduceErrors",
+        {
+            # After an election clients look for the leader; that is no error to speak of.
+            f'fencepost_request_errors_total{{{A},api="Produce",error="NOT_LEADER_OR_FOLLOWER"}}': "+50 60m",
+            f'fencepost_request_errors_total{{{A},api="Produce",error="MESSAGE_TOO_LARGE"}}': "+0 10m | +10 20m | +0 30m",
+        },
+        "9m",
+        "20m",
+        "45m",
+    ),
+    Scene(
+        "FencepostProduceSlow",
+        slow(
+            "fencepost_request_duration_seconds",
+            f'{A},api="Produce"',
+            "fast 10m | slow 20m | fast 20m",
+        ),
+        "19m",
+        "25m",
+        "45m",
+    ),
+    one(
+        "FencepostOutOfOrderProducers",
+        f"fencepost_producer_out_of_order_total{{{A}}}",
+        # Some at a failover, then one that can't go on.
+        "+0 5m | +5 1m | +0 20m | +1 30m | +0 20m",
+        "12m",
+        "50m",
+        "65m",
+    ),
+    one(
+        "FencepostProducersFight",
+        f"fencepost_transactions_fenced_total{{{A}}}",
+        "+0 5m | +5 1m | +0 20m | +1 30m | +0 20m",
+        "15m",
+        "50m",
+        "65m",
+    ),
+    Scene(
+        "FencepostProducerStatesNearLimit",
+        {
+            f"fencepost_producer_states{{{A}}}": "10 5m | 900000 30m | 10 5m",
+            f"fencepost_producer_states_max{{{A}}}": "1000000 40m",
+        },
+        "15m",
+        "25m",
+        "36m",
+    ),
+    Scene(
+        "FencepostConnectionsNearLimit",
+        {
+            f'fencepost_connections{{{A},listener="PLAINTEXT"}}': "10 5m | 950 20m | 10 10m",
+            f'fencepost_connections_max{{{A},listener="PLAINTEXT"}}': "1000 35m",
+        },
+        "9m",
+        "15m",
+        "26m",
+    ),
+    one(
+        "FencepostConnectionsRefused",
+        f'fencepost_connections_refused_total{{{A},listener="PLAINTEXT"}}',
+        "+0 5m | +1 20m | +0 20m",
+        "8m",
+        "15m",
+        "35m",
+    ),
+    one(
+        "FencepostPeerAuthentication",
+        f'fencepost_authentication_failures_total{{{A},door="peer"}}',
+        "+0 5m | +1 10s | +0 20m",
+        "4m",
+        "7m",
+        "20m",
+    ),
+    one(
+        "FencepostAdminAuthentication",
+        f'fencepost_authentication_failures_total{{{A},door="admin"}}',
+        # Three wrong tokens are a person's.
+        "+0 5m | +3 10s | +0 10m | +10 1m | +0 20m",
+        "10m",
+        "17m",
+        "35m",
+    ),
+    one(
+        "FencepostMalformedRequests",
+        f'fencepost_requests_malformed_total{{{A},listener="PLAINTEXT"}}',
+        "+0 5m | +5 10m | +0 20m",
+        "5m",
+        "12m",
+        "30m",
+    ),
+)
+
+TRANSACTIONS = (
+    one(
+        "FencepostHangingTransaction",
+        f"fencepost_hanging_transaction_partitions{{{A}}}",
+        "0 2m | 1 10m | 0 2m",
+        "6m",
+        "8m",
+        "13m",
+    ),
+    one(
+        "FencepostOldTransaction",
+        f"fencepost_open_transaction_seconds{{{A}}}",
+        "0 1m | +10 30m | 0 5m",
+        "15m",
+        "25m",
+        "32m",
+    ),
+    one(
+        "FencepostStableOffsetStands",
+        f'fencepost_standstill_seconds{{{A},reason="ended"}}',
+        "0 1m | +10 6m | 0 2m",
+        "2m",
+        "4m",
+        "8m",
+    ),
+    one(
+        "FencepostMarkersStuck",
+        f"fencepost_transaction_markers_stuck_partitions{{{A}}}",
+        "0 2m | 1 10m | 0 2m",
+        "6m",
+        "8m",
+        "13m",
+    ),
+    one(
+        "FencepostHalfMessageParked",
+        f'fencepost_half_messages{{{A},state="parked"}}',
+        "0 2m | 1 10m | 0 2m",
+        "1m",
+        "3m",
+        "13m",
+    ),
+    Scene(
+        "FencepostTransactionsTimeOut",
+        {
+            f"fencepost_transactions_timed_out_total{{{A}}}": "+0 10m | +1 40m | +0 20m",
+            f'fencepost_transactions_ended_total{{{A},outcome="committed"}}': "+1 70m",
+            f'fencepost_transactions_ended_total{{{A},outcome="aborted"}}': "+0 10m | +1 40m | +0 20m",
+        },
+        "20m",
+        "35m",
+        "60m",
+    ),
+    one(
+        "FencepostCoordinatorFailed",
+        f'fencepost_coordinator_partitions{{{A},coordinator="group",state="failed"}}',
+        "0 2m | 1 3m | 0 3m",
+        "2m50s",
+        "3m30s",
+        "5m20s",
+    ),
+    one(
+        "FencepostCoordinatorLoading",
+        f'fencepost_coordinator_partitions{{{A},coordinator="group",state="loading"}}',
+        # As after a restart, then one that takes long.
+        "0 1m | 8 30s | 0 2m | 1 5m | 0 2m",
+        "5m",
+        "6m",
+        "9m",
+    ),
+)
