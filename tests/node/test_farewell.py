@@ -3,7 +3,7 @@
 from typing import Any
 
 from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, node_name
-from fencepost.cluster.base.errors import ConnectionLost, ErrorCode, Trouble
+from fencepost.cluster.base.errors import ConnectionLost, ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
@@ -26,8 +26,8 @@ def test_a_client_in_use_is_refused_by_name_before_its_connection_ends() -> None
                 while True:
                     answers.append(await produce(cluster, wire))
                     await client.clock.sleep(0.05)
-            except Trouble as ended:
-                assert isinstance(ended, ConnectionLost)
+            except ConnectionLost:
+                return
 
         cluster.world.start(client, lambda _: produce_all_the_time())
         await cluster.until(lambda: ErrorCode.none in answers)
