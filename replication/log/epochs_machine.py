@@ -4,9 +4,11 @@ INVARIANT  epochs and their start offsets both rise from entry to entry.
 PREVENTS   a follower truncating to a wrong place, and a consumer reading on past a lost tail as if all were well.
 PROVED BY  tests/replication/log/test_epochs_machine.py::test_epochs_and_offsets_rise_whatever_is_assigned
 
-The file is Kafka's `leader-epoch-checkpoint`: a line `0`, a line with the count, then `epoch start_offset` lines.
+The file is Kafka's `leader-epoch-checkpoint`: a line `0`, a line with the count, then `epoch start_offset` lines; and a
+last line of ours, their checksum. A follower of which one bit had flipped there refused what any leader sent, for ever.
 """
 
+import zlib
 from bisect import bisect_left, bisect_right
 from typing import Final
 
@@ -14,6 +16,7 @@ NO_EPOCH: Final = -1  # Kafka's UNDEFINED_EPOCH
 NO_OFFSET: Final = -1  # and UNDEFINED_EPOCH_OFFSET
 CHECKPOINT_NAME: Final = "leader-epoch-checkpoint"
 CHECKPOINT_VERSION: Final = "0"
+CHECKSUM: Final = "crc32 "
 
 
 class CheckpointDamaged(Exception):
@@ -101,11 +104,16 @@ class EpochsMachine:
     def to_text(self) -> str:
         lines = [CHECKPOINT_VERSION, str(len(self.epochs))]
         lines += [f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)]
-        return "\n".join(lines) + "\n"
+        text = "\n".join(lines) + "\n"
+        return f"{text}{_checksum(text)}\n"
 
     def load_text(self, text: str) -> None:
-        """Become what `to_text` wrote, or raise CheckpointDamaged and stay as it was."""
+        """Become what `to_text` wrote, or raise CheckpointDamaged and stay as it was. Kafka's own has no checksum."""
         loaded = EpochsMachine()
+        body, line, checksum = text.rpartition(CHECKSUM)
+        if line and f"{line}{checksum}" != f"{_checksum(body)}\n":
+            raise CheckpointDamaged(f"the checksum is {checksum!r}")
+        text = body if line else text
         try:
             version, count, *entries = text.splitlines()
             if version.strip() != CHECKPOINT_VERSION or int(count) != len(entries):
@@ -120,3 +128,7 @@ class EpochsMachine:
         except ValueError as error:
             raise CheckpointDamaged(str(error)) from error
         self.epochs, self.starts = loaded.epochs, loaded.starts
+
+
+def _checksum(text: str) -> str:
+    return f"{CHECKSUM}{zlib.crc32(text.encode()):08x}"

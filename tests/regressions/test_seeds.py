@@ -55,3 +55,9 @@ def test_a_clock_that_was_set_back_keeps_no_transaction_open(seed: int) -> None:
     """A coordinator waited for its wall clock to reach the deadline; set back a day, stable offsets stood for that day."""
     plan = Plan(campaign="transactions", seed=seed, seconds=3.0, faults=("clock", "reset", "kill"))
     TransactionsRun(plan).run()
+
+
+@pytest.mark.slow
+def test_a_rotten_file_of_leader_epochs_keeps_no_follower_out() -> None:
+    """Kafka's format has no checksum: one flipped bit, and it refused whatever its leaders sent."""
+    TransactionsRun(Plan(campaign="transactions", seed=20016)).run()

@@ -79,12 +79,24 @@ def test_truncation_from_the_start_moves_the_epoch_that_goes_on() -> None:
     assert entries(machine) == [(7, 30)]
 
 
-def test_the_file_is_kafkas() -> None:
+def test_the_file_is_kafkas_and_a_checksum() -> None:
     machine = having((0, 1), (1, 2))
-    assert machine.to_text() == "0\n2\n0 1\n1 2\n"
-    again = EpochsMachine()
-    again.load_text(machine.to_text())
-    assert entries(again) == entries(machine)
+    kafkas = "0\n2\n0 1\n1 2\n"
+    assert machine.to_text() == f"{kafkas}crc32 c6e2b277\n"
+    for text in (kafkas, machine.to_text()):
+        again = EpochsMachine()
+        again.load_text(text)
+        assert entries(again) == entries(machine)
+
+
+def test_no_bit_of_the_file_flips_unseen() -> None:
+    """Of "0 0" one bit makes "1 0": a follower that believed it took nothing of any leader any more."""
+    text = having((0, 0), (1, 2), (4, 30)).to_text().encode()
+    for at in range(8 * len(text)):
+        rotten = bytearray(text)
+        rotten[at // 8] ^= 1 << at % 8
+        with pytest.raises(CheckpointDamaged):
+            EpochsMachine().load_text(rotten.decode("ascii", errors="replace"))
 
 
 @pytest.mark.parametrize(
