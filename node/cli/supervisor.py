@@ -25,13 +25,30 @@ STOP_S: Final = 30.0  # for a node that was told to stop
 GRACE_S: Final = 0.3  # SIGKILL is delivered later than `kill` returns
 REMIND_S: Final = 20.0
 START_S: Final = 120.0  # how long `--start` waits for a node that runs and doesn't serve
-LOG_TAIL: Final = 4_000  # bytes
+LOG_TAIL: Final = 64_000  # bytes: the last line may hold a traceback
 LINE_MAX: Final = 1 << 16
 READY: Final = b"ready "
 
 
 def node_command() -> list[str]:
     return [sys.executable, "-m", "fencepost.node.main", "serve"]
+
+
+# Events of a node's log that say why it ended.
+_LAST_EVENTS: Final = ("broken_invariant", "node_ends", "node_refused")
+
+
+def _last_sentence(line: str) -> str | None:
+    """What a line says of a node's end: before it has a log of its own, or in that."""
+    if line.startswith("fencepost: "):
+        return line.removeprefix("fencepost: ")
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(told, dict) or told.get("event") not in _LAST_EVENTS:
+        return None
+    return str(told.get("cause", ""))
 
 
 class Child:
@@ -106,9 +123,9 @@ class Child:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - LOG_TAIL))
             lines = log.read().decode(errors="replace").splitlines()
-        said = [line for line in lines if line.startswith("fencepost: ")]
+        said = [sentence for line in lines if (sentence := _last_sentence(line)) is not None]
         if said:
-            return said[-1].removeprefix("fencepost: ")
+            return said[-1]
         return f"{lines[-1]}; its log is {self.log}" if lines else f"its log is {self.log}"
 
     def how_it_ended(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fencepost.chaos.harness.processes import Process
+from fencepost.node.cli.supervisor import Child
 from fencepost.node.main import main
 
 # Ends as soon as it is told to; STRAW says what else it does: `late 2` never serves as node 2, and so on.
@@ -228,3 +229,20 @@ def test_a_node_that_does_not_stop_is_killed_and_named(make: Make) -> None:
     assert cluster.process.stop() == 0
     assert "node 2 did not stop in time and is killed" in cluster.process.said()
     assert not running(pid)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('{"event": "node_refused", "cause": "it is full"}\n', "it is full"),
+        ('{"event": "node_ends", "cause": "a"}\n{"event": "x"}\n', "a"),
+        ("fencepost: no such setting\n", "no such setting"),
+        ("Killed\n", "Killed; its log is"),
+    ],
+)
+def test_what_a_node_said_at_its_end_is_read_from_its_log(
+    tmp_path: Path, lines: str, said: str
+) -> None:
+    child = Child(1, tmp_path, [], {})
+    child.log.write_text('{"event": "node_starts", "cause": "no"}\n' + lines)
+    assert child.last_words().startswith(said)
