@@ -68,6 +68,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
             "idempotent producers, readers and groups on three to five nodes, with topics that come, go and move",
             tuple(cluster_faults.FAULTS),
             cluster.ClusterRun,
+            (cluster.LIGHT,),
         ),
         Campaign(
             "transactions",

@@ -3,11 +3,8 @@
 A bug that nobody sees within its seeds is the find: a checker, a workload or a fault is missing.
 """
 
-import multiprocessing
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,9 +12,14 @@ from typing import Final
 from ..planted.bugs import Bug, all_bugs
 from ..sim.plan import Plan
 from .campaign import run_plan
+from .runner import spread
 
 BEGIN: Final = "<!-- written by `fencepost sim planted --write chaos/README.md` -->"
 END: Final = "<!-- until here -->"
+HEADER: Final = (
+    "| planted bug | what it breaks | campaign | seen as | in seed | of |",
+    "| --- | --- | --- | --- | --- | --- |",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,11 @@ def hunt(name: str) -> Sighting:
 
 def seen(bugs: Sequence[Bug], jobs: int) -> Iterator[Sighting]:
     """One process a bug, as many at one time as there are jobs."""
-    names = [each.name for each in bugs]
-    if jobs == 1:
-        yield from map(hunt, names)
-        return
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        yield from pool.map(hunt, names)
+    for name, sighting in spread(hunt, [each.name for each in bugs], jobs):
+        if isinstance(sighting, Sighting):
+            yield sighting
+        else:
+            yield Sighting(name, "", 0, f"a worker died: {sighting}", 0.0)
 
 
 def show_and_write(sightings: Iterable[Sighting], readme: str | None) -> int:
@@ -82,25 +82,24 @@ def show_and_write(sightings: Iterable[Sighting], readme: str | None) -> int:
         print(f"{each.bug:<36} {how}{note}", flush=True)
     unseen = [each.bug for each in found if not each.was_seen]
     if readme is not None:
-        _write(Path(readme), table(found))
+        _write(Path(readme), found)
     print(f"{len(found) - len(unseen)} of {len(found)} planted bugs were seen")
     if unseen:
         print(f"not seen by a checker that is there for it: {', '.join(unseen)}", file=sys.stderr)
     return 1 if unseen else 0
 
 
-def table(found: Sequence[Sighting]) -> str:
-    lines = [
-        "| planted bug | what it breaks | campaign | seen as | in seed | of |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for each in found:
-        bug = all_bugs()[each.bug]
-        rule = f"*{each.rule}*" if each.was_seen else "**not seen**"
-        lines.append(
-            f"| `{bug.name}` | {bug.breaks} | {bug.campaign} | {rule} | {each.seeds} | {bug.seeds} |"
-        )
-    return "\n".join(lines)
+def row_of(each: Sighting) -> str:
+    bug = all_bugs()[each.bug]
+    rule = f"*{each.rule}*" if each.was_seen else "**not seen**"
+    return f"| `{bug.name}` | {bug.breaks} | {bug.campaign} | {rule} | {each.seeds} | {bug.seeds} |"
+
+
+def merged(before: str, found: Sequence[Sighting]) -> str:
+    """The table with these rows anew; those of bugs that were not run stay, those of bugs that are no more go."""
+    rows = {row.split("`")[1]: row for row in before.splitlines() if row.startswith("| `")}
+    rows.update((each.bug, row_of(each)) for each in found)
+    return "\n".join([*HEADER, *(rows[name] for name in all_bugs() if name in rows)])
 
 
 def listed(bugs: Sequence[Bug]) -> str:
@@ -111,9 +110,10 @@ def listed(bugs: Sequence[Bug]) -> str:
     return "\n".join(lines)
 
 
-def _write(readme: Path, rows: str) -> None:
+def _write(readme: Path, found: Sequence[Sighting]) -> None:
     text = readme.read_text()
-    between = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    if not between.search(text):
+    start, begin, rest = text.partition(BEGIN)
+    before, end, after = rest.partition(END)
+    if not begin or not end:
         raise ValueError(f"{readme} has no place for the table: {BEGIN} … {END}")
-    readme.write_text(between.sub(lambda _: f"{BEGIN}\n{rows}\n{END}", text))
+    readme.write_text(f"{start}{BEGIN}\n{merged(before, found)}\n{END}{after}")

@@ -14,11 +14,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from ..sim.plan import Plan
 from .campaign import Outcome, run_plan
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 AHEAD: Final = 2  # plans a worker has waiting, so that it never waits itself
 
 
@@ -71,32 +73,45 @@ def run_all(plans: Iterable[Plan], jobs: int, tell: Callable[[Outcome], None]) -
 
 def outcomes(plans: Iterable[Plan], jobs: int) -> Iterator[Outcome]:
     """In the order in which they end."""
+    for plan, outcome in spread(run_plan, plans, jobs):
+        if isinstance(outcome, Outcome):
+            yield outcome
+        else:
+            why = f"a worker died, and with it whatever became of this seed: {outcome}"
+            yield Outcome(plan, why, "unknown")
+
+
+def spread(
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int
+) -> Iterator[tuple[Item, Result | BrokenProcessPool]]:
+    """Each item with what `work` made of it, in the order in which they end; a job a process, or this one if it is one."""
     if jobs == 1:
-        yield from map(run_plan, plans)
+        yield from ((item, work(item)) for item in items)
         return
-    waiting = iter(plans)
+    waiting = iter(items)
     context = multiprocessing.get_context("forkserver")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
-    running: dict[Future[Outcome], Plan] = {}
+    running: dict[Future[Result], Item] = {}
     try:
         while True:
-            for plan in islice(waiting, AHEAD * jobs - len(running)):
-                running[pool.submit(run_plan, plan)] = plan
+            for item in islice(waiting, AHEAD * jobs - len(running)):
+                running[pool.submit(work, item)] = item
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                plan = running.pop(future)
+                item = running.pop(future)
                 try:
-                    yield future.result()
+                    yield item, future.result()
                 except BrokenProcessPool as broken:
-                    why = f"a worker died, and with it whatever became of this seed: {broken}"
-                    yield Outcome(plan, why, "unknown")
+                    yield item, broken
     finally:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C cuts nothing off
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in multiprocessing.active_children() if running else ():
             worker.terminate()
         with contextlib.suppress(BrokenProcessPool):
             pool.shutdown(wait=True)
+        signal.signal(signal.SIGINT, before)
 
 
 def _ignore_interrupts() -> None:

@@ -3,6 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+from fencepost.cluster.controller import (
+    balance_policy,
+    brokers_policy,
+    elect_policy,
+    election_policy,
+    isr_policy,
+    reassign_policy,
+)
 from fencepost.cluster.metadata import machine as metadata_machine
 from fencepost.cluster.metadata import records
 from fencepost.cluster.metadata.machine import MetadataMachine
@@ -10,7 +18,6 @@ from fencepost.cluster.quorum import raft_files
 from fencepost.cluster.quorum.raft import Raft
 from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.raft_follower import FollowerSide
-from fencepost.cluster.quorum.transport import read_message
 
 from .bugs import Patch, bug
 
@@ -46,8 +53,9 @@ def votes_for_a_shorter_log(patch: Patch) -> None:
 @bug(
     seen_by="state-machine-safety leader-completeness",
     campaign="quorum",
-    faults="isolate cut-one-way kill bad-network",
+    faults="all-die power slow-disk crash-at-a-write cut-one-way",
     seconds=12.0,
+    seeds=20,
 )
 def apply_before_committed(patch: Patch) -> None:
     """A follower applies what it is sent, before a majority has it."""
@@ -77,25 +85,6 @@ def held_before_it_is_synced(patch: Patch) -> None:
     patch.put(FollowerSide, "_owe", promise)
 
 
-@bug(
-    seen_by="log-matching state-machine-safety leader-completeness",
-    campaign="quorum",
-    faults="isolate cut-one-way pause bad-network kill",
-    seconds=12.0,
-    seeds=20,
-)
-def old_terms_listened_to(patch: Patch) -> None:
-    """What a leader of an earlier term says is taken for the present one's word."""
-
-    def credulous(self: Raft, node_id: Any, frame: Any) -> None:
-        sender_term, message = read_message(frame)
-        if sender_term > self.term:
-            self.adopt(sender_term)
-        self._handlers[message["type"]](node_id, message)
-
-    patch.put(Raft, "receive", credulous)
-
-
 @bug(seen_by="images-differ", campaign="quorum", faults="isolate kill empty-disk", seconds=12.0)
 def snapshot_forgotten(patch: Patch) -> None:
     """A node that is sent a snapshot of the metadata stores it, and does not take it up."""
@@ -108,21 +97,19 @@ def snapshot_forgotten(patch: Patch) -> None:
     patch.put(MetadataMachine, "restore", forgets)
 
 
-@bug(
-    seen_by="epoch-back two-images commit-missing commit-lost two-leaders",
-    campaign="cluster",
-    faults="pause isolate cut kill-controller kill",
-    seconds=8.0,
-    seeds=20,
-)
-def stale_changes_applied(patch: Patch) -> None:
-    """The metadata log takes a change of a partition that was made for an older state of it: no compare-and-set."""
+@bug(seen_by="two-leaders", campaign="cluster", faults="kill power-one isolate")
+def leader_epoch_not_raised(patch: Patch) -> None:
+    """A new leader leads under the epoch of the one before it, and everybody takes it."""
+    right = election_policy.changed
+
+    def under_the_same(now: Any, wish: Any, **others: Any) -> Any:
+        change = right(now, wish, **others)
+        return None if change is None else replace(change, leader_epoch=now.leader_epoch)
+
+    for module in (brokers_policy, elect_policy, isr_policy, reassign_policy, balance_policy):
+        patch.put(module, "changed", under_the_same)
     rules = dict(metadata_machine.RULES)
-    right = rules[records.PartitionsChanged]
-
-    def anything_goes(image: Any, command: Any) -> Any:
-        topic = image.topics_by_id.get(command.topic_id)
-        return right.why_not(image, command) if topic is None else None
-
-    rules[records.PartitionsChanged] = replace(right, why_not=anything_goes)
+    rules[records.PartitionsChanged] = replace(
+        rules[records.PartitionsChanged], why_not=lambda _image, _command: None
+    )
     patch.put(metadata_machine, "RULES", rules)

@@ -3,8 +3,7 @@
 from typing import Any
 
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.cluster.controller import brokers_policy, election_policy, isr_policy
-from fencepost.cluster.controller.decision import CommandRefused
+from fencepost.cluster.controller import brokers_policy, election_policy
 from fencepost.replication import appends, streams_leader
 from fencepost.replication.divergence_machine import GoOn
 from fencepost.replication.isr_machine import IsrMachine
@@ -97,7 +96,9 @@ def everybody_eligible(patch: Patch) -> None:
 @bug(
     seen_by="commit-missing commit-lost",
     campaign="cluster",
-    faults="kill isolate power-one cut pause",
+    faults="delay slow-disk isolate kill reorder",
+    seconds=8.0,
+    seeds=20,
 )
 def joins_too_early(patch: Patch) -> None:
     """A follower is let into the ISR before it has what is committed."""
@@ -134,32 +135,6 @@ def shrink_counted_early(patch: Patch) -> None:
     patch.put(IsrMachine, "maximal_isr", property(without_the_leaving))
 
 
-@bug(
-    seen_by="commit-missing commit-lost unclean",
-    campaign="cluster",
-    faults="pause isolate cut kill",
-    seeds=20,
-)
-def isr_without_compare_and_set(patch: Patch) -> None:
-    """The controller takes any change of an ISR, from whoever led once and whatever it had seen."""
-    right = isr_policy._checked
-
-    def unchecked(scene: Any, command: Any, wish: Any) -> Any:
-        try:
-            return right(scene, command, wish)
-        except CommandRefused:
-            topic = scene.image.topics_by_id.get(wish.topic_id)
-            now = scene.image.partition_by_id(wish.topic_id, wish.partition)
-            isr = [member.broker_id for member in wish.isr]
-            if topic is None or now is None or now.leader not in isr:
-                raise
-            if not set(isr) <= set(now.replicas):
-                raise
-            return topic, now
-
-    patch.put(isr_policy, "_checked", unchecked)
-
-
 @bug(seen_by="commit-back commit-lost two-leaders", campaign="cluster", faults="kill power-one")
 def leads_before_it_is_registered(patch: Patch) -> None:
     """A process that has come back leads what the one before it led, on the word of its old image."""
@@ -180,19 +155,7 @@ def no_truncation(patch: Patch) -> None:
     patch.put(streams_leader, "answer", lambda *_, **__: GoOn())
 
 
-@bug(
-    seen_by="commit-back",
-    campaign="cluster",
-    faults="pause isolate kill cut-client",
-    seconds=8.0,
-    seeds=20,
-)
-def stale_epoch_accepted(patch: Patch) -> None:
-    """A client that knows another leader epoch than the leader is served all the same."""
-    patch.put(PartitionMachine, "check_leader_epoch", lambda _self, _epoch: ErrorCode.none)
-
-
-@bug(seen_by="unread", campaign="cluster", faults="kill power-one isolate")
+@bug(seen_by="unread dead-client", campaign="cluster", faults="kill power-one isolate")
 def reads_above_the_high_watermark(patch: Patch) -> None:
     """Consumers are shown what is written, committed or not."""
     right = log.Log.read

@@ -4,11 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.replication.log import producer_rules, producers_machine
+from fencepost.node.transaction_doors import Verifier
 from fencepost.replication.log.log import Log
 from fencepost.replication.log.producer_verdicts import ACCEPT
 from fencepost.replication.log.producers_machine import ProducersMachine
-from fencepost.replication.log.verifications_machine import NO_GUARD, Verifications
 from fencepost.replication.partition_machine import PartitionMachine
 from fencepost.txn.runtime.decision import NOTHING, Decision, Send, SetTimer
 from fencepost.txn.runtime.shard import Shard
@@ -37,8 +36,9 @@ def fence_skipped(patch: Patch) -> None:
 @bug(
     seen_by="torn G1a lost-write unseen bank-sum marker-late no-progress",
     campaign="transactions",
-    faults="pause cut-client delay-client reset",
+    faults="cut-client delay-client reset",
     workloads="bank",
+    protocol="old",
     seconds=8.0,
     seeds=20,
 )
@@ -53,21 +53,7 @@ def zombies_may_write(patch: Patch) -> None:
         return ACCEPT if error in fences else verdict
 
     patch.put(ProducersMachine, "decide", decide)
-
-
-@bug(
-    seen_by="no-progress",
-    campaign="transactions",
-    faults="delay delay-client cut-client pause-coordinator kill-coordinator",
-    workloads="bank append",
-    protocol="old",
-    seconds=8.0,
-    seeds=20,
-)
-def first_writes_not_verified(patch: Patch) -> None:
-    """A late batch of a transaction that has ended opens another one, which nothing ever ends (KIP-890)."""
-    patch.put(ProducersMachine, "_is_confirmed", lambda _self, _batch: True)
-    patch.put(ProducersMachine, "start_verification", lambda *_, **__: NO_GUARD)
+    patch.put(Verifier, "first_write", lambda *_, **__: None)
 
 
 # --- what is decided ------------------------------------------------------------------------------
@@ -105,19 +91,6 @@ def failover_aborts_what_was_committed(patch: Patch) -> None:
         )
 
     patch.put(transactions_machine, "_found", found)
-
-
-@bug(
-    seen_by="G1a torn lost-write unseen bank-sum doubled left-out",
-    campaign="transactions",
-    faults="delay-client reset cut-client",
-    protocol="old",
-    seconds=8.0,
-    seeds=20,
-)
-def late_ends_believed(patch: Patch) -> None:
-    """An EndTxn that was given up long ago ends the next transaction of its producer (KAFKA-17754)."""
-    patch.put(turn.Turn, "_is_late", lambda *_: False)
 
 
 @bug(
@@ -188,22 +161,6 @@ def marker_says_the_contrary(patch: Patch) -> None:
         return replace(markers, commit=not markers.commit)
 
     patch.put(turn, "markers_of", turned)
-
-
-@bug(
-    seen_by="marker-late G1a torn no-progress unfinished",
-    campaign="transactions",
-    faults="delay pause isolate cut kill-coordinator cut-coordinator",
-    workloads="bank",
-    protocol="old",
-    seconds=8.0,
-    seeds=20,
-)
-def late_markers_written(patch: Patch) -> None:
-    """A partition writes a marker of a transaction that has ended: it ends the one that is open now."""
-    patch.put(producers_machine, "check_marker", lambda *_: ACCEPT)
-    patch.put(producer_rules, "check_marker", lambda *_: ACCEPT)
-    patch.put(Verifications, "is_of_another", lambda *_: False)
 
 
 # --- what is shown --------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ CONVERGE_S: Final = 90.0
 FAULTS_S: Final = 8.0
 EVENTS_SHOWN: Final = 12
 SMALL_LIMITS_ODDS: Final = 0.3
+# One round of batches a second and client: for how fast the simulator is.
+LIGHT, LIGHT_PAUSE_S = "light", 1.0
 Client = StreamProducer | StreamReader | OffsetKeeper
 
 
@@ -166,7 +168,8 @@ class ClusterRun:
         for place in range(PARTITIONS + 1):
             client = self._client(CLIENTS[place % 2], f"p{place}")
             partition = place % PARTITIONS
-            pause_s = self.rng.choice((0.02, 0.05, 0.1))
+            drawn = self.rng.choice((0.02, 0.05, 0.1))
+            pause_s = LIGHT_PAUSE_S if LIGHT in self.plan.workloads else drawn
             self.producers.append(
                 StreamProducer(client, TOPIC, partition, self.history, pause_s=pause_s)
             )

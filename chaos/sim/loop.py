@@ -1,4 +1,4 @@
-"""An event loop whose `select()` is the only place where time moves.
+"""An event loop whose `_go_to` is the only place where time moves.
 
 INVARIANT  two runs of the same code with the same seed take the same steps in the same order.
 PREVENTS   a failing seed that can't be replayed.
@@ -13,6 +13,7 @@ import contextlib
 import heapq
 import types
 from asyncio import events
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final, NoReturn, TypeVar
@@ -23,6 +24,7 @@ T = TypeVar("T")
 ROUNDS_AT_ONE_TIME_MAX: Final = 200_000
 FRAMES_SHOWN: Final = 3
 CLOSES_MAX: Final = 1000
+CLOCK_RESOLUTION_S: Final = 1e-9
 
 
 class NodeDown(BaseException):
@@ -73,8 +75,8 @@ class Livelock(Stuck):
     """Callbacks go on and on without time moving."""
 
 
-def _run_handle(handle: "SimHandle | SimTimerHandle") -> None:
-    context: Context = handle._context  # type: ignore[union-attr]
+def _run_handle(handle: events.Handle) -> None:
+    context: Context = handle._context  # type: ignore[attr-defined]
     incarnation = context.get(INCARNATION)
     if incarnation is not None:
         if not incarnation.alive:
@@ -83,13 +85,13 @@ def _run_handle(handle: "SimHandle | SimTimerHandle") -> None:
             incarnation.parked.append(handle)
             return
     try:
-        context.run(handle._callback, *handle._args)  # type: ignore[union-attr]
+        context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
     except (SystemExit, KeyboardInterrupt):
         raise
     except NodeDown:
         pass
     except BaseException as error:  # noqa: BLE001 - the loop is what supervises callbacks
-        handle._loop.call_exception_handler(  # type: ignore[union-attr]
+        handle._loop.call_exception_handler(  # type: ignore[attr-defined]
             {"message": "a callback raised", "exception": error, "handle": handle}
         )
 
@@ -102,12 +104,7 @@ class SimHandle(events.Handle):
 
 
 class SimTimerHandle(events.TimerHandle):
-    __slots__ = ("number",)
-    number: int
-
-    def __lt__(self, other: Any) -> bool:
-        """Timers of one time run in the order they were set."""
-        return (self._when, self.number) < (other._when, other.number)  # type: ignore[attr-defined]
+    __slots__ = ()
 
     def _run(self) -> None:
         _run_handle(self)
@@ -135,8 +132,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, *, time_limit_s: float = 86_400.0) -> None:
         super().__init__()
         self._now = 0.0
-        self._clock_resolution = 1e-9
-        self._selector = self
+        self._ready: deque[events.Handle]
+        # When, the order in which they were set, and what: timers of one time run in that order.
+        self._timers: list[tuple[float, int, SimTimerHandle]] = []
         self._numbers = 0
         self._rounds = 0
         self._alive: dict[SimTask[Any], Context] = {}
@@ -149,21 +147,39 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """Called by `BaseEventLoop` between rounds: with nothing ready, go to the next timer's time."""
-        if timeout is None:
-            raise Deadlock(self.report("every task waits, nothing is scheduled"))
-        if timeout > 0:
-            when = self._scheduled[0]._when  # type: ignore[attr-defined]
-            if when > self.time_limit_s:
-                raise TimeIsUp(self.report(f"virtual time went past {self.time_limit_s} s"))
-            self._now = max(self._now, when)
+    def _run_once(self) -> None:
+        """`BaseEventLoop`'s, without what looks at the world. With nothing ready, time goes to the next timer's."""
+        ready, timers = self._ready, self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
+            if not timers:
+                raise Deadlock(self.report("every task waits, nothing is scheduled"))
+            self._go_to(timers[0][0])
+        self._rounds += 1
+        if self._rounds > ROUNDS_AT_ONE_TIME_MAX:
+            raise Livelock(self.report(f"no time passes after {self._now} s"))
+        due = self._now + CLOCK_RESOLUTION_S
+        while timers and timers[0][0] < due:
+            handle = heapq.heappop(timers)[2]
+            if not handle.cancelled():
+                ready.append(handle)
+        # Those that are ready now; what they make ready has its turn in the next round.
+        for _ in range(len(ready)):
+            ready_one = ready.popleft()
+            if not ready_one.cancelled():
+                _run_handle(ready_one)
+
+    def _go_to(self, when: float) -> None:
+        if when > self.time_limit_s:
+            raise TimeIsUp(self.report(f"virtual time went past {self.time_limit_s} s"))
+        if when > self._now:
+            self._now = when
             self._rounds = 0
-        else:
-            self._rounds += 1
-            if self._rounds > ROUNDS_AT_ONE_TIME_MAX:
-                raise Livelock(self.report(f"no time passes after {self._now} s"))
-        return []
+
+    def close(self) -> None:
+        self._timers.clear()
+        super().close()
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none."""
@@ -177,7 +193,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., Any], args: Any, context: Context | None
     ) -> events.Handle:
         handle = SimHandle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
+        self._ready.append(handle)
         return handle
 
     def call_at(  # type: ignore[override]
@@ -190,14 +206,12 @@ class SimLoop(asyncio.BaseEventLoop):
         self._check_closed()  # type: ignore[attr-defined]
         handle = SimTimerHandle(when, callback, args, self, context)
         self._numbers += 1
-        handle.number = self._numbers
-        heapq.heappush(self._scheduled, handle)  # type: ignore[attr-defined]
-        handle._scheduled = True  # type: ignore[attr-defined]
+        heapq.heappush(self._timers, (when, self._numbers, handle))
         return handle
 
     def requeue(self, handles: list[events.Handle]) -> None:
         """What was parked while its node was paused runs now, in the order it came up."""
-        self._ready.extend(handle for handle in handles if not handle.cancelled())  # type: ignore[attr-defined]
+        self._ready.extend(handle for handle in handles if not handle.cancelled())
 
     # Tasks.
 

@@ -127,16 +127,18 @@ class QuorumRun:
             is_news = (term, voted_for) != (vote.term, vote.voted_for)
             store(term, voted_for, fresh=fresh)
             if is_news and voted_for is not None:
+                name = host_of(quorum.node_id)
+                self.world.trace.event(name, "raft.vote", term=term, candidate=voted_for)
                 self.faults.on_vote(quorum.node_id, voted_for)
 
         vote.store = watched
 
     def is_whole(self) -> bool:
         """All are there, and have the same."""
-        versions = {self.quorums[each].image.version for each in self._up()}
-        return len(self._up()) == len(self.ids) and len(versions) == 1 and bool(self.leaders())
+        versions = {self.quorums[each].image.version for each in self.up()}
+        return len(self.up()) == len(self.ids) and len(versions) == 1 and bool(self.leaders())
 
-    def _up(self) -> list[BrokerId]:
+    def up(self) -> list[BrokerId]:
         return [each for each in self.ids if self.is_up(each)]
 
     def is_up(self, node_id: BrokerId) -> bool:
@@ -144,7 +146,7 @@ class QuorumRun:
         return quorum is not None and self.world.is_up(host_of(node_id))
 
     def leaders(self) -> list[BrokerId]:
-        return [each for each in self._up() if self.quorums[each].is_leader]
+        return [each for each in self.up() if self.quorums[each].is_leader]
 
     # --- clients ---
 
@@ -194,7 +196,7 @@ class QuorumRun:
         """Nobody asks for anything more: all nodes come to have the same."""
         end = self.world.loop.time() + CONVERGE_S
         while not self.is_whole():
-            versions = {each: self.quorums[each].image.version for each in self._up()}
+            versions = {each: self.quorums[each].image.version for each in self.up()}
             assert self.world.loop.time() < end, f"images-differ: versions are {versions}"
             await asyncio.sleep(0.05)
 

@@ -1,6 +1,6 @@
 """What goes wrong in a simulated quorum, one thing after the other.
 
-`at-a-vote` is for the rarest moment of all: a voter that dies between two elections of one term.
+`at-a-vote` is for the rarest moment of all: a voter that dies between the requests of two candidates of one term.
 """
 
 import asyncio
@@ -107,31 +107,44 @@ class QuorumFaults:
             self._world.resume(name)
 
     async def _strike_voters(self, rng: random.Random) -> None:
-        """The leader dies; whoever then votes for another dies right behind it and is back at once, some of them more than
-        once: a vote that was not kept would be given again. The candidate loses what was on its way."""
-        for leader in self._run.leaders():
-            self._world.kill(host_of(leader))
+        """Two stand for one term at once, and can't hear each other; whoever votes dies behind its vote, and is back before
+        the other one's request comes: a vote that was not kept would be given again."""
+        run = self._run
+        leaders = run.leaders()
+        if len(leaders) != 1:
+            return
+        voters = run.quorums[leaders[0]].voters
+        others = [each for each in run.up() if each not in leaders and each in voters]
+        if len(others) < 2:
+            return
+        raft = run.quorums[leaders[0]]._raft
+        assert raft is not None
+        one, late = rng.sample(others, 2)
+        self._world.net.cut(host_of(one), host_of(late))
+        run.links[late].late_odds = 1.0
         self._at_a_vote = rng
-        await asyncio.sleep(2.0)
+        for each in (one, late):
+            raft._transport.say(each, {"type": "timeout_now"})
+        await asyncio.sleep(rng.uniform(0.3, 1.5))
         self._at_a_vote = None
+        if late in run.links:
+            run.links[late].late_odds = 0.0
+        self._world.net.heal_all()
 
     def on_vote(self, voter: BrokerId, candidate: BrokerId) -> None:
         """A vote was stored, and its answer is about to leave."""
         rng = self._at_a_vote
-        if rng is None or voter == candidate or rng.random() < 0.3:
+        if rng is None or voter == candidate or rng.random() < 0.2:
             return
-        answer_too = rng.random() < 0.7
 
         def strike() -> None:
-            if answer_too:
-                self._world.net.reset(host_of(voter), host_of(candidate))
             if rng.random() < 0.5:
                 self._world.crash(host_of(voter), torn=rng.random() < 0.5)
             self._run.start(voter)
-            if rng.random() < 0.5:
-                self._world.kill(host_of(candidate))
+            # Else the one who won tells it of new entries, and it refuses whoever lacks those.
+            self._world.net.cut(host_of(voter), host_of(candidate))
 
-        self._world.net.later(0.0, strike)
+        self._world.net.later(rng.choice((0.0, 0.001)), strike)
 
     # The network.
 

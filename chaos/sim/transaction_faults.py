@@ -46,12 +46,22 @@ class TransactionFaults(ClusterFaults):
         self.world.net.heal(*names)
 
     async def delay_client(self) -> None:
-        """Its requests to the coordinator are slow and uneven: an EndTxn may come after one sent later (KAFKA-17754)."""
+        """Its requests to a node are slow and uneven: an EndTxn may come after one sent later (KAFKA-17754), a batch after
+        the end of its transaction (KIP-890)."""
         client = self.rng.choice(self.clients)
-        link = self.world.net.link(client, node_name(self._coordinator()))
+        node_id = self._coordinator() if self.rng.random() < 0.6 else self._leader()
+        link = self.world.net.link(client, node_name(node_id))
         link.latency_s = (0.001, self.rng.choice((0.3, 1.0)))
         await asyncio.sleep(self.rng.uniform(0.5, 3.0))
         link.latency_s = (0.000_1, 0.001)
+
+    async def pause_client(self) -> None:
+        """Its processes stand still, perhaps for longer than their group waits for them: who wakes has lost its partitions."""
+        client = self.rng.choice(self.clients)
+        self.world.pause(client)
+        await asyncio.sleep(self.rng.choice((0.3, 2.0, 7.0)) * self.rng.uniform(0.8, 1.2))
+        if self.world.is_paused(client):
+            self.world.resume(client)
 
     async def hunt(self) -> None:
         """Wherever the coordinator goes, it is killed there, too."""
@@ -73,6 +83,7 @@ TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     "pause-coordinator": TransactionFaults.pause_coordinator,
     "cut-coordinator": TransactionFaults.cut_coordinator,
     "delay-client": TransactionFaults.delay_client,
+    "pause-client": TransactionFaults.pause_client,
     "hunt": TransactionFaults.hunt,
     "at-a-decision": TransactionFaults.at_a_decision,
 }

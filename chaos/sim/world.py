@@ -187,6 +187,9 @@ class World:
         parked, incarnation.parked = incarnation.parked, []
         self.loop.requeue(parked)
 
+    def is_paused(self, name: str) -> bool:
+        return self.is_up(name) and self._running(name).paused
+
     def _running(self, name: str) -> Incarnation:
         env = self._machines[name].env
         assert env is not None and env.incarnation.alive, f"{name} is down"

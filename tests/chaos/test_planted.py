@@ -1,8 +1,17 @@
 """Planted bugs are seen, each by a checker that is there for it. All of them: `fencepost sim planted`."""
 
+import pathlib
+
 import pytest
 from fencepost.chaos.campaigns.campaign import CAMPAIGNS, RULES, run_plan
-from fencepost.chaos.campaigns.planted_table import hunt, plan_for
+from fencepost.chaos.campaigns.planted_table import (
+    BEGIN,
+    END,
+    Sighting,
+    hunt,
+    merged,
+    plan_for,
+)
 from fencepost.chaos.planted.bugs import Patch, all_bugs, planted
 from fencepost.chaos.sim.plan import Plan
 from fencepost.replication.partition_machine import PartitionMachine
@@ -30,7 +39,8 @@ def test_a_planted_bug_is_seen_by_a_checker_that_is_there_for_it(name: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", IN_EVERY_TEST_RUN)
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("name", IN_EVERY_TEST_RUN[::3])
 def test_without_the_bug_its_seeds_are_well(name: str) -> None:
     plan = plan_for(BUGS[name], 0)
     well = Plan(**{f: getattr(plan, f) for f in plan.__slots__ if f != "planted"})
@@ -70,3 +80,32 @@ def test_a_bug_that_nobody_knows_is_refused() -> None:
     with planted("commit-alone"):
         assert PartitionMachine._lowest_end is not right
     assert PartitionMachine._lowest_end is right
+
+
+def sighting(name: str, rule: str, seeds: int) -> Sighting:
+    return Sighting(name, rule, seeds, rule, 1.0)
+
+
+def test_a_row_is_written_anew_and_the_others_stay() -> None:
+    first = merged("", [sighting("no-truncation", "diverged", 2), sighting("commit-alone", "", 10)])
+    assert "| *diverged* | 2 |" in first
+    assert "**not seen**" in first
+    second = merged(first, [sighting("commit-alone", "commit-missing", 1)])
+    assert "| *diverged* | 2 |" in second
+    assert "| *commit-missing* | 1 |" in second
+    assert "**not seen**" not in second
+    gone = second.replace("`commit-alone`", "`no-bug-any-more`")
+    assert "no-bug-any-more" not in merged(gone, [])
+
+
+def test_another_failure_than_a_bug_s_own_is_no_sighting() -> None:
+    assert sighting("no-truncation", "diverged", 1).was_seen
+    assert not sighting("no-truncation", "no-progress", 1).was_seen
+
+
+def test_the_readme_has_a_row_for_every_bug_and_none_was_missed() -> None:
+    readme = pathlib.Path(__file__).parents[2] / "chaos" / "README.md"
+    rows = readme.read_text().partition(BEGIN)[2].partition(END)[0].strip().splitlines()[2:]
+    named = [row.split("`")[1] for row in rows]
+    assert named == list(BUGS)
+    assert not [row for row in rows if "**not seen**" in row]
