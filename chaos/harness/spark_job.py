@@ -22,6 +22,7 @@ JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss2m"
 
 def session(master: str, **settings: str) -> SparkSession:
     """Small, quiet, and on the loopback alone."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the first python3 on the PATH
     builder = SparkSession.builder.master(master).appName("fencepost")
     chosen = {

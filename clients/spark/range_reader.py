@@ -20,7 +20,7 @@ from .schemas import arrow_schema
 
 RECORDS_MAX: Final = 8_192  # in one Arrow batch
 BYTES_MAX: Final = 8 << 20
-WAIT_S: Final = 0.5
+WAIT_S: Final = 0.03  # librdkafka fills a batch for as long, whether more comes or not
 SILENT_S: Final = 120.0  # without a record or an error: something is wrong
 ANY_GROUP: Final = "fencepost-spark"  # librdkafka wants one; nothing is committed to it
 GONE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)

@@ -64,8 +64,8 @@ def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     if not wrote.members:
         return True  # nothing was written, there is nothing to decide
     is_new = _decide(group, wrote, fence)
-    ours = {each.member for each in wrote.members} if is_new else set()
-    left = [each for each in _left_open(group, wrote.owner) if each not in ours]
+    written_again = [] if is_new else [each.member for each in wrote.members]
+    left = sorted({*written_again, *_left_open(group, wrote.owner)})
     if left:
         log.info("%s: ending what %s left open", group.name, ", ".join(left[:20]))
         fence(group.name, left)

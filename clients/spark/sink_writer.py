@@ -10,7 +10,7 @@ a later batch, or `transaction.timeout.ms` ends it.
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -90,7 +90,7 @@ class MemberWriter:
                 try:
                     produce(topic, **fields)
                 except BufferError:
-                    poll(0.05)  # its queue is full
+                    self._serve(poll, 0.05)  # its queue is full
                 except KafkaException as trouble:
                     raise CouldNotWrite(self._why_row(topic, value, trouble.args[0])) from trouble
                 else:
@@ -98,12 +98,12 @@ class MemberWriter:
             self.records += 1
             if self._failed:
                 self._raise_failed()
-        poll(0)
+        self._serve(poll, 0.0)
 
     def written(self) -> ProducerIdentity:
         """All is acknowledged; who wrote it."""
         deadline = time.monotonic() + FLUSH_S
-        while self.producer.flush(CALL_S) and not self._failed:
+        while self._serve(self.producer.flush, CALL_S) and not self._failed:
             if time.monotonic() > deadline:
                 raise CouldNotWrite(
                     f"{self._id}: records were not acknowledged in {FLUSH_S:g} s; are the leaders there?"
@@ -133,6 +133,16 @@ class MemberWriter:
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
             self._failed.append((error, message.topic() if message is not None else "?"))
+
+    def _serve(self, call: Callable[[float], int], wait_s: float) -> int:
+        """`poll` and `flush` raise a fatal error, sometimes across a delivery report: then Python names the wrong one."""
+        try:
+            return call(wait_s)
+        except (KafkaException, SystemError) as trouble:
+            fatal = trouble.__cause__ if isinstance(trouble, SystemError) else trouble
+            if not isinstance(fatal, KafkaException):
+                raise
+            raise CouldNotWrite(self._why("could not write", fatal.args[0])) from trouble
 
     def _raise_failed(self) -> None:
         error, topic = self._failed[0]

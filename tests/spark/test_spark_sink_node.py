@@ -1,0 +1,99 @@
+"""The sink's tasks and its driver against a real node, without Spark in between: what goes wrong between them."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from fencepost.clients.spark import fencing
+from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, commit
+from fencepost.clients.spark.sink_names import Place, Task, place_in_stream
+from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter, Row
+from fencepost.clients.transactional import AdminApi, MemberWrote, TransactionGroup
+from spark_topics import Served
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+QUERY = "a-query"
+END_S = 30.0
+
+
+class Sink:
+    """One query's sink: its tasks, and its driver."""
+
+    def __init__(self, node: Served, topic: str) -> None:
+        self.node, self.topic = node, topic
+        self.group = TransactionGroup(f"spark-{topic}", AdminApi(node.admin_url))
+
+    def place(self, partition: int, batch: int, attempt: int = 0) -> Place:
+        return place_in_stream(Task(partition, attempt, QUERY, batch), self.group.name)
+
+    def write(self, place: Place, text: str, **config: str) -> tuple[MemberWriter, MemberWrote]:
+        client = {name.replace("_", "."): value for name, value in config.items()}
+        writer = MemberWriter(self.node.bootstrap, f"{place.group}::{place.member}", client)
+        writer.begin()
+        writer.write([Row(self.topic, None, text, 0, None)])
+        return writer, MemberWrote(place.member, *writer.written())
+
+    def commit(self, batch: int, *members: MemberWrote) -> bool:
+        return commit(self.group, Wrote(batch, self.place(0, 0).owner, members), self._fence)
+
+    def _fence(self, group: str, members: Sequence[str]) -> None:
+        fencing.fence(self.node.bootstrap, {}, group, members)
+
+    def until_ended(self, member: str) -> None:
+        deadline = time.monotonic() + END_S
+        while member in self.group.open_members():
+            assert time.monotonic() < deadline, f"{member} stays open"
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def sink(node: Served, topic: str) -> Sink:
+    return Sink(node, topic)
+
+
+def test_a_lost_attempt_does_not_hold_up_readers(sink: Sink) -> None:
+    _, lost = sink.write(sink.place(0, 1, attempt=1), "copy")
+    _, won = sink.write(sink.place(0, 1), "row")
+    assert sink.commit(1, won)
+    assert lost.member not in sink.group.open_members()
+    assert sink.node.committed(sink.topic) == ["row"]
+
+
+def test_a_batch_written_again_by_a_new_driver_is_there_once(sink: Sink) -> None:
+    _, first = sink.write(sink.place(0, 1), "row")
+    assert sink.commit(1, first)
+    _, again = sink.write(sink.place(0, 1), "row")
+    assert not sink.commit(1, again)
+    assert sink.node.committed(sink.topic) == ["row"]
+
+
+def test_the_older_run_of_a_query_is_fenced_and_says_so(sink: Sink) -> None:
+    older, wrote = sink.write(sink.place(0, 1), "older")
+    _, newer = sink.write(sink.place(0, 1), "newer")
+    with pytest.raises(CouldNotCommit, match="another run of this query has begun"):
+        sink.commit(1, wrote)
+    with pytest.raises(CouldNotWrite, match="Another run of this query"):
+        older.write([Row(sink.topic, None, "more", 0, None)])
+        older.written()
+    assert sink.commit(1, newer)
+    assert sink.node.committed(sink.topic) == ["newer"]
+
+
+def test_a_batch_that_took_too_long_is_not_committed_and_can_be_run_again(sink: Sink) -> None:
+    _, late = sink.write(sink.place(0, 1), "late", transaction_timeout_ms="1000")
+    sink.until_ended(late.member)
+    with pytest.raises(CouldNotCommit, match=r"took longer than kafka\.transaction\.timeout\.ms"):
+        sink.commit(1, late)
+    assert sink.node.committed(sink.topic) == []
+    _, again = sink.write(sink.place(0, 1), "again")
+    assert sink.commit(1, again)
+    assert sink.node.committed(sink.topic) == ["again"]
+
+
+def test_a_task_that_fails_ends_its_transaction_itself(
+    sink: Sink, fresh: Callable[[str], str]
+) -> None:
+    writer, wrote = sink.write(sink.place(0, 1), "row")
+    writer.give_up()
+    assert wrote.member not in sink.group.open_members()
+    assert sink.node.committed(sink.topic) == []
