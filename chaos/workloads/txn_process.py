@@ -142,9 +142,10 @@ class Worker:
         for message in consumer.consume(most, timeout=seconds):
             error = message.error()
             if error is not None:
-                if error.retriable() or error.code() == KafkaError._TRANSPORT:
-                    continue
-                raise KafkaException(error)
+                # Of a message's error librdkafka does not say what may help: but for a fatal one it goes on by itself.
+                if error.fatal():
+                    raise KafkaException(error)
+                continue
             polled = polled_of(message)
             op.polls.append(polled)
             self.positions[polled.key] = polled.offset + 1
