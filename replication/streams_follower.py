@@ -101,17 +101,20 @@ class FollowerStream:
             if not self.copies:
                 await self._kick.wait()
                 continue
-            since = self._env.clock.steady()
+            since, served = self._env.clock.steady(), False
             try:
                 hello = {frames.EPOCH: self._owner.broker_epoch()}
                 stream = await self._owner.door.open_stream(self.leader_id, frames.STREAM, hello)
+                served = True
                 await self._serve(stream)
                 why = "it closed the stream"
             except Trouble as trouble:
                 why = str(trouble)
             if self._env.clock.steady() - since >= STEADY_S:
                 wait_s = RETRY_S
-            self._env.log.info("leader_lost", node=self.leader_id, cause=why)
+            # One that was not there before is tried several times a second.
+            say = self._env.log.info if served else self._env.log.debug
+            say("leader_lost", node=self.leader_id, cause=why)
             await self._wait(wait_s * self._env.rng.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, RETRY_S_MAX)
 

@@ -103,11 +103,12 @@ def lines_of(
     """`leader_tells`: a leader asked for these in-sync sets, and says so itself."""
     lines: list[Line] = []
     changes: list[tuple[TopicState, PartitionState, PartitionChange]] = []
-    of_partitions = cause
+    of_partitions, asked = cause, False
     for record in records:
         match record:
             case BrokerChanged() | BrokerRegistered() | BrokerUnregistered():
                 line, of_partitions = _of_broker(image, record, cause)
+                asked |= line is not None and line.event == "broker_leaving"
                 lines += [line] if line is not None else []
             case TopicCreated():
                 count = len(record.partitions)
@@ -124,6 +125,8 @@ def lines_of(
             case _:
                 pass
     lines += _of_partitions(changes, of_partitions, leader_tells=leader_tells)
+    if asked:  # whoever stops a whole cluster need not be woken
+        return [each._replace(level="warn") if each.level == "error" else each for each in lines]
     return lines
 
 

@@ -158,7 +158,7 @@ _ROWS: Final = (
     ),
     # Ours: how this node logs, and which requests.
     string("log.format", "auto", one_of("auto", "json", "text"), internal=True),
-    string("log.level", "info", check_log_level, CLUSTER_WIDE, internal=True),
+    string("log.level", "info", check_log_level, CLUSTER_WIDE),
     boolean("log.preallocate", False, update=CLUSTER_WIDE),
     long("log.retention.bytes", -1, update=CLUSTER_WIDE),
     long("log.retention.check.interval.ms", 300_000, at_least(1)),
@@ -200,9 +200,9 @@ _ROWS: Final = (
     long("replica.high.watermark.checkpoint.interval.ms", 5000),
     long("replica.lag.time.max.ms", 30_000),
     string("replica.selector.class", None, _selector),
-    string("request.log", None, check_request_log, CLUSTER_WIDE, internal=True),
+    string("request.log", None, check_request_log, CLUSTER_WIDE),
     # Ours. No acknowledgement over a second is what a rolling restart promises.
-    integer("request.log.slow.ms", 1000, at_least(-1), CLUSTER_WIDE, internal=True),
+    integer("request.log.slow.ms", 1000, at_least(-1), CLUSTER_WIDE),
     integer("socket.request.max.bytes", 104_857_600, at_least(1)),
     string("tracing.otlp.endpoint", None, internal=True),
     double("tracing.sample.ratio", 0.01, between(0, 1), internal=True),

@@ -6,7 +6,7 @@ from typing import Any
 
 from controller_scene import Scene, wish
 from fencepost.cluster.controller import told
-from fencepost.cluster.controller.brokers_policy import decide_fence
+from fencepost.cluster.controller.brokers_policy import decide_fence, decide_heartbeat
 from fencepost.cluster.controller.commands import (
     AlterReassignments,
     BrokerHeartbeat,
@@ -139,3 +139,16 @@ def test_a_decision_about_many_partitions_is_so_many_lines_and_a_number() -> Non
     event, fields = scene.log[-1]
     assert event == "partitions_changed_too"
     assert (fields["count"], fields["without_leader"]) == (70, 70)
+
+
+def test_a_partition_that_is_left_by_the_last_that_stops_is_no_alarm() -> None:
+    scene = scene_of(2)
+    command = BrokerHeartbeat(
+        broker_id=2, broker_epoch=scene.epoch(2), image_version=10_000, want_shut_down=True
+    )
+    decision = decide_heartbeat(scene.controller._scene(), command)
+    lines = told.lines_of(scene.image, decision.records, told.cause_of(command))
+    assert [(line.level, line.event) for line in lines] == [
+        ("info", "broker_leaving"),
+        ("warn", "partition_without_leader"),
+    ]
