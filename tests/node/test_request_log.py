@@ -1,10 +1,17 @@
 """One client's request, followed through the nodes that have to do with it."""
 
+import io
+import json
+from types import SimpleNamespace
 from typing import Any
 
 from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, node_name
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.log import StreamLog
+from fencepost.cluster.metadata.image import ClusterImage, ConfigType, ImageDelta
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
+from fencepost.node.tracing.requests import RequestTracing
 from sim_cluster import CLIENT, Cluster
 
 
@@ -151,3 +158,20 @@ def test_a_fetch_that_waits_as_long_as_it_asked_to_is_not_slow() -> None:
         assert not cluster.events(leader, "request_slow")
 
     cluster.play(scenario)
+
+
+def test_levels_are_those_that_are_set_while_the_node_runs() -> None:
+    stream = io.StringIO()
+    log = StreamLog(stream)
+    env: Any = SimpleNamespace(log=log)
+    tracing = RequestTracing(env, BrokerId(1), {"log.level": "warn"}, syncs=list)
+    log.info("peer_up", node=2)
+    assert not stream.getvalue(), "the node's own file says warn"
+    image = ClusterImage()
+    delta = ImageDelta(image)
+    delta.configs_changed.append((ConfigType.BROKER, "1"))
+    image.configs[ConfigType.BROKER, "1"] = {"log.level": "warn,cluster=debug"}
+    tracing.on_image(delta)
+    log.debug("peer_up", node=2)
+    log.info("node_stopping", cause="SIGTERM")
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["peer_up"]
