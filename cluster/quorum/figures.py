@@ -54,3 +54,9 @@ def bytes_on_disk(quorum: Quorum) -> tuple[int, int]:
                 except OSError:
                     continue
     return sizes[0], sizes[1]
+
+
+def disk_full_of(quorum: Quorum) -> str | None:
+    """Why the metadata can't be written, where the disk has no room for it."""
+    store = getattr(quorum, "_store", None)  # none before the quorum has started
+    return None if store is None else store.disk_full

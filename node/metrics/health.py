@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fencepost.cluster.base.ids import NO_LEADER
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
+from fencepost.cluster.quorum.figures import disk_full_of
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -64,6 +65,10 @@ class Health:
             return Verdict(
                 State.STOPPING, "this node was told to stop: it hands over what it leads"
             )
+        full = disk_full_of(node.quorum)
+        if full is not None:
+            why = f"the disk of {node.config.log_dir} is full: the metadata can't be written. Make room there"
+            return Verdict(State.DISK_FULL, why)
         if node.starts_by:
             return Verdict(State.STARTING, f"this node is starting: {node.starts_by}")
         return None

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
+from fencepost.node.metrics.health import Health
 from sim_node import NODE, SimNode, batch
 
 E = ErrorCode
@@ -198,6 +199,8 @@ def test_a_node_that_starts_on_a_full_disk_says_so_once_and_serves_when_there_is
     with pytest.raises(AssertionError, match="did not start"):
         node.start()
     assert node.events == ["metadata_disk_full"]
+    said = node.run(lambda: Health(node.broker).verdict())
+    assert said.state.value == "disk_full" and "Make room there" in said.why
     make_room(node)
     node.sleep(5.0)
     assert count(node) == 1
