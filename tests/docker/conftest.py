@@ -1,10 +1,11 @@
 """The engine that DOCKER_HOST names, and the image, built once a session."""
 
 import contextlib
+import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import docker
 import pytest
@@ -56,29 +57,32 @@ def build_arguments() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def build(engine) -> Iterator[Callable[[str], str]]:
-    """`build("1.1")`: the image of that version; all but its label come from the engine's cache."""
-    tags: list[str] = []
-
-    def build(version: str) -> str:
-        tag = f"{TAG}:{version}"
-        arguments = build_arguments() | {"VERSION": version}
-        engine.images.build(
-            path=str(ROOT),
-            dockerfile="deploy/docker/Dockerfile",
-            tag=tag,
-            network_mode="host",
-            buildargs=arguments,
-            rm=True,
-            forcerm=True,
-        )
-        tags.append(tag)
-        return tag
-
-    yield build
-    for tag in tags:
-        engine.images.remove(tag, noprune=True)
+def image(engine) -> Iterator[str]:
+    """What the Dockerfile makes of this checkout."""
+    tag = f"{TAG}:now"
+    engine.images.build(
+        path=str(ROOT),
+        dockerfile="deploy/docker/Dockerfile",
+        tag=tag,
+        network_mode="host",
+        buildargs=build_arguments() | {"VERSION": "now"},
+        rm=True,
+        forcerm=True,
+    )
+    yield tag
+    engine.images.remove(tag, noprune=True)
     forget_old_builds(engine)
+
+
+@pytest.fixture(scope="session")
+def next_image(engine, image) -> Iterator[str]:
+    """Another image with the same program in it: the next version."""
+    tag = f"{TAG}:next"
+    label = "org.opencontainers.image.version=next"
+    file = io.BytesIO(f"FROM {image}\nLABEL {label}\n".encode())
+    engine.images.build(fileobj=file, tag=tag, rm=True, forcerm=True)
+    yield tag
+    engine.images.remove(tag)
 
 
 def forget_old_builds(engine) -> None:
@@ -89,11 +93,6 @@ def forget_old_builds(engine) -> None:
         for image in unnamed[:-1]:
             with contextlib.suppress(docker.errors.APIError):  # another run works with it
                 engine.images.remove(image.id)
-
-
-@pytest.fixture(scope="session")
-def image(build) -> str:
-    return build("now")
 
 
 @pytest.fixture

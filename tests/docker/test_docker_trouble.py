@@ -73,25 +73,6 @@ def test_the_folder_of_another_node_is_refused(lab: Lab) -> None:
     ends(second, OTHERS_FOLDER, "node 1", "node.id=1")
 
 
-def test_two_containers_with_one_node_id_leave_one_and_the_other_says_why(lab: Lab) -> None:
-    first = lab.node("node-1", settings("node-1", 1), volume=lab.volume())
-    second = lab.node("node-2", settings("node-2", 2), volume=lab.volume())
-    third = lab.node("node-3", settings("node-3", 3), volume=lab.volume())
-    for node in (first, second, third):
-        node.start()
-    for node in (first, second, third):
-        node.wait_ready()
-    wrong = settings("node-4", 3)
-    ends(
-        lab.node("node-4", wrong, volume=lab.volume()),
-        OTHERS_FOLDER,
-        "node id 3 is taken",
-        "node.id",
-    )
-    for node in (first, second, third):
-        assert node.is_ready, node.said
-
-
 def test_a_node_that_waits_for_the_others_is_not_ready_says_so_and_can_be_stopped(lab: Lab) -> None:
     node = lab.node("node-1", settings("node-1", 1), volume=lab.volume())
     node.start()

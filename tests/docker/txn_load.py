@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 RECORDS = 10
 CALL_S = 30.0
+PAUSE_S = 0.02  # between transactions: work, and no contest for the processor
 
 
 class Load:
@@ -55,6 +56,7 @@ class Load:
                 "errors": self.errors,
             }
             print(json.dumps(said), flush=True)
+            time.sleep(PAUSE_S)
 
     def transact(self) -> str:
         try:
