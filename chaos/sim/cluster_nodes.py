@@ -11,6 +11,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.image import ClusterImage, PartitionState
 from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
+from fencepost.txn.transactions.service import FEATURE
 
 from .node import SimEnv
 from .world import World
@@ -78,6 +79,9 @@ class ClusterNodes:
         self.ids = [BrokerId(place) for place in range(1, count + 1)]
         self.voters = self.ids[:VOTERS_MAX]
         self.brokers: dict[BrokerId, Broker] = {}
+        self.old: set[int] = (
+            set()
+        )  # those whose next start is of a version that knows no transaction.version
         self._config = config
         self._on_start = on_start
 
@@ -96,6 +100,8 @@ class ClusterNodes:
         env = self.world.restart(node_name(node_id))
         broker = Broker(env, node_config(node_id, len(self.ids), self._config))
         self.brokers[BrokerId(node_id)] = broker
+        if node_id in self.old:
+            broker.session._features[FEATURE] = (0, 0)
         if self._on_start is not None:
             self._on_start(node_id, env, broker)
         self.world.start(env, lambda _: _serve(broker))

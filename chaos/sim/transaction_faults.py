@@ -3,13 +3,19 @@
 import asyncio
 from typing import Final
 
+from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.controller.commands import FeatureUpdate, UpdateFeatures
+from fencepost.cluster.controller.features_policy import UpgradeType
+from fencepost.txn.transactions.service import FEATURE
 
 from .cluster_faults import FAULTS, USUAL, ClusterFaults, Fault
 from .cluster_nodes import node_name
 from .transaction_watch import STATE_TOPIC
+from .world import NodeLost
 
 HUNTS_MAX: Final = 4
+NEW_LEVEL: Final = 2
 COORDINATED: Final = (STATE_TOPIC, "__consumer_offsets")
 
 
@@ -63,6 +69,24 @@ class TransactionFaults(ClusterFaults):
         if self.world.is_paused(client):
             self.world.resume(client)
 
+    async def upgrade(self) -> None:
+        """One more node is started with the new version; when all have it, the feature's level is raised under load."""
+        if self.nodes.old:
+            node_id = min(self.nodes.old)
+            self.nodes.old.discard(node_id)
+            await self._down([node_id], self._kill)
+            return
+        ready = self.nodes.ready()
+        if not ready:
+            return
+        asked = self.rng.choice(ready)
+        update = FeatureUpdate(name=FEATURE, level=NEW_LEVEL, upgrade_type=UpgradeType.UPGRADE)
+        work = self.nodes.broker(asked).controller.execute(UpdateFeatures(updates=(update,)))
+        try:
+            await self.world.on(self.world.node(node_name(asked)), work)
+        except (Trouble, NodeLost):
+            return  # the next upgrade asks again
+
     async def hunt(self) -> None:
         """Wherever the coordinator goes, it is killed there, too."""
         for _ in range(self.rng.randint(2, HUNTS_MAX)):
@@ -84,9 +108,14 @@ TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     "cut-coordinator": TransactionFaults.cut_coordinator,
     "delay-client": TransactionFaults.delay_client,
     "pause-client": TransactionFaults.pause_client,
+    "upgrade": TransactionFaults.upgrade,
     "hunt": TransactionFaults.hunt,
     "at-a-decision": TransactionFaults.at_a_decision,
 }
 # Those of transactions twice as often as the others.
-OF_TRANSACTIONS: Final = tuple(name for name in TRANSACTION_FAULTS if name not in FAULTS)
+# (An upgrade is asked for by name: it begins with another cluster.)
+UPGRADE: Final = "upgrade"
+OF_TRANSACTIONS: Final = tuple(
+    name for name in TRANSACTION_FAULTS if name not in FAULTS and name != UPGRADE
+)
 ALL_USUAL: Final = (*USUAL, *OF_TRANSACTIONS, *OF_TRANSACTIONS)

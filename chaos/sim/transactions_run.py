@@ -36,11 +36,11 @@ from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_top
 from .cluster_admin import CHURNED, Admin
 from .cluster_nodes import ClusterNodes
 from .http import TOKEN
-from .limits import old_ids, small_limits
+from .limits import old_features, old_ids, small_limits
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Struck
-from .transaction_faults import ALL_USUAL, TRANSACTION_FAULTS, TransactionFaults
+from .transaction_faults import ALL_USUAL, TRANSACTION_FAULTS, UPGRADE, TransactionFaults
 from .transaction_watch import TransactionWatch
 from .world import World
 
@@ -91,6 +91,8 @@ class TransactionsRun:
         self.nodes = ClusterNodes(
             self.world, plan.nodes or drawn, config=config, on_start=self.watch.hook
         )
+        if self._upgrades:
+            self.nodes.old = set(self.nodes.ids)
         self.watch.nodes = self.nodes
         self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
         self.faults.table, self.faults.usual = TRANSACTION_FAULTS, ALL_USUAL
@@ -109,11 +111,16 @@ class TransactionsRun:
         with (
             small_limits() if often else contextlib.nullcontext(),
             old_ids() if is_old else contextlib.nullcontext(),
+            old_features() if self._upgrades else contextlib.nullcontext(),
             self.world,
         ):
             self.world.run(self._scenario())
         assert self.verdict is not None
         return self.verdict
+
+    @property
+    def _upgrades(self) -> bool:
+        return UPGRADE in self.plan.faults
 
     @property
     def _has_added(self) -> bool:
@@ -341,7 +348,8 @@ class TransactionsRun:
             )
 
     def _habits(self) -> Habits:
-        protocol = self.plan.protocol
+        # The new one would have to wait for the level that allows it.
+        protocol = "old" if self._upgrades else self.plan.protocol
         return Habits(
             new_protocol=self.rng.random() < 0.6 if not protocol else protocol == "new",
             timeout_ms=self.rng.choice((1_000, 3_000, 10_000)),

@@ -45,6 +45,15 @@ def test_each_workload_is_served_by_either_protocol(workload: str, protocol: str
 
 
 @pytest.mark.slow
+def test_nodes_and_their_level_are_raised_under_open_transactions() -> None:
+    """From transaction.version 0 to 2, a node at a time, then the feature; the clients are old ones throughout."""
+    outcome = run(2, seconds=6.0, faults=("upgrade",), nodes=3, workloads=("bank",))
+    assert not outcome.failure, outcome.failure
+    assert len(outcome.struck) > 3
+    assert outcome.counts["acknowledged"] > 3
+
+
+@pytest.mark.slow
 def test_a_seed_of_transactions_replays_exactly_whatever_the_hash_seed() -> None:
     outcome = run(7, seconds=2.0)
     assert outcome.digest
