@@ -20,7 +20,7 @@ from fencepost.cluster.wire.api import (
 )
 from fencepost.cluster.wire.render import render
 
-from .metrics import ApiCounters
+from .metrics import PARTS, ApiCounters
 from .overtaking import RefusedBatches
 
 Services = TypeVar("Services")
@@ -96,6 +96,7 @@ class Call:
     context: Context[Any]
     request: Request
     dispatcher: "Dispatcher"
+    counters: ApiCounters
     arrived_s: float = 0.0
     is_told: bool = False  # whether every step of it is to be logged
     span: Any = None
@@ -130,9 +131,8 @@ class Call:
         return self.api.begin(self.context, self.request.body, answer)
 
     def _count(self, started: float, fields: Fields | None) -> None:
-        counters = self.dispatcher.counters[self.api.key]
         took_s = self.dispatcher.clock.steady() - started
-        counters.answered(took_s, fields)
+        self.counters.answered(took_s, fields)
         tracing = self.dispatcher.tracing
         if tracing is not None and took_s >= tracing.tell_from_s:
             tracing.answered(self, started, took_s, fields)
@@ -146,7 +146,7 @@ class Call:
             # The request is done and its effects are whole; only its words are wrong. Ending the process for
             # that would let whoever finds such a request end every node.
             raise UnspeakableReply(f"{api.name} v{request.api_version}: {broken}") from broken
-        self.dispatcher.counters[api.key].response_bytes += sum(map(len, reply))
+        self.counters.response_bytes += sum(map(len, reply))
         return reply
 
 
@@ -175,7 +175,7 @@ class Dispatcher:
         self.apis = apis
         self.services = services
         self.request_bytes_max = request_bytes_max
-        self.counters = {key: ApiCounters() for key in apis}
+        self.counters = {key: ApiCounters(PARTS.get(key)) for key in apis}
         self.connections = itertools.count(1)
         self.tracing: Tracing | None = None
 
@@ -190,7 +190,8 @@ class Dispatcher:
                 f"{api.name} v{request.api_version} is not served; "
                 f"v{api.min_version} to v{api.max_version} are"
             )
-        self.counters[api.key].request_bytes += len(frame)
+        counters = self.counters[request.api_key]  # once: to look up by an enum's member is slow
+        counters.request_bytes += len(frame)
         context = Context(
             self.services,
             request.api_version,
@@ -198,4 +199,4 @@ class Dispatcher:
             origin,
             unsupported=request.unsupported,
         )
-        return Call(api, context, request, self, arrived_s)
+        return Call(api, context, request, self, counters, arrived_s)

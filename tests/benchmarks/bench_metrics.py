@@ -1,49 +1,45 @@
 """What metrics cost: a scrape of thousands of partitions, and counting beside produced batches.
 
     .venv/bin/python tests/benchmarks/bench_metrics.py scrape [--partitions 2000] [--transactions 200] [--topics all]
-    .venv/bin/python tests/benchmarks/bench_metrics.py produce [--rounds 5] [--seconds 4]
+    .venv/bin/python tests/benchmarks/bench_metrics.py requests [--rounds 300]
 
 `scrape` fills a node in this process and scrapes it. It prints how long a scrape took, by the clock and by the CPU of the
 loop's thread; the CPU of its longest step, between two of which the loop goes to others; and the longest that another
 task of the loop had to wait, for whatever reason. On a machine that others use the CPU's are the ones to believe. The
 targets: under 100 ms a scrape, never over 10 ms at a time.
 
-`produce` runs a node with and without counting, in turns, under a producer that sends as fast as it can, and compares
-the CPU that the node took for a GB; the one that counts is scraped every two seconds. The target: under 2 % more.
+`requests` takes produce requests through a node in this process, from the frame to the bytes of the answer, in blocks with
+and without all that counts, in turns, and compares the CPU. The target: under 2 % more.
 """
 
 import argparse
 import asyncio
 import gc
-import json
-import os
-import pathlib
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable
 from typing import Any, ClassVar
+from uuid import UUID
 
 import uvloop
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.base.metrics import Histogram
 from fencepost.cluster.base.real_env import open_env
 from fencepost.cluster.controller.commands import CreateTopics, NewTopic
+from fencepost.cluster.wire.api import ApiKey, encode_request, encode_response
 from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.cluster.wire.render import render, render_request
 from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
 from fencepost.node.metrics import scrape as scrapes
 from fencepost.node.metrics.gathering import Gathering
+from fencepost.node.server.dispatch import Call, Origin
+from fencepost.replication.metrics import TopicCounters
 from fencepost.replication.partition import Appended, Partition
 
 TOPIC_PARTITIONS = 100
-LOAD = pathlib.Path(__file__).resolve().parents[2] / "deploy/benchmarks/bench_load.py"
-SCRAPE_S = 2.0
-TICKS = os.sysconf("SC_CLK_TCK")
+BLOCK = 100  # requests
 
 
 # -- a scrape ------------------------------------------------------------------------------------------
@@ -165,119 +161,121 @@ async def measured(broker: Broker, count: int) -> list[tuple[float, float]]:
 # -- counting beside produced batches ------------------------------------------------------------------
 
 
-def count_nothing() -> None:
-    """A node as if nobody had ever thought of metrics, as far as the way of a batch goes."""
-    from fencepost.cluster.base.metrics import Histogram
-    from fencepost.cluster.wire.api import encode_response
-    from fencepost.cluster.wire.render import render
-    from fencepost.node.server.dispatch import Call
-    from fencepost.replication.metrics import TopicCounters
+class Counting:
+    """The way of a batch with and without what counts on it."""
 
-    def encode(self, fields):
-        body = render(self.api.key, self.request.api_version, fields)
-        version, number = self.request.api_version, self.request.correlation_id
-        return encode_response(self.api.key, version, number, body)
+    def __init__(self) -> None:
+        self._with = {
+            (owner, name): getattr(owner, name)
+            for owner, name in (
+                (Call, "_count"),
+                (Call, "_encode"),
+                (TopicCounters, "appended"),
+                (Histogram, "observe"),
+            )
+        }
+        self._without = {
+            (Call, "_count"): _count,
+            (Call, "_encode"): _encode,
+            (TopicCounters, "appended"): lambda _self, _size, _records: None,
+            (Histogram, "observe"): lambda _self, _value: None,
+        }
 
-    Call._count = lambda _self, _started, _fields: None
-    Call._encode = encode
-    TopicCounters.appended = lambda _self, _size, _records: None
-    Histogram.observe = lambda _self, _value: None
+    def switch(self, *, on: bool) -> None:
+        for (owner, name), method in (self._with if on else self._without).items():
+            setattr(owner, name, method)
 
 
-def serve(folder: str, *, counts: bool) -> int:
-    if not counts:
-        count_nothing()
-    from fencepost.node.main import main
+def _count(call: Call, started: float, fields: dict[str, Any] | None) -> None:
+    """Who follows slow requests asks for the time, too."""
+    dispatcher = call.dispatcher
+    took_s = dispatcher.clock.steady() - started
+    if dispatcher.tracing is not None and took_s >= dispatcher.tracing.tell_from_s:
+        dispatcher.tracing.answered(call, started, took_s, fields)
 
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:19391",
-        "admin.listener": "127.0.0.1:19392",
-        "log.dirs": folder,
-        "flush.policy": "os",
+
+def _encode(call: Call, fields: dict[str, Any]) -> list[Any]:
+    request = call.request
+    body = render(call.api.key, request.api_version, fields)
+    return encode_response(call.api.key, request.api_version, request.correlation_id, body)
+
+
+def frame_of(topic_id: UUID, records: int) -> bytes:
+    now_ms = time.time_ns() // 1_000_000
+    batch = build_batch([Record(n, now_ms, None, b"x" * 1000, ()) for n in range(records)])
+    part = {"index": 0, "records": bytes(batch)}
+    fields = {
+        "acks": 1,
+        "timeout": 10_000,
+        "topic_data": [{"topic_id": topic_id, "partition_data": [part]}],
     }
-    return main(["serve", *(f"--set={name}={value}" for name, value in settings.items())])
+    body = render_request(ApiKey.produce, 13, fields)
+    return b"".join(encode_request(ApiKey.produce, 13, 1, "bench", body))[4:]
 
 
-def ticks_of(pid: int) -> int:
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def scraping(until: threading.Event) -> None:
-    while not until.wait(SCRAPE_S):
-        urllib.request.urlopen("http://127.0.0.1:19392/metrics", timeout=10).read()
-
-
-def one_round(*, counts: bool, seconds: float) -> float:
-    """CPU seconds of the node for a GB."""
+async def requests(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run = [sys.executable, __file__, "serve", "--folder", folder, "--counts", str(int(counts))]
-        node = subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert node.stdout is not None
-        over = threading.Event()
-        try:
-            assert node.stdout.readline().startswith("ready")
-            load(1.0)  # the topic, and Python's caches
-            scraper = threading.Thread(target=scraping, args=(over,))
-            if counts:
-                scraper.start()
-            before = ticks_of(node.pid)
-            wrote = load(seconds)
-            used = ticks_of(node.pid) - before
-        finally:
-            over.set()
-            node.send_signal(signal.SIGTERM)
-            node.wait(20)
-            if counts and scraper.is_alive():
-                scraper.join()
-    return used / TICKS / (wrote * 1024 / 1e9)
+        flags = [
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            f"log.dirs={folder}",
+            "log.flush.policy=os",
+        ]
+        config = NodeConfig.load(flags=flags, environment={}, file=None)
+        async with open_env() as env:
+            broker = Broker(env, config)
+            await broker.start()
+            topic = NewTopic(name="t", num_partitions=1, replication_factor=1)
+            await broker.controller.execute(CreateTopics(topics=(topic,)))
+            for records in (1, 16):
+                frame = frame_of(broker.image.topics["t"].topic_id, records)
+                await compare(broker, frame, arguments.rounds, records)
+            await broker.stop()
 
 
-def load(seconds: float) -> int:
-    """Records of 1 KiB that were produced."""
-    target = ["--bootstrap", "127.0.0.1:19391", "--topic", "load"]
-    run = [sys.executable, str(LOAD), "produce", *target, "--seconds", str(seconds)]
-    said = subprocess.run(run, check=True, capture_output=True, timeout=120)
-    return int(json.loads(said.stdout)["records"])
+async def compare(broker: Broker, frame: bytes, rounds: int, records: int) -> None:
+    counting = Counting()
+    took: dict[bool, list[float]] = {True: [], False: []}
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # it comes to whoever's turn it is
+    for number in range(rounds):
+        for on in (number % 2 == 0, number % 2 == 1):
+            counting.switch(on=on)
+            took[on].append(send(broker, frame))
+            await asyncio.sleep(0.002)
+    counting.switch(on=True)
+    gc.enable()
+    more = statistics.median(a - b for a, b in zip(took[True], took[False], strict=True))
+    usual = statistics.median(took[False])
+    print(f"a request of {records} KiB takes {usual / BLOCK * 1e6:.1f} us of CPU without counting, and "
+          f"{more / BLOCK * 1e6:+.2f} us with: {more / usual:+.2%}")  # fmt: skip
 
 
-def produce(arguments: argparse.Namespace) -> None:
-    used: dict[bool, list[float]] = {True: [], False: []}
-    for number in range(arguments.rounds):
-        for counts in (number % 2 == 0, number % 2 == 1):  # whoever is second has a warmer disk
-            used[counts].append(one_round(counts=counts, seconds=arguments.seconds))
-            word = "counting" if counts else "without "
-            print(f"  {word} {used[counts][-1]:.3f} CPU seconds a GB", flush=True)
-    middle = {counts: statistics.median(values) for counts, values in used.items()}
-    least = {counts: min(values) for counts, values in used.items()}
-    print(f"metrics cost {middle[True] / middle[False] - 1:+.2%} (medians), "
-          f"{least[True] / least[False] - 1:+.2%} (the best rounds of each)")  # fmt: skip
-
-
-def commands() -> Iterator[tuple[str, Callable[[argparse.Namespace], object], dict[str, object]]]:
-    yield (
-        "scrape",
-        lambda each: uvloop.run(scrape(each)),
-        {"partitions": 2_000, "transactions": 200, "topics": "none", "scrapes": 50},
-    )
-    yield "produce", produce, {"rounds": 5, "seconds": 4.0}
-    yield (
-        "serve",
-        lambda each: sys.exit(serve(each.folder, counts=bool(each.counts))),
-        {"folder": "", "counts": 1},
-    )
+def send(broker: Broker, frame: bytes) -> float:
+    """CPU seconds of a block of requests, from the frame to the bytes of the answer."""
+    answers: list[Any] = []
+    origin = Origin("127.0.0.1", 1, "PLAINTEXT")
+    began = time.thread_time()
+    for _ in range(BLOCK):
+        broker.dispatcher.open(memoryview(bytearray(frame)), origin).begin(answers.append)
+    took = time.thread_time() - began
+    assert len(answers) == BLOCK and all(isinstance(each, list) for each in answers)
+    return took
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     actions = parser.add_subparsers(required=True)
-    for name, run, options in commands():
-        action = actions.add_parser(name)
+    for run, options in (
+        (scrape, {"partitions": 2_000, "transactions": 200, "topics": "none", "scrapes": 50}),
+        (requests, {"rounds": 300}),
+    ):
+        action = actions.add_parser(run.__name__)
         for option, value in options.items():
             action.add_argument(f"--{option}", default=value, type=type(value))
         action.set_defaults(run=run)
     arguments = parser.parse_args()
-    arguments.run(arguments)
+    uvloop.run(arguments.run(arguments))
 
 
 if __name__ == "__main__":

@@ -108,12 +108,14 @@ def test_requests_are_counted_by_api(node: SimNode) -> None:
 def test_errors_are_counted_by_api_and_name_at_any_depth(node: SimNode) -> None:
     before = scrape(node)
     node.ask(ApiKey.describe_groups, groups=["nobody"])
+    node.ask(ApiKey.fetch, max_wait=0, session_id=77, session_epoch=3, topics=[])
     node.ask(
         ApiKey.list_offsets,
         topics=[{"name": "nowhere", "partitions": [{"partition_index": i} for i in range(3)]}],
     )
     after = scrape(node)
     name = "fencepost_request_errors_total"
+    assert value_of(after, name, api="Fetch", error="FETCH_SESSION_ID_NOT_FOUND") == 1
     told = {key: count - before.get(key, 0) for key, count in after.items() if key[0] == name}
     unknown = (("api", "ListOffsets"), ("error", "UNKNOWN_TOPIC_OR_PARTITION"))
     assert told[name, unknown] == 3
@@ -133,6 +135,9 @@ def test_producers_that_repeat_skip_and_are_fenced_are_counted(node: SimNode) ->
         metric = f"fencepost_producer_{name}_total"
         assert value_of(after, metric) - value_of(before, metric) == 1, name
     assert value_of(after, "fencepost_producer_states") >= 1
+    for error in ("OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"):
+        key = {"api": "Produce", "error": error}
+        assert value_of(after, "fencepost_request_errors_total", **key) == 1
 
 
 def test_counters_never_go_back(node: SimNode) -> None:
