@@ -14,7 +14,7 @@ from brokers import AGAINST, as_variables
 from fencepost.clients.transactional import AdminApi
 from support.fencepost_process import fencepost
 
-OPENED = re.compile(r'"admin_open", "address": \["([^"]+)", (\d+)\]')
+OPENED = re.compile(r'"admin_open".*"address": \["([^"]+)", (\d+)\]')
 
 
 class Served(NamedTuple):
