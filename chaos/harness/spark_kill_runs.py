@@ -39,6 +39,7 @@ READ_S: Final = 30.0
 EXECUTORS: Final = "local-cluster[2,1,1024]"
 LOCAL: Final = "local[2,4]"
 SOURCE: Final = "source"
+SAID_MAX: Final = 300
 
 
 class Broken(Exception):
@@ -236,6 +237,13 @@ def run_until_done(job: Job, folder: Path) -> int:
     raise Broken(f"{STARTS_MAX} starts did not do; {process.log} ends:\n{process.said()[-3000:]}")
 
 
+def why_failed(folder: Path) -> str:
+    """What Spark said when it gave up a start by itself: nobody killed that one."""
+    text = (folder / "job.log").read_text(errors="replace")
+    lines = [each for each in text.splitlines() if each.startswith("failed: ")]
+    return "".join(f" ({each[:SAID_MAX]}…)" for each in lines)
+
+
 def options() -> argparse.Namespace:
     made = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     made.add_argument("--seeds", default="0..18", help="A, or A..B without B")
@@ -265,7 +273,7 @@ def campaign(chosen: argparse.Namespace, folder: Path) -> Counter[str]:
             where = folder / f"run-{seed}"
             try:
                 starts = one_run(cluster, admin, run, where)
-                said, verdict = f"{starts} starts", "VALID"
+                said, verdict = f"{starts} starts{why_failed(where)}", "VALID"
                 shutil.rmtree(where, ignore_errors=True)
             except Broken as broken:
                 said, verdict = str(broken), "INVALID"
