@@ -46,6 +46,25 @@ async def say(port: int, data: bytes) -> bytes:
     return heard
 
 
+def test_what_a_client_shows_and_which_answers_it_takes_arrive() -> None:
+    """Without them a door could ask nobody for his token, nor tell OpenMetrics."""
+
+    async def shown(request: HttpRequest) -> HttpReply:
+        said = [request.host, request.origin, request.accept, request.authorization]
+        return HttpReply(200, json.dumps(said).encode())
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        heard = await say(
+            port,
+            b"GET / HTTP/1.1\r\nHost: h\r\nOrigin: http://o\r\nAccept: text/plain\r\n"
+            b"Authorization: Bearer t\r\n\r\n",
+        )
+        said = json.loads(heard.split(b"\r\n\r\n")[1])
+        assert said == ["h", "http://o", "text/plain", "Bearer t"]
+
+    at_a_door(scenario, shown)
+
+
 def test_a_request_arrives_with_its_path_query_and_body() -> None:
     async def scenario(env: RealEnv, port: int) -> None:
         heard = await say(
