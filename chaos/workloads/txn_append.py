@@ -177,6 +177,7 @@ class AppendProcess:
                 generation, member_id = -1, ""
                 if self.member is not None:
                     generation, member_id = self.member.generation, self.member.member_id
+                    await self.habits.maybe_dawdle(self.client)  # its group may move on meanwhile
                 await producer.send_offsets(
                     self._group,
                     polled,
