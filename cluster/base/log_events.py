@@ -37,6 +37,7 @@ CLUSTER: Final[Mapping[str, str]] = {
     "broken_invariant": "An invariant is broken, so this node ends at once (exit code 70) and"
     " leaves everything as it is: {cause}. Start it again, and report this line.",
     "node_ends": "This node ends at once (exit code {exit_code}): {cause}",
+    "library_warns": "{library} says: {cause}",
     "lines_left_out": "{left_out} more lines of {of} were left out.",
     "clock_jumped": "The wall clock was set {direction} by {by_s} s, from {before} to {after}."
     " Timeouts and sessions here run on a clock that does not jump; timestamps of new records"

@@ -3,6 +3,7 @@
 import importlib.util
 
 from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.base.foreign_log import take_over
 from fencepost.cluster.base.ports import Env
 
 from ..config import NodeConfig
@@ -28,6 +29,7 @@ def open_spans(env: Env, config: NodeConfig) -> Spans | None:
     check_spans(config)
     from .otel import OtelSpans, exported_to, provider_of
 
+    take_over("opentelemetry", env.log)
     ratio = config.value("tracing.sample.ratio")
     assert isinstance(ratio, float)
     return OtelSpans(env.clock, exported_to(endpoint, provider_of(config.node_id, ratio)))

@@ -19,7 +19,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from .spans import Attributes
 
-STOP_MS_MAX: Final = 2_000
+SEND_S_MAX: Final = 2  # of one batch, with all that is tried again; a stop waits no longer
 SET_NS: Final = 100_000_000  # by so much the wall clock was set, or has drifted
 # Answers that are no fault of anybody's: a client looks elsewhere, or asks again.
 _WELL: Final = ("none", "no answer", "done")
@@ -38,7 +38,8 @@ def provider_of(node_id: int, ratio: float) -> TracerProvider:
 def exported_to(endpoint: str, provider: TracerProvider) -> TracerProvider:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
+    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=SEND_S_MAX)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
 
@@ -87,9 +88,7 @@ class OtelSpans:
 
     async def close(self) -> None:
         """What is not sent yet is sent, for a bounded time; the exporter waits on a thread."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._provider.force_flush, STOP_MS_MAX)
-        self._provider.shutdown()
+        await asyncio.get_running_loop().run_in_executor(None, self._provider.shutdown)
 
 
 class OtelSpan:

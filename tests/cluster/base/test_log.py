@@ -2,9 +2,11 @@
 
 import io
 import json
+import logging
 
 import pytest
 from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.base.foreign_log import take_over
 from fencepost.cluster.base.log import BURST, LINES_PER_S, StreamLog, text_of
 from fencepost.cluster.base.request_scope import enter_scope, leave_scope, scope_of
 
@@ -141,3 +143,11 @@ def test_a_line_that_was_read_back_is_one_for_people_with_its_node() -> None:
     assert text_of(scene.lines()[0]) == (
         "2026-11-21 09:49:47.250Z info  cluster peer_up: node 2: Connected with node 3."
     )
+
+
+def test_what_a_library_says_is_an_event_like_any_other() -> None:
+    scene = Scene()
+    take_over("fencepost_tests_library", scene.log)
+    logging.getLogger("fencepost_tests_library.part").warning("%d spans were lost", 3)
+    (line,) = scene.lines()
+    assert (line["event"], line["cause"]) == ("library_warns", "3 spans were lost")

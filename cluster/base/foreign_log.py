@@ -1,0 +1,22 @@
+"""What a library says by Python's `logging`, said as an event: nothing else stands on standard error."""
+
+import logging
+
+from .ports import Log
+
+
+class _Told(logging.Handler):
+    """May be called on a library's own thread; a line is one write."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.warn("library_warns", library=record.name, cause=record.getMessage())
+
+
+def take_over(library: str, log: Log) -> None:
+    logger = logging.getLogger(library)
+    logger.handlers = [_Told(log)]
+    logger.propagate = False
