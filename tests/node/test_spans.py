@@ -62,7 +62,7 @@ def test_one_produce_request_is_a_tree_over_its_leader_and_its_followers() -> No
         leader = cluster.partition().leader
         cluster.kept.clear()
         await cluster.produce(leader)
-        await cluster.until(lambda: len(cluster.kept.get_finished_spans()) >= 7)
+        await cluster.until(lambda: len(cluster.tree("produce")) >= 7)
         tree = cluster.tree("produce")
         assert tree[0] == ("produce", leader, None)
         parts = [(name, None) for name in ("append", "queue", "replicas", "sync")]
