@@ -31,7 +31,7 @@ BASE = "python:3.11-slim-bookworm"
 DATA = "/var/lib/fencepost"
 ADMIN = "9644/tcp"
 POLL_S = 0.05
-SECRET = {"FENCEPOST_PEER_SECRET": "of these tests"}
+SECRET = {"FENCEPOST_PEER_SECRET": "of these tests", "FENCEPOST_ADMIN_TOKEN": ""}
 _number = count(1)
 
 
