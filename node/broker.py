@@ -9,6 +9,8 @@ A node alone goes the same way: it votes alone, its gate leads to itself, and th
 would use one.
 """
 
+from uuid import UUID
+
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.controller import reassign_policy
@@ -77,7 +79,7 @@ class Broker:
         self.config = config
         self.is_ready = self.is_stopping = False
         self.starts_by = "it reads its metadata"  # until its logs are open
-        self.folder = NodeFolder(env.disk, config.log_dir, config.node_id)
+        self.folder = NodeFolder(env.disk, config.log_dir, config.node_id, self._new_id)
         self.clock_watch = ClockWatch(env, config.log_dir, getattr(env.log, "flush", None))
         self.machine = MetadataMachine()
         me, peers = config.node_id, config.peers
@@ -177,6 +179,7 @@ class Broker:
             timeout_s=self.config.integer("broker.session.timeout.ms") / 1000,
             may_be_decided=self.peers.may_decide,
             on_registered=self._lead,
+            disk=lambda: self.folder.disk_id,
             failed_logs=lambda: self._failed_logs(untold=False),
             untold_failures=lambda: self._failed_logs(untold=True),
         )
@@ -358,6 +361,9 @@ class Broker:
     async def _form_cluster(self) -> None:
         """The first node of a cluster gives it its name."""
         self.folder.join(await self.controller.execute(FormCluster()))
+
+    def _new_id(self) -> UUID:
+        return UUID(int=self.env.rng.getrandbits(128), version=4)
 
     def _cluster_id(self) -> str:
         """Empty while this node belongs to none."""

@@ -59,6 +59,7 @@ class BrokerSession:
         timeout_s: float,
         may_be_decided: Callable[[], bool],
         on_registered: Callable[[], None],
+        disk: Callable[[], UUID],
         failed_logs: Callable[[], Sequence[FailedReplica]],
         untold_failures: Callable[[], Sequence[FailedReplica]],
     ) -> None:
@@ -72,6 +73,7 @@ class BrokerSession:
         self._timeout_s = timeout_s
         self._may_be_decided = may_be_decided
         self._on_registered = on_registered
+        self._disk = disk
         self._failed_logs = failed_logs
         self._untold_failures = untold_failures
         self._incarnation = UUID(int=env.rng.getrandbits(128), version=4)
@@ -109,6 +111,7 @@ class BrokerSession:
             features=self._features,
             fenced=True,
             clean_start=clean_start,
+            disk=self._disk(),
             failed=tuple(self._failed_logs()),
         )
         while True:

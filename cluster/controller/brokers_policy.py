@@ -30,6 +30,7 @@ from .commands import (
     UnregisterBroker,
 )
 from .decision import CommandRefused, Decision, Scene, printed
+from .disks_policy import Disks
 from .election_policy import Wish, changed, records_of
 from .min_isr_policy import of_new_cluster
 from .placement_policy import active_brokers
@@ -62,19 +63,16 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
         refused = Registered(error_code=ErrorCode.inconsistent_cluster_id, error_message=why)
         return Decision(reply=lambda _version: refused)
     before = image.brokers.get(mine)
-    record = BrokerRegistered(
-        broker_id=mine,
-        incarnation_id=command.incarnation_id,
-        endpoints=command.endpoints,
-        rack=command.rack,
-        fenced=command.fenced,
-        features=command.features,
-        expects_broker_epoch=NO_BROKER_EPOCH if before is None else before.broker_epoch,
-    )
+    disks = Disks(mine, before, command.disk)
     failed = {(each.topic_id, each.partition): each for each in command.failed}
     others = active_brokers(image) - {mine}
 
     def starts(topic: TopicState, now: PartitionState) -> Wish:
+        if not disks.has(now):
+            last = mine if disks.is_last(now) else None
+            return Wish(
+                isr=_without(now, mine), lost=mine, failed=last, restarted=None if last else mine
+            )
         log = failed.get((topic.topic_id, now.partition))
         lost = mine if not command.clean_start or (log is not None and log.may_lack) else None
         if log is not None:
@@ -85,6 +83,17 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
 
     may_lead = others if command.fenced else others | {mine}
     changes = _changes(scene, mine, starts, may_lead)
+    record = BrokerRegistered(
+        broker_id=mine,
+        incarnation_id=command.incarnation_id,
+        endpoints=command.endpoints,
+        rack=command.rack,
+        fenced=command.fenced,
+        features=command.features,
+        expects_broker_epoch=NO_BROKER_EPOCH if before is None else before.broker_epoch,
+        disk=command.disk,
+        waits_for_disk=disks.waits_for,
+    )
     return Decision(
         records=[record, *changes],
         reply=lambda version: Registered(broker_epoch=BrokerEpoch(version)),

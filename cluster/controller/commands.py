@@ -20,7 +20,7 @@ from ..base.ids import (
     PartitionEpoch,
 )
 from ..metadata.describe import DescribedConfig
-from ..metadata.image import NO_BROKER_EPOCH, NO_PARTITION_EPOCH, Endpoint
+from ..metadata.image import NO_BROKER_EPOCH, NO_DISK, NO_PARTITION_EPOCH, Endpoint
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -189,7 +189,7 @@ class RegisterBroker(ControllerCommand[Registered]):
 
     `clean_start`: nothing that this broker had acknowledged can be missing: it stopped cleanly, or was killed on
     the boot that is still running. If not, it leaves every ISR that has another member. All of its logs are open
-    but those of `failed`.
+    but those of `failed`. `disk` is the id of its folder: with another one than before it has nothing.
     """
 
     broker_id: BrokerId
@@ -200,6 +200,7 @@ class RegisterBroker(ControllerCommand[Registered]):
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     fenced: bool = False
     clean_start: bool = True
+    disk: UUID = NO_DISK
     failed: tuple[FailedReplica, ...] = ()
 
 

@@ -79,6 +79,8 @@ def apply_broker_registered(
         rack=command.rack,
         fenced=command.fenced,
         features=command.features,
+        disk=command.disk,
+        waits_for_disk=command.waits_for_disk,
     )
     delta.brokers_changed.append(command.broker_id)
 
@@ -105,6 +107,8 @@ def apply_broker_changed(image: ClusterImage, command: BrokerChanged, delta: Ima
         fenced=command.fenced,
         in_controlled_shutdown=command.in_controlled_shutdown,
         features=now.features,
+        disk=now.disk,
+        waits_for_disk=now.waits_for_disk,
     )
     delta.brokers_changed.append(command.broker_id)
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from ..base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+NO_DISK: Final = UUID(int=0)  # not named by the build that registered it, or none
 NO_PARTITION_EPOCH: Final = PartitionEpoch(-1)
 BROKER_DEFAULT: Final = ""  # the name of the config resource that stands for all brokers
 
@@ -54,6 +55,8 @@ class BrokerState:
     fenced: bool = False
     in_controlled_shutdown: bool = False
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    disk: UUID = NO_DISK  # its folder's id
+    waits_for_disk: UUID = NO_DISK  # another one, which has the last copy of something
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..base.ids import NO_LEADER, BrokerId, TopicPartition
-from .image import ClusterImage, PartitionState
+from .image import NO_DISK, ClusterImage, PartitionState
 
 ALIVE: Final = "is alive"
 
@@ -56,7 +56,9 @@ def _way_out(image: ClusterImage, now: PartitionState, place: TopicPartition) ->
     down = [each for each in complete if each not in mend]
     start = f"Start {_nodes(down, 'or')}." if down else ""
     if mend:
-        start += f"{' ' if down else ''}Mend the disk of {_nodes(mend, 'or')} and start it again."
+        change = any(image.brokers[each].waits_for_disk != NO_DISK for each in mend)
+        act = "Give back the disk" if change else "Mend the disk"
+        start += f"{' ' if down else ''}{act} of {_nodes(mend, 'or')} and start it again."
     living = living_replicas(image, now)
     if any(each in complete for each in living):
         return "It is alive: the controller makes it the leader."
@@ -76,6 +78,9 @@ def _role(now: PartitionState, broker_id: BrokerId) -> str:
 def _condition(image: ClusterImage, now: PartitionState, broker_id: BrokerId) -> str:
     state = _state(image, broker_id)
     if broker_id in now.offline and state == ALIVE:
+        disk = image.brokers[broker_id].waits_for_disk
+        if disk != NO_DISK:
+            return f"is alive, but with another disk than the one that has it (directory.id={disk})"
         return "is alive, but its log of this partition failed"
     return state
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from ..base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from .image import ConfigType, Endpoint
+from .image import NO_DISK, ConfigType, Endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,10 @@ class ClusterFormed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistered:
-    """A broker came (again). Applied, it answers the broker's new epoch.
-
-    `expects_broker_epoch` is the epoch that this one takes over from, -1 when there was none.
-    """
+    """A broker came, in place of `expects_broker_epoch` (-1: of none). Applied, it answers the new epoch."""
 
     TYPE: ClassVar[int] = 2
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2  # 2 names the disk
     broker_id: BrokerId
     incarnation_id: UUID
     endpoints: tuple[Endpoint, ...]
@@ -49,6 +46,8 @@ class BrokerRegistered:
     fenced: bool = False
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     expects_broker_epoch: BrokerEpoch
+    disk: UUID = NO_DISK
+    waits_for_disk: UUID = NO_DISK
 
     def pack(self) -> list[Any]:
         ends = [[end.listener, end.host, end.port, end.protocol] for end in self.endpoints]
@@ -61,11 +60,14 @@ class BrokerRegistered:
             self.fenced,
             features,
             self.expects_broker_epoch,
+            self.disk.bytes,
+            self.waits_for_disk.bytes,
         ]
 
     @classmethod
     def unpack(cls, _version: int, fields: list[Any]) -> Self:
-        broker_id, incarnation, ends, rack, fenced, features, expects = fields
+        broker_id, incarnation, ends, rack, fenced, features, expects, *disks = fields
+        disk, waits_for_disk = [UUID(bytes=each) for each in disks] or [NO_DISK, NO_DISK]
         return cls(
             broker_id=broker_id,
             incarnation_id=UUID(bytes=incarnation),
@@ -74,6 +76,8 @@ class BrokerRegistered:
             fenced=fenced,
             features={name: (low, high) for name, (low, high) in features.items()},
             expects_broker_epoch=expects,
+            disk=disk,
+            waits_for_disk=waits_for_disk,
         )
 
 

@@ -12,6 +12,7 @@ import msgpack
 from ..base.errors import Outcome, Trouble
 from ..base.ids import BrokerId
 from .image import (
+    NO_DISK,
     BrokerState,
     ClusterImage,
     ConfigType,
@@ -21,8 +22,8 @@ from .image import (
     TopicState,
 )
 
-SNAPSHOT_VERSION: Final = 2  # 2: replicas whose logs failed
-READ: Final = (1, SNAPSHOT_VERSION)
+SNAPSHOT_VERSION: Final = 3  # 2: replicas whose logs failed; 3: the disks of brokers
+READ: Final = (1, 2, SNAPSHOT_VERSION)
 
 
 class SnapshotUnreadable(Trouble):
@@ -79,11 +80,14 @@ def _pack_broker(broker: BrokerState) -> list[Any]:
         broker.fenced,
         broker.in_controlled_shutdown,
         {name: list(broker.features[name]) for name in sorted(broker.features)},
+        broker.disk.bytes,
+        broker.waits_for_disk.bytes,
     ]
 
 
 def _unpack_broker(fields: list[Any]) -> BrokerState:
-    id_, epoch, incarnation, ends, rack, fenced, shutdown, features = fields
+    id_, epoch, incarnation, ends, rack, fenced, shutdown, features, *disks = fields
+    disk, waits_for_disk = [UUID(bytes=each) for each in disks] or [NO_DISK, NO_DISK]
     return BrokerState(
         broker_id=id_,
         broker_epoch=epoch,
@@ -93,6 +97,8 @@ def _unpack_broker(fields: list[Any]) -> BrokerState:
         fenced=fenced,
         in_controlled_shutdown=shutdown,
         features={name: (low, high) for name, (low, high) in features.items()},
+        disk=disk,
+        waits_for_disk=waits_for_disk,
     )
 
 

@@ -1,3 +1,5 @@
+from uuid import UUID
+
 import msgpack
 import pytest
 from fencepost.cluster.metadata.codec import COMMANDS, CommandUnreadable, decode, encode
@@ -71,11 +73,17 @@ GOLDEN = [
         "9193010192a2633181a16602",
     ),
     (
-        registered(rack="r", features={"f": (0, 2)}),
-        "91930201970 1".replace(" ", "")
+        registered(rack="r", features={"f": (0, 2)}, disk=UUID(int=7), waits_for_disk=UUID(int=8)),
+        "9193020299 01".replace(" ", "")
         + "c41000000000000000000000000000000063"
         + "9194a9504c41494e54455854a93132372e302e302e31cd2384a9504c41494e54455854"
-        + "a172c281a166920002ff",
+        + "a172c281a166920002ff"
+        + "c410"
+        + "00" * 15
+        + "07"
+        + "c410"
+        + "00" * 15
+        + "08",
     ),
     (
         BrokerChanged(broker_id=1, expects_broker_epoch=3, fenced=True),
@@ -116,6 +124,13 @@ GOLDEN = [
 
 # As earlier versions of a command wrote it.
 EARLIER = [
+    (
+        registered(rack="r", features={"f": (0, 2)}),
+        "91930201970 1".replace(" ", "")
+        + "c41000000000000000000000000000000063"
+        + "9194a9504c41494e54455854a93132372e302e302e31cd2384a9504c41494e54455854"
+        + "a172c281a166920002ff",
+    ),
     (
         PartitionsChanged(topic_id=ORDERS, changes=(change(elr=(2,)),)),
         "9193080192c410" + "00" * 15 + "01" + "9199000001019101910191029090",

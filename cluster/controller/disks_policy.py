@@ -1,0 +1,54 @@
+"""Whether a broker that comes has the disk that it had, and what becomes of its replicas if it has not.
+
+INVARIANT  whoever comes with another disk leads nothing, and is in no ISR and no ELR, for what the cluster knows it
+           by; a partition of which nobody else has everything waits, for the old disk or for a person.
+PREVENTS   the last of an ISR coming back with an empty disk: it would lead from offset 0, and the others would drop
+           what was committed.
+PROVED BY  tests/cluster/controller/test_disks_policy.py::test_the_last_in_sync_does_not_lead_from_another_disk
+
+Kafka names the directory of every replica (KIP-858). Here a broker has one disk, so two names are enough: of the one
+that it has, and of the one that partitions wait for: those of its replicas that are marked as failed meanwhile.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from ..base.ids import BrokerId
+from ..metadata.image import NO_DISK, BrokerState, PartitionState
+
+NOBODYS: Final = UUID(
+    int=1
+)  # waited for by partitions that were on different disks: none has them all
+
+
+class Disks:
+    """Of one broker at one registration."""
+
+    def __init__(self, broker_id: BrokerId, before: BrokerState | None, disk: UUID) -> None:
+        self._me = broker_id
+        self._disk = disk
+        self._last = NO_DISK if before is None else before.disk
+        self._waited_for = NO_DISK if before is None else before.waits_for_disk
+        self._still: set[UUID] = set()
+
+    def has(self, now: PartitionState) -> bool:
+        """Whether this replica is on the disk that has come. One that must wait for another one is noted."""
+        known = self._last
+        if self._waited_for != NO_DISK and self._me in now.offline:
+            known = self._waited_for
+        if NO_DISK in (known, self._disk) or known == self._disk:
+            return True
+        if self.is_last(now):
+            self._still.add(known)
+        return False
+
+    def is_last(self, now: PartitionState) -> bool:
+        """Nobody else has all that was committed."""
+        return {*now.isr, *now.elr} == {self._me}
+
+    @property
+    def waits_for(self) -> UUID:
+        """What is to be remembered, when all of its replicas have been looked at."""
+        if len(self._still) > 1:
+            return NOBODYS
+        return next(iter(self._still), NO_DISK)

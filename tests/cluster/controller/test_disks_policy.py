@@ -1,0 +1,123 @@
+"""A broker that comes back with another disk than it had."""
+
+from typing import Any
+from uuid import UUID
+
+from controller_scene import Scene
+from fencepost.cluster.base.ids import NO_LEADER, TopicPartition
+from fencepost.cluster.controller.commands import (
+    BrokerHeartbeat,
+    CreateTopics,
+    ElectionType,
+    ElectLeaders,
+    NewTopic,
+)
+from fencepost.cluster.controller.disks_policy import NOBODYS
+from fencepost.cluster.metadata.image import NO_DISK, ClusterImage
+from fencepost.cluster.metadata.offline import why_offline
+from fencepost.cluster.metadata.snapshot import read_snapshot, write_snapshot
+
+OLD, NEW, THIRD = (UUID(int=number) for number in (101, 102, 103))
+
+
+def three(*isr: int) -> Scene:
+    """Broker 1 has the disk OLD and leads t-0; the others have left its ISR, but for those named."""
+    scene = Scene(brokers=0)
+    for broker_id in (1, 2, 3):
+        scene.register(broker_id, disk=OLD if broker_id == 1 else UUID(int=broker_id))
+    _create(scene, "t", [1, 2, 3])
+    for broker_id in (2, 3):
+        if broker_id not in isr:
+            scene.register(broker_id, disk=UUID(int=broker_id), fenced=True, clean_start=False)
+    assert scene.partition().isr == (1, *isr)
+    return scene
+
+
+def _create(scene: Scene, name: str, replicas: list[int]) -> None:
+    topic = NewTopic(name=name, assignments=((0, tuple(replicas)),))
+    scene.when(CreateTopics(topics=(topic,)))
+
+
+def come(scene: Scene, disk: UUID, **other: Any) -> None:
+    scene.register(1, disk=disk, fenced=True, **other)
+    beat = BrokerHeartbeat(
+        broker_id=1, broker_epoch=scene.epoch(), image_version=scene.image.version
+    )
+    scene.when(beat)
+
+
+def test_the_last_in_sync_does_not_lead_from_another_disk() -> None:
+    """CPU, memory and id are the same, the disk is empty: what was committed is on the old one alone."""
+    scene = three()
+    for _ in range(2):  # nor after another restart
+        come(scene, NEW)
+        now = scene.partition()
+        assert (now.leader, now.isr, now.offline) == (NO_LEADER, (1,), (1,))
+    why = why_offline(scene.image, TopicPartition("t", 0))
+    assert why is not None
+    assert f"another disk than the one that has it (directory.id={OLD})" in why
+    assert "Give back the disk of node 1 and start it again." in why
+    come(scene, OLD)
+    now = scene.partition()
+    assert (now.leader, now.isr, now.offline) == (1, (1,), ())
+    assert scene.image.brokers[1].waits_for_disk == NO_DISK
+
+
+def test_another_disk_is_out_of_sync_where_others_have_everything() -> None:
+    scene = three(2)
+    come(scene, NEW)
+    now = scene.partition()
+    assert (now.leader, now.isr, now.elr, now.offline) == (2, (2,), (), ())
+    assert scene.image.brokers[1].disk == NEW
+
+
+def test_what_was_made_on_the_new_disk_is_led_from_there() -> None:
+    scene = three()
+    come(scene, NEW)
+    _create(scene, "u", [1])
+    come(scene, NEW)
+    assert scene.partition("u").leader == 1
+    assert scene.partition("t").leader == NO_LEADER
+    come(scene, OLD)
+    assert scene.partition("u").leader == NO_LEADER
+    assert scene.partition("t").leader == 1
+
+
+def test_partitions_on_two_lost_disks_wait_for_neither_to_be_taken_for_the_other() -> None:
+    scene = three()
+    come(scene, NEW)
+    _create(scene, "u", [1])
+    come(scene, THIRD)
+    assert scene.image.brokers[1].waits_for_disk == NOBODYS
+    for disk in (OLD, NEW, THIRD):
+        come(scene, disk)
+        assert {scene.partition(each).leader for each in "tu"} == {NO_LEADER}
+
+
+def test_a_person_may_give_the_old_disk_up() -> None:
+    scene = three()
+    come(scene, NEW)
+    scene.register(2, disk=UUID(int=2))
+    scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("t", 0),)))
+    assert scene.partition().leader == 2
+    come(scene, NEW)
+    now = scene.partition()
+    assert (now.isr, now.offline) == ((2,), ())
+    assert scene.image.brokers[1].waits_for_disk == NO_DISK
+
+
+def test_a_disk_that_an_older_build_did_not_name_is_believed_once() -> None:
+    scene = three()
+    come(scene, NO_DISK)
+    come(scene, NEW)
+    assert scene.partition().leader == 1
+    come(scene, THIRD)
+    assert scene.partition().leader == NO_LEADER
+
+
+def test_a_snapshot_keeps_the_disks() -> None:
+    scene = three()
+    come(scene, NEW)
+    image = ClusterImage()
+    read_snapshot(write_snapshot(scene.image), image)
+    assert image.brokers == scene.image.brokers
