@@ -1,4 +1,4 @@
-"""Whom Metadata names: the nodes that serve, and those that did until a moment ago.
+"""Whom Metadata names to librdkafka: the nodes that serve, and those that did until a moment ago.
 
 INVARIANT  a node that is fenced goes on being named for NAMED_S, and no longer; who leads what is told at once.
 PREVENTS   a transactional librdkafka that stands still because the node that coordinated its group died.
@@ -7,7 +7,8 @@ PROVED BY  tests/node/test_recent_brokers.py::test_a_node_that_died_is_named_for
 librdkafka 2.10 to 2.16 takes a node that Metadata no longer names off its list and ends its thread, but still takes it for the
 coordinator of its group (`rd_kafka_broker_decommission`, `rd_kafka_coord_req_fsm`; its issue 5511). Nothing wakes it
 then: `send_offsets_to_transaction` waits with no end. As long as the node is named, each attempt to connect fails, and after a
-second it asks for the coordinator again. A Kafka names a dead node for its session, nine seconds.
+second it asks for the coordinator again. A Kafka names a dead node to everybody for its session, nine seconds. Clients that
+ask all nodes (franz-go, kafka-python, kafkajs list groups so) fail on it meanwhile, so only librdkafka is told, as it says itself in ApiVersions.
 """
 
 from typing import Final

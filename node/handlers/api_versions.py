@@ -32,6 +32,8 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         and _CLIENT_WORD.match(request.client_software_version)
     ):
         error = ErrorCode.invalid_request
+    elif ctx.api_version >= 3:
+        ctx.origin.software[:] = request.client_software_name, request.client_software_version
     refused = error is ErrorCode.invalid_request
     features = services.image.features
     return {

@@ -38,17 +38,20 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         await _create_missing(services, wanted, may_create=may_create)
         topics = [_describe_wanted(services, each, ctx.origin.listener) for each in wanted]
     return {
-        "brokers": brokers_of(services, ctx.origin.listener),
+        "brokers": brokers_of(services, ctx),
         "cluster_id": services.image.cluster_id,
         "controller_id": services.random_broker_id(),
         "topics": topics,
     }
 
 
-def brokers_of(services: Services, listener: str) -> list[dict[str, Any]]:
+def brokers_of(services: Services, ctx: HandlerContext) -> list[dict[str, Any]]:
+    """Librdkafka needs those of a moment ago, too (`recent_brokers.py`); others would ask them, and be refused."""
     found = []
-    for broker in services.recent.named(services.image):
-        endpoint = broker.endpoint(listener)
+    is_librdkafka = any("rdkafka" in said for said in ctx.origin.software)
+    image = services.image
+    for broker in services.recent.named(image) if is_librdkafka else image.alive_brokers():
+        endpoint = broker.endpoint(ctx.origin.listener)
         if endpoint is not None:
             found.append(
                 {

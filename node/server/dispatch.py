@@ -41,6 +41,7 @@ class Origin:
     listener: str
     connection: int = 0  # its number on this node: a later connection has a higher one
     refused: RefusedBatches = field(default_factory=RefusedBatches, compare=False)
+    software: list[str] = field(default_factory=list, compare=False)  # what it said of itself
 
 
 @dataclass(slots=True)

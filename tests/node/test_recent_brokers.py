@@ -3,14 +3,29 @@
 import asyncio
 from typing import Any
 
-from fencepost.chaos.sim.cluster_nodes import node_name
+from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, node_name
 from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.client import WireClient
 from fencepost.node.recent_brokers import NAMED_S
-from sim_cluster import Cluster
+from sim_cluster import CLIENT, Cluster
 
 
-async def named(cluster: Cluster, node_id: int) -> list[int]:
-    reply: Any = await cluster.ask(node_id, ApiKey.metadata, topics=[])
+async def named(
+    cluster: Cluster, node_id: int, name: str = "wrapper", version: str = "2.16.1-rdkafka-2.16.0"
+) -> list[int]:
+    """To a client that says this of itself."""
+    client = cluster.world.node(CLIENT)
+
+    async def work() -> Any:
+        wire = WireClient(client, node_name(node_id), CLIENT_PORT, timeout_s=60.0)
+        said = {"client_software_name": name, "client_software_version": version}
+        try:
+            await wire.request(ApiKey.api_versions, **said)
+            return await wire.request(ApiKey.metadata, topics=[])
+        finally:
+            await wire.close()
+
+    reply = await cluster.world.on(client, work())
     return sorted(each.node_id for each in reply.brokers)
 
 
@@ -24,6 +39,9 @@ def test_a_node_that_died_is_named_for_a_while() -> None:
         began = cluster.now
         for asked in (1, 2):
             assert await named(cluster, asked) == [1, 2, 3]
+            assert await named(cluster, asked, "librdkafka", "2.16.0") == [1, 2, 3]
+            # Others ask every node that is named, and fail on it.
+            assert await named(cluster, asked, "kgo", "1.22.2") == [1, 2]
         # Only Metadata's list of nodes: no partition is led by it, and nobody is sent to it.
         reply = await cluster.ask(1, ApiKey.metadata, topics=[{"name": "t"}])
         parts = reply.topics[0].partitions
