@@ -113,10 +113,11 @@ class Guests:
     async def _shows_life(self, rival: PeerWire) -> bool:
         """Whether something comes on its connection that was not under way before: two listens, the second counts."""
         received = -1
-        for _ in range(2):
+        times = self._times
+        for listen_s in (times.claim_s - times.breath_s, times.breath_s):
             received = rival.connection.received_bytes
             try:
-                async with asyncio.timeout(self._times.claim_s / 2):
+                async with asyncio.timeout(listen_s):
                     await rival.over.wait()
                     return False
             except TimeoutError:

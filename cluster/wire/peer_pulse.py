@@ -28,8 +28,13 @@ class PeerTimes:
 
     @property
     def claim_s(self) -> float:
-        """How long a peer's older connection is listened to when another one claims its node id: twice, a ping."""
+        """How long a peer's older connection is listened to when another one claims its node id."""
         return self.ping_s * 2.5
+
+    @property
+    def breath_s(self) -> float:
+        """Longer than a living peer says nothing: what it says just after a tick spares it the ping of the next."""
+        return self.ping_s * 2.1
 
 
 class Pulse:

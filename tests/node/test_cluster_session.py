@@ -198,9 +198,10 @@ def test_a_node_alone_with_its_partitions_stops_without_asking_anybody() -> None
     cluster.play(scenario)
 
 
-def test_a_node_whose_id_is_taken_says_so_and_ends() -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_a_node_whose_id_is_taken_says_so_and_ends(seed: int) -> None:
     """Somebody starts a second node 3, on another machine. The first one stays in service."""
-    cluster = Cluster(deaths_allowed=True)
+    cluster = Cluster(seed=seed, deaths_allowed=True)
 
     async def scenario() -> None:
         await cluster.create("t")
