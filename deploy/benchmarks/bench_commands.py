@@ -26,7 +26,7 @@ def commands_per_second(system: System, topic: str, seconds: float) -> float:
 
 async def _run(system: System, topic: str, seconds: float) -> float:
     places = addresses(system)
-    async with open_env(log=StreamLog(level="error")) as env, asyncio.TaskGroup() as group:
+    async with open_env(log=StreamLog(levels="error")) as env, asyncio.TaskGroup() as group:
         begin = time.monotonic() + WARM_S
         tasks = []
         for number in range(CONNECTIONS):
