@@ -10,7 +10,7 @@ only this machine's own users reach it.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from fencepost.cluster.base.errors import ErrorCode

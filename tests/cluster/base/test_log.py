@@ -84,7 +84,9 @@ def test_text_without_a_terminal_has_no_colours_and_one_line_an_event() -> None:
 def test_what_the_sentence_does_not_say_stands_behind_it() -> None:
     scene = Scene(form="text")
     scene.log.info("follower_came", node=3, broker_epoch=17, host="a b")
-    assert scene.text().endswith('Node 3 follows partitions of this node. | broker_epoch=17 host="a b"\n')
+    assert scene.text().endswith(
+        'Node 3 follows partitions of this node. | broker_epoch=17 host="a b"\n'
+    )
 
 
 def test_json_is_had_at_a_terminal_too() -> None:
