@@ -11,12 +11,12 @@ Refuses   TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transaction without its na
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.cluster.base.ids import INTERNAL_TOPICS, TopicPartition
+from fencepost.cluster.base.ids import INTERNAL_TOPICS, NO_LEADER_EPOCH, TopicPartition
 from fencepost.cluster.base.ports import Clock
 from fencepost.cluster.wire.api import RequestRefused
 from fencepost.cluster.wire.batch import (
@@ -57,11 +57,15 @@ LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT = (
 class _Prepared:
     """What is known of a request's batches, by their place in memory, before the request begins."""
 
-    checked: dict[int, Checked | BatchRefused]
-    refused: dict[int, ErrorCode]  # by their transaction's coordinator
+    checked: dict[int, Checked | BatchRefused] = field(default_factory=dict)
+    refused: dict[int, ErrorCode] = field(
+        default_factory=dict
+    )  # by their transaction's coordinator
+    # Of transactions: the leader epoch that a partition had when it was said whether its coordinator must be asked.
+    led_in: dict[int, int] = field(default_factory=dict)
 
 
-_NOTHING: Final = _Prepared({}, {})
+_NOTHING: Final = _Prepared()
 
 
 def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
@@ -78,9 +82,8 @@ def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
     ]
     first: list[_First] = []
     if request.transactional_id is not None:
-        first, refused = _first_writes(ctx, request)
-        if refused:
-            ctx.prepared = _Prepared({}, refused)
+        ctx.prepared = _Prepared()
+        first = _first_writes(ctx, request, ctx.prepared)
     return _prepare(ctx, request.transactional_id, heavy, first) if heavy or first else None
 
 
@@ -93,11 +96,10 @@ def _partition_of(ctx: HandlerContext, topic: Any, wanted: Any) -> Partition | N
     return None if isinstance(found, ErrorCode) else found
 
 
-def _first_writes(ctx: HandlerContext, request: Any) -> tuple[list[_First], dict[int, ErrorCode]]:
-    """The batches that the coordinator must be asked about, and those that need no asking to be refused."""
+def _first_writes(ctx: HandlerContext, request: Any, prepared: _Prepared) -> list[_First]:
+    """The batches that the coordinator must be asked about. Those that need no asking to be refused are `prepared`."""
     add = ctx.api_version >= ADDS_ITSELF_SINCE
     found: list[_First] = []
-    refused: dict[int, ErrorCode] = {}
     producers: dict[tuple[int, int], None] = {}
     for topic in request.topic_data:
         for wanted in topic.partition_data:
@@ -109,18 +111,21 @@ def _first_writes(ctx: HandlerContext, request: Any) -> tuple[list[_First], dict
             producers[header.producer_id, header.producer_epoch] = None
             partition = _partition_of(ctx, topic, wanted)
             if partition is None or not partition.is_leader:
+                prepared.led_in[id(wanted)] = NO_LEADER_EPOCH
                 continue
+            prepared.led_in[id(wanted)] = partition.leader_epoch
             if add and partition.topic_partition.topic in INTERNAL_TOPICS:
                 continue  # it is refused, and must not become part of the transaction
             write = ctx.services.verifier.first_write(partition, header, add=add)
             if isinstance(write, ErrorCode):
-                refused[id(wanted)] = write
+                prepared.refused[id(wanted)] = write
             elif write is not None:
                 found.append((wanted, write))
     if len(producers) > 1:  # Kafka finds no word for which of them is in the wrong, and refuses all
         rows = [wanted for topic in request.topic_data for wanted in topic.partition_data]
-        return [], {id(wanted): ErrorCode.invalid_producer_id_mapping for wanted in rows}
-    return found, refused
+        prepared.refused = {id(wanted): ErrorCode.invalid_producer_id_mapping for wanted in rows}
+        return []
+    return found
 
 
 async def _prepare(
@@ -129,7 +134,9 @@ async def _prepare(
     heavy: list[tuple[Any, Partition]],
     first: list[_First],
 ) -> None:
-    prepared = ctx.prepared = _Prepared({}, {} if ctx.prepared is None else ctx.prepared.refused)
+    if ctx.prepared is None:
+        ctx.prepared = _Prepared()
+    prepared: _Prepared = ctx.prepared
     if first:
         codes = await ctx.services.verifier.verify(
             transactional_id,
@@ -269,6 +276,9 @@ def _append(
         return _refused(index, partition), None
     if wanted.records is None:
         return _refused(index, ErrorCode.invalid_record), None
+    if prepared.led_in.get(id(wanted), partition.leader_epoch) != partition.leader_epoch:
+        # It came, or came back, while others were asked about: what was said of it then does not hold.
+        return _refused(index, ErrorCode.not_leader_or_follower), None
     appended = partition.append_as_leader(
         wanted.records,
         required_acks=acks,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.controller.commands import CreatePartitions, MorePartitions
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.transaction_doors import produce_word
 from fencepost.txn.transactions.marker_sender import Marker
@@ -16,6 +17,7 @@ from txn_talk import TOPIC, Producer, Talk, records
 
 E = ErrorCode
 FIRST = TopicPartition(TOPIC, 0)
+GROWN = MorePartitions(name="grows", count=2)
 OLD, NEW = 11, 12  # versions of Produce: the client adds partitions itself, or the broker does
 
 
@@ -204,6 +206,40 @@ def test_a_coordinator_that_is_away_for_long_sends_producers_away(
     behind.sequence = 1
     assert code_of(talk.produce("overtake", behind, NEW)) is E.out_of_order_sequence_number
     assert code_of(talk.produce("produce again", who, NEW)) is E.none
+    end(talk, who, 5)
+
+
+def test_a_partition_that_comes_while_another_is_asked_about_sends_its_producer_away(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asked about it when the others were: INVALID_TXN_STATE would end a producer that did nothing wrong."""
+    who = talk.begun("begin", "grows", 5)
+    node.create_topic("grows")
+    broker = node.broker
+    answer, asked_for = broker.transactions.verify, []
+
+    async def verify(*question: Any, add: bool) -> Any:
+        asked_for.append(question[3])
+        if len(asked_for) == 1:
+            await broker.controller.execute(CreatePartitions(topics=(GROWN,)))
+        return await answer(*question, add=add)
+
+    def send(label: str) -> list[ErrorCode]:
+        parts = [{"index": place, "records": records(b"x", who)} for place in range(2)]
+        reply = talk.ask(
+            label,
+            ApiKey.produce,
+            NEW,
+            transactional_id=who.transactional_id,
+            acks=-1,
+            timeout=5_000,
+            topic_data=[{"name": "grows", "partition_data": parts}],
+        )
+        return [part.error_code for part in reply.responses[0].partition_responses]
+
+    monkeypatch.setattr(broker.transactions, "verify", verify)
+    assert send("produce") == [E.none, E.not_leader_or_follower]
+    assert send("produce again") == [E.none, E.none]
     end(talk, who, 5)
 
 
