@@ -177,7 +177,7 @@ class QuorumFaults:
     def _replace_disk(self, node_id: BrokerId) -> None:
         """One at a time: the next only when the last one has caught up, as a person would do it."""
         run, last = self._run, self._wiped
-        if last is not None and (not run.is_up(last) or self._is_fresh(last)):
+        if last not in (None, node_id) and (not run.is_up(last) or self._is_fresh(last)):
             return
         if any(run.is_up(each) and self._is_fresh(each) for each in run.ids):
             return
