@@ -131,9 +131,11 @@ class CopiedPartition(ReadablePartition, Flushable):
     def on_may_join(self, broker_id: int, *, may_join: bool) -> None:
         """The metadata log, or the end of its stream, says something new of a follower."""
         replica = self.machine.replicas.get(broker_id)
-        if replica is not None and replica.may_join is not may_join:
-            replica.may_join = may_join
-            self._maybe_deleted()
+        if replica is None or replica.may_join is may_join:
+            return
+        if self.machine.on_may_join(broker_id, self._steady_ms(), may_join=may_join):
+            self._high_watermark_moved()
+        self._maybe_deleted()
 
     async def deleted(self, offset: int) -> ErrorCode:
         """`none` once no replica that is alive has anything before `offset`: it won't come back with a leader.

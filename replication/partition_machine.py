@@ -205,6 +205,15 @@ class PartitionMachine:
         replica.may_join = may_join
         return self._maybe_move(now_ms)
 
+    def on_may_join(self, broker_id: int, now_ms: int, *, may_join: bool) -> bool:
+        """Whether it counts as alive. One that does not is not waited for any more (`_lowest_end`).
+
+        1. node 1 stops, and leaves the ISR: what it lacks waits for it still, as it may come in again   2. its stream
+        ends. With nothing written after that, nobody would look at the high watermark again.
+        """
+        self.replicas[broker_id].may_join = may_join
+        return self.role is Role.LEADER and self._maybe_move(now_ms)
+
     def on_stuck(self, broker_id: int) -> None:
         """A follower says that it can't go on: it is not caught up, whatever it had a moment ago."""
         replica = self.replicas.get(broker_id)

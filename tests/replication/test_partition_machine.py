@@ -185,6 +185,19 @@ def test_one_that_is_fenced_may_not_join() -> None:
     assert one.joiner() is None
 
 
+def test_one_that_stops_is_waited_for_no_longer_once_its_stream_has_ended() -> None:
+    """It left the ISR and may come in again; then its stream ends, and nothing is written that would ask again."""
+    three = leading(ME, 2, 3)
+    three.on_append(10, 0)
+    three.on_durable(10, 0)
+    ack(three, 2, 0)
+    ack(three, 3, 10)
+    _, moved = three.on_image(state(ME, 3, replicas=(ME, 2, 3), version=2), 0)
+    assert not moved
+    assert three.on_may_join(2, 0, may_join=False)
+    assert three.high_watermark == 10
+
+
 def test_laggards_leave_after_the_limit() -> None:
     three = leading(ME, 2, 3)
     three.on_append(10, 0)
