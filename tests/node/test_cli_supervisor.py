@@ -36,10 +36,11 @@ while True:
     time.sleep(10)
 """
 SUPERVISOR = """
-import asyncio, sys
+import asyncio, os, sys
 from fencepost.node.cli import supervisor
 from fencepost.node.cli.dev_folder import DevFolder
-supervisor.STOP_S = 1.0
+if os.environ["STRAW"].startswith("deaf"):  # waited for in vain; the others have all the time that they need
+    supervisor.STOP_S = 1.0
 with DevFolder(sys.argv[1]) as folder:
     layout = folder.layout(int(sys.argv[2]), 0)
     command = [sys.executable, "-I", "-S", sys.argv[3]]
