@@ -10,6 +10,7 @@ from tree import Source, imports_of, parse, sources
 OUTSIDE_THE_NODE = (
     "chaos/campaigns",
     "chaos/harness",
+    "chaos/report",
     "chaos/workloads",
     "chaos/checkers",
     "clients",

@@ -1,0 +1,178 @@
+"""`fencepost chaos report`, `index`, `rounds`, `record`, `prune`: what is made of run folders.
+
+Exit codes: 0 all was written (and of `rounds`: all is valid), 1 a run in it broke a promise or, with `index --strict`, is
+not valid, 2 not understood (and of `rounds`: unknown).
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .record import Ledger
+
+EXIT_BROKEN, EXIT_USAGE = 1, 2
+RECORD_HERE: Final = Path(__file__).parents[1]
+
+
+def add_commands(commands: Any) -> None:
+    """To whatever `add_subparsers` has given; each sets `act`, which returns the exit code."""
+    report = commands.add_parser("report", help="write the page of each run: DIR/report.html")
+    report.add_argument(
+        "runs", nargs="+", type=Path, metavar="DIR", help="a run, or a folder of runs"
+    )
+    report.set_defaults(act=_report)
+
+    index = commands.add_parser("index", help="write the page over all runs beneath a folder")
+    index.add_argument("folder", type=Path, metavar="DIR")
+    index.add_argument(
+        "--strict", action="store_true", help="exit with 1 unless every run is valid"
+    )
+    index.set_defaults(act=_index)
+
+    record = commands.add_parser(
+        "record", help="count runs and campaigns into chaos/RECORD.md, each once"
+    )
+    record.add_argument(
+        "places",
+        nargs="*",
+        type=Path,
+        metavar="DIR|FILE",
+        help="folders of runs and of campaigns*.jsonl (fencepost sim run --summary)",
+    )
+    record.add_argument(
+        "--into",
+        type=Path,
+        default=RECORD_HERE,
+        metavar="DIR",
+        help="the folder of RECORD.md and record.jsonl (the chaos folder of this checkout)",
+    )
+    record.add_argument("--show", action="store_true", help="print the tables, and write nothing")
+    record.set_defaults(act=_record)
+
+    rounds = commands.add_parser(
+        "rounds", help="run every target and kind of fault in turn, then write the index"
+    )
+    rounds.add_argument("--minutes", type=float, default=60.0, metavar="N", help="for so long (60)")
+    rounds.add_argument(
+        "--out", type=Path, default=Path("chaos-runs"), metavar="DIR", help="(chaos-runs)"
+    )
+    rounds.add_argument(
+        "--seed", type=int, help="of the first ones; it counts up from there (by the clock)"
+    )
+    rounds.add_argument(
+        "--targets",
+        default="processes,containers,kafka",
+        metavar="A,B",
+        help="only these; one that this machine does not have is left out, and said",
+    )
+    rounds.set_defaults(act=_rounds)
+
+    prune = commands.add_parser(
+        "prune", help="of valid runs keep the page and the counts, and drop the rest"
+    )
+    prune.add_argument("folder", type=Path, metavar="DIR")
+    prune.set_defaults(act=_prune)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from . import digest
+    from .index import run_folders
+    from .page import write_page
+
+    folders = [run for place in arguments.runs for run in run_folders(place)]
+    if not folders:
+        asked = ", ".join(map(str, arguments.runs))
+        return _refuse(f"no run in {asked}: a run is a folder with a run.json in it")
+    for folder in folders:
+        file = write_page(folder)
+        made = digest.read(folder)
+        print(f"{file}: {made.headline if made else 'written'}")
+    return 0
+
+
+def _index(arguments: argparse.Namespace) -> int:
+    from .index import digest_of, run_folders, write_index
+    from .run_folder import VALID
+
+    if not arguments.folder.is_dir():
+        return _refuse(f"{arguments.folder} is no folder; name the one that your runs are in")
+    print(write_index(arguments.folder))
+    if not arguments.strict:
+        return 0
+    bad = [run for run in run_folders(arguments.folder) if digest_of(run).verdict != VALID]
+    for each in bad:
+        print(f"{digest_of(each).headline}: {each}")
+    return EXIT_BROKEN if bad else 0
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    from . import record_tables
+    from .record import LEDGER, RECORD, Ledger, add_all
+
+    missing = [place for place in arguments.places if not place.exists()]
+    if missing:
+        return _refuse(f"{missing[0]} is not there; name folders of runs, or files of campaigns")
+    into: Path = arguments.into
+    if not (into / RECORD).is_file():
+        return _refuse(f"{into} has no {RECORD}; name its folder with --into")
+    if arguments.show:
+        ledger = Ledger.read(into / LEDGER)
+        print(record_tables.tables(ledger))
+        return 0
+    ledger = Ledger.read(into / LEDGER)
+    add_all(ledger, arguments.places)
+    record_tables.write(into / RECORD, ledger)
+    _say(ledger, into)
+    return 0
+
+
+def _say(ledger: "Ledger", into: Path) -> None:
+    for problem in ledger.problems:
+        print(f"fencepost chaos record: {problem}", file=sys.stderr)
+    print(
+        f"{ledger.added} lines added to {ledger.file}; {into / 'RECORD.md'} counts {len(ledger.runs):,} runs and "
+        f"{sum(each.runs for each in ledger.campaigns.values()):,} seeds"
+    )
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    from .index import run_folders
+    from .prune import prune
+
+    if not arguments.folder.is_dir():
+        return _refuse(f"{arguments.folder} is no folder; name the one that your runs are in")
+    freed = sum(prune(folder) for folder in list(run_folders(arguments.folder)))
+    print(f"{freed / 1e6:,.1f} MB freed")
+    return 0
+
+
+def _rounds(arguments: argparse.Namespace) -> int:
+    import time
+
+    from ..runs.plan_words import TARGETS, WORKLOADS
+    from .rounds import Rounds, faults_of, missing, turns
+
+    asked = [word for word in arguments.targets.split(",") if word]
+    for target in asked:
+        if target not in TARGETS:
+            return _refuse(f"{target!r} is no target; there are {', '.join(TARGETS)}")
+    reasons = {target: missing(target) for target in asked}
+    for target, why in reasons.items():
+        if why:
+            print(f"without {target}: {why}", flush=True)
+    here = [target for target in asked if not reasons[target]]
+    if not here:
+        return _refuse(
+            f"this machine has none of these targets: {', '.join(asked) or 'none named'}"
+        )
+    seed = int(time.time()) if arguments.seed is None else arguments.seed
+    say = lambda sentence: print(sentence, flush=True)  # noqa: E731 - as it happens, not at the end
+    known = {target: faults_of(target) for target in here}
+    return Rounds(arguments.out, say).go(turns(known, WORKLOADS, seed), arguments.minutes)
+
+
+def _refuse(why: str) -> int:
+    print(f"fencepost chaos: {why}", file=sys.stderr)
+    return EXIT_USAGE

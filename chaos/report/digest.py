@@ -1,0 +1,125 @@
+"""What an index and the record need of a run, in a small file beside it: the history is read once.
+
+A digest names the sizes of the files that it was made of; when they have changed it is made anew.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from .measured import Measured
+from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN
+from .verdict import Judgement
+
+DIGEST: Final = "report.json"
+FORM: Final = 1  # raised when what is counted changes
+
+
+@dataclass(slots=True)
+class Digest:
+    name: str = ""
+    workload: str = ""
+    target: str = ""
+    nodes: int = 0
+    seed: str = ""
+    faults: list[str] = field(default_factory=list)
+    command: str = ""
+    began: str = ""
+    commit: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    verdict: str = UNKNOWN
+    headline: str = ""
+    why: str = ""
+    seconds: float = 0.0  # that were measured
+    operations: dict[str, int] = field(default_factory=dict)
+    acknowledged: int = 0
+    a_second: float | None = None
+    latency_ms: dict[str, float | None] = field(default_factory=dict)
+    gaps: int = 0
+    longest_gap_s: float | None = None
+    recovery_ms: dict[str, float] = field(default_factory=dict)
+    struck: dict[str, int] = field(default_factory=dict)
+    anomalies: dict[str, int] = field(default_factory=dict)
+    allowed: dict[str, int] = field(default_factory=dict)
+    form: int = FORM
+    of: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The same run again is the same run, wherever its folder is."""
+        return f"{self.began} {self.name} {self.target} {self.seed}"
+
+    @property
+    def faults_struck(self) -> int:
+        return sum(self.struck.values())
+
+
+def of(found: Measured, judgement: Judgement) -> Digest:
+    run = found.run
+    return Digest(
+        name=run.title,
+        workload=run.workload,
+        target=run.target,
+        nodes=run.nodes,
+        seed=run.seed,
+        faults=list(run.faults),
+        command=run.command,
+        began=run.began,
+        commit=run.commit,
+        versions=run.versions,
+        verdict=judgement.verdict,
+        headline=judgement.headline,
+        why=run.why,
+        seconds=round(found.end_s, 1),
+        operations=dict(found.operations),
+        acknowledged=found.acknowledged,
+        a_second=found.a_second,
+        latency_ms={"p50": found.latency_ms(0.5), "p99": found.latency_ms(0.99)},
+        gaps=len(found.gaps),
+        longest_gap_s=found.longest_gap_s,
+        recovery_ms=run.recovery_ms,
+        struck=dict(found.fault_counts),
+        anomalies=dict(found.anomaly_counts),
+        allowed=dict(found.allowed_counts),
+        of=_sizes(run.folder),
+    )
+
+
+def write(folder: Path, digest: Digest) -> None:
+    (folder / DIGEST).write_text(json.dumps(asdict(digest), indent=1), encoding="utf-8")
+
+
+def is_pruned(folder: Path) -> bool:
+    """Its history was counted, and is gone: what was written of it then is all that there is."""
+    made = _made(folder)
+    return made is not None and HISTORY in made.of and not (folder / HISTORY).exists()
+
+
+def read(folder: Path) -> Digest | None:
+    """None when there is none, or when it is not of these files. What was pruned does not make it wrong."""
+    made = _made(folder)
+    if made is None:
+        return None
+    same = all(made.of.get(name) == size for name, size in _sizes(folder).items())
+    return made if is_pruned(folder) or (made.form == FORM and same) else None
+
+
+def _made(folder: Path) -> Digest | None:
+    try:
+        found = json.loads((folder / DIGEST).read_text())
+        return from_dict(found)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def from_dict(found: Mapping[str, Any]) -> Digest:
+    """Fields of a later form are left out."""
+    known = {each.name for each in fields(Digest)}
+    return Digest(**{name: value for name, value in found.items() if name in known})
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    files = (folder / name for name in (RUN, HISTORY, FAULTS, SEEN, ANOMALIES))
+    return {file.name: file.stat().st_size for file in files if file.is_file()}

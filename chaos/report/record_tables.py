@@ -1,0 +1,231 @@
+"""The tables of RECORD.md that are counted: written between two marks, everything else there is written by hand."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from . import words
+from .digest import Digest
+from .markup import visible
+from .record import Campaign, Ledger
+from .run_folder import INVALID, UNKNOWN, VALID
+from .side_by_side import KAFKA, SIMULATOR, Side, groups_of, system_of
+
+BEGIN: Final = "<!-- counted by `fencepost chaos record` -->"
+END: Final = "<!-- until here -->"
+COMMITS_MAX: Final = 40
+FAILURES_MAX: Final = 60
+_SHORT: Final = 7  # of a commit
+
+
+def write(record: Path, ledger: Ledger) -> None:
+    """ValueError when the file has no place for them."""
+    text = record.read_text(encoding="utf-8")
+    start, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{record} has no place for the tables: {BEGIN} … {END}")
+    record.write_text(f"{start}{BEGIN}\n{tables(ledger)}\n{END}{after}", encoding="utf-8")
+
+
+def tables(ledger: Ledger) -> str:
+    runs, campaigns = list(ledger.runs.values()), list(ledger.campaigns.values())
+    parts = [_totals(runs, campaigns), _by_commit(runs, campaigns)]
+    if compared := _compared(runs):
+        parts += ["### Kafka under the same faults\n", compared]
+    if failures := _failures(runs, campaigns):
+        parts += ["### What failed, as it was counted\n", failures]
+    return "\n".join(parts)
+
+
+# -- all of it ---------------------------------------------------------------------------------------
+
+
+def _totals(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
+    """One row for each campaign of the simulator, each kind of real nodes, and Kafka."""
+    rows = []
+    by_name: dict[str, list[Campaign]] = defaultdict(list)
+    for each in campaigns:
+        by_name[each.campaign].append(each)
+    for name, found in sorted(by_name.items()):
+        rows.append(_campaign_row(f"simulator, {name}", found))
+    if campaigns:
+        rows.append(_campaign_row("**simulator, all**", campaigns))
+    by_place: dict[str, list[Digest]] = defaultdict(list)
+    for run in runs:
+        by_place[_place(run)].append(run)
+    for place, of_place in sorted(by_place.items(), key=lambda each: ("Kafka" in each[0], each[0])):
+        rows.append(_run_row(place, of_place))
+    ours = [run for run in runs if run.target not in (KAFKA, SIMULATOR)]
+    if ours:
+        rows.append(_run_row("**Fencepost on real nodes, all**", ours))
+    head = ("where", "seeds or runs", "hours", "faults", "acknowledged", "failed", "unknown")
+    return _table(head, rows, right=range(1, 7))
+
+
+def _place(run: Digest) -> str:
+    where = "" if run.target in (KAFKA, SIMULATOR) else f" on {run.target or '?'}"
+    return f"{system_of(run)}{where}"
+
+
+def _campaign_row(name: str, found: Iterable[Campaign]) -> list[str]:
+    found = list(found)
+    unknown = sum(f["kind"] == UNKNOWN for each in found for f in each.failures)
+    failed = sum(len(each.failures) for each in found) - unknown
+    return [
+        name,
+        f"{words.count(sum(each.runs for each in found))} seeds",
+        f"{sum(each.virtual_s for each in found) / 3600:,.1f} virtual",
+        words.count(sum(sum(each.faults.values()) for each in found)),
+        words.count(sum(each.acknowledged for each in found)),
+        words.count(failed),
+        words.count(unknown),
+    ]
+
+
+def _run_row(name: str, found: Sequence[Digest]) -> list[str]:
+    verdicts = Counter(each.verdict for each in found)
+    return [
+        name,
+        words.plural(len(found), "run"),
+        f"{sum(each.seconds for each in found) / 3600:,.1f}",
+        words.count(sum(each.faults_struck for each in found)),
+        words.count(sum(each.acknowledged for each in found)),
+        words.count(verdicts[INVALID]),
+        words.count(verdicts[UNKNOWN]),
+    ]
+
+
+# -- by commit ---------------------------------------------------------------------------------------
+
+
+def _by_commit(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
+    """Of Fencepost; the newest first. A `+` says that something was changed since that commit."""
+    of_runs: dict[str, list[Digest]] = defaultdict(list)
+    of_campaigns: dict[str, list[Campaign]] = defaultdict(list)
+    last: dict[str, str] = {}
+    for run in runs:
+        if run.target != KAFKA:
+            of_runs[_short(run.commit)].append(run)
+            last[_short(run.commit)] = max(last.get(_short(run.commit), ""), run.began)
+    for each in campaigns:
+        of_campaigns[_short(each.commit)].append(each)
+        last[_short(each.commit)] = max(last.get(_short(each.commit), ""), each.began)
+    newest = sorted(last, key=lambda commit: last[commit], reverse=True)
+    rows = [
+        [
+            f"`{commit}`" if commit else "not known",
+            last[commit][:10],
+            *_counted(of_campaigns[commit], of_runs[commit]),
+        ]
+        for commit in newest[:COMMITS_MAX]
+    ]
+    if older := newest[COMMITS_MAX:]:
+        all_campaigns = [each for commit in older for each in of_campaigns[commit]]
+        all_runs = [each for commit in older for each in of_runs[commit]]
+        rows.append([f"{len(older)} older ones", "", *_counted(all_campaigns, all_runs)])
+    head = ("commit", "last", "seeds", "failed", "runs", "hours", "broken", "unknown")
+    return _table(head, rows, right=range(2, 8)) if rows else ""
+
+
+def _counted(campaigns: Sequence[Campaign], runs: Sequence[Digest]) -> list[str]:
+    verdicts = Counter(each.verdict for each in runs)
+    return [
+        words.count(sum(each.runs for each in campaigns)),
+        words.count(sum(len(each.failures) + each.different for each in campaigns)),
+        words.count(len(runs)),
+        f"{sum(each.seconds for each in runs) / 3600:,.2f}",
+        words.count(verdicts[INVALID]),
+        words.count(verdicts[UNKNOWN]),
+    ]
+
+
+def _short(commit: str) -> str:
+    """Of a hash, or of what `git describe --always --dirty` says."""
+    changed = "+" if commit.endswith(("+", "-dirty")) else ""
+    plain = commit.removesuffix("+").removesuffix("-dirty").rpartition("-g")[2]
+    return plain[:_SHORT] + changed
+
+
+# -- beside Kafka ------------------------------------------------------------------------------------
+
+
+def _compared(runs: Sequence[Digest]) -> str:
+    rows = []
+    for (workload, faults, nodes), sides in groups_of(runs).items():
+        if any(side.is_kafka for side in sides) and len(sides) > 1:
+            rows += [
+                [_named(workload), _named(faults), str(nodes or ""), *_side(each)] for each in sides
+            ]
+    head = (
+        "workload", "faults", "nodes", "system", "runs", "valid", "anomalies", "records/s", "longest gap",
+        "recovery p50", "p99", "max",
+    )  # fmt: skip
+    return _table(head, rows, right=(2, 4, 5, 7, 8, 9, 10, 11)) if rows else ""
+
+
+def _side(side: Side) -> list[str]:
+    gap = side.longest_gap_s
+    return [
+        _named(side.system),
+        str(len(side.runs)),
+        str(sum(each.verdict == VALID for each in side.runs)),
+        _named(words.listed(side.anomalies, most=4)) or "none",
+        words.rate(side.a_second),
+        "–" if gap is None else words.seconds(gap) if gap else "under 1 s",
+        *(words.milliseconds(side.recovery_ms(name)) for name in ("p50", "p99", "max")),
+    ]
+
+
+# -- what failed -------------------------------------------------------------------------------------
+
+
+def _failures(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
+    """Each with the command that brings it back; what it was is said by hand further down."""
+    found: list[tuple[str, list[str]]] = []
+    for each in campaigns:
+        for failure in each.failures:
+            row = [
+                f"`{_short(each.commit)}`",
+                "simulator",
+                _named(failure["kind"]),
+                _code(failure["command"]),
+            ]
+            found.append((each.began, row))
+    for run in runs:
+        if run.verdict == INVALID:
+            what = words.listed(run.anomalies, most=4) or run.why[:200]
+            again = f"seed {run.seed}, {run.name}"
+            found.append(
+                (run.began, [f"`{_short(run.commit)}`", _place(run), _named(what), _named(again)])
+            )
+    found.sort(key=lambda each: each[0], reverse=True)
+    rows = [[began[:10], *row] for began, row in found[:FAILURES_MAX]]
+    if not rows:
+        return ""
+    more = len(found) - len(rows)
+    tail = f"\n{more} older ones are in record.jsonl.\n" if more else ""
+    return _table(("when", "commit", "where", "what", "again"), rows, right=()) + tail
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int]) -> str:
+    right = set(right)
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    rule = "|".join("--:" if at in right else "---" for at in range(len(head)))
+    return "\n".join([line(head), f"|{rule}|", *map(line, rows)]) + "\n"
+
+
+def _named(text: str) -> str:
+    """A name from outside is no Markdown and no HTML."""
+    plain = visible(re.sub(r"\s", " ", text))
+    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", plain)
+
+
+def _code(text: str) -> str:
+    plain = visible(re.sub(r"\s", " ", text)).replace("`", "").replace("|", "/")
+    return f"`{plain}`" if plain else ""

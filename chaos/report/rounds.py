@@ -1,0 +1,227 @@
+"""`make chaos`: every workload, target and kind of fault in turn until the time is up, each run in a folder; then the index.
+
+INVARIANT  a run that leaves nothing, or does not end, counts as unknown and fails the round.
+PREVENTS   an hour of chaos that is green because half of it did not start.
+PROVED BY  tests/chaos/test_report_rounds.py::test_a_run_that_leaves_nothing_behind_fails_the_round
+"""
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from . import digest
+from .index import run_folders, write_index
+from .page import PAGE, write_page
+from .run_folder import INVALID, RUN, UNKNOWN, VALID
+
+EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
+LOAD_S: Final = 60.0  # of one run
+AROUND_S: Final = 45.0  # starts, final polls, the verdict
+SLOWEST_S: Final = 900.0  # a run that takes so much longer than its load does not end
+STOP_S: Final = 120.0
+LOOPS: Final = ("cluster_kill_loop", "transactions_kill_loop", "kill_loop")
+PROCESSES, CONTAINERS, KAFKA = "processes", "containers", "kafka"
+MIXED_MAX: Final = 6  # kinds of faults in a run of several
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run to be."""
+
+    name: str
+    words: tuple[str, ...]  # what is run, without --seconds, --seed and --out
+    seed: int
+
+    def command(self, seconds: float, out: Path) -> list[str]:
+        return [
+            sys.executable,
+            "-m",
+            *self.words,
+            *("--seconds", f"{seconds:g}"),
+            *("--seed", str(self.seed)),
+            *("--out", str(out)),
+        ]
+
+
+# -- what there is -----------------------------------------------------------------------------------
+
+
+def turns(
+    known: Mapping[str, Sequence[str]], workloads: Sequence[str], seed: int
+) -> Iterator[Turn]:
+    """For ever. `known` are the targets, and the faults that each of them can have.
+
+    Each time around: some faults that all targets can have, in all of them with the same seed, so that they can be
+    compared; one of the older loops; some of all the faults that a target can have; one fault alone.
+    """
+    rng = random.Random(seed)
+    everything = list(dict.fromkeys(name for names in known.values() for name in names))
+    common = [name for name in everything if all(name in names for names in known.values())]
+    alone = rng.sample(everything, len(everything))
+    for number in count(seed):
+        at = number - seed
+        workload = workloads[at % len(workloads)]
+        if common:
+            some = _some(rng, common)
+            yield from (_turn(workload, target, some, number) for target in known)
+        if PROCESSES in known:
+            loop = LOOPS[at % len(LOOPS)]
+            yield Turn(loop.replace("_", "-"), (f"fencepost.chaos.harness.{loop}",), number)
+        for target, names in known.items():
+            if len(names) > len(common):
+                yield _turn(workload, target, _some(rng, names), number)
+        if alone:
+            one = alone[at % len(alone)]
+            yield from (
+                _turn(workload, target, [one], number)
+                for target, names in known.items()
+                if one in names
+            )
+
+
+def _some(rng: random.Random, names: Sequence[str]) -> list[str]:
+    few = min(len(names), rng.randint(2, MIXED_MAX))
+    return sorted(rng.sample(list(names), few))
+
+
+def _turn(workload: str, target: str, faults: Sequence[str], seed: int) -> Turn:
+    words = ("fencepost.node.main", "chaos", "run", "--workload", workload, "--target", target)
+    name = f"{workload}-{target}-{'-'.join(faults)}"
+    return Turn(name, (*words, "--faults", ",".join(faults)), seed)
+
+
+def faults_of(target: str) -> list[str]:
+    """All that this target can have here."""
+    from ..faults.kinds import possible
+    from ..faults.loopback import LIES, Loopback
+    from ..faults.systems import CannotDo, system_of
+    from ..faults.world import library
+
+    with tempfile.TemporaryDirectory() as folder:
+        system = system_of(target, Path(folder) / "nodes")
+        if isinstance(system, Loopback):
+            with suppress(CannotDo):  # without a compiler
+                library(Path(folder))
+                system.can |= LIES
+        try:
+            return possible(system)
+        finally:
+            system.close()
+
+
+def missing(target: str) -> str:
+    """Why this machine has no such target; empty when it has."""
+    if target == KAFKA:
+        from ..faults.kafka_processes import libraries
+        from ..harness.processes import DidNotStart
+
+        if shutil.which("java") is None:
+            return "there is no java"
+        try:
+            libraries()
+        except DidNotStart as why:
+            return str(why)
+    if target == CONTAINERS:
+        try:
+            done = subprocess.run(
+                ["docker", "info"], capture_output=True, text=True, timeout=20, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"no Docker engine answers: {error}"
+        return f"no Docker engine answers: {done.stderr.strip()[-200:]}" if done.returncode else ""
+    return ""
+
+
+# -- a round -----------------------------------------------------------------------------------------
+
+
+class Rounds:
+    """`go` runs turns until the time is up; the exit code is that of the worst of them."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.say = say
+        self.verdicts: Counter[str] = Counter()
+        self.bad: list[str] = []
+
+    def go(self, all_turns: Iterator[Turn], minutes: float) -> int:
+        deadline = time.monotonic() + 60 * minutes
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            for number, turn in enumerate(all_turns):
+                left = deadline - time.monotonic()
+                if number and left < LOAD_S / 2 + AROUND_S:
+                    break
+                seconds = max(5.0, min(LOAD_S, left - AROUND_S))
+                self._take(turn, round(seconds))
+        except KeyboardInterrupt:
+            self.say("interrupted: what was run is in the index")
+        self.say(self.conclusion(write_index(self.folder)))
+        return max((EXIT_CODES[each] for each in self.verdicts), key=_worst, default=2)
+
+    def _take(self, turn: Turn, seconds: float) -> None:
+        out = self._place(f"{time.strftime('%Y%m%d-%H%M%S')}-{turn.name}-{turn.seed}")
+        command = turn.command(seconds, out)
+        log = out.with_suffix(".log")
+        with log.open("w") as file:
+            code = _finished(command, file.fileno(), seconds + SLOWEST_S)
+        verdict, headline = self._outcome(out)
+        self.verdicts[verdict] += 1
+        self.say(f"{turn.name}, seed {turn.seed}: {headline}")
+        if verdict == VALID:
+            log.unlink()
+            return
+        self.bad.append(f"{verdict}: {out}")
+        self.say(f"  exit code {code}; what it said is in {log}, what it left in {out}")
+
+    def _outcome(self, out: Path) -> tuple[str, str]:
+        if not (out / RUN).is_file():
+            return UNKNOWN, "Unknown: it left no run behind"
+        made = digest.read(out)
+        if made is None or not (out / PAGE).is_file():
+            write_page(out)
+            made = digest.read(out)
+        assert made is not None, f"the digest of {out} was just written"
+        return made.verdict, made.headline
+
+    def _place(self, name: str) -> Path:
+        """One that is not there yet."""
+        free = (self.folder / (name if not at else f"{name}-{at}") for at in count())
+        return next(each for each in free if not each.exists())
+
+    def conclusion(self, index: Path) -> str:
+        counted = ", ".join(f"{n} {verdict}" for verdict, n in sorted(self.verdicts.items()))
+        runs = sum(1 for _ in run_folders(self.folder))
+        return "\n".join([*self.bad, f"{counted or 'nothing was run'}; {runs} runs in {index}"])
+
+
+def _worst(code: int) -> int:
+    """A broken promise weighs more than what is unknown."""
+    return {0: 0, 2: 1, 1: 2}[code]
+
+
+def _finished(command: Sequence[str], output: int, limit_s: float) -> int | None:
+    """The exit code; None of one that did not end by itself. It is asked to end first, as a person would."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

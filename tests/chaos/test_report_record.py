@@ -1,0 +1,176 @@
+"""What is counted into the record, pruned, and put side by side."""
+
+import json
+import shutil
+
+from fencepost.chaos.report import digest, record_tables
+from fencepost.chaos.report.__main__ import main
+from fencepost.chaos.report.index import write_index
+from fencepost.chaos.report.prune import prune
+from fencepost.chaos.report.record import Ledger, add_all
+from report_scene import HOSTILE, bad_run, good_run, run_json, write
+from test_report_page import read
+
+CAMPAIGN = {
+    "campaign": "cluster",
+    "commit": "d96f4ae1234",
+    "began": "2026-11-21T12:00:00+00:00",
+    "seeds": "0..1000",
+    "runs": 1_000,
+    "virtual_s": 36_000.0,
+    "real_s": 900.0,
+    "acknowledged": 5_000_000,
+    "faults": {"kill": 4_000, "pause": 2_500},
+    "failures": [
+        {"seed": 17, "kind": "lost", "what": "x", "command": "fencepost sim run --seeds 17 | x"}
+    ],
+    "different": 0,
+}
+
+
+def record_folder(folder):
+    folder.mkdir()
+    text = f"# Record\n\nby hand\n\n{record_tables.BEGIN}\nold\n{record_tables.END}\n\n| more | by hand |\n"
+    (folder / "RECORD.md").write_text(text)
+    return folder
+
+
+def test_what_is_added_again_counts_once(tmp_path) -> None:
+    """Also from a folder that was moved, and after its history has been pruned."""
+    into, runs = record_folder(tmp_path / "into"), tmp_path / "runs"
+    good_run(runs / "a")
+    bad_run(runs / "b", began="2026-11-21T17:00:00+00:00")
+    (runs / "campaigns.jsonl").write_text(json.dumps(CAMPAIGN) + "\n")
+    for _ in range(2):
+        assert main(["record", str(runs), "--into", str(into)]) == 0
+    prune(runs / "a")
+    runs.rename(tmp_path / "moved")
+    assert main(["record", str(tmp_path / "moved"), "--into", str(into)]) == 0
+    assert len((into / "record.jsonl").read_text().splitlines()) == 3
+    text = (into / "RECORD.md").read_text()
+    assert text.startswith("# Record\n\nby hand\n\n") and text.endswith("| more | by hand |\n")
+    assert "old" not in text
+    assert "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 1 | 0 |" in text
+    assert "| **Fencepost on real nodes, all** | 2 runs | 0.0 | 4 |" in text
+    assert "| `d96f4ae` | 2026-11-21 | 1,000 | 1 | 2 | 0.03 | 1 | 0 |" in text
+
+
+def test_hostile_names_are_no_rows_of_the_record(tmp_path) -> None:
+    into, runs = record_folder(tmp_path / "into"), tmp_path / "runs"
+    bad_run(
+        runs / "a",
+        name="x | y\n| z",
+        workload=HOSTILE,
+        faults=["|"],
+        target="kafka",
+        versions={"kafka": "<b>"},
+    )
+    good_run(runs / "b", workload=HOSTILE, faults=["|"])
+    assert main(["record", str(runs), "--into", str(into)]) == 0
+    text = (into / "RECORD.md").read_text()
+    assert "<script>" not in text.replace("\\<script\\>", "") and "\n| z" not in text
+    for line in text.splitlines():
+        if line.startswith("| when") or "x \\| y" in line:
+            assert line.replace("\\|", "").count("|") == 6
+
+
+def test_a_line_of_the_ledger_that_was_cut_off_is_told_and_the_others_count(
+    tmp_path, capsys
+) -> None:
+    into = record_folder(tmp_path / "into")
+    ledger = Ledger(into / "record.jsonl")
+    add_all(ledger, [])
+    (into / "campaigns.jsonl").write_text(json.dumps(CAMPAIGN) + "\n{}\n")
+    add_all(ledger, [into / "campaigns.jsonl"])
+    with ledger.file.open("a") as file:
+        file.write('{"what": "run", "na')
+    assert len(Ledger.read(ledger.file).campaigns) == 1
+    assert main(["record", "--into", str(into)]) == 0
+    assert "is cut off in the middle" in capsys.readouterr().err
+    assert "line 2 of" in ledger.problems[0]
+
+
+def test_only_valid_runs_are_pruned(tmp_path) -> None:
+    good, bad = good_run(tmp_path / "good"), bad_run(tmp_path / "bad")
+    cut = write(tmp_path / "cut", run_json(verdict="unknown"), history=[])
+    (good / "nodes").mkdir()
+    (good / "nodes" / "log").write_text("x" * 1_000)
+    before = {file.name for file in bad.iterdir()}
+    assert prune(good) > 1_000
+    assert {file.name for file in good.iterdir()} == {"run.json", "report.json", "report.html"}
+    assert prune(bad) == 0 and prune(cut) == 0
+    assert before <= {file.name for file in bad.iterdir()}
+    made = (good / "report.html").read_text()
+    assert main(["report", str(good)]) == 0
+    assert (good / "report.html").read_text() == made
+    assert digest.read(good).verdict == "valid"
+
+
+def test_kafka_and_fencepost_stand_side_by_side_under_the_same_faults_only(tmp_path) -> None:
+    good_run(tmp_path / "ours")
+    kafka = {"kafka": "4.3.0"}
+    bad_run(tmp_path / "theirs", target="kafka", versions=kafka, began="2026-11-21T18:00:00+00:00")
+    good_run(
+        tmp_path / "other",
+        target="kafka",
+        versions=kafka,
+        faults=["pause"],
+        began="2026-11-21T19:00:00+00:00",
+    )
+    page, words = read(write_index(tmp_path))
+    compared = words[
+        words.index("Kafka and Fencepost under the same faults") : words.index("All runs")
+    ]
+    assert "Fencepost 1 (1 valid)" in compared and "Kafka 4.3.0 1 (1 invalid)" in compared
+    assert "1 × lost-write" in compared and "pause" not in compared
+    assert "✕ 1 run broke a promise" in words
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert sorted(links) == ["./other/report.html", "./ours/report.html", "./theirs/report.html"]
+    assert all((tmp_path / link).is_file() for link in links)
+
+
+def test_an_index_of_hostile_folders_and_names_links_only_into_itself(tmp_path) -> None:
+    good_run(tmp_path / "javascript:alert(1)", name=HOSTILE)
+    good_run(tmp_path / '"><img src=x>', name="", began="")
+    page, _ = read(write_index(tmp_path))
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert len(links) == 2 and all(link.startswith("./") for link in links)
+    assert not any(tag == "img" for tag, _ in page.tags)
+
+
+def test_an_index_says_that_there_is_nothing_and_strict_fails_for_what_is_not_valid(
+    tmp_path,
+) -> None:
+    _, words = read(write_index(tmp_path))
+    assert "There are no runs yet" in words and "✓" not in words
+    good_run(tmp_path / "a")
+    assert main(["index", str(tmp_path), "--strict"]) == 0
+    write(tmp_path / "b", run_json(verdict="unknown"))
+    assert main(["index", str(tmp_path)]) == 0
+    assert main(["index", str(tmp_path), "--strict"]) == 1
+
+
+def test_a_digest_is_made_anew_when_the_run_has_gone_on(tmp_path) -> None:
+    good_run(tmp_path / "a", verdict="unknown")
+    write_index(tmp_path)
+    assert digest.read(tmp_path / "a").verdict == "unknown"
+    good_run(tmp_path / "a")
+    assert digest.read(tmp_path / "a") is None
+    write_index(tmp_path)
+    assert digest.read(tmp_path / "a").verdict == "valid"
+
+
+def test_commands_refuse_what_is_not_there_and_say_what_would_be(tmp_path, capsys) -> None:
+    for words in (
+        ["report", str(tmp_path)],
+        ["index", str(tmp_path / "x")],
+        ["prune", str(tmp_path / "x")],
+    ):
+        assert main(words) == 2
+    assert main(["record", str(tmp_path / "x")]) == 2
+    assert main(["record", "--into", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "a run is a folder with a run.json in it" in said and "name its folder with --into" in said
+    )
+    shutil.rmtree(tmp_path)
