@@ -9,6 +9,7 @@ from tree import Source, imports_of, parse, sources
 # Folders that run beside a node, not inside one: they may touch the world.
 OUTSIDE_THE_NODE = (
     "chaos/campaigns",
+    "chaos/faults",
     "chaos/harness",
     "chaos/report",
     "chaos/workloads",

@@ -1,0 +1,62 @@
+"""The `docker` command, and the image of a node as the checkout is now."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from ..harness.processes import DidNotStart
+
+IMAGE: Final = "fencepost-chaos:now"
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+BUILD_S: Final = 900.0
+# A machine that reaches its packages by a mirror says so to pip; the build must be told.
+PIP_SETTINGS: Final = {
+    "PIP_INDEX_URL": "global.index-url",
+    "PIP_EXTRA_INDEX_URL": "global.extra-index-url",
+    "PIP_TRUSTED_HOST": "global.trusted-host",
+}
+
+
+def docker(*words: str, timeout_s: float = 120.0, both: bool = False) -> str:
+    """What it printed. OSError with what it complained of; `both` takes its stderr for an answer, too."""
+    try:
+        done = subprocess.run(
+            ["docker", *words], capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise TimeoutError(f"docker {words[0]} takes over {timeout_s:g} s") from late
+    if done.returncode != 0:
+        raise OSError(f"docker {' '.join(words[:3])} … failed: {done.stderr.strip()[-500:]}")
+    return done.stdout + done.stderr if both else done.stdout
+
+
+def build() -> str:
+    """The image's name. DidNotStart when there is no engine, or it can't be built."""
+    words = ["build", "--network", "host", "--tag", IMAGE]
+    words += ["--file", str(CHECKOUT / "deploy" / "docker" / "Dockerfile")]
+    for name, value in _pip().items():
+        words += ["--build-arg", f"{name}={value}"]
+    try:
+        docker(*words, str(CHECKOUT), timeout_s=BUILD_S)
+    except OSError as failed:
+        raise DidNotStart(f"no image of a node: {failed}") from failed
+    return IMAGE
+
+
+def _pip() -> dict[str, str]:
+    found = {}
+    for variable, setting in PIP_SETTINGS.items():
+        value = os.environ.get(variable, "")
+        if not value:
+            asked = subprocess.run(
+                [sys.executable, "-m", "pip", "config", "get", setting],
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+            value = asked.stdout.strip()
+        if value:
+            found[variable] = value
+    return found

@@ -1,0 +1,96 @@
+"""Bytes that rot: a node that is down finds files truncated or flipped. It must say so by name, or have mended it.
+
+What counts is that nobody is ever served damage; the readers of the load see to that. Here it is seen whether the node
+says what it found, serves again with whole copies, refuses to start, or has to be given an empty disk.
+"""
+
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Final
+
+from ..harness.processes import DidNotStart
+from .fault import BACK_S, SYNC_S, Fault, LeftOut
+
+MENDED_S: Final = 20.0  # for a node with damaged files to be whole again by itself
+DAMAGE_SAID: Final = re.compile(r"damag|torn|not what was written|checksum|CRC", re.IGNORECASE)
+LINE_MAX: Final = 300
+
+
+class Damage(Fault):
+    """Struck only while all copies are whole, and not through before they are whole again."""
+
+    name = "damage"
+    needs = "damage"
+    targets = ("one", "leaders", "coordinator", "controller")
+    hold_s = (0.1, 3.0)
+
+    def begin(self) -> str:
+        self.stage.wait_in_sync()
+        (node,) = self.take()
+        cleanly = self.rng.random() < 0.5
+        self.system.kill(node, signal.SIGTERM if cleanly else signal.SIGKILL)
+        folder = self.system.folder(node)
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+        kind = self.rng.choice((".log", ".index", ".snapshot", ""))
+        fitting = [path for path in files if path.name.endswith(kind)] or files
+        if not fitting:
+            raise LeftOut(f"node {node} has no file that could be damaged")
+        told = [
+            self._strike(path, folder) for path in self.rng.sample(fitting, min(3, len(fitting)))
+        ]
+        ended = "stopped" if cleanly else "killed"
+        return f"node {node} was {ended}, and finds {'; '.join(told)} ({self.target})"
+
+    def _strike(self, path: Path, folder: Path) -> str:
+        size = path.stat().st_size
+        name = path.relative_to(folder)
+        if self.rng.random() < 0.4:
+            keep = self.rng.randrange(size)
+            os.truncate(path, keep)
+            return f"{name} cut from {size} to {keep} bytes"
+        places = sorted(self.rng.sample(range(size), min(self.rng.choice((1, 1, 16)), size)))
+        with path.open("r+b") as file:
+            for place in places:
+                file.seek(place)
+                (byte,) = file.read(1)
+                file.seek(place)
+                file.write(bytes([byte ^ (1 << self.rng.randrange(8))]))
+        return f"{len(places)} of {size} bytes of {name} flipped, the first at {places[0]}"
+
+    def heal(self) -> str:
+        if not self.nodes:
+            return ""
+        (node,) = self.nodes
+        try:
+            self.start_again([node])
+            self.stage.asked.wait_in_sync(MENDED_S)
+        except (DidNotStart, TimeoutError) as not_whole:
+            told = self._named(node)
+            self._replace_disk(node)
+            how = "refused to start" if isinstance(not_whole, DidNotStart) else "stayed behind"
+            return f"node {node} {how}, was given an empty disk, and is whole again; {told}"
+        return f"node {node} is whole again by itself; {self._named(node)}"
+
+    def _named(self, node: int) -> str:
+        """The lines in which it spoke of damage."""
+        said = [
+            line[:LINE_MAX]
+            for line in self.system.said(node).splitlines()
+            if DAMAGE_SAID.search(line)
+        ]
+        return f"it said: {' | '.join(said[:3])}" if said else "it said nothing of damage"
+
+    def _replace_disk(self, node: int) -> None:
+        self.system.kill(node)
+        folder = self.system.folder(node)
+        shutil.rmtree(folder)
+        folder.mkdir()
+        self.system.start(node)
+        self.system.wait_ready([node], BACK_S)
+        self.stage.asked.wait_in_sync(SYNC_S)
+
+
+KINDS = (Damage,)

@@ -1,0 +1,126 @@
+"""What a fault is: it begins, it is lived with, it is healed; and a sentence says what it did."""
+
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from .plan import Kind, Strike
+from .system import System, Way
+from .targets import TARGETS, Asking
+
+BACK_S: Final = 60.0  # for a node that was started to serve; the machine may be busy
+SYNC_S: Final = 60.0
+
+
+class LeftOut(Exception):
+    """This fault can't be now; the sentence says why. Nothing was done."""
+
+
+@dataclass(slots=True)
+class Clients:
+    """What the workload lets be done to its clients; whoever has none leaves them out.
+
+    `twin`      start a second producer with a transactional id of the load, for that many seconds; its id
+    `pause`     stop a producer between a send and its commit, until `resume`; its id
+    `hurry`     make some id's producer epoch rise by that many, quickly (InitProducerId again and again); its id
+    """
+
+    twin: Callable[[random.Random, float], str] | None = None
+    pause: Callable[[random.Random], str] | None = None
+    resume: Callable[[], None] | None = None
+    hurry: Callable[[random.Random, int], str] | None = None
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where faults strike. `stopping` is set when all has to end; `taken` are nodes that are another fault's now."""
+
+    system: System
+    asked: Asking
+    clients: Clients
+    stopping: threading.Event = field(default_factory=threading.Event)
+    taken: set[int] = field(default_factory=set)
+    cuts: dict[str, list[Way]] = field(default_factory=dict)  # by the fault that has begun them
+    slow: dict[str, dict[Way, float]] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)  # what was seen while faults were healed
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def take(self, target: str, rng: random.Random) -> list[int]:
+        """Nodes of that kind that run and are nobody else's; `LeftOut` when there are none."""
+        with self.lock:
+            free = [
+                node
+                for node in self.system.nodes
+                if node not in self.taken and self.system.is_up(node)
+            ]
+            nodes = self.asked.choose(target, rng, free)
+            if not nodes:
+                raise LeftOut(f"no {target} to be found among nodes {free}")
+            self.taken.update(nodes)
+            return nodes
+
+    def give_back(self, nodes: Sequence[int]) -> None:
+        with self.lock:
+            self.taken.difference_update(nodes)
+
+    def wait_in_sync(self) -> None:
+        """Before something that only full copies bear."""
+        try:
+            self.asked.wait_in_sync(SYNC_S)
+        except TimeoutError as late:
+            raise LeftOut(f"{late}: this one would take a copy more") from late
+
+    def sleep(self, seconds: float) -> None:
+        """Less when all has to end."""
+        self.stopping.wait(seconds)
+
+
+class Fault(ABC):
+    """One of its kind for each strike. `begin` may raise `LeftOut`; `heal` is called whatever `begin` came to."""
+
+    name: ClassVar[str]
+    needs: ClassVar[str]  # of `System.can`
+    targets: ClassVar[Sequence[str]] = TARGETS
+    hold_s: ClassVar[tuple[float, float]] = (1.0, 8.0)
+
+    def __init__(self, stage: Stage, strike: Strike) -> None:
+        self.stage = stage
+        self.system = stage.system
+        self.target = strike.target
+        self.rng = strike.rng()
+        self.key = strike.dice
+        self.lasts_s = strike.until_s - strike.at_s
+        self.nodes: list[int] = []
+
+    @classmethod
+    def kind(cls) -> Kind:
+        return Kind(tuple(cls.targets), cls.hold_s)
+
+    def take(self) -> list[int]:
+        self.nodes = self.stage.take(self.target, self.rng)
+        return self.nodes
+
+    @abstractmethod
+    def begin(self) -> str:
+        """What was done, as a sentence."""
+
+    @abstractmethod
+    def heal(self) -> str:
+        """What was seen while it was healed, if that is worth a sentence."""
+
+    def give_back(self) -> None:
+        self.stage.give_back(self.nodes)
+
+    def start_again(self, nodes: Sequence[int]) -> str:
+        """All at once, and wait until they serve."""
+        for node in nodes:
+            self.system.start(node)
+        took_s = self.system.wait_ready(nodes, BACK_S)
+        return f"served again {took_s:.1f} s after the start"
+
+
+def names(nodes: Sequence[int]) -> str:
+    return f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(map(str, nodes))}"

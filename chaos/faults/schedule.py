@@ -1,0 +1,181 @@
+"""Faults by seed, beside a load: each begins, lasts, is healed; at the end all is healed, whatever happened.
+
+    asked = Asking(system, topics=["t0"], transactional_ids=["pay-1"])
+    with Schedule(system, ["kill", "cut"], seed=7, seconds=60, asked=asked, tell=lines.append) as schedule:
+        …                                   # the load
+    schedule.trouble                        # sentences: who did not come back
+
+INVARIANT  when `stop` returns no fault is left: nobody is dead, paused, cut off, slow; or `trouble` says who.
+PREVENTS   final polls that fail because the schedule, not the broker, kept a node away.
+PROVED BY  tests/chaos/test_faults_schedule.py::test_all_is_healed_though_a_fault_fails_in_the_middle
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self
+
+from ..harness.asking import NobodyAnswers
+from ..harness.processes import DidNotStart
+from .fault import BACK_S, Clients, Fault, LeftOut, Stage
+from .kinds import chosen
+from .plan import Strike, plan
+from .system import System
+from .targets import Asking
+
+# What a system may answer when it is not as it should be: told, and the run goes on to its end.
+TROUBLE: Final = (OSError, TimeoutError, DidNotStart, NobodyAnswers)
+LANES_MAX: Final = 4
+
+
+class Schedule:
+    """`tell` is called from threads of this, one at a time, with a line of faults.jsonl.
+
+    `began` is when the run began, on time.monotonic: what is told is in seconds since then. `at_once` is how many
+    faults may strike at a time.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        kinds: Sequence[str],
+        seed: int,
+        seconds: float,
+        asked: Asking,
+        tell: Callable[[dict[str, Any]], None],
+        *,
+        clients: Clients | None = None,
+        at_once: int = 1,
+        began: float | None = None,
+    ) -> None:
+        assert 1 <= at_once <= LANES_MAX, f"{at_once} faults at once; allowed are 1 to {LANES_MAX}"
+        self.system = system
+        self.stage = Stage(system, asked, clients or Clients())
+        self.began = time.monotonic() if began is None else began
+        self.counts: Counter[str] = Counter()  # faults that were done, by name
+        self.left_out: list[str] = []
+        self.trouble: list[str] = []
+        self._kinds = chosen(system, kinds)
+        self._tell = tell
+        known = {name: kind.kind() for name, kind in self._kinds.items()}
+        self.lanes = [plan(known, seed, seconds, lane) for lane in range(at_once)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(lane,), name=f"faults-{number}", daemon=True)
+            for number, lane in enumerate(self.lanes)
+        ]
+        self._started_at = 0.0
+        self._failures: list[BaseException] = []
+        self._told = threading.Lock()
+
+    # -- from outside ----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Begin, and return at once."""
+        self._started_at = time.monotonic()
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all faults of the plan have been."""
+        return self._started_at > 0 and not any(thread.is_alive() for thread in self._threads)
+
+    def wait(self) -> None:
+        """Until all faults of the plan have been."""
+        for thread in self._threads:
+            thread.join()
+
+    def stop(self) -> None:
+        """End and heal what is under way, then see that all nodes serve. Raises what nobody foresaw."""
+        self.stage.stopping.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        self._heal_all()
+        if self._failures:
+            raise self._failures[0]
+
+    def __enter__(self) -> Self:
+        self.run()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- a lane ----------------------------------------------------------------------------------
+
+    def _run(self, lane: Sequence[Strike]) -> None:
+        try:
+            for strike in lane:
+                self.stage.sleep(self._started_at + strike.at_s - time.monotonic())
+                if self.stage.stopping.is_set():
+                    return
+                self._strike(strike)
+        except BaseException as unforeseen:  # noqa: BLE001 - `stop` raises it where somebody sees it
+            self._failures.append(unforeseen)
+            self.stage.stopping.set()
+
+    def _strike(self, strike: Strike) -> None:
+        fault = self._kinds[strike.kind](self.stage, strike)
+        line = {
+            "at_s": self._now(),
+            "until_s": None,
+            "id": strike.dice,
+            "fault": strike.kind,
+            "target": strike.target,
+        }
+        try:
+            what = self._begin(fault, line)
+            if what is not None:
+                self.stage.sleep(self._started_at + strike.until_s - time.monotonic())
+        finally:
+            self._heal(fault)
+        if what is not None:
+            self._say({**line, "until_s": self._now(), "nodes": fault.nodes, "what": what})
+
+    def _begin(self, fault: Fault, line: dict[str, Any]) -> str | None:
+        """What was done; None when it was left out."""
+        try:
+            what = fault.begin()
+        except (LeftOut, NobodyAnswers) as why:
+            self.left_out.append(f"{fault.name} of {fault.target}: {why}")
+            return None
+        except TROUBLE as trouble:
+            what = f"in the middle of it: {trouble!r}"
+            self.trouble.append(f"{fault.name} of {fault.target}: {trouble!r}")
+        self.counts[fault.name] += 1
+        self._say({**line, "nodes": fault.nodes, "what": what})
+        return what
+
+    def _heal(self, fault: Fault) -> None:
+        try:
+            seen = fault.heal()
+            if seen:
+                self.seen(fault, seen)
+        except TROUBLE as trouble:
+            self.trouble.append(f"{fault.name} of {fault.target}, healing: {trouble!r}")
+        finally:
+            fault.give_back()
+
+    def _heal_all(self) -> None:
+        """Whatever the faults left, and whoever ended by itself."""
+        self.system.heal()
+        away = [node for node in self.system.nodes if not self.system.runs(node)]
+        for node in away:
+            self.system.start(node)
+        try:
+            self.system.wait_ready(self.system.nodes, BACK_S)
+        except TROUBLE as trouble:
+            self.trouble.append(f"not all came back in the end: {trouble!r}")
+
+    def seen(self, fault: Fault, sentence: str) -> None:
+        """Kept beside the plan for who reads the run."""
+        self.stage.seen.append(f"{fault.name} of {fault.target}: {sentence}")
+
+    def _say(self, line: dict[str, Any]) -> None:
+        with self._told:
+            self._tell(line)
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self.began, 3)

@@ -1,0 +1,96 @@
+"""Three real nodes behind doors of ours: cut off, paused, killed; and nothing of them left."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.chaos.faults.lasting import lasting
+from fencepost.chaos.faults.network_faults import isolated
+from fencepost.chaos.faults.processes import Processes
+from fencepost.chaos.faults.targets import Asking
+from fencepost.chaos.harness.local_cluster import wait_for
+from fencepost.chaos.harness.processes import Process
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl")
+SEEN_S = 20.0
+
+
+def there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_what_a_thread_starts_outlives_that_thread(tmp_path) -> None:
+    process = Process(["sleep", "60"], log=tmp_path / "log")
+    thread = threading.Thread(target=lambda: lasting(process.start))
+    thread.start()
+    thread.join()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process._child.wait(0.1)
+    process.kill()
+
+
+@pytest.mark.slow
+def test_a_leader_that_is_cut_off_is_replaced_and_follows_when_it_is_back(tmp_path) -> None:
+    """Seen from outside: its clients reach it all the while, the other nodes do not."""
+    with Processes(tmp_path / "nodes", nodes=3) as system:
+        client = {"bootstrap.servers": system.bootstrap, "log_level": 0}
+        admin = AdminClient(client)
+        admin.create_topics([NewTopic("t", 1, 3)])["t"].result(20)
+        asked = Asking(system, topics=["t"])
+        wait_for("all in sync", asked.in_sync, SEEN_S)
+        old = asked.leaders()["t-0"]
+        others = [node for node in system.nodes if node != old]
+        system.cut(isolated([old], others))
+        asked_others = Asking(system, topics=["t"])
+        asked_others.addresses = lambda: [system.doors[node] for node in others]
+        wait_for("another leads", lambda: asked_others.leaders()["t-0"] in others, SEEN_S)
+        wait_for("without it", lambda: asked_others.isr()["t-0"] == others, SEEN_S)
+        assert all(system.is_up(node) for node in system.nodes)
+
+        # Who asks the old leader is told that it leads: it can't know better.
+        at = system.bootstrap.split(",")[others[0] - 1]
+        producer = Producer({**client, "bootstrap.servers": at, "acks": "all"})
+        done: list[object] = []
+        producer.produce("t", b"x", on_delivery=lambda error, _: done.append(error))
+        producer.flush(15)
+        assert done == [None]
+        system.heal()
+        wait_for("it is in sync again", asked.in_sync, SEEN_S)
+        assert set(system.stop().values()) == {0}
+
+
+@pytest.mark.slow
+def test_nothing_outlives_a_harness_that_was_killed(tmp_path) -> None:
+    script = """
+        import sys, time
+        from pathlib import Path
+        from fencepost.chaos.faults.processes import Processes
+        system = Processes(Path(sys.argv[1]), nodes=1)
+        system.begin()
+        system.pause(1)
+        print(system.pid(1), system.proxy.pid, flush=True)
+        time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "nodes")]
+    harness = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert harness.stdout is not None
+    pids = [int(pid) for pid in harness.stdout.readline().split()]
+    assert len(pids) == 2 and all(map(there, pids))
+    harness.send_signal(signal.SIGKILL)
+    harness.wait()
+    harness.stdout.close()
+    deadline = time.monotonic() + 10
+    while any(map(there, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,226 @@
+"""Plans by seed, whom faults strike, and that all is healed in the end."""
+
+import random
+import time
+
+import pytest
+from fencepost.chaos.faults import kinds, network_faults
+from fencepost.chaos.faults.fault import Clients, Fault, Stage
+from fencepost.chaos.faults.network_faults import CLIENTS, isolated, ring
+from fencepost.chaos.faults.plan import Kind, plan
+from fencepost.chaos.faults.schedule import Schedule
+from fencepost.chaos.faults.system import CannotDo
+from fencepost.chaos.faults.targets import TARGETS, Asking
+from fencepost.chaos.harness.processes import DidNotStart
+
+KINDS = {"kill": Kind(TARGETS, (0.5, 5.0)), "cut": Kind(("one", "all"), (1.0, 2.0))}
+
+
+class Straw:
+    """Three nodes that are nowhere; it remembers what was done to them."""
+
+    name = "straw"
+    nodes = (1, 2, 3)
+    can = frozenset({"kill", "pause", "cut", "one-way", "slow"})
+
+    def __init__(self) -> None:
+        self.dead: set[int] = set()
+        self.paused: set[int] = set()
+        self.ways: list[tuple[int, int]] = []
+        self.refuses_to_start = False
+
+    def runs(self, node: int) -> bool:
+        return node not in self.dead
+
+    def is_up(self, node: int) -> bool:
+        return node not in self.dead | self.paused
+
+    def kill(self, node: int, signal_number: int = 9) -> None:
+        self.dead.add(node)
+
+    def start(self, node: int) -> None:
+        if not self.refuses_to_start:
+            self.dead.discard(node)
+
+    def wait_ready(self, nodes, timeout_s: float) -> float:
+        if self.dead & set(nodes):
+            raise DidNotStart(f"nodes {self.dead} are dead")
+        return 0.0
+
+    def pause(self, node: int) -> None:
+        self.paused.add(node)
+
+    def resume(self, node: int) -> None:
+        self.paused.discard(node)
+
+    def cut(self, ways) -> None:
+        self.ways = list(ways)
+
+    def slow(self, ways) -> None:
+        pass
+
+    def heal(self) -> None:
+        self.ways = []
+        self.paused.clear()
+
+
+class Known(Asking):
+    """Nobody has to be asked."""
+
+    def leaders(self) -> dict[str, int]:
+        return {"t-0": 1, "t-1": 2}
+
+    def controller(self) -> int:
+        return 3
+
+    def coordinators(self) -> list[int]:
+        return [2]
+
+
+def strike_all(straw: Straw, names: list[str], **options) -> tuple[Schedule, list[dict]]:
+    """Each lane's strikes follow one another at once."""
+    told: list[dict] = []
+    schedule = Schedule(straw, names, 7, 60.0, Known(straw), told.append, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stage, "sleep", lambda *_: None)
+        schedule.run()
+        schedule.wait()
+        schedule.stop()
+    return schedule, told
+
+
+def test_equal_seeds_give_equal_plans() -> None:
+    assert plan(KINDS, 7, 120.0) == plan(KINDS, 7, 120.0)
+    assert plan(KINDS, 7, 120.0) != plan(KINDS, 8, 120.0)
+    assert plan(KINDS, 7, 120.0, lane=1) != plan(KINDS, 7, 120.0, lane=0)
+    first = plan(KINDS, 7, 120.0)[0]
+    assert first.rng().random() == first.rng().random()
+
+
+def test_a_shorter_run_is_the_beginning_of_a_longer_one_and_ends_in_time() -> None:
+    long, short = plan(KINDS, 3, 300.0), plan(KINDS, 3, 60.0)
+    assert 0 < len(short) < len(long) and long[: len(short)] == short
+    assert all(strike.until_s <= 60.0 for strike in short)
+
+
+def test_what_a_target_is_follows_from_the_dice_and_from_who_has_the_office() -> None:
+    asked = Known(Straw())
+
+    def choose(target: str, among: tuple[int, ...] = (1, 2, 3)) -> list[int]:
+        return asked.choose(target, random.Random(1), among)
+
+    assert len(choose("one")) == len(choose("minority")) == 1
+    assert len(choose("majority")) == 2 and choose("all") == [1, 2, 3]
+    assert choose("controller") == [3] and choose("coordinator") == [2]
+    assert choose("leaders")[0] in (1, 2)
+    assert choose("controller", among=(1, 2)) == [] and choose("all", among=(1, 2)) == []
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 7])
+def test_in_a_ring_each_hears_a_majority_and_no_two_the_same(count: int) -> None:
+    nodes = list(range(1, count + 1))
+    cut = set(ring(nodes))
+    heard = [frozenset(a for a in nodes if a == b or (a, b) not in cut) for b in nodes]
+    assert len(set(heard)) == count, heard
+    assert all(len(each) > count / 2 for each in heard), heard
+
+
+def test_who_is_isolated_is_so_both_ways_and_from_clients_if_they_are_named() -> None:
+    assert isolated([1], [2, CLIENTS]) == [(0, 1), (1, 0), (1, 2), (2, 1)]
+
+
+def test_faults_of_two_lanes_are_told_with_their_end_and_leave_nothing() -> None:
+    straw = Straw()
+    schedule, told = strike_all(straw, ["kill", "pause", "cut", "slow"], at_once=2)
+    assert not straw.dead and not straw.paused and not straw.ways
+    assert schedule.trouble == [] and sum(schedule.counts.values()) * 2 == len(told) > 4
+    for line in told:
+        assert set(line) == {"at_s", "until_s", "id", "fault", "target", "nodes", "what"}
+    begun = [line["id"] for line in told if line["until_s"] is None]
+    healed = [line["id"] for line in told if line["until_s"] is not None]
+    assert sorted(begun) == sorted(healed) and len(set(begun)) == len(begun)
+
+
+def test_a_cut_of_one_lane_is_not_healed_by_that_of_another() -> None:
+    straw = Straw()
+    schedule = Schedule(straw, ["cut"], 1, 60.0, Known(straw), lambda _: None, at_once=2)
+    one, other = (network_faults.Cut(schedule.stage, schedule.lanes[lane][0]) for lane in range(2))
+    one.target = other.target = "one"
+    one.begin()
+    only_one = list(straw.ways)
+    other.begin()
+    assert straw.ways != only_one and set(straw.ways) >= set(only_one)
+    other.heal()
+    assert straw.ways == only_one
+    one.heal()
+    assert straw.ways == []
+
+
+def test_all_is_healed_though_a_fault_fails_in_the_middle(monkeypatch) -> None:
+    class Breaks(Fault):
+        name = "breaks"
+        needs = "kill"
+
+        def begin(self) -> str:
+            (node, *_) = self.take()
+            self.system.kill(node)
+            raise ZeroDivisionError("nobody foresaw this")
+
+        def heal(self) -> str:
+            return ""
+
+    monkeypatch.setattr(kinds, "FAULTS", {**kinds.FAULTS, "breaks": Breaks})
+    straw = Straw()
+    with pytest.raises(ZeroDivisionError):
+        strike_all(straw, ["breaks"])
+    assert not straw.dead
+
+
+def test_a_node_that_does_not_come_back_is_named_as_trouble() -> None:
+    straw = Straw()
+    straw.refuses_to_start = True
+    schedule, _ = strike_all(straw, ["kill"])
+    assert any("healing" in sentence for sentence in schedule.trouble)
+    assert "not all came back" in schedule.trouble[-1]
+
+
+def test_a_fault_that_nobody_has_is_refused_by_name_before_anything_begins() -> None:
+    straw = Straw()
+    with pytest.raises(CannotDo, match="no fault 'kil'; there are kill, "):
+        Schedule(straw, ["kil"], 1, 10.0, Known(straw), print)
+    with pytest.raises(CannotDo, match="straw have no fault 'power'"):
+        Schedule(straw, ["power"], 1, 10.0, Known(straw), print)
+
+
+def test_a_load_without_hooks_leaves_its_clients_alone() -> None:
+    schedule, told = strike_all(Straw(), ["zombie", "sleeper", "epochs"])
+    assert told == [] and len(schedule.left_out) > 3
+
+
+def test_a_load_may_lend_its_clients() -> None:
+    asleep: list[bool] = []
+    clients = Clients(
+        twin=lambda *_: "pay-1",
+        pause=lambda _: asleep.append(True) or "client 2",
+        resume=lambda: asleep.append(False),
+        hurry=lambda _, times: f"pay-{times}",
+    )
+    schedule, told = strike_all(Straw(), ["zombie", "sleeper", "epochs"], clients=clients)
+    assert set(schedule.counts) == {"zombie", "sleeper", "epochs"}
+    assert asleep == [True, False] * schedule.counts["sleeper"]
+    assert all(line["what"] for line in told)
+
+
+def test_a_schedule_that_is_stopped_does_not_wait_for_its_plan() -> None:
+    straw = Straw()
+    began = time.monotonic()
+    with Schedule(straw, ["kill"], 1, 3_600.0, Known(straw), lambda _: None) as schedule:
+        assert not schedule.is_over
+    assert schedule.is_over and time.monotonic() - began < 5.0
+
+
+def test_every_kind_says_what_it_needs_and_whom_it_may_strike() -> None:
+    for name, kind in kinds.FAULTS.items():
+        assert kind.name == name and kind.__doc__, name
+        assert set(kind.targets) <= set(TARGETS) and kind.targets, name
+        assert 0 < kind.hold_s[0] <= kind.hold_s[1], name
