@@ -9,7 +9,7 @@ SEEDS ?= 0..100
 IMAGE ?= fencepost:latest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-docker image install lint format check benchmark benchmark-one chaos sim clean
+.PHONY: help run test test-cluster test-docker image install lint format check benchmark benchmark-one chaos sim pipeline clean
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,6 +56,9 @@ chaos: $(VENV)/.tested  ## kill -9 nodes and clients in a loop under load and tr
 sim: $(VENV)/.tested  ## run every campaign of the simulator over SEEDS (0..100) on all cores, then the planted bugs
 	$(BIN)/fencepost sim run --campaign all --seeds $(SEEDS)
 	$(BIN)/fencepost sim planted
+
+pipeline: $(VENV)/.tested  ## a database's orders through Spark to two topics while everything is killed, compared with SQL
+	$(BIN)/python examples/pipeline/run.py
 
 clean:  ## remove what was built, not the data
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .cache *.egg-info

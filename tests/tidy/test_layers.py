@@ -46,6 +46,8 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     "crc32c": ("cluster",),
     "cramjam": ("cluster/wire",),
     "pyspark": ("clients/spark", "chaos/harness/spark_job.py", "chaos/harness/spark_strikes.py"),
+    "pymysql": ("clients/binlog",),
+    "pymysqlreplication": ("clients/binlog",),
     "docker": ("chaos/harness",),
     "confluent_kafka": ("clients", "chaos", "node/cli"),
 }

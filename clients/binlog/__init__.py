@@ -1,0 +1,6 @@
+"""A database's row changes, exactly once, to topics. `pip install fencepost[binlog]`."""
+
+from .settings import Settings, WrongSetting
+from .source import BinlogSource
+
+__all__ = ["BinlogSource", "Settings", "WrongSetting"]

@@ -1,0 +1,346 @@
+"""The binary log from a position on, as changes (`changes.py`). The driver's events come in, ours go out.
+
+INVARIANT  an event that may hold changes and can't be read ends the stream in a sentence.
+PREVENTS   changes that are left out in silence: compressed, of a partial image, or logged as a statement.
+PROVED BY  tests/binlog/test_binlog_stream.py::test_a_change_that_was_logged_as_a_statement_ends_the_stream
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, Self
+
+import pymysql
+from pymysql.connections import Connection
+from pymysqlreplication import BinLogStreamReader, event, row_event
+from pymysqlreplication.exceptions import StatusVariableMismatch
+from pymysqlreplication.json_binary import parse_json
+
+from .changes import (
+    CREATE,
+    DELETE,
+    TRUNCATE,
+    UPDATE,
+    Change,
+    Event,
+    Idle,
+    Row,
+    SchemaChange,
+    TransactionEnd,
+)
+from .charsets import BINARY, encoding_of
+from .columns import Column, Table
+from .database import CannotFollow, WatchedConnection, login, selects, selects_schema
+from .gtids import MARIADB
+from .row_images import Packed, Reader, column_of, json_text, read_row, reader_of
+from .settings import Settings
+
+HEARTBEAT_S: Final = 0.2  # of a log in which nothing happens
+PURGED: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
+STANDALONE, PREPARED_XA = 1, 64  # flags of MariaDB's GTID event
+# Kinds of events that the driver does not know, and that tell of no change.
+HARMLESS: Final = frozenset((0x1C, 0x24, 0x25, 0x29))
+FOLLOWED: Final = (
+    *(row_event.TableMapEvent, row_event.WriteRowsEvent, row_event.UpdateRowsEvent),
+    *(row_event.DeleteRowsEvent, row_event.PartialUpdateRowsEvent),
+    *(event.GtidEvent, event.MariadbGtidEvent, event.XidEvent, event.QueryEvent),
+    *(event.HeartbeatLogEvent, event.XAPrepareEvent, event.NotImplementedEvent),
+    event.FormatDescriptionEvent,
+)
+STATEMENT: Final = re.compile(
+    r"\s*(/\*.*?\*/\s*)*(insert|update|delete|replace|load|with)\b", re.IGNORECASE | re.DOTALL
+)
+SCHEMA_CHANGE: Final = re.compile(
+    r"\s*(/\*.*?\*/\s*)*(create|alter|drop|rename|truncate)\s+(?!user\b|role\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+NAME: Final = r"(?:(`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]|``)+`|[\w$]+)"
+TABLE: Final = re.compile(
+    r"\s*(?:/\*.*?\*/\s*)*(?:create|alter|drop|rename|truncate)\s+(?:or\s+replace\s+)?(?:ignore\s+|online\s+|temporary\s+)*"
+    rf"table\s+(?:if\s+(?:not\s+)?exists\s+)?{NAME}",
+    re.IGNORECASE | re.DOTALL,
+)
+TRUNCATES: Final = re.compile(
+    rf"\s*(?:/\*.*?\*/\s*)*truncate\s+(?:table\s+)?{NAME}", re.IGNORECASE | re.DOTALL
+)
+
+
+class Purged(CannotFollow):
+    """The database no longer has what comes next."""
+
+
+class Shape(NamedTuple):
+    """A table as its map in the log has it."""
+
+    table: Table
+    names: tuple[str, ...]
+    readers: tuple[Reader, ...]
+
+
+class Interpreter:
+    """Takes the driver's events one after the other. Knows no connection."""
+
+    def __init__(self, tables: Sequence[str], flavor: str) -> None:
+        self._patterns, self._flavor = tables, flavor
+        self._shapes: dict[int, Shape | None] = {}  # None: a table that nobody asked for
+        self._gtid = ""
+        self._ends_with_query = False
+        self._number = 0
+
+    def take(self, told: Any) -> Iterator[Event]:
+        if isinstance(told, row_event.TableMapEvent):
+            self._shapes[told.table_id] = self._shape(told)
+        elif isinstance(told, row_event.RowsEvent):
+            yield from self._rows(told)
+        elif isinstance(told, event.GtidEvent | event.MariadbGtidEvent):
+            self._begin(told)
+        elif isinstance(told, event.XidEvent):
+            yield self._end()
+        elif isinstance(told, event.QueryEvent):
+            yield from self._query(told)
+        elif isinstance(told, event.HeartbeatLogEvent):
+            yield Idle()
+        elif isinstance(told, event.XAPrepareEvent):
+            self._refuse_xa()
+        elif isinstance(told, event.FormatDescriptionEvent):
+            self._shapes.clear()  # another file, perhaps of another run: table numbers begin anew
+        elif told.event_type not in HARMLESS:
+            raise CannotFollow(
+                f"after {self._gtid or 'the start'} the binary log has an event of kind {told.event_type}, which can't be read "
+                "and may hold changes: compression of the log must be off. Then start with --resnapshot"
+            )
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def _begin(self, told: Any) -> None:
+        flags = getattr(told, "flags", 0)
+        if flags & PREPARED_XA:
+            self._refuse_xa()
+        self._gtid, self._number = told.gtid, 0
+        # MySQL has BEGIN behind the GTID of all but schema changes; MariaDB says it in the flags.
+        self._ends_with_query = bool(flags & STANDALONE) or self._flavor != MARIADB
+
+    def _refuse_xa(self) -> None:
+        raise CannotFollow(
+            f"after {self._gtid or 'the start'} the database logged an XA transaction, which may still be rolled back: those "
+            "are not followed. End it, and start with --resnapshot"
+        )
+
+    def _end(self) -> TransactionEnd:
+        assert self._gtid, "a transaction ended that had no GTID"
+        return TransactionEnd(self._gtid)
+
+    def _query(self, told: Any) -> Iterator[Event]:
+        sql = told.query
+        word = sql.strip().upper()
+        if word == "BEGIN":
+            self._ends_with_query = False
+            return
+        if word in ("COMMIT", "ROLLBACK"):
+            yield self._end()
+            return
+        schema = told.schema.decode() if isinstance(told.schema, bytes) else str(told.schema)
+        if STATEMENT.match(sql) and selects_schema(self._patterns, schema):
+            raise CannotFollow(
+                f"{self._gtid}: a change was logged as a statement, not as rows ({sql[:80]!r}): some session has set "
+                "binlog_format. Have it use ROW, and start with --resnapshot"
+            )
+        yield from self._schema_change(sql, schema, told.timestamp * 1_000)
+        if self._ends_with_query:
+            yield self._end()
+
+    def _schema_change(self, sql: str, schema: str, ts_ms: int) -> Iterator[Event]:
+        if not SCHEMA_CHANGE.match(sql):
+            return
+        emptied = TRUNCATES.match(sql)
+        named = emptied or TABLE.match(sql)
+        where = (_unquoted(named[1]) or schema, _unquoted(named[2])) if named else None
+        if not (
+            selects(self._patterns, *where) if where else selects_schema(self._patterns, schema)
+        ):
+            return
+        yield SchemaChange(self._gtid, ts_ms, schema, sql)
+        if emptied and where:
+            yield Change(self._gtid, 0, ts_ms, Table(*where, (), ()), TRUNCATE)
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _shape(self, told: Any) -> Shape | None:
+        if not selects(self._patterns, told.schema, told.table):
+            return None
+        full_name = f"{told.schema}.{told.table}"
+        if any(each.name is None for each in told.columns):
+            raise CannotFollow(
+                f"{self._gtid}: rows of {full_name} were logged without the names of their columns: "
+                "binlog_row_metadata was not FULL then. Start with --resnapshot"
+            )
+        packed = [packed_of(each, full_name) for each in told.columns]
+        columns: list[Column] = [column_of(each, full_name) for each in packed]
+        known = told.optional_metadata
+        # A key with prefixes is a dict by the column's number, in the key's order.
+        key = known.simple_primary_key_list or list(known.primary_keys_with_prefix)
+        names = tuple(each.name for each in packed)
+        return Shape(
+            Table(told.schema, told.table, tuple(columns), tuple(names[number] for number in key)),
+            names,
+            tuple(reader_of(each, _json_of) for each in packed),
+        )
+
+    def _rows(self, told: Any) -> Iterator[Change]:
+        shape = self._shapes.get(told.table_id)
+        if shape is None:
+            return
+        if not self._gtid:
+            raise CannotFollow(f"rows of {shape.table.full_name} were logged without a GTID")
+        self._check_image(told, shape)
+        data = told.packet.read(told.event_size - told.packet.read_bytes)
+        ts_ms, at = told.timestamp * 1_000, 0
+        while at < len(data):
+            before: Row | None = None
+            after: Row | None = None
+            if isinstance(told, row_event.WriteRowsEvent):
+                op = CREATE
+                after, at = self._read(shape, data, at)
+            elif isinstance(told, row_event.DeleteRowsEvent):
+                op = DELETE
+                before, at = self._read(shape, data, at)
+            else:
+                op = UPDATE
+                before, at = self._read(shape, data, at)
+                after, at = self._read(shape, data, at)
+            yield Change(self._gtid, self._number, ts_ms, shape.table, op, before, after)
+            self._number += 1
+
+    def _read(self, shape: Shape, data: bytes, at: int) -> tuple[Row, int]:
+        try:
+            return read_row(shape.names, shape.readers, data, at)
+        except UnicodeDecodeError as trouble:
+            raise CannotFollow(
+                f"{self._gtid}: {shape.table.full_name} holds text that is none in its character set: {trouble}. Mend the "
+                "row, and start with --resnapshot; or leave the table out with --tables"
+            ) from trouble
+
+    def _check_image(self, told: Any, shape: Shape) -> None:
+        is_partial = isinstance(told, row_event.PartialUpdateRowsEvent)
+        maps = [told.columns_present_bitmap, getattr(told, "columns_present_bitmap2", b"")]
+        wanted = told.number_of_columns
+        if is_partial or any(each and _ones(each) != wanted for each in maps):
+            raise CannotFollow(
+                f"{self._gtid}: rows of {shape.table.full_name} were logged in part: some session has set binlog_row_image "
+                "(or binlog_row_value_options). Have it use FULL, and start with --resnapshot"
+            )
+
+
+def _ones(bits: bytes) -> int:
+    return int.from_bytes(bits, "little").bit_count()
+
+
+def _unquoted(name: str | None) -> str:
+    if name and name.startswith("`"):
+        return name[1:-1].replace("``", "`")
+    return name or ""
+
+
+def _json_of(data: bytes) -> str:
+    """An empty value is JSON's null, as MySQL writes it for a column that may not be NULL."""
+    return json_text(parse_json(data[0], data[1:])) if data else "null"
+
+
+def packed_of(column: Any, table: str) -> Packed:
+    """From the driver's description."""
+    charset = column.character_set_name
+    encoding = None
+    if charset is not None and charset != BINARY:
+        try:
+            encoding = encoding_of(charset)
+        except LookupError as trouble:
+            raise CannotFollow(
+                f"{table}: column {column.name} has the character set {charset}, which can't be decoded: give it another one, "
+                "or leave the table out with --tables"
+            ) from trouble
+    # The driver puts a value without a number in front of an enum's.
+    values = tuple(column.enum_values[1:] if column.enum_values else column.set_values or ())
+    if "" in values and encoding != "utf-8":
+        raise CannotFollow(
+            f"{table}: column {column.name} has values that are not in UTF-8, which can't be read: give it the character set "
+            "utf8mb4, or leave the table out with --tables"
+        )
+    told = vars(column)
+    size = next(
+        (told[name] for name in ("length_size", "max_length", "bytes", "size") if name in told), 0
+    )
+    return Packed(
+        name=column.name,
+        code=column.type,
+        unsigned=bool(column.unsigned),
+        size=size,
+        precision=told.get("precision", told.get("bits", 0)),
+        scale=told.get("decimals", told.get("fsp", 0)),
+        encoding=encoding,
+        values=values,
+    )
+
+
+# -- the connection ------------------------------------------------------------------------------
+
+
+def _connect(**settings: Any) -> Connection:
+    """The driver still says `db`, which PyMySQL warns of."""
+    if "db" in settings:
+        settings["database"] = settings.pop("db")
+    return WatchedConnection(**settings)
+
+
+class BinlogStream:
+    """Everything that was committed after a position."""
+
+    def __init__(self, settings: Settings, flavor: str, position: str) -> None:
+        if flavor != MARIADB and not position:  # the driver would take that for "from now on"
+            raise CannotFollow(
+                f"the database at {settings.database} has logged no transaction yet (gtid_executed is empty): commit one, "
+                "then start again"
+            )
+        self._settings, self._position = settings, position
+        self._interpreter = Interpreter(settings.tables, flavor)
+        self._driver = BinLogStreamReader(
+            connection_settings=login(settings),
+            server_id=settings.replica_id,
+            blocking=True,
+            resume_stream=True,
+            only_events=list(FOLLOWED),
+            filter_non_implemented_events=False,
+            auto_position=position,
+            is_mariadb=flavor == MARIADB,
+            slave_heartbeat=HEARTBEAT_S,
+            pymysql_wrapper=_connect,
+            enable_logging=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.close()
+
+    def events(self) -> Iterator[Event]:
+        while True:
+            try:
+                told = self._driver.fetchone()
+            except pymysql.MySQLError as trouble:
+                if trouble.args[0] == PURGED:
+                    raise self._purged(trouble) from trouble
+                raise
+            except StatusVariableMismatch as trouble:
+                raise CannotFollow(
+                    f"the database at {self._settings.database} logged a statement with a mark that mysql-replication does not know: "
+                    "a newer version of that package may"
+                ) from trouble
+            if told is None:
+                return
+            yield from self._interpreter.take(told)
+
+    def _purged(self, trouble: pymysql.MySQLError) -> Purged:
+        return Purged(
+            f"the database at {self._settings.database} can't go on from {self._position or 'the beginning of its log'}: "
+            f"{trouble.args[1]}. What comes next is no longer in its binary log, or this is another database: start with "
+            "--resnapshot, which reads all tables anew, and keep the log longer (expire_logs_days, binlog_expire_logs_seconds)"
+        )

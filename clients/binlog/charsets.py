@@ -1,0 +1,46 @@
+"""Character sets as MySQL calls them, as Python decodes them."""
+
+import codecs
+from collections.abc import Mapping
+from typing import Final
+
+BINARY: Final = "binary"
+# Those whose names differ; the others have the same name in both (cp850, gbk, big5, greek, latin2, …).
+PYTHONS: Final[Mapping[str, str]] = {
+    "utf8": "utf-8",
+    "utf8mb3": "utf-8",
+    "utf8mb4": "utf-8",
+    "latin1": "cp1252",
+    "ucs2": "utf-16-be",
+    "utf16": "utf-16-be",
+    "utf16le": "utf-16-le",
+    "utf32": "utf-32-be",
+    "sjis": "shift_jis",
+    "ujis": "euc_jp",
+    "eucjpms": "euc_jp",
+    "euckr": "euc_kr",
+    "macroman": "mac_roman",
+    "macce": "mac_latin2",
+    "koi8r": "koi8_r",
+    "koi8u": "koi8_u",
+    "tis620": "tis_620",
+}
+UNDEFINED: Final = "mysql-undefined"
+
+
+def _as_itself(error: UnicodeError) -> tuple[str, int]:
+    """MySQL's latin1 gives a meaning to the five bytes that cp1252 leaves free: that of their number."""
+    assert isinstance(error, UnicodeDecodeError)
+    return chr(error.object[error.start]), error.start + 1
+
+
+codecs.register_error(UNDEFINED, _as_itself)
+
+
+def encoding_of(charset: str) -> str:
+    """Python's name. LookupError for one that Python can't decode."""
+    return codecs.lookup(PYTHONS.get(charset, charset)).name
+
+
+def decoded(value: bytes, encoding: str) -> str:
+    return value.decode(encoding, UNDEFINED if encoding == "cp1252" else "strict")

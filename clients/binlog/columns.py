@@ -1,0 +1,130 @@
+"""What a column is, by its name and its type, whether the binary log or the database's catalogue tells of it.
+
+INVARIANT  a table has the same columns here from both, as long as it is not altered.
+PREVENTS   a table that is said to have changed because a snapshot and a stream call it by different names.
+PROVED BY  tests/binlog/test_binlog_mariadb.py::test_a_snapshot_and_the_stream_give_the_same_row_for_every_type
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
+NUMBERS: Final = (*INTEGERS, "decimal", "float", "double")
+FRACTIONS: Final = ("time", "datetime", "timestamp")  # they have up to six digits of a second
+# As the catalogue has them -> as they are called here: what differs in size alone is one type.
+ONE_NAME: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), "text"),
+    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), "blob"),
+    **dict.fromkeys(
+        (
+            *("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+            *("geometrycollection", "geomcollection", "geometry"),
+        ),
+        "geometry",
+    ),
+}
+TEXTS: Final = ("char", "varchar", "text")
+BYTES: Final = ("binary", "varbinary", "blob", "geometry")
+KNOWN: Final = frozenset(
+    (
+        *INTEGERS,
+        *FRACTIONS,
+        *TEXTS,
+        *BYTES,
+        *("float", "double", "decimal", "year", "date", "bit", "enum", "set", "json"),
+    )
+)
+
+
+class UnknownType(ValueError):
+    """A type that is not followed: the column, its type, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str  # one of KNOWN
+    unsigned: bool = False
+    precision: int = 0  # digits of a decimal, bits of a bit
+    scale: int = 0  # digits behind the point: of a decimal, of a second
+    values: tuple[str, ...] = ()  # of an enum or a set
+
+    def as_json(self) -> dict[str, Any]:
+        """As the schema topic has it: no field that says nothing."""
+        told: dict[str, Any] = {"name": self.name, "type": self.type}
+        if self.unsigned:
+            told["unsigned"] = True
+        if self.type == "decimal":
+            told |= {"precision": self.precision, "scale": self.scale}
+        if self.type == "bit":
+            told["bits"] = self.precision
+        if self.type in FRACTIONS:
+            told["fraction"] = self.scale
+        if self.values:
+            told["values"] = list(self.values)
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]  # names, in the key's order
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema": self.schema,
+            "table": self.name,
+            "columns": [each.as_json() for each in self.columns],
+            "primary_key": list(self.primary_key),
+        }
+
+
+def column_of_catalogue(row: Mapping[str, Any]) -> Column:
+    """A row of `information_schema.columns`, its names in lower case."""
+    kind = str(row["data_type"]).lower()
+    full = str(row["column_type"])
+    kind = ONE_NAME.get(kind, kind)
+    if kind not in KNOWN:
+        raise UnknownType(
+            f"{row['table_schema']}.{row['table_name']}: column {row['column_name']} has the type {full}, which is not "
+            "followed; leave the table out with --tables, or give the column another type"
+        )
+    precision = scale = 0
+    if kind in ("decimal", "bit"):
+        precision = int(row["numeric_precision"] or 0)
+        scale = int(row["numeric_scale"] or 0)
+    if kind in FRACTIONS:
+        scale = int(row["datetime_precision"] or 0)
+    return Column(
+        name=str(row["column_name"]),
+        type=kind,
+        unsigned="unsigned" in full.lower() and kind in NUMBERS,
+        precision=precision,
+        scale=scale,
+        values=_values_of(full) if kind in ("enum", "set") else (),
+    )
+
+
+def _values_of(text: str) -> tuple[str, ...]:
+    """`enum('a','it''s')` -> a, it's."""
+    inside = text[text.index("(") + 1 : text.rindex(")")]
+    found, at = [], 0
+    while at < len(inside):
+        assert inside[at] == "'", f"a value of {text} does not begin with a quote"
+        value, at = "", at + 1
+        while True:
+            end = inside.index("'", at)
+            value, at = value + inside[at:end], end + 1
+            if inside[at : at + 1] != "'":
+                break
+            value, at = value + "'", at + 1
+        found.append(value)
+        at += 1  # the comma
+    return tuple(found)

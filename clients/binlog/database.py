@@ -1,0 +1,249 @@
+"""The database, asked in SQL: whether it can be followed, which tables there are, and a consistent snapshot of them.
+
+INVARIANT  all rows of a snapshot are as of one position, and the stream goes on from exactly that one.
+PREVENTS   a row that is in both, or in neither: inserted while the tables were read one after the other.
+PROVED BY  tests/binlog/test_binlog_mariadb.py::test_what_changes_while_the_snapshot_is_taken_is_there_once
+
+MariaDB tells a consistent snapshot's place in its binary log (`binlog_snapshot_*`); MySQL is held for a moment with
+FLUSH TABLES WITH READ LOCK, between whose lines nothing commits.
+"""
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Final, Self
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.converters import conversions
+from pymysql.cursors import SSCursor
+
+from .columns import Table, column_of_catalogue
+from .gtids import MARIADB, MYSQL
+from .settings import Settings
+from .values import Value, from_select, quoted, selected
+
+SYSTEM_SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
+CONNECT_S: Final = 10
+READ_S: Final = 30.0  # a database whose log is followed sends something more often
+QUERY_S: Final = 1_800.0  # a large table may be sorted before its first row comes
+WAIT_FOR_US_S: Final = 600  # the database waits so long when Kafka is slower than it is
+# Only text goes out, only bytes come in: what they mean is said by the columns.
+CONVERSIONS: Final = {key: conversions[key] for key in conversions if not isinstance(key, int)}
+# variable -> what it must be, and what it is for.
+NEEDED: Final[Mapping[str, tuple[str, str]]] = {
+    "log_bin": ("ON", "there is no binary log without it (a restart of the database)"),
+    "binlog_format": ("ROW", "else statements are logged, not rows"),
+    "binlog_row_image": ("FULL", "else changes are logged without what was there before"),
+    "binlog_row_metadata": ("FULL", "else columns are logged without their names"),
+}
+NOT_ON: Final[Mapping[str, str]] = {
+    "log_bin_compress": "MariaDB's compressed events can't be read",
+    "binlog_transaction_compression": "MySQL's compressed transactions can't be read",
+}
+
+
+class CannotFollow(Exception):
+    """No try helps: what is wrong with the database or its settings, and what to do."""
+
+
+class SourceLost(Exception):
+    """The connection is gone. Another one may do."""
+
+
+class WatchedConnection(Connection):  # type: ignore[misc]  # it is untyped
+    """Says that it is lost in words that `mysql-replication` does not know: that library would connect again by itself,
+    from where it once began, and tell everything since then a second time."""
+
+    def _read_packet(self, *arguments: Any, **named: Any) -> Any:
+        try:
+            return super()._read_packet(*arguments, **named)
+        except pymysql.OperationalError as trouble:
+            if trouble.args[0] in (2006, 2013):
+                raise SourceLost(f"the database does not answer: {trouble.args[1]}") from trouble
+            raise
+
+
+def login(settings: Settings) -> dict[str, Any]:
+    place: dict[str, Any] = {"unix_socket": settings.socket}
+    if not settings.socket:
+        place = {"host": settings.host, "port": settings.port}
+    return {
+        **place,
+        "user": settings.user,
+        "password": settings.password,
+        "charset": "utf8mb4",
+        "connect_timeout": CONNECT_S,
+        "read_timeout": READ_S,
+    }
+
+
+class Database:
+    """One connection. Values come as bytes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection = WatchedConnection(
+            **{**login(settings), "read_timeout": QUERY_S},
+            use_unicode=False,
+            conv=CONVERSIONS,
+            autocommit=True,
+        )
+        version = self.one("SELECT VERSION()")[0].decode()
+        self.flavor = MARIADB if "mariadb" in version.lower() else MYSQL
+
+    def close(self) -> None:
+        if self._connection.open:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def rows(self, sql: str, *values: str) -> Sequence[Sequence[Any]]:
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute(sql, values or None)
+            found: Sequence[Sequence[Any]] = cursor.fetchall()
+            return found
+
+    def one(self, sql: str, *values: str) -> Sequence[Any]:
+        found = self.rows(sql, *values)
+        assert found, f"no answer to {sql}"
+        return found[0]
+
+    # -- can it be followed ----------------------------------------------------------------------
+
+    def check(self) -> None:
+        told = {
+            name.decode().lower(): value.decode()
+            for name, value in self.rows(
+                "SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'log_bin%'"
+                " OR Variable_name = 'gtid_mode'"
+            )
+        }
+        where = self._settings.database
+        for name in NEEDED:
+            wanted, why = NEEDED[name]
+            if told.get(name, "").upper() != wanted:
+                raise CannotFollow(
+                    f"the database at {where} has {name}={told.get(name, 'nothing')}: {why}. Say {name}={wanted} in its "
+                    "configuration"
+                )
+        for name in NOT_ON:
+            if told.get(name, "OFF").upper() not in ("OFF", "0"):
+                raise CannotFollow(
+                    f"the database at {where} has {name}={told[name]}: {NOT_ON[name]}. Set it to OFF"
+                )
+        if self.flavor == MYSQL and told.get("gtid_mode", "OFF").upper() != "ON":
+            raise CannotFollow(
+                f"the database at {where} has gtid_mode={told.get('gtid_mode')}: positions are GTIDs. Set gtid_mode=ON and "
+                "enforce_gtid_consistency=ON"
+            )
+
+    def now(self) -> str:
+        """The position of what is committed."""
+        name = "gtid_binlog_pos" if self.flavor == MARIADB else "gtid_executed"
+        return str(self.one(f"SELECT @@GLOBAL.{name}")[0].decode()).replace("\n", "")
+
+    # -- the catalogue ---------------------------------------------------------------------------
+
+    def tables(self) -> list[Table]:
+        """Those that are asked for, with their columns."""
+        found = self.rows(
+            "SELECT table_schema, table_name, engine FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+            " ORDER BY table_schema, table_name"
+        )
+        wanted = [
+            (schema.decode(), name.decode(), (engine or b"").decode())
+            for schema, name, engine in found
+            if selects(self._settings.tables, schema.decode(), name.decode())
+        ]
+        for schema, name, engine in wanted:
+            if engine.lower() not in ("innodb", "rocksdb"):
+                raise CannotFollow(
+                    f"{schema}.{name} has the engine {engine}, which has no transactions: no snapshot of it can be consistent. "
+                    f"Leave it out with --tables, or ALTER TABLE {schema}.{name} ENGINE=InnoDB"
+                )
+        return [self._table(schema, name) for schema, name, _ in wanted]
+
+    def _table(self, schema: str, name: str) -> Table:
+        fields = (
+            *("table_schema", "table_name", "column_name", "data_type", "column_type"),
+            *("numeric_precision", "numeric_scale", "datetime_precision"),
+        )
+        found = self.rows(
+            f"SELECT {', '.join(fields)} FROM information_schema.columns"  # noqa: S608 - of names above
+            " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+            schema,
+            name,
+        )
+        key = self.rows(
+            "SELECT column_name FROM information_schema.statistics"
+            " WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",
+            schema,
+            name,
+        )
+        columns = [
+            column_of_catalogue(dict(zip(fields, map(_text, row), strict=True))) for row in found
+        ]
+        return Table(schema, name, tuple(columns), tuple(row[0].decode() for row in key))
+
+    # -- a snapshot ------------------------------------------------------------------------------
+
+    def begin_snapshot(self) -> str:
+        """From here on this connection sees everything as of the position that is returned."""
+        self.rows("SET SESSION time_zone = '+00:00'")
+        self.rows(f"SET SESSION net_write_timeout = {WAIT_FOR_US_S}")
+        self.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+        if self.flavor == MYSQL:
+            self.rows("FLUSH TABLES WITH READ LOCK")
+            self.rows(begin)
+            position = self.now()
+            self.rows("UNLOCK TABLES")
+            return position
+        self.rows(begin)
+        found: list[Any] = list(self.rows("SHOW STATUS LIKE 'binlog_snapshot_%'"))
+        place = dict(found)
+        file, at = (
+            place[name].decode() for name in (b"Binlog_snapshot_file", b"Binlog_snapshot_position")
+        )
+        return str(
+            (self.one("SELECT BINLOG_GTID_POS(%s, " + str(int(at)) + ")", file)[0] or b"").decode()
+        )
+
+    def snapshot_rows(self, table: Table) -> Iterator[dict[str, Value]]:
+        """By primary key; not all of them at a time."""
+        names = ", ".join(selected(each) for each in table.columns)
+        order = ", ".join(quoted(each) for each in table.primary_key)
+        sql = f"SELECT {names} FROM {quoted(table.schema)}.{quoted(table.name)}"  # noqa: S608 - quoted names
+        converters = [(each.name, from_select(each)) for each in table.columns]
+        with closing(self._connection.cursor(SSCursor)) as cursor:
+            cursor.execute(sql + (f" ORDER BY {order}" if order else ""))
+            for row in cursor:
+                yield {
+                    name: None if value is None else convert(value)
+                    for (name, convert), value in zip(converters, row, strict=True)
+                }
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def selects(patterns: Sequence[str], schema: str, name: str) -> bool:
+    """`shop.*` and the like; never the database's own schemas."""
+    if schema in SYSTEM_SCHEMAS:
+        return False
+    return any(
+        fnmatch.fnmatchcase(schema, left) and fnmatch.fnmatchcase(name, right)
+        for left, _, right in (each.partition(".") for each in patterns)
+    )
+
+
+def selects_schema(patterns: Sequence[str], schema: str) -> bool:
+    return schema not in SYSTEM_SCHEMAS and any(
+        fnmatch.fnmatchcase(schema, each.partition(".")[0]) for each in patterns
+    )

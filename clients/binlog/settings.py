@@ -1,0 +1,255 @@
+"""What can be said on the command line or in the environment, in one table: the README's is compared with it."""
+
+import argparse
+import os
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+PREFIX: Final = "FENCEPOST_BINLOG_"
+INITIAL, NEVER = "initial", "never"
+NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}", re.ASCII)
+FIELDS: Final = ("{source}", "{schema}", "{table}")
+# What would break a promise, and why.
+NOT_THESE: Final[Mapping[str, str]] = {
+    "transactional.id": "it is made of the source's name, so that a second copy fences the first",
+    "enable.idempotence": "transactions need it on",
+    "isolation.level": "positions are read as committed",
+    "transaction.timeout.ms": "say --transaction-timeout-s",
+    "bootstrap.servers": "say --bootstrap",
+}
+
+
+class WrongSetting(ValueError):
+    """The setting, its value, and what is allowed."""
+
+
+class Option(NamedTuple):
+    name: str
+    default: str
+    meaning: str
+
+
+OPTIONS: Final = (
+    Option("source", "required", "this source's name: of its position, its topics, and what fences a second copy"),
+    Option("host", "127.0.0.1", "the database's address"),
+    Option("port", "3306", "its port"),
+    Option("socket", "", "its socket, instead of host and port"),
+    Option("user", "root", "who asks; needs SELECT, REPLICATION SLAVE, and REPLICATION CLIENT or BINLOG MONITOR"),
+    Option("password-file", "", f"a file with the password; or {PREFIX}PASSWORD"),
+    Option("server-id", "from the name", "as which replica to ask: no other one may have it"),
+    Option("bootstrap", "127.0.0.1:9092", "Kafka's brokers: HOST:PORT,…"),
+    Option("tables", "*.*", "which tables: SCHEMA.TABLE,… with * for anything"),
+    Option("topic", "{source}.{schema}.{table}", "a table's topic"),
+    Option("map", "", "SCHEMA.TABLE=TOPIC,…: topics of their own"),
+    Option("schema-topic", "{source}.schema", "columns and schema changes; compacted"),
+    Option("position-topic", "fencepost-binlog-positions", "how far sources are; compacted, many can share it"),
+    Option("partitions", "-1", "of topics that are created; -1 is the brokers' default"),
+    Option("replication", "-1", "copies of topics that are created; -1 is the brokers' default"),
+    Option("snapshot", INITIAL, f"{INITIAL}: what is there, then what changes; {NEVER}: only what changes from now on"),
+    Option("resnapshot", "false", "forget the position, once: begin anew"),
+    Option("tombstones", "true", "a null behind each delete, so that compaction drops the key"),
+    Option("records-max", "1000", "in a transaction of Kafka; a transaction of the database is never split"),
+    Option("linger-ms", "100", "how long records wait for others to be committed with"),
+    Option("transaction-timeout-s", "900", "of a transaction of Kafka, the snapshot's too"),
+    Option("give-up-s", "300", "how long to try again when database or brokers are away; 0: for ever"),
+    Option("stop-when-caught-up", "false", "end when all that was there at the start is written"),
+    Option("kafka", "", "NAME=VALUE of librdkafka's settings; can be said several times"),
+)  # fmt: skip
+SWITCHES: Final = ("resnapshot", "tombstones", "stop-when-caught-up")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    source: str
+    bootstrap: str = "127.0.0.1:9092"
+    host: str = "127.0.0.1"
+    port: int = 3306
+    socket: str = ""
+    user: str = "root"
+    password: str = field(default="", repr=False)
+    server_id: int = 0
+    tables: tuple[str, ...] = ("*.*",)
+    topic: str = "{source}.{schema}.{table}"
+    topics: Mapping[str, str] = field(default_factory=dict)
+    schema_topic: str = "{source}.schema"
+    position_topic: str = "fencepost-binlog-positions"
+    partitions: int = -1
+    replication: int = -1
+    snapshot: str = INITIAL
+    resnapshot: bool = False
+    tombstones: bool = True
+    records_max: int = 1_000
+    linger_ms: int = 100
+    transaction_timeout_s: int = 900
+    give_up_s: float = 300.0
+    stop_when_caught_up: bool = False
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.source):
+            raise WrongSetting(
+                f"--source {self.source!r}: a name has letters, digits, dots, hyphens and underscores, 200 at most"
+            )
+        for pattern in self.tables:
+            if pattern.count(".") != 1:
+                raise WrongSetting(f"--tables {pattern!r}: say SCHEMA.TABLE, with * for anything")
+        for table in self.topics:
+            if table.count(".") != 1 or not self.topics[table]:
+                raise WrongSetting(f"--map {table}={self.topics[table]}: say SCHEMA.TABLE=TOPIC")
+        _check_template("--topic", self.topic, FIELDS)
+        _check_template("--schema-topic", self.schema_topic, FIELDS[:1])
+        if self.snapshot not in (INITIAL, NEVER):
+            raise WrongSetting(f"--snapshot {self.snapshot!r}: say {INITIAL} or {NEVER}")
+        for name in sorted(self.kafka):
+            if name in NOT_THESE:
+                raise WrongSetting(f"--kafka {name}: {NOT_THESE[name]}")
+        for name, least in (("records_max", 1), ("linger_ms", 0), ("transaction_timeout_s", 1)):
+            if getattr(self, name) < least:
+                option = name.replace("_", "-")
+                raise WrongSetting(f"--{option} {getattr(self, name)}: {least} or more")
+
+    @property
+    def transactional_id(self) -> str:
+        return f"fencepost-binlog-{self.source}"
+
+    @property
+    def replica_id(self) -> int:
+        """The same after each restart: the database then ends the connection that the last process left behind."""
+        return self.server_id or 0x40000000 | zlib.crc32(self.source.encode()) >> 2
+
+    @property
+    def schema_topic_name(self) -> str:
+        return self.schema_topic.replace("{source}", self.source)
+
+    @property
+    def database(self) -> str:
+        """For sentences."""
+        return self.socket or f"{self.host}:{self.port}"
+
+
+def _check_template(option: str, text: str, allowed: Sequence[str]) -> None:
+    rest = text
+    for each in allowed:
+        rest = rest.replace(each, "")
+    if not text or "{" in rest or "}" in rest:
+        raise WrongSetting(
+            f"{option} {text!r}: the names that are filled in are {', '.join(allowed)}"
+        )
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m fencepost.clients.binlog",
+        description="A database's row changes, exactly once, to Kafka's topics: MariaDB's and MySQL's.",
+        epilog=f"Each option can be said in the environment: {PREFIX}TABLES for --tables. The password is said there "
+        "or in a file alone.",
+    )
+    for each in OPTIONS:
+        said = f"{each.meaning} ({each.default})" if each.default else each.meaning
+        if each.name in SWITCHES:
+            action: Any = argparse.BooleanOptionalAction
+            made.add_argument(f"--{each.name}", action=action, default=None, help=said)
+        elif each.name == "kafka":
+            made.add_argument("--kafka", action="append", metavar="NAME=VALUE", help=said)
+        else:
+            made.add_argument(f"--{each.name}", help=said.replace("%", "%%"))
+    return made
+
+
+def read_settings(
+    arguments: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """What is said on the command line beats the environment."""
+    chosen = vars(parser().parse_args(arguments))
+    found: dict[str, Any] = {}
+    for option in OPTIONS:
+        name = option.name.replace("-", "_")
+        told = chosen[name]
+        if told is None:
+            told = environment.get(PREFIX + name.upper())
+        if told is not None:
+            found[name] = told
+    _check_environment(environment)
+    if "source" not in found:
+        raise WrongSetting(f"--source is not said: give this source a name (or {PREFIX}SOURCE)")
+    return Settings(**_typed(found), password=_password(found, environment))
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    known = {PREFIX + each.name.replace("-", "_").upper() for each in OPTIONS} | {
+        f"{PREFIX}PASSWORD"
+    }
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in known:
+            raise WrongSetting(f"{name} is no setting: there are {', '.join(sorted(known))}")
+
+
+def _password(found: Mapping[str, Any], environment: Mapping[str, str]) -> str:
+    path = found.get("password_file")
+    if not path:
+        return environment.get(f"{PREFIX}PASSWORD", "")
+    try:
+        return Path(path).read_text().rstrip("\n")
+    except OSError as trouble:
+        raise WrongSetting(f"--password-file {path}: {trouble.strerror}") from trouble
+
+
+def _typed(found: Mapping[str, Any]) -> dict[str, Any]:
+    typed: dict[str, Any] = {}
+    for name in found:
+        told = found[name]
+        option = f"--{name.replace('_', '-')}"
+        if name == "password_file":
+            continue
+        if name == "map":
+            typed["topics"] = dict(_pair(option, each) for each in _split(told))
+        elif name == "kafka":
+            pairs = told if isinstance(told, list) else _split(told)
+            typed[name] = dict(_pair(option, each) for each in pairs)
+        elif name == "tables":
+            typed[name] = tuple(_split(told))
+        elif option[2:] in SWITCHES:
+            typed[name] = _truth(option, told)
+        elif name in _NUMBERS:
+            typed[name] = _number(option, told)
+        else:
+            typed[name] = told
+    return typed
+
+
+_NUMBERS: Final = frozenset(
+    (
+        *("port", "server_id", "partitions", "replication", "records_max"),
+        *("linger_ms", "transaction_timeout_s", "give_up_s"),
+    )
+)
+
+
+def _split(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise WrongSetting(f"{option} {text!r}: say NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def _truth(option: str, told: Any) -> bool:
+    if isinstance(told, bool):
+        return told
+    if str(told).lower() not in ("true", "false"):
+        raise WrongSetting(f"{option} {told!r}: say true or false")
+    return str(told).lower() == "true"
+
+
+def _number(option: str, told: Any) -> int:
+    try:
+        return int(told)
+    except ValueError as trouble:
+        raise WrongSetting(f"{option} {told!r} is no whole number") from trouble

@@ -1,0 +1,267 @@
+"""A database's changes to topics, exactly once: a snapshot, then the binary log, restartable from anywhere.
+
+    BinlogSource(Settings(source="shop", tables=("shop.*",), bootstrap="127.0.0.1:9092")).run()
+
+INVARIANT  each change is in one committed transaction, whose position says so; whoever starts goes on from that position.
+PREVENTS   changes that are written twice or never, whenever the source, the database or a broker is killed.
+PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_killed_at_each_change_is_there_once
+
+1. A new incarnation has its transactional id initialised: from then on no earlier one can commit, and what that one left
+   open is decided.
+2. It reads its position. There is none: it takes the snapshot, all of it in one transaction with the position at which it was
+   taken; a snapshot that dies is aborted, and the next one begins anew, so no row of it was ever seen.
+3. It asks the database for what came after its position, and commits changes with the position behind them, database
+   transactions whole.
+Whatever goes wrong on the way, it begins again at 1: nothing is remembered that Kafka doesn't know.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import pymysql
+from confluent_kafka import KafkaException
+
+from .binlog_stream import BinlogStream
+from .changes import READ, TRUNCATE, Change, Event, Idle, SchemaChange, TransactionEnd
+from .columns import Table, UnknownType
+from .database import CannotFollow, Database, SourceLost
+from .gtids import Position, position_of
+from .kept_positions import COMPACT, KeptPositions, NotReadable, ensure_topic, latest_by_key
+from .records import Recorder, Topics, TopicTaken, told_columns
+from .settings import INITIAL, Settings
+from .transactions import Fenced, NotWritten, Transactions, is_fenced
+
+POSITION_ALONE_S: Final = (
+    5.0  # how often a position is written when nothing that is followed changed
+)
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 5.0
+# MySQL's numbers of errors that no second try helps against: login, rights, syntax.
+HOPELESS: Final = (1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698)
+# No try helps: they say what to do.
+FINAL: Final = (CannotFollow, UnknownType, TopicTaken, NotWritten, NotReadable)
+
+log = logging.getLogger("fencepost.clients")
+
+
+class BinlogSource:
+    """`run` until `stop`, or until something happens that no second try helps against: an exception that says what."""
+
+    def __init__(self, settings: Settings, on_step: Callable[[str], None] | None = None) -> None:
+        """`on_step` is told where it is, for those who watch."""
+        self._settings = settings
+        self._step = on_step or (lambda _: None)
+        self._stopping = threading.Event()
+        client = {**settings.kafka, "bootstrap.servers": settings.bootstrap}
+        self._client = client
+        self._positions = KeptPositions(client, settings.position_topic)
+        self._is_forgetting = settings.resnapshot
+        self.committed = 0  # records
+        self.transactions = 0  # of Kafka, that were committed
+
+    def stop(self) -> None:
+        """After what is under way."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        give_up_s, pause_s = self._settings.give_up_s, PAUSE_FIRST_S
+        well_since = time.monotonic()
+        while not self._stopping.is_set():
+            before = self.transactions
+            try:
+                self._live()
+                return
+            except (pymysql.MySQLError, SourceLost, KafkaException) as trouble:
+                _raise_if_hopeless(trouble, self._settings)
+                if self.transactions > before:
+                    well_since, pause_s = time.monotonic(), PAUSE_FIRST_S
+                away_s = time.monotonic() - well_since
+                if give_up_s and away_s > give_up_s:
+                    raise
+                log.warning(
+                    "%s: %s; trying again in %.1f s", self._settings.source, trouble, pause_s
+                )
+            self._stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    # -- one incarnation -------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        settings = self._settings
+        with Database(settings) as database:
+            database.check()
+            self._positions.prepare(settings.replication)
+            transactions = Transactions(settings, self._positions)
+            transactions.start()
+            self._step("fenced")
+            try:
+                kept = None if self._is_forgetting else self._positions.read(settings.source)
+                self._step("position-read")
+                life = _Incarnation(self, settings, database, transactions, self._told_before())
+                position = (
+                    life.first_position()
+                    if kept is None
+                    else _position_in(kept, database, settings)
+                )
+                self._is_forgetting = False
+                until = database.now() if settings.stop_when_caught_up else None
+                life.follow(position, until)
+            finally:
+                transactions.abandon()
+
+    def _told_before(self) -> dict[str, dict[str, Any]]:
+        topic = self._settings.schema_topic_name
+        ensure_topic(self._client, topic, 1, self._settings.replication, COMPACT)
+        return told_columns(latest_by_key(self._client, topic))
+
+
+class _Incarnation:
+    """From a position that was read to the first trouble."""
+
+    def __init__(
+        self,
+        source: BinlogSource,
+        settings: Settings,
+        database: Database,
+        transactions: Transactions,
+        told: dict[str, dict[str, Any]],
+    ) -> None:
+        self._source, self._settings = source, settings
+        self._database, self._transactions = database, transactions
+        self._told = told
+        self._tables: dict[str, Table] = {}  # as they were compared with what was told last
+        self._recorder = Recorder(settings, Topics(settings))
+        self._since: float | None = None  # when the first of what is not committed came
+        self._is_inside = False
+
+    # -- the beginning ---------------------------------------------------------------------------
+
+    def first_position(self) -> Position:
+        """The snapshot's, or what is committed now."""
+        settings, flavor = self._settings, self._database.flavor
+        if settings.snapshot != INITIAL:
+            position = position_of(flavor, self._database.now())
+            self._commit(position)
+            return position
+        text = self._database.begin_snapshot()
+        self._source._step("snapshot-began")
+        position, number = position_of(flavor, text), 0
+        ts_ms = int(time.time() * 1_000)
+        for table in self._database.tables():
+            for row in self._database.snapshot_rows(table):
+                self._write(Change(text, number, ts_ms, table, READ, after=row))
+                number += 1
+                self._source._step("snapshot-row")
+                if self._source._stopping.is_set():
+                    raise SourceLost("stopped in the middle of the snapshot, which begins anew")
+        self._source._step("snapshot-written")
+        self._commit(position)
+        log.info(
+            "%s: a snapshot of %s rows at %s", settings.source, number, text or "the beginning"
+        )
+        return position
+
+    # -- the stream ------------------------------------------------------------------------------
+
+    def follow(self, position: Position, until: str | None) -> None:
+        """`until` is a position too: there it ends."""
+        flavor = self._database.flavor
+        self._database.close()  # it may take long until it is needed again
+        with BinlogStream(self._settings, flavor, str(position)) as stream:
+            if until is not None and position.has(until):
+                return
+            for event in stream.events():
+                self._take(event, position)
+                is_whole = not self._is_inside
+                if is_whole and until is not None and position.has(until):
+                    self._commit(position)
+                    return
+                if is_whole and self._is_due(event):
+                    self._commit(position)
+                if is_whole and self._source._stopping.is_set():
+                    if self._since is not None:
+                        self._commit(position)
+                    return
+        raise SourceLost("the database ended the stream")
+
+    def _take(self, event: Event, position: Position) -> None:
+        match event:
+            case Change():
+                self._is_inside = True
+                self._write(event)
+                self._source._step("change-written")
+            case SchemaChange():
+                self._is_inside = True
+                self._transactions.write(self._recorder.of_schema_change(event))
+            case TransactionEnd():
+                position.add(event.gtid)
+                self._is_inside = False
+                self._since = self._since or time.monotonic()
+                self._source._step("transaction-ended")
+            case Idle():
+                pass
+
+    def _write(self, change: Change) -> None:
+        table = change.table
+        if change.op != TRUNCATE and self._tables.get(table.full_name) != table:
+            self._tell_columns(table, change.gtid)
+        for record in self._recorder.of_change(change):
+            self._transactions.write(record)
+
+    def _tell_columns(self, table: Table, gtid: str) -> None:
+        """When they are others than those that the schema topic has."""
+        if self._told.get(table.full_name) != table.as_json():
+            self._transactions.write(self._recorder.of_table(table, gtid))
+            self._told[table.full_name] = table.as_json()
+        self._tables[table.full_name] = table
+
+    # -- commits ---------------------------------------------------------------------------------
+
+    def _is_due(self, event: Event) -> bool:
+        if self._since is None:
+            return False
+        age_s = time.monotonic() - self._since
+        if not self._transactions.records:
+            return age_s >= POSITION_ALONE_S
+        is_full = self._transactions.records >= self._settings.records_max
+        return is_full or isinstance(event, Idle) or age_s * 1_000 >= self._settings.linger_ms
+
+    def _commit(self, position: Position) -> None:
+        records = self._transactions.records
+        told = {
+            "source": self._settings.source,
+            "flavor": self._database.flavor,
+            "gtid": str(position),
+        }
+        self._source._step("committing")
+        self._transactions.commit(json.dumps(told))
+        self._since = None
+        self._source.committed += records
+        self._source.transactions += 1
+        self._source._step("committed")
+
+
+def _position_in(kept: str, database: Database, settings: Settings) -> Position:
+    told = json.loads(kept)
+    if told["flavor"] != database.flavor:
+        raise CannotFollow(
+            f"{settings.source} has followed a database of the kind {told['flavor']} so far, and {settings.database} is of the "
+            f"kind {database.flavor}: give the new one another --source, or start with --resnapshot"
+        )
+    return position_of(database.flavor, told["gtid"])
+
+
+def _raise_if_hopeless(trouble: Exception, settings: Settings) -> None:
+    if isinstance(trouble, KafkaException) and is_fenced(trouble):
+        raise Fenced(
+            f"another copy of the source {settings.source} has begun, or a transaction was open for longer than "
+            f"--transaction-timeout-s {settings.transaction_timeout_s} (a snapshot is one transaction): this one ends. Nothing is lost: "
+            "whoever goes on begins behind what was committed"
+        ) from trouble
+    if isinstance(trouble, pymysql.MySQLError) and trouble.args and trouble.args[0] in HOPELESS:
+        raise CannotFollow(
+            f"the database at {settings.database} refuses: {trouble.args[1]}"
+        ) from trouble

@@ -1,0 +1,143 @@
+"""Kafka's side: records and the position that they stand for, in one transaction.
+
+INVARIANT  records are committed together with the position behind them, or not at all.
+PREVENTS   a source that is killed between the two, and writes the records once more, or never.
+PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_killed_at_each_change_is_there_once
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from ..transactional.identity import retrying
+from .kept_positions import KeptPositions, ensure_topic
+from .records import EVERY_PARTITION, Record
+from .settings import Settings
+
+START_S: Final = 60.0
+COMMIT_S: Final = 60.0
+CALL_S: Final = 5.0
+QUEUE_FULL_S: Final = 60.0
+DEFAULTS: Final[Mapping[str, str]] = {
+    "linger.ms": "5",
+    "batch.size": "1000000",
+    "compression.type": "lz4",
+}
+FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+
+
+class Fenced(Exception):
+    """Somebody else has this source's transactional id."""
+
+
+class NotWritten(Exception):
+    """A record that no broker takes: which one, and why."""
+
+
+class Transactions:
+    """One incarnation of the source: from its first call on no earlier one can write."""
+
+    def __init__(self, settings: Settings, positions: KeptPositions) -> None:
+        self._settings, self._positions = settings, positions
+        self._partitions: dict[str, int] = {}
+        self._refused: list[str] = []
+        self._producer = Producer(
+            {
+                **DEFAULTS,
+                **settings.kafka,
+                "bootstrap.servers": settings.bootstrap,
+                "transactional.id": settings.transactional_id,
+                "transaction.timeout.ms": settings.transaction_timeout_s * 1_000,
+            }
+        )
+        self.records = 0  # in the transaction that is open
+        self.is_open = False
+
+    def start(self) -> None:
+        """What the incarnation before left open has ended when this returns."""
+        retrying(lambda: self._producer.init_transactions(CALL_S), START_S)
+
+    def write(self, record: Record) -> None:
+        if not self.is_open:
+            self._producer.begin_transaction()
+            self.is_open = True
+        partitions = [record.partition]
+        if record.partition == EVERY_PARTITION:
+            partitions = list(range(self.partitions_of(record.topic)))
+        else:
+            self.partitions_of(record.topic)
+        for partition in partitions:
+            self._produce(record, partition)
+            self.records += 1
+
+    def partitions_of(self, topic: str) -> int:
+        """It is created when it is not there."""
+        if topic not in self._partitions:
+            chosen = self._settings
+            client = {**chosen.kafka, "bootstrap.servers": chosen.bootstrap}
+            self._partitions[topic] = ensure_topic(
+                client, topic, chosen.partitions, chosen.replication
+            )
+        return self._partitions[topic]
+
+    def _produce(self, record: Record, partition: int) -> None:
+        deadline = time.monotonic() + QUEUE_FULL_S
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic,
+                    key=record.key,
+                    value=record.value,
+                    partition=partition,
+                    on_delivery=self._delivered,
+                )
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise
+                self._producer.poll(0.1)
+            except KafkaException as trouble:
+                if trouble.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                raise NotWritten(
+                    f"a record of {record.topic} has {len(record.value or b'')} bytes, more than message.max.bytes allows: its "
+                    f"key is {record.key!r}. Raise it with --kafka message.max.bytes=…, and at the topic max.message.bytes"
+                ) from trouble
+            else:
+                self._producer.poll(0)
+                return
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            self._refused.append(
+                f"{message.topic()} takes no record of {len(message.value() or b'')} bytes, which has the key "
+                f"{message.key()!r}: raise the topic's max.message.bytes"
+            )
+
+    def commit(self, position: str) -> None:
+        """With how far the records go."""
+        if not self.is_open:
+            self._producer.begin_transaction()
+            self.is_open = True
+        self._positions.write(self._producer, self._settings.source, position)
+        try:
+            retrying(lambda: self._producer.commit_transaction(CALL_S), COMMIT_S)
+        except KafkaException as trouble:
+            if self._refused:
+                raise NotWritten(self._refused[0]) from trouble
+            raise
+        self.is_open, self.records = False, 0
+
+    def abandon(self) -> None:
+        """Nothing more comes of this one. What is open is aborted now, or by the next incarnation's start."""
+        if self.is_open:
+            self.is_open = False
+            try:
+                self._producer.abort_transaction(CALL_S)
+            except KafkaException:
+                self._producer.purge()  # whoever comes next ends it
+
+
+def is_fenced(trouble: KafkaException) -> bool:
+    return trouble.args[0].code() in FENCED

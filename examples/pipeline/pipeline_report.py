@@ -1,0 +1,103 @@
+"""What a run has to say: lines for a terminal, and one page with a plot that needs nothing else."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+WIDTH, HEIGHT, MARGIN = 960, 320, 50
+COLOURS = {"database": "#555555", "orders": "#2563a8", "revenue": "#2f855a", "alerts": "#b7791f"}
+FAULT = "#c53030"
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left}svg text{font:12px sans-serif}
+.valid{color:#2f855a}.wrong{color:#c53030}"""
+
+
+@dataclass
+class Report:
+    seed: int
+    seconds: float
+    began: float = 0.0  # time.time when customers began to order
+    took_s: float = 0.0
+    faults: list[tuple[float, str]] = field(default_factory=list)  # seconds since then, what
+    times: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # name -> when its records were written
+    starts: dict[str, int] = field(default_factory=dict)  # of the source, of the job
+    wrong: list[str] = field(default_factory=list)
+    command: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return "WRONG" if self.wrong else "EQUAL"
+
+    def lines(self) -> list[str]:
+        counts = ", ".join(f"{len(self.times[name])} {name}" for name in self.times)
+        kinds = [what.partition(" ")[0] for _, what in self.faults]
+        killed = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in sorted(set(kinds)))
+        starts = ", ".join(f"the {name} {self.starts[name]} times" for name in self.starts)
+        said = f"{counts}; killed: {killed or 'nothing'}; started: {starts}; {self.took_s:.0f} s"
+        return [
+            f"{self.verdict} seed {self.seed}: {said}",
+            *(f"  {each}" for each in self.wrong),
+        ]
+
+    def write_page(self, path: Path) -> None:
+        said = (
+            "what the topics hold is what SQL says"
+            if not self.wrong
+            else "<br>".join(html.escape(each) for each in self.wrong)
+        )
+        faults = "".join(
+            f"<tr><td>{at_s:.1f} s</td><td>{html.escape(what)}</td></tr>"
+            for at_s, what in self.faults
+        )
+        counts = "".join(
+            f"<tr><td style='color:{COLOURS[name]}'>■ {name}</td><td>{len(self.times[name])}</td></tr>"
+            for name in self.times
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"<!doctype html><meta charset='utf-8'><title>Pipeline, seed {self.seed}</title><style>{STYLE}</style>"
+            f"<h1 class='{'wrong' if self.wrong else 'valid'}'>{self.verdict}</h1><p>{said}.</p>"
+            f"<p><code>{html.escape(self.command)}</code>: orders for {self.seconds:g} s, {self.took_s:.0f} s in all.</p>"
+            f"{self.plot()}<table>{counts}</table><h2>Killed</h2><table>{faults or '<tr><td>nothing</td></tr>'}</table>"
+        )
+
+    def plot(self) -> str:
+        """Records over time, each line on a scale of its own; what was killed stands upright."""
+        times = [each - self.began for name in self.times for each in self.times[name]]
+        first, last = min([0.0, *times]), max([1.0, *times, *(at for at, _ in self.faults)])
+
+        def x(at_s: float) -> float:
+            return MARGIN + (at_s - first) / (last - first) * (WIDTH - 2 * MARGIN)
+
+        parts = [f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' aria-label='records over time'>"]
+        for at_s, what in self.faults:
+            parts.append(
+                f"<line x1='{x(at_s):.1f}' x2='{x(at_s):.1f}' y1='20' y2='{HEIGHT - 30}' stroke='{FAULT}' stroke-dasharray='3 3'>"
+                f"<title>{html.escape(what)}</title></line><text x='{x(at_s) + 2:.1f}' y='16' fill='{FAULT}'>"
+                f"{html.escape(what.partition(' ')[0])}</text>"
+            )
+        for name in self.times:
+            points = _points([each - self.began for each in self.times[name]], x)
+            parts.append(
+                f"<polyline fill='none' stroke='{COLOURS[name]}' stroke-width='2' points='{points}'/>"
+            )
+        ticks = max(1, round(last / 10))
+        parts += [
+            f"<text x='{x(tick):.1f}' y='{HEIGHT - 12}'>{tick} s</text>"
+            for tick in range(0, int(last) + 1, ticks)
+        ]
+        return "".join([*parts, "</svg>"])
+
+
+def _points(times: Sequence[float], x: object) -> str:
+    assert callable(x)
+    ordered = sorted(times)
+    steps = max(1, len(ordered) // 400)
+    chosen = [*range(0, len(ordered), steps), len(ordered) - 1] if ordered else []
+    height = HEIGHT - 60
+    return " ".join(
+        f"{x(ordered[n]):.1f},{HEIGHT - 30 - (n + 1) / len(ordered) * height:.1f}" for n in chosen
+    )

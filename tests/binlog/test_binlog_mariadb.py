@@ -1,0 +1,233 @@
+"""A real MariaDB, a real node: what is in the database is in the topics, each change once."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from fencepost.clients.binlog import BinlogSource
+from fencepost.clients.binlog.database import CannotFollow
+from followed import Followed, committed
+
+pytestmark = pytest.mark.slow
+TYPES = {
+    "t": ("TINYINT", -1),
+    "tu": ("TINYINT UNSIGNED", 255),
+    "sm": ("SMALLINT", -32768),
+    "mu": ("MEDIUMINT UNSIGNED", 16777215),
+    "i": ("INT", -2147483648),
+    "bu": ("BIGINT UNSIGNED", 18446744073709551615),
+    "f": ("FLOAT", 16777216.0),
+    "f2": ("FLOAT", 1.1),
+    "d": ("DOUBLE", 0.30000000000000004),
+    "de": ("DECIMAL(65,30)", "12345678901234567890123456789012345.123456789012345678901234567890"),
+    "dn": ("DECIMAL(10,2)", "-0.05"),
+    "y": ("YEAR", 2026),
+    "da": ("DATE", "2026-11-21"),
+    "da0": ("DATE", "0000-00-00"),
+    "ti": ("TIME(2)", "-26:00:01.50"),
+    "dt": ("DATETIME(6)", "9999-12-31T23:59:59.999999"),
+    "dt0": ("DATETIME", "0000-00-00T00:00:00"),
+    "ts": ("TIMESTAMP(3) NULL", "2026-11-21T16:20:00.123Z"),
+    "ts0": ("TIMESTAMP NULL", "0000-00-00T00:00:00Z"),
+    "c": ("CHAR(5)", "ä b"),
+    "v": ("VARCHAR(300)", "日本語 🎉"),
+    "l1": ("VARCHAR(20) CHARACTER SET latin1", "é€"),
+    "u16": ("VARCHAR(20) CHARACTER SET utf16", "ü🎉"),
+    "tx": ("MEDIUMTEXT", "long"),
+    "b": ("BINARY(4)", "AQIAAA=="),
+    "vb": ("VARBINARY(10)", "AQIA"),
+    "bl": ("BLOB", "AP8B"),
+    "bi": ("BIT(10)", 513),
+    "e": ("ENUM('small','größer')", "größer"),
+    "s": ("SET('a','b','c')", "a,c"),
+    "s0": ("SET('a','b')", ""),
+    "j": ("JSON", '{"a": [1, null]}'),
+    "n": ("INT", None),
+}
+LITERALS = {"b": "X'01020000'", "vb": "X'010200'", "bl": "X'00FF01'", "bi": "513"}
+
+
+def literal(name: str, value: Any) -> str:
+    if name in LITERALS:
+        return LITERALS[name]
+    if isinstance(value, str):
+        return f"'{value.replace('T', ' ').rstrip('Z') if name[:2] in ('dt', 'ts') else value}'"
+    return "NULL" if value is None else repr(value)
+
+
+def test_a_snapshot_and_the_stream_give_the_same_row_for_every_type(sql, schema, followed) -> None:
+    sql("SET sql_mode = '', time_zone = '+00:00'")
+    columns = ", ".join(f"{name} {TYPES[name][0]}" for name in TYPES)
+    sql(f"CREATE TABLE every_type (id INT PRIMARY KEY, {columns})")
+    values = ", ".join(literal(name, TYPES[name][1]) for name in TYPES)
+    sql(f"INSERT INTO every_type VALUES (1, {values})")
+    followed.run()
+    sql(f"INSERT INTO every_type VALUES (2, {values})")
+    followed.run()
+    expected = {name: TYPES[name][1] for name in TYPES}
+    seen, streamed = followed.told("every_type")
+    assert seen["after"] == {"id": 1, **expected}
+    assert streamed["after"] == {"id": 2, **expected}
+    # Nor has the table changed: what the catalogue calls its columns the log calls them too.
+    assert len(committed(followed.settings.bootstrap, f"{schema}.schema")) == 1
+
+
+def test_every_change_is_told_once_in_its_order(sql, schema, followed: Followed) -> None:
+    sql("CREATE TABLE orders (id INT PRIMARY KEY, total DECIMAL(8,2))")
+    sql("INSERT INTO orders VALUES (1, 1), (2, 2)")
+    followed.run()
+    sql("BEGIN")
+    sql("INSERT INTO orders VALUES (3, 3)")
+    sql("UPDATE orders SET total = total + 0.5")
+    sql("COMMIT")
+    sql("BEGIN")
+    sql("DELETE FROM orders WHERE id = 1")
+    sql("ROLLBACK")
+    sql("DELETE FROM orders WHERE id = 2")
+    sql("UPDATE orders SET id = 9 WHERE id = 3")
+    for _ in range(2):
+        followed.run()
+    told = [
+        (e["op"], (e["before"] or {}).get("id"), (e["after"] or {}).get("total"))
+        for e in followed.told("orders")
+    ]
+    assert told == [
+        ("r", None, "1.00"),
+        ("r", None, "2.00"),
+        ("c", None, "3.00"),
+        ("u", 1, "1.50"),
+        ("u", 2, "2.50"),
+        ("u", 3, "3.50"),
+        ("d", 2, None),
+        ("d", 3, None),
+        ("c", None, "3.50"),
+    ]
+    tombstones = [key for key, value in followed.records("orders") if value is None]
+    assert sorted(each["id"] for each in tombstones) == [2, 3]
+
+
+def test_what_changes_while_the_snapshot_is_taken_is_there_once(sql, schema, followed) -> None:
+    sql("CREATE TABLE a (id INT PRIMARY KEY)")
+    sql("CREATE TABLE b (id INT PRIMARY KEY)")
+    sql("INSERT INTO a VALUES (1), (2)")
+    rows = 0
+
+    def on_step(step: str) -> None:
+        nonlocal rows
+        rows += step == "snapshot-row"
+        if step == "snapshot-row" and rows == 1:
+            sql("INSERT INTO a VALUES (3)")
+            sql("INSERT INTO b VALUES (4)")
+
+    BinlogSource(followed.settings, on_step).run()
+    ops = [(e["op"], e["after"]["id"]) for t in "ab" for e in followed.told(t)]
+    assert ops == [("r", 1), ("r", 2), ("c", 3), ("c", 4)]
+
+
+def test_columns_are_told_by_name_whenever_they_change(sql, schema, followed: Followed) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
+    sql("INSERT INTO t VALUES (1, 1)")
+    followed.run()
+    sql("ALTER TABLE t ADD b VARCHAR(5) FIRST, DROP a")
+    sql("INSERT INTO t VALUES ('x', 2)")
+    sql("TRUNCATE t")
+    sql("CREATE TABLE later (k INT)")
+    sql("INSERT INTO later VALUES (7)")
+    followed.run()
+    followed.run()
+    told = followed.told("t")
+    assert [each["op"] for each in told] == [
+        "r",
+        "c",
+        "t",
+        "t",
+    ]  # an emptied table in each partition
+    assert told[1]["after"] == {"b": "x", "id": 2}
+    assert followed.told("later")[0]["after"] == {"k": 7}
+    schemas = [value for _, value in committed(followed.settings.bootstrap, f"{schema}.schema")]
+    assert [(s.get("table"), s.get("sql", "").partition(" ")[0]) for s in schemas] == [
+        ("t", ""),
+        (None, "ALTER"),
+        ("t", ""),
+        (None, "TRUNCATE"),
+        (None, "CREATE"),
+        ("later", ""),
+    ]
+    assert schemas[2]["columns"] == [
+        {"name": "b", "type": "varchar"},
+        {"name": "id", "type": "int"},
+    ]
+    assert schemas[2]["primary_key"] == ["id"]
+
+
+def test_a_source_that_waits_tells_changes_within_a_moment(sql, schema, followed) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    committed_once = threading.Event()
+    settings = {**vars_of(followed), "stop_when_caught_up": False}
+    source = BinlogSource(
+        type(followed.settings)(**settings),
+        lambda step: step == "committed" and committed_once.set(),
+    )
+    running = threading.Thread(target=source.run)
+    running.start()
+    try:
+        assert committed_once.wait(20)
+        before = source.transactions
+        sql("INSERT INTO t VALUES (1)")
+        deadline = time.monotonic() + 10
+        while source.transactions == before:
+            assert time.monotonic() < deadline, "an insert was not committed in ten seconds"
+            time.sleep(0.01)
+    finally:
+        source.stop()
+        running.join(20)
+    assert [each["after"] for each in followed.told("t")] == [{"id": 1}]
+
+
+def vars_of(followed: Followed) -> dict[str, Any]:
+    settings = followed.settings
+    return {name: getattr(settings, name) for name in settings.__dataclass_fields__}
+
+
+def purge(sql: Any) -> None:
+    """Again while a connection that has just ended still holds a file."""
+    sql("FLUSH BINARY LOGS")
+    deadline = time.monotonic() + 10
+    while len(logs := sql("SHOW BINARY LOGS")) > 1:
+        assert time.monotonic() < deadline, f"{logs} are not purged in ten seconds"
+        sql(f"PURGE BINARY LOGS TO '{logs[-1][0]}'")
+        time.sleep(0.05)
+
+
+def test_a_log_that_was_purged_ends_in_a_sentence_that_says_what_to_do(
+    sql, schema, followed
+) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed.run()
+    sql("INSERT INTO t VALUES (1)")
+    purge(sql)
+    with pytest.raises(CannotFollow, match=r"no longer in its binary log.*--resnapshot"):
+        followed.run()
+    followed.run(resnapshot=True)
+    assert [(each["op"], each["after"]) for each in followed.told("t")] == [("r", {"id": 1})]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("SET GLOBAL binlog_row_metadata = MINIMAL", "binlog_row_metadata=MINIMAL.*Say"),
+        ("CREATE TABLE m (id INT) ENGINE=MyISAM", r"\.m has the engine MyISAM"),
+        ("CREATE TABLE u (id UUID)", r"\.u: column id has the type uuid"),
+    ],
+)
+def test_what_cant_be_followed_is_said_before_anything_is_written(
+    sql, schema, followed, statement, said
+) -> None:
+    sql(statement)
+    try:
+        with pytest.raises((CannotFollow, ValueError), match=said):
+            followed.run()
+    finally:
+        sql("SET GLOBAL binlog_row_metadata = FULL")
+    assert committed(followed.settings.bootstrap, f"{schema}.schema") == []

@@ -1,0 +1,74 @@
+"""Positions in a compacted topic that many share."""
+
+import threading
+
+import pytest
+from confluent_kafka import Producer
+from fencepost.clients.binlog.kept_positions import (
+    KeptPositions,
+    NotReadable,
+    ensure_topic,
+    latest_by_key,
+)
+
+pytestmark = pytest.mark.slow
+
+
+def producer_of(bootstrap: str, name: str) -> Producer:
+    made = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    made.init_transactions(20)
+    return made
+
+
+def keep(producer: Producer, positions: KeptPositions, name: str, text: str) -> None:
+    producer.begin_transaction()
+    positions.write(producer, name, text)
+    assert producer.flush(20) == 0
+
+
+def test_a_position_behind_an_open_transaction_is_waited_for(bootstrap: str) -> None:
+    """1. Another source writes its position and does not commit yet.  2. Ours is committed behind it.
+    3. Ours is read: the last stable offset is before both."""
+    positions = KeptPositions({"bootstrap.servers": bootstrap}, "positions-shared")
+    positions.prepare()
+    other, ours = producer_of(bootstrap, "other"), producer_of(bootstrap, "ours")
+    keep(ours, positions, "ours", "1")
+    ours.commit_transaction(20)
+    keep(other, positions, "other", "7")
+    keep(ours, positions, "ours", "2")
+    ours.commit_transaction(20)
+    is_reading = threading.Event()
+    found: list[str | None] = []
+
+    def read() -> None:
+        is_reading.set()
+        found.append(positions.read("ours"))
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    is_reading.wait(10)
+    reading.join(1.0)
+    assert reading.is_alive(), f"it did not wait, and found {found}"
+    other.commit_transaction(20)
+    reading.join(20)
+    assert found == ["2"] and positions.read("other") == "7"
+
+
+def test_an_aborted_position_was_never_kept(bootstrap: str) -> None:
+    positions = KeptPositions({"bootstrap.servers": bootstrap}, "positions-aborted")
+    positions.prepare()
+    assert positions.read("s") is None
+    producer = producer_of(bootstrap, "aborts")
+    keep(producer, positions, "s", "1")
+    producer.commit_transaction(20)
+    keep(producer, positions, "s", "2")
+    producer.abort_transaction(20)
+    assert positions.read("s") == "1"
+
+
+def test_a_topic_that_would_forget_positions_is_refused(bootstrap: str) -> None:
+    client = {"bootstrap.servers": bootstrap}
+    ensure_topic(client, "positions-deleted", 1, 1)
+    with pytest.raises(NotReadable, match=r"positions-deleted has cleanup\.policy=delete"):
+        KeptPositions(client, "positions-deleted").prepare()
+    assert latest_by_key(client, "positions-deleted") == {}

@@ -1,0 +1,163 @@
+"""What the driver tells becomes changes, and what can't be read ends the stream in a sentence. No database is asked."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fencepost.clients.binlog.binlog_stream import Interpreter
+from fencepost.clients.binlog.changes import (
+    CREATE,
+    TRUNCATE,
+    UPDATE,
+    Change,
+    Idle,
+    SchemaChange,
+    TransactionEnd,
+)
+from fencepost.clients.binlog.columns import Column, Table
+from fencepost.clients.binlog.database import CannotFollow
+from pymysqlreplication import event, row_event
+
+ORDERS = Table("shop", "orders", (Column("id", "int"), Column("n", "tinyint")), ("id",))
+
+
+def told(kind: type, **fields: Any) -> Any:
+    """An event of the driver without a packet."""
+    made = object.__new__(kind)
+    made.__dict__.update(fields)
+    return made
+
+
+def gtid(number: int, flags: int = 0) -> Any:
+    return told(event.MariadbGtidEvent, gtid=f"0-1-{number}", flags=flags)
+
+
+def query(sql: str, schema: str = "shop") -> Any:
+    return told(event.QueryEvent, query=sql, schema=schema.encode(), timestamp=5)
+
+
+def column(name: str, code: int) -> Any:
+    return SimpleNamespace(
+        name=name,
+        type=code,
+        unsigned=False,
+        character_set_name=None,
+        enum_values=None,
+        set_values=None,
+    )
+
+
+def table_map(**fields: Any) -> Any:
+    metadata = SimpleNamespace(simple_primary_key_list=[0], primary_keys_with_prefix={})
+    columns = [column("id", 3), column("n", 1)]
+    base = {"table_id": 9, "schema": "shop", "table": "orders", "columns": columns}
+    return told(row_event.TableMapEvent, **{**base, "optional_metadata": metadata, **fields})
+
+
+class Packet:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.read_bytes = data, 0
+
+    def read(self, size: int) -> bytes:
+        self.read_bytes += size
+        return self.data[:size]
+
+
+def rows(kind: type, data: bytes, present: bytes = b"\x03") -> Any:
+    fields = {"table_id": 9, "number_of_columns": 2, "timestamp": 5, "event_size": len(data)}
+    maps = {"columns_present_bitmap": present, "columns_present_bitmap2": b"\x03"}
+    return told(kind, **fields, **maps, packet=Packet(data))
+
+
+def changes(*events: Any, tables: str = "shop.*", flavor: str = "mariadb") -> list[Any]:
+    interpreter = Interpreter([tables], flavor)
+    return [found for each in events for found in interpreter.take(each)]
+
+
+ROW = b"\x00\x01\x00\x00\x00\x07"
+
+
+def test_a_transactions_rows_are_numbered_and_end_with_its_gtid() -> None:
+    found = changes(
+        gtid(7),
+        table_map(),
+        rows(row_event.WriteRowsEvent, ROW + ROW),
+        table_map(),
+        rows(row_event.UpdateRowsEvent, ROW + ROW),
+        told(event.XidEvent),
+        told(event.HeartbeatLogEvent),
+    )
+    row = {"id": 1, "n": 7}
+    assert found == [
+        Change("0-1-7", 0, 5_000, ORDERS, CREATE, None, row),
+        Change("0-1-7", 1, 5_000, ORDERS, CREATE, None, row),
+        Change("0-1-7", 2, 5_000, ORDERS, UPDATE, row, row),
+        TransactionEnd("0-1-7"),
+        Idle(),
+    ]
+
+
+def test_rows_of_tables_that_nobody_asked_for_leave_their_gtid_alone() -> None:
+    events = (gtid(7), table_map(), rows(row_event.WriteRowsEvent, ROW), told(event.XidEvent))
+    assert changes(*events, tables="stock.*") == [TransactionEnd("0-1-7")]
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_told"),
+    [
+        ("ALTER TABLE orders ADD x INT", True),
+        ("create /* hm */ index i on orders (n)", True),
+        ("ALTER TABLE stock.items ADD x INT", False),
+        ("CREATE USER somebody", False),
+        ("GRANT ALL ON *.* TO somebody", False),
+        ("ANALYZE TABLE orders", False),
+    ],
+)
+def test_schema_changes_of_what_is_followed_are_told(sql: str, is_told: bool) -> None:
+    change = [SchemaChange("0-1-7", 5_000, "shop", sql)] if is_told else []
+    assert changes(gtid(7, flags=1), query(sql)) == [*change, TransactionEnd("0-1-7")]
+
+
+def test_an_emptied_table_is_a_change_of_it() -> None:
+    found = changes(gtid(7, flags=1), query("TRUNCATE `shop`.`orders`", "other"))
+    assert found[1:] == [
+        Change("0-1-7", 0, 5_000, Table("shop", "orders", (), ()), TRUNCATE),
+        TransactionEnd("0-1-7"),
+    ]
+
+
+def test_mysqls_transactions_begin_with_a_word_and_its_schema_changes_do_not() -> None:
+    name = "3e11fa47-71ca-11e1-9e33-c80aa9429562:7"
+    begin = told(event.GtidEvent)
+    object.__setattr__(begin, "sid", bytes.fromhex(name[:36].replace("-", "")))
+    object.__setattr__(begin, "gno", 7)
+    inside = (query("BEGIN"), table_map(), rows(row_event.WriteRowsEvent, ROW), query("COMMIT"))
+    assert changes(begin, *inside, flavor="mysql")[-1] == TransactionEnd(name)
+    assert len(changes(begin, query("CREATE TABLE t (i INT)"), flavor="mysql")) == 2
+
+
+def test_a_change_that_was_logged_as_a_statement_ends_the_stream() -> None:
+    with pytest.raises(CannotFollow, match="0-1-7: a change was logged as a statement"):
+        changes(gtid(7), query("INSERT INTO orders VALUES (1, 2)"))
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        (
+            [rows(row_event.WriteRowsEvent, ROW, present=b"\x01")],
+            "logged in part.*binlog_row_image",
+        ),
+        ([told(event.NotImplementedEvent, event_type=0xA5)], "event of kind 165.*compression"),
+        ([told(event.XAPrepareEvent)], "XA transaction"),
+        ([table_map(columns=[column(None, 3)])], "without the names of their columns"),
+        ([table_map(columns=[column("c", 12)])], "ALTER TABLE shop.orders FORCE"),
+    ],
+)
+def test_what_may_hold_changes_and_cant_be_read_ends_the_stream(events, said) -> None:
+    with pytest.raises((CannotFollow, ValueError), match=said):
+        changes(gtid(7), table_map(), *events)
+
+
+def test_what_holds_no_change_is_passed_over() -> None:
+    assert changes(gtid(7), told(event.NotImplementedEvent, event_type=0x24)) == []

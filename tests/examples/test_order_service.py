@@ -1,0 +1,161 @@
+"""The order services die wherever their README's tables say: then order and message are both there, or neither is."""
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from support.fencepost_process import fencepost
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("struck_services.py")
+OPENED = re.compile(r'"admin_open".*"address": \["([^"]+)", (\d+)\]')
+SETTINGS = {
+    "FENCEPOST_TRANSACTION_CHECK_INTERVAL_MS": "200",
+    "FENCEPOST_TRANSACTION_CHECK_DELIVERY_TIMEOUT_MS": "500",
+}
+KILLED = -9
+# What the README calls it -> (service, where it is struck, cents); what follows until all is settled.
+HALF = {
+    "the service, before it wrote anything": [
+        ("half", "before the half message", 1),
+        ("checks", "", 1),
+    ],
+    "the service, before the local commit": [
+        ("half", "before the local commit", 1),
+        ("checks", "", 1),
+    ],
+    "the service, after the local commit": [
+        ("half", "after the local commit", 1),
+        ("checks", "", 1),
+    ],
+    "nothing; the shop refuses the order": [("half", "", 9_999_999)],
+    "nothing": [("half", "", 1)],
+    "the service, then who was asked": [
+        ("half", "after the local commit", 1),
+        ("checks", "asked", 1),
+        ("checks", "", 1),
+    ],
+    "the service, then who was asked, and nothing was committed": [
+        ("half", "before the local commit", 1),
+        ("checks", "asked", 1),
+        ("checks", "", 1),
+    ],
+}
+OUTBOX = {
+    "the service, before the local commit": [
+        ("outbox", "before the local commit", 1),
+        ("relay", "", 1),
+    ],
+    "the service, after the local commit": [
+        ("outbox", "after the local commit", 1),
+        ("relay", "", 1),
+    ],
+    "nothing": [("outbox", "", 1), ("relay", "", 1), ("relay", "", 1)],
+    "the relay, before its commit": [
+        ("outbox", "", 1),
+        ("relay", "before the relay's commit", 1),
+        ("relay", "", 1),
+    ],
+    "the relay, after its commit": [
+        ("outbox", "", 1),
+        ("relay", "after the relay's commit", 1),
+        ("relay", "", 1),
+    ],
+}
+IS_PLACED = {
+    "the service, before it wrote anything": False,
+    "the service, before the local commit": False,
+    "the service, then who was asked, and nothing was committed": False,
+    "nothing; the shop refuses the order": False,
+}
+
+
+class Services(NamedTuple):
+    bootstrap: str
+    admin: str
+    say: Callable[[dict[str, Any]], int]
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[Services]:
+    with (
+        fencepost(environment=SETTINGS) as node,
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        found = OPENED.search(node.process.said())
+        assert found is not None and process.stdin is not None and process.stdout is not None
+
+        def say(told: dict[str, Any]) -> int:
+            process.stdin.write(f"{json.dumps(told)}\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
+
+        yield Services(node.bootstrap, f"http://{found[1]}:{found[2]}", say)
+        process.stdin.close()
+
+
+def committed(bootstrap: str, topic: str) -> list[str]:
+    """The orders of all messages up to the end: one that is still hidden fails."""
+    settings = {
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "group.id": "looks",
+    }
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    try:
+        if topic not in consumer.list_topics(timeout=10).topics:
+            return []
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found = []
+        while True:
+            message = consumer.poll(15)
+            assert message is not None, f"{topic} has no end"
+            if message.error() is not None:
+                return found
+            found.append(json.loads(message.value())["order"])
+    finally:
+        consumer.close()
+
+
+def placed(shop: Path) -> list[str]:
+    with closing(sqlite3.connect(shop)) as connection:
+        return [
+            row[0] for row in connection.execute("SELECT id FROM orders WHERE state = 'placed'")
+        ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "dies"), [*(("half", each) for each in HALF), *(("outbox", each) for each in OUTBOX)]
+)
+def test_order_and_message_are_both_there_or_neither_whoever_dies(
+    kind, dies, services: Services, tmp_path: Path
+) -> None:
+    steps = (HALF if kind == "half" else OUTBOX)[dies]
+    name = f"{kind}-{list(HALF if kind == 'half' else OUTBOX).index(dies)}"
+    told = {"shop": str(tmp_path / "shop.db"), "topic": name, "name": name, "order": "order-1"}
+    where = {"bootstrap": services.bootstrap, "admin": services.admin}
+    for service, strike, cents in steps:
+        code = services.say({**told, **where, "service": service, "strike": strike, "cents": cents})
+        assert code == (KILLED if strike else 0), f"{service} {strike or 'until its end'}"
+    wanted = ["order-1"] if IS_PLACED.get(dies, True) else []
+    assert placed(tmp_path / "shop.db") == wanted
+    assert committed(services.bootstrap, name) == wanted
+
+
+def test_the_readmes_tables_are_what_is_tried() -> None:
+    text = (ROOT / "examples/order_service/README.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| (?:both|neither) \|", text, re.MULTILINE)
+    assert rows == [*HALF, *OUTBOX]
+    for row, outcome in re.findall(r"^\| ([^|]+) \| (both|neither) \|", text, re.MULTILINE):
+        assert IS_PLACED.get(row, True) == (outcome == "both"), row
