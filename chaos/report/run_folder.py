@@ -20,7 +20,7 @@ ANOMALIES: Final = "anomalies.jsonl"
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 VERDICTS: Final = (VALID, INVALID, UNKNOWN)
 
-SAID: Final = ("unknown", "seen", "left_out")  # sentences, in lists
+SEEN_BY_IT: Final = ("seen", "left_out")  # sentences of the harness, in lists
 
 LINE_BYTES_MAX: Final = 4 << 20  # a line is held in memory whole
 NUMBER_MAX: Final = 1e15
@@ -46,7 +46,8 @@ class Run:
     began: str = ""
     seconds: float = 0.0  # as long as it took, or was to take
     asked_s: float = 0.0  # of load, where that is said
-    said: tuple[str, ...] = ()  # what the harness itself has to say
+    unknown: tuple[str, ...] = ()  # what the harness says why no more is known
+    said: tuple[str, ...] = ()  # what else it has seen
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
     verdict: str = UNKNOWN
@@ -85,7 +86,8 @@ def read_run(folder: Path) -> Run:
     options = found.get("options")
     run.asked_s = number_of(options.get("seconds")) or 0.0 if isinstance(options, dict) else 0.0
     run.faults = words_of(found.get("faults"))
-    run.said = tuple(each for name in SAID for each in words_of(found.get(name)))
+    run.unknown = words_of(found.get("unknown"))
+    run.said = tuple(each for name in SEEN_BY_IT for each in words_of(found.get(name)))
     run.versions = texts_of(found.get("versions"))
     run.machine = texts_of(found.get("machine"))
     run.counts = numbers_of(found.get("counts"))

@@ -201,9 +201,8 @@ def faults(found: Measured) -> str:
         '<p class="quiet">The gap is the longest time without any acknowledgement from a fault\'s beginning until '
         f"{AFTER_S:g} s after its end, or until the next one began.</p>"
     )
-    return (
-        f"<section><h2>Faults</h2><div class='panel'>{inside}{note}{_each(found)}</div></section>"
-    )
+    more = _each(found) + _said(found)
+    return f'<section><h2>Faults</h2><div class="panel">{inside}{note}{more}</div></section>'
 
 
 def _each(found: Measured) -> str:
@@ -223,6 +222,14 @@ def _each(found: Measured) -> str:
     more = f", the first {len(rows)} of {words.count(total)}" if total > len(rows) else ""
     head = ["from s", "to s", "fault", "target", "nodes", "what", "gap"]
     return details(f"Each of them{more}", table(head, rows, numbers=(0, 1, 6), name="each fault"))
+
+
+def _said(found: Measured) -> str:
+    """What the harness has seen of the nodes, in its own words."""
+    if not found.run.said:
+        return ""
+    sentences = "".join(f"<li><bdi>{text(each)}</bdi></li>" for each in found.run.said)
+    return details("What the harness has seen", f'<ul class="notes">{sentences}</ul>')
 
 
 def _middle(values: list[float]) -> float | None:

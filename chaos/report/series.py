@@ -18,6 +18,7 @@ LATENCY_STEP: Final = 1.1  # what is told of a latency is right to a tenth
 LEVELS: Final = 170  # up to 18 minutes
 CELLS_MAX: Final = 1 << 16
 CELL_S: Final = 0.1
+START_S: Final = 5.0  # clients that begin may take so long until their first acknowledgement
 COUNTED: Final = ("acknowledged", "read", "fail", "info")
 _LOG_STEP: Final = math.log(LATENCY_STEP)
 
@@ -152,6 +153,8 @@ class Acknowledgements:
     def gaps(self, longer_than_s: float) -> Iterator[Gap]:
         """In the order of time; none shorter than a cell is seen. One at the end counts while somebody tried."""
         before: float | None = None
+        if self.first_s is not None and self.first_s > max(longer_than_s, START_S):
+            yield Gap(0.0, self.first_s)
         for first, last in zip(self._first, self._last, strict=True):
             if first == math.inf:
                 continue

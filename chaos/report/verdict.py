@@ -27,7 +27,7 @@ def judged(found: Measured) -> Judgement:
     run = found.run
     against = _against_valid(found)
     verdict = UNKNOWN if run.verdict == VALID and against else run.verdict
-    notes = [*against, *_notes(found, verdict), *found.problems, *run.said]
+    notes = [*against, *_notes(found, verdict), *found.problems, *run.unknown]
     if len(notes) > NOTES_MAX:
         notes = [*notes[:NOTES_MAX], f"and {len(notes) - NOTES_MAX} more of the kind"]
     return Judgement(verdict, _headline(found, verdict), run.why, tuple(notes))
@@ -81,9 +81,9 @@ def _notes(found: Measured, verdict: str) -> list[str]:
     if never:
         notes.append(f"{words.plural(never, 'fault')} had not been healed when the run ended.")
     said = run.counts.get("operations")
-    if said is not None and found.history_there and verdict != UNKNOWN and said != found.total:
+    if said is not None and found.history_there and verdict != UNKNOWN and said > found.total:
         notes.append(
-            f"run.json counts {words.count(said)} operations, {HISTORY} has {words.count(found.total)}."
+            f"run.json counts {words.count(said)} operations, and {HISTORY} has only {words.count(found.total)}."
         )
     if found.from_samples:
         notes.append(
