@@ -9,6 +9,7 @@ FENCEPOST_TEST_SEED      1 …             who is killed when, in chaos
 FENCEPOST_TEST_BOOTSTRAP host:port,…     what runs there, FENCEPOST_TEST_NODES of them (1)
 """
 
+import math
 import os
 import random
 import shutil
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,27 @@ def cluster(settings: Mapping[str, str]) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@dataclass(slots=True)
+class Death:
+    """When the node at this address was not there, by the wall clock."""
+
+    address: str
+    began: float
+    ended: float = math.inf
+
+
+DEATHS: list[Death] = []
+NOTICED_S = 2.0  # so much later a client may say that its broker is gone
+
+
+def died(address: str | None, began: float, ended: float) -> bool:
+    """Whether this node, or any, was dead at some moment of that time: only then may a client give up a request."""
+    return any(
+        address in (None, death.address) and death.began <= ended and began <= death.ended
+        for death in DEATHS
+    )
+
+
 class LeadersDie(threading.Thread):
     """Kills one node, lets the others go on, starts it again, waits until all replicas have caught up."""
 
@@ -116,10 +139,13 @@ class LeadersDie(threading.Thread):
 
     def _strike(self) -> None:
         node = self._victim()
+        death = Death(self.nodes.bootstrap_of(node), time.time())
+        DEATHS.append(death)
         self.nodes.kill(node)
         self.killed += 1
         time.sleep(self._rng.uniform(0.0, 2.0))
         self.nodes.start_again(node)
+        death.ended = time.time()
         wait_for("all replicas in sync", self._in_sync, IN_SYNC_S)
 
     def _victim(self) -> int:

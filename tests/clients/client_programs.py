@@ -2,6 +2,8 @@
 
 A program is compiled once a session, into `.cache`, under the hash of its sources. It is started once, with the
 names of the scenarios that were selected, and prints a JSON line for each; a test then looks up its own line.
+All programs begin with the brokers, since a scenario mostly waits, and so it does beside the other suites; while leaders
+die each begins when its first test comes, and has the brokers for itself.
 """
 
 import hashlib
@@ -10,14 +12,17 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from brokers import IN_CHAOS, calm
+from brokers import IN_CHAOS, NOTICED_S, calm, died
 from support.kafka_peer import CACHE, VERSION, NotFetched, alone, jars, java
-from support.needs import give_up
+from support.needs import give_up, missing
 
 HERE = Path(__file__).parent
 RUN_TIMEOUT_S = 900 if IN_CHAOS else 300
@@ -27,6 +32,9 @@ TRIES = 3
 UNUSED_S = (
     3_600  # a build that nobody ran for so long is removed; another session may be at it before
 )
+
+
+_RUNNING: set[subprocess.Popen[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +49,58 @@ def scenarios(names: Iterable[str], *, at_rest: Collection[str] = ()) -> list[ob
     return [pytest.param(name, marks=calm) if name in at_rest else name for name in names]
 
 
-def selected(request: pytest.FixtureRequest, fixture: str) -> list[str]:
-    """The scenarios whose tests run in this session, in order: those that use `fixture`."""
+@dataclass(frozen=True, slots=True)
+class Language:
+    need: str
+    fixture: str  # which the tests of its scenarios use
+    command: Callable[[], tuple[list[str], dict[str, str]]]  # and its environment; builds it first
+
+
+class Programs:
+    """The runs of a session, by their language."""
+
+    def __init__(self, items: Sequence[pytest.Item], bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.selected = {name: _selected(items, one.fixture) for name, one in LANGUAGES.items()}
+        self.pool = ThreadPoolExecutor(len(LANGUAGES), thread_name_prefix="client-program")
+        self.runs: dict[str, Future[dict[str, Outcome]]] = {}
+
+    def begin(self, name: str) -> Future[dict[str, Outcome]]:
+        if name not in self.runs:
+            self.runs[name] = self.pool.submit(self._run, LANGUAGES[name], self.selected[name])
+        return self.runs[name]
+
+    def _run(self, language: Language, names: Sequence[str]) -> dict[str, Outcome]:
+        command, environment = language.command()
+        return run([*command, self.bootstrap], names, environment)
+
+    def outcomes(self, name: str) -> dict[str, Outcome]:
+        """A program that can't be had skips here, in the test's own thread."""
+        return self.begin(name).result()
+
+
+@contextmanager
+def programs(items: Sequence[pytest.Item], bootstrap: str) -> Iterator[Programs]:
+    made = Programs(items, bootstrap)
+    try:
+        for name, language in LANGUAGES.items():
+            if made.selected[name] and not IN_CHAOS and missing(language.need) is None:
+                made.begin(name)
+        yield made
+    finally:  # an interrupted session waits for none of them
+        made.pool.shutdown(wait=False, cancel_futures=True)
+        for child in list(_RUNNING):
+            child.kill()
+
+
+def _selected(items: Sequence[pytest.Item], fixture: str) -> list[str]:
+    """The scenarios whose tests run in this session, in order: those that use `fixture` and are not skipped."""
     return [
         item.callspec.params["scenario"]
-        for item in request.session.items
-        if fixture in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
+        for item in items
+        if fixture in getattr(item, "fixturenames", ())
+        and hasattr(item, "callspec")
+        and not any(mark.args[0] for mark in item.iter_markers("skipif"))
     ]
 
 
@@ -69,24 +123,35 @@ def _run_once(
     command: Sequence[str], names: Sequence[str], environment: Mapping[str, str] | None
 ) -> dict[str, Outcome]:
     """One that the program said nothing of has failed with its stderr."""
-    done = subprocess.run(
+    child = subprocess.Popen(
         [*command, *names],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
         env=os.environ | dict(environment or {}),
     )
-    silence = (
-        f"no result; exit code {done.returncode}\n{done.stdout[-500:]}{done.stderr[-LOG_TAIL:]}"
-    )
+    _RUNNING.add(child)
+    try:
+        stdout, stderr = child.communicate(timeout=RUN_TIMEOUT_S)
+    finally:
+        child.kill()
+        child.wait()
+        _RUNNING.discard(child)
+    silence = f"no result; exit code {child.returncode}\n{stdout[-500:]}{stderr[-LOG_TAIL:]}"
     outcomes = {name: Outcome(ok=False, error=silence) for name in names}
-    for line in done.stdout.splitlines():
+    for line in stdout.splitlines():
         if line.startswith("{"):
             said = json.loads(line)
-            gave_up = said.get("gave_up", False)
-            outcomes[said["name"]] = Outcome(said["ok"], said["error"], gave_up)
+            outcomes[said["name"]] = Outcome(said["ok"], said["error"], _gave_up(said))
     return outcomes
+
+
+def _gave_up(said: Mapping[str, Any]) -> bool:
+    """A request whose broker was dead just then, or whose coordinator moved (which a broker said itself)."""
+    lost = said.get("gave_up")
+    return bool(lost) and (
+        lost["broker"] is None or died(lost["broker"], lost["at"] - NOTICED_S, lost["at"])
+    )
 
 
 def verify(outcomes: Mapping[str, Outcome], scenario: str) -> None:
@@ -186,3 +251,10 @@ def go_program() -> list[str]:
         _compile(["go", "build", "-o", str(into / "scenarios"), "."], folder)
 
     return [str(_build("clients-go", sources, "", compile_into) / "scenarios")]
+
+
+LANGUAGES = {
+    "java": Language("java", "java_scenario", lambda: (java_program(), {})),
+    "kafkajs": Language("node", "kafkajs_scenario", node_program),
+    "franz": Language("go", "franz_scenario", lambda: (go_program(), {})),
+}

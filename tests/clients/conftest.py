@@ -8,7 +8,8 @@ from itertools import count
 
 import pytest
 from _pytest.runner import runtestprotocol
-from brokers import IN_CHAOS, brokers
+from brokers import IN_CHAOS, NOTICED_S, brokers, died
+from client_programs import Programs, programs
 from confluent_kafka import KafkaError, KafkaException
 
 # Kafka's defaults, but for two waits that are long because clusters are large: three seconds for more
@@ -25,9 +26,15 @@ GAVE_UP = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
-def bootstrap() -> Iterator[str]:
-    with brokers(SETTINGS) as address:
-        yield address
+def foreign(request: pytest.FixtureRequest) -> Iterator[Programs]:
+    """The programs in other languages, and the brokers that all suites meet."""
+    with brokers(SETTINGS) as address, programs(request.session.items, address) as begun:
+        yield begun
+
+
+@pytest.fixture(scope="session")
+def bootstrap(foreign: Programs) -> str:
+    return foreign.bootstrap
 
 
 @pytest.fixture
@@ -76,11 +83,23 @@ def pytest_unconfigure() -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Whether the client gave up a request whose broker died: librdkafka sends an admin's only once."""
-    error = call.excinfo.value if call.excinfo is not None else None
-    if isinstance(error, KafkaException) and error.args[0].code() == KafkaError._TRANSPORT:
+    if (
+        call.excinfo is not None
+        and gave_up(call.excinfo)
+        and died(None, call.start - NOTICED_S, call.stop)
+    ):
         item.stash[GAVE_UP] = True
     return (yield)
+
+
+def gave_up(raised: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Librdkafka sends an admin's request only once; kafka-python's admin asks each node of the metadata that it has, once."""
+    error = raised.value
+    if isinstance(error, KafkaException):
+        return bool(error.args[0].code() == KafkaError._TRANSPORT)
+    kind = f"{type(error).__module__}.{type(error).__name__}"
+    path = [str(entry.path) for entry in raised.traceback]
+    return kind == "kafka.errors.KafkaConnectionError" and any("/kafka/admin/" in at for at in path)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ import time
 
 import client_programs
 import pytest
+from brokers import Death
 
 
 def test_a_download_that_fails_skips_by_name_and_fails_under_ci(tmp_path, monkeypatch) -> None:
@@ -40,18 +41,28 @@ def test_builds_that_nobody_runs_any_more_are_removed(tmp_path, monkeypatch) -> 
     assert client_programs._build("clients-x", [source], "", lambda _: 1 / 0) == built[-1]
 
 
-def test_only_a_scenario_whose_client_gave_up_is_asked_again(tmp_path, monkeypatch) -> None:
-    """An error of the same name that says what a broker found wrong is a finding, and stays one."""
+def test_only_a_scenario_whose_broker_was_dead_is_asked_again(tmp_path, monkeypatch) -> None:
+    """A connection that a living node ended, or an answer that found something wrong, is a finding and stays one."""
     monkeypatch.setattr("client_programs.IN_CHAOS", True)
+    monkeypatch.setattr("brokers.DEATHS", [Death("127.0.0.1:9093", 100.0, 102.0)])
+    gave_up = {
+        "moved": {"broker": None, "at": 50.0},
+        "dead": {"broker": "127.0.0.1:9093", "at": 101.0},
+        "noticed": {"broker": "127.0.0.1:9093", "at": 103.0},
+        "alive": {"broker": "127.0.0.1:9093", "at": 105.0},
+        "another": {"broker": "127.0.0.1:9094", "at": 101.0},
+        "wrong": None,
+    }
     asked = tmp_path / "asked"
     program = tmp_path / "program"
     program.write_text(
         "import json, sys\n"
+        f"gave_up = {gave_up!r}\n"
         f"open({str(asked)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
         "for name in sys.argv[1:]:\n"
-        "    print(json.dumps({'name': name, 'ok': False, 'error': 'KafkaJSDeleteGroupsError: x',\n"
-        "                      'gave_up': name == 'moved'}))\n"
+        "    said = {'name': name, 'ok': False, 'error': 'x', 'gave_up': gave_up[name]}\n"
+        "    print(json.dumps(said))\n"
     )
-    outcomes = client_programs.run([sys.executable, str(program)], ["moved", "wrong"])
+    outcomes = client_programs.run([sys.executable, str(program)], list(gave_up))
     assert not any(each.ok for each in outcomes.values())
-    assert asked.read_text().splitlines() == ["moved wrong", "moved", "moved"]
+    assert asked.read_text().splitlines() == [" ".join(gave_up), *["moved dead noticed"] * 2]

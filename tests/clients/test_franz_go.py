@@ -1,7 +1,7 @@
 """franz-go: one program runs every selected scenario of tests/clients/go."""
 
 import pytest
-from client_programs import go_program, run, scenarios, selected, verify
+from client_programs import scenarios, verify
 
 SCENARIOS = [
     "every_level_of_acks_writes_every_record_in_order",
@@ -71,14 +71,9 @@ AT_REST = {
 }
 
 
-@pytest.fixture(scope="session")
-def franz(request, bootstrap):
-    return run([*go_program(), bootstrap], selected(request, "franz_scenario"))
-
-
 @pytest.fixture
-def franz_scenario(franz, scenario):
-    verify(franz, scenario)
+def franz_scenario(foreign, scenario):
+    verify(foreign.outcomes("franz"), scenario)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Java's kafka-clients: one JVM runs every selected scenario of tests/clients/java."""
 
 import pytest
-from client_programs import java_program, run, scenarios, selected, verify
+from client_programs import scenarios, verify
 
 PRODUCE = [
     "every_level_of_acks_writes_every_record",
@@ -98,14 +98,9 @@ AT_REST = {
 }
 
 
-@pytest.fixture(scope="session")
-def outcomes(request, bootstrap):
-    return run([*java_program(), bootstrap], selected(request, "java_scenario"))
-
-
 @pytest.fixture
-def java_scenario(outcomes, scenario):
-    verify(outcomes, scenario)
+def java_scenario(foreign, scenario):
+    verify(foreign.outcomes("java"), scenario)
 
 
 @pytest.mark.slow

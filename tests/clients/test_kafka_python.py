@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 import pytest
 from brokers import COPIES, NODES, WAIT_S, unsafe
 from kafka_python_clients import consumer_of, reader_of, receive
+from librdkafka import until
 
 with warnings.catch_warnings():  # it loads its schemas in a way that Python no longer likes
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -143,16 +144,20 @@ class Member(threading.Thread):
     def __init__(self, bootstrap: str, topic: str, group: str, **options) -> None:
         super().__init__(daemon=True)
         self.owns: set[TopicPartition] = set()
+        self.failure: BaseException | None = None
         self._made = lambda: consumer_of(bootstrap, topic, group=group, **options)
         self._leaving = threading.Event()
         self.start()
 
     def run(self) -> None:
-        with self._made() as consumer:
-            while not self._leaving.is_set():
-                # A poll that ends between SyncGroup and its answer forgets the answer (3.0.12).
-                consumer.poll(timeout_ms=600)
-                self.owns = set(consumer.assignment())
+        try:
+            with self._made() as consumer:
+                while not self._leaving.is_set():
+                    # A poll that ends between SyncGroup and its answer forgets the answer (3.0.12).
+                    consumer.poll(timeout_ms=600)
+                    self.owns = set(consumer.assignment())
+        except BaseException as failure:  # noqa: BLE001 - the test's own thread raises it
+            self.failure = failure
         self.owns = set()
 
     def leave(self) -> None:
@@ -163,6 +168,9 @@ class Member(threading.Thread):
 def wait_for_sizes(members: list[Member], *sizes: int) -> None:
     deadline = time.monotonic() + WAIT_S
     while [len(member.owns) for member in members] != list(sizes):
+        for member in members:
+            if member.failure is not None:
+                raise member.failure
         assert time.monotonic() < deadline, [member.owns for member in members]
         time.sleep(0.05)
 
@@ -223,8 +231,13 @@ def test_topics_and_settings_are_administered(admin, topic) -> None:
     admin.create_partitions({topic: 3})
     with pytest.raises(InvalidPartitionsError):
         admin.create_partitions({topic: 1})
-    [described] = admin.describe_topics([topic])
-    assert len(described["partitions"]) == 3
+
+    def partitions() -> int:
+        [described] = admin.describe_topics([topic])
+        return len(described["partitions"])
+
+    # Each question may go to another node, which may be behind by a moment.
+    until(lambda: partitions() == 3, what="three partitions")
 
     def setting(name: str) -> str:
         shown = admin.describe_configs([ConfigResource("topic", topic)], config_filter="all")
@@ -232,11 +245,12 @@ def test_topics_and_settings_are_administered(admin, topic) -> None:
 
     assert setting("retention.ms") == "60000"
     admin.alter_configs([ConfigResource("topic", topic, {"segment.bytes": "2000000"})])
-    assert (setting("segment.bytes"), setting("retention.ms")) == ("2000000", "60000")
+    until(lambda: setting("segment.bytes") == "2000000", what="the setting is in force")
+    assert setting("retention.ms") == "60000"
     admin.reset_configs([ConfigResource("topic", topic, {"retention.ms": None})])
-    assert setting("retention.ms") == "604800000"
+    until(lambda: setting("retention.ms") == "604800000", what="the default is in force")
     admin.delete_topics([topic])
-    assert topic not in admin.list_topics()
+    until(lambda: topic not in admin.list_topics(), what="the topic is gone")
 
 
 def test_records_and_offsets_are_administered(admin, producer_of, topic) -> None:

@@ -1,7 +1,7 @@
 """kafkajs: one Node process runs every selected scenario of tests/clients/node."""
 
 import pytest
-from client_programs import node_program, run, scenarios, selected, verify
+from client_programs import scenarios, verify
 
 SCENARIOS = [
     "every_level_of_acks_writes_every_record_in_order",
@@ -32,15 +32,9 @@ SCENARIOS = [
 ]
 
 
-@pytest.fixture(scope="session")
-def kafkajs(request, bootstrap):
-    command, environment = node_program()
-    return run([*command, bootstrap], selected(request, "kafkajs_scenario"), environment)
-
-
 @pytest.fixture
-def kafkajs_scenario(kafkajs, scenario):
-    verify(kafkajs, scenario)
+def kafkajs_scenario(foreign, scenario):
+    verify(foreign.outcomes("kafkajs"), scenario)
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
 // Runs the scenarios that it is told, a few at a time, and prints one JSON line for each:
-// {"name": …, "ok": …, "seconds": …, "error": …, "gave_up": …}. Arguments: bootstrap, then names.
+// {"name": …, "ok": …, "seconds": …, "error": …, "gave_up": null or {"broker", "at"}}. Arguments: bootstrap, then names.
 "use strict";
 
 const { Kit, IN_CHAOS } = require("./kit.js");
@@ -10,17 +10,25 @@ const TIMEOUT_MS = IN_CHAOS ? 240_000 : 60_000;
 // What DeleteGroups answers while the coordinator moves. Clients ask again; kafkajs looks for the code in the wrong place.
 const MOVES = ["NOT_COORDINATOR_FOR_GROUP", "GROUP_COORDINATOR_NOT_AVAILABLE", "GROUP_LOAD_IN_PROGRESS"];
 
-// Whether kafkajs' admin client gave up a request, which it sends only once, because its broker died or moved.
+// What kafkajs' admin client gave up: whose answer was missing, and when; or a group whose coordinator moved, as the answer
+// said. It sends a request only once, or some times to the coordinator that it once found (describeGroups), and asks nobody
+// else. `client_programs.py` looks whether that broker was dead just then.
 function gaveUp(failed) {
-  if (failed.name === "KafkaJSDeleteGroupsError") return failed.groups.every(({ error }) => MOVES.includes(error.type));
-  return failed.name.startsWith("KafkaJSConnection");
+  if (!failed.ofAdmin) return null;
+  const at = Date.now() / 1000;
+  if (failed.name === "KafkaJSDeleteGroupsError") {
+    const moved = failed.groups.length > 0 && failed.groups.every(({ error }) => MOVES.includes(error.type));
+    return moved ? { broker: null, at } : null;
+  }
+  const last = failed.name === "KafkaJSNumberOfRetriesExceeded" ? failed.cause : failed;
+  return last.name.startsWith("KafkaJSConnection") ? { broker: last.broker ?? "", at } : null;
 }
 
 async function runOne(bootstrap, name) {
   const started = Date.now();
   const kit = new Kit(bootstrap, name);
   let error = null;
-  let gave_up = false;
+  let gave_up = null;
   let timer;
   try {
     if (!(name in scenarios)) throw new Error("no scenario has this name");

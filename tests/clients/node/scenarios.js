@@ -3,7 +3,7 @@
 
 const assert = require("node:assert/strict");
 const { CompressionTypes, ConfigResourceTypes, AssignerProtocol, PartitionAssigners } = require("kafkajs");
-const { NODES, until, pause, byPartition } = require("./kit.js");
+const { NODES, IN_CHAOS, until, pause, byPartition } = require("./kit.js");
 
 const range = (from, to) => Array.from({ length: to - from }, (_, n) => from + n);
 const numbers = (records) => records.map(({ message }) => Number(message.value));
@@ -103,10 +103,12 @@ const consume = {
     const member = await kit.member();
     await until("all", () => member.records.length === 100);
     for (const offset of [57, 3]) {
-      member.records.length = 0;
-      member.consumer.seek({ topic: kit.topic, partition: 0, offset: `${offset}` });
-      await until(`from ${offset}`, () => member.records.length === 100 - offset);
-      assert.deepEqual(numbers(member.records), range(offset, 100));
+      await kit.undisturbed(member, () => member.assignments + kit.crashes, async (until) => {
+        member.records.length = 0;
+        member.consumer.seek({ topic: kit.topic, partition: 0, offset: `${offset}` });
+        await until(`from ${offset}`, () => member.records.length === 100 - offset);
+        assert.deepEqual(numbers(member.records), range(offset, 100));
+      });
     }
   },
 
@@ -116,10 +118,16 @@ const consume = {
     await kit.send(producer, 0, 10);
     const member = await kit.member({}, {}, { fromBeginning: false });
     await settle([member], 1);
-    await pause(500); // it finds the end with its first fetch, of which it says nothing
-    await kit.send(producer, 10, 5);
-    await until("new records", () => member.records.length >= 5);
-    assert.deepEqual(numbers(member.records), range(10, 15));
+    let next = 10;
+    await kit.undisturbed(member, () => member.assignments + kit.crashes, async (until) => {
+      const first = next;
+      next += 5;
+      const come = () => numbers(member.records).filter((number) => number < 10 || number >= first);
+      await pause(500); // it finds the end with its first fetch, of which it says nothing
+      await kit.send(producer, first, 5);
+      await until("new records", () => come().length >= 5);
+      assert.deepEqual(come(), range(first, first + 5));
+    });
   },
 
   async an_offset_out_of_range_is_reset(kit) {
@@ -127,23 +135,32 @@ const consume = {
     await kit.send(await kit.producer(), 0, 10);
     const member = await kit.member();
     await until("all", () => member.records.length === 10);
-    member.records.length = 0;
-    member.consumer.seek({ topic: kit.topic, partition: 0, offset: "1000" });
-    await until("all again", () => member.records.length === 10);
-    assert.deepEqual(numbers(member.records), range(0, 10));
+    await kit.undisturbed(member, () => member.assignments + kit.crashes, async (until) => {
+      member.records.length = 0;
+      member.consumer.seek({ topic: kit.topic, partition: 0, offset: "1000" });
+      await until("all again", () => member.records.length === 10);
+      assert.deepEqual(numbers(member.records), range(0, 10));
+    });
   },
 
   async a_paused_partition_is_silent_until_it_is_resumed(kit) {
     await kit.create(2);
     const member = await kit.member();
+    const producer = await kit.producer();
     await settle([member], 2);
-    member.consumer.pause([{ topic: kit.topic, partitions: [1] }]);
-    await kit.send(await kit.producer(), 0, 40, { partitions: 2 });
-    await until("the loud one", () => member.records.length >= 20);
-    await pause(300);
-    assert.deepEqual(new Set(member.records.map(({ partition }) => partition)), new Set([0]));
-    member.consumer.resume([{ topic: kit.topic, partitions: [1] }]);
-    await until("the silent one", () => member.records.length === 40);
+    let next = 0;
+    await kit.undisturbed(member, () => kit.crashes, async (until) => {
+      const first = next;
+      next += 40;
+      const come = () => member.records.filter(({ message }) => Number(message.value) >= first);
+      member.consumer.pause([{ topic: kit.topic, partitions: [1] }]);
+      await kit.send(producer, first, 40, { partitions: 2 });
+      await until("the loud one", () => come().length >= 20);
+      await pause(300);
+      assert.deepEqual(new Set(come().map(({ partition }) => partition)), new Set([0]));
+      member.consumer.resume([{ topic: kit.topic, partitions: [1] }]);
+      await until("the silent one", () => come().length === 40);
+    });
   },
 
   async whole_batches_are_handed_over(kit) {
@@ -152,7 +169,9 @@ const consume = {
     const seen = [];
     const eachBatch = async ({ batch }) => void seen.push(batch);
     await kit.member({ maxBytesPerPartition: 1_000 }, { eachBatch, eachMessage: undefined });
-    const count = () => seen.reduce((sum, batch) => sum + batch.messages.length, 0);
+    const offsets = () => seen.flatMap(({ messages }) => messages.map(({ offset }) => offset));
+    // A member whose commit died with its coordinator is handed a batch again.
+    const count = () => (IN_CHAOS ? new Set(offsets()).size : offsets().length);
     await until("all", () => count() === 500);
     assert.equal(seen.at(-1).highWatermark, "500");
     assert.equal(seen.at(-1).offsetLag(), "0");
@@ -198,11 +217,14 @@ const groups = {
     await kit.send(await kit.producer(), 0, 20);
     const first = await kit.member({}, { autoCommit: false });
     await until("all", () => first.records.length === 20);
-    await first.consumer.commitOffsets([{ topic: kit.topic, partition: 0, offset: "12", metadata: "half way" }]);
-    await kit.leave(first);
     const admin = await kit.admin();
-    const [there] = await admin.fetchOffsets({ groupId: kit.group, topics: [kit.topic] });
-    assert.deepEqual(there.partitions, [{ partition: 0, offset: "12", metadata: "half way" }]);
+    // `commitOffsets` of a consumer that is about to start again resolves, and commits nothing (runner.js).
+    await kit.undisturbed(first, () => kit.crashes, async () => {
+      await first.consumer.commitOffsets([{ topic: kit.topic, partition: 0, offset: "12", metadata: "half way" }]);
+      const [there] = await admin.fetchOffsets({ groupId: kit.group, topics: [kit.topic] });
+      assert.deepEqual(there.partitions, [{ partition: 0, offset: "12", metadata: "half way" }]);
+    });
+    await kit.leave(first);
     const next = await kit.member();
     await until("the rest", () => next.records.length === 8);
     assert.deepEqual(numbers(next.records), range(12, 20));
@@ -217,11 +239,13 @@ const groups = {
         await pause(100);
         await heartbeat();
       }
-      seen.push(Number(message.value));
+      const number = Number(message.value);
+      if (!IN_CHAOS || !seen.includes(number)) seen.push(number);
     };
     const member = await kit.member({ sessionTimeout: 6_000 }, { eachMessage });
     await until("all", () => seen.length === 3);
-    assert.equal(member.assignments, 1);
+    // kafkajs takes NOT_COORDINATOR for a rebalance (errors.js, isRebalancing): it joins again when its coordinator moves.
+    if (!IN_CHAOS) assert.equal(member.assignments, 1);
     assert.deepEqual(seen, [0, 1, 2]);
   },
 
@@ -322,16 +346,24 @@ const admin = {
     await until("all", () => member.records.length === 10);
     const listed = (await admin.listGroups()).groups.find(({ groupId }) => groupId === kit.group);
     assert.equal(listed.protocolType, "consumer");
-    const described = (await admin.describeGroups([kit.group])).groups[0];
+    let described;
+    await until("it is stable", async () => {
+      described = (await admin.describeGroups([kit.group])).groups[0];
+      return described.state === "Stable" || !IN_CHAOS; // it may just be joining again
+    });
     assert.equal(described.state, "Stable");
     assert.equal(described.protocol, "RoundRobinAssigner");
     assert.deepEqual(described.members.map((one) => one.memberId), [member.id]);
     await assert.rejects(admin.deleteGroups([kit.group]), (error) => error.groups[0].error.type === "NON_EMPTY_GROUP");
     await kit.leave(member);
-    // A member says that it leaves only once: if its coordinator dies just then, it is missed after its session.
-    await until("it has left", async () => (await admin.describeGroups([kit.group])).groups[0].state === "Empty");
+    // A member says that it leaves only once: if its coordinator dies just then, it is missed after its session. To set
+    // offsets, as `resolveOffsets` does too, the admin client has a member of its own come and leave (admin/index.js, setOffsets).
+    const empty = async () => (await admin.describeGroups([kit.group])).groups[0].state === "Empty";
+    await until("it has left", empty);
     await admin.resetOffsets({ groupId: kit.group, topic: kit.topic, earliest: true });
+    await until("what reset them has left", empty);
     const [reset] = await admin.fetchOffsets({ groupId: kit.group, topics: [kit.topic], resolveOffsets: true });
+    await until("what resolved them has left", empty);
     assert.deepEqual(byPartition(reset.partitions).map(({ offset }) => offset), ["0", "0"]);
     await admin.deleteGroups([kit.group]);
     assert.equal((await admin.describeGroups([kit.group])).groups[0].state, "Dead");
