@@ -18,10 +18,16 @@ def check(history: Txns) -> list[Anomaly]:
             writer = writer_of.get(polled.value)
             where = f"{op.process} read {polled.value} at {polled.offset}"
             if writer is None:
-                found.append(Anomaly("phantom", polled.key, f"{where}, which nobody sent"))
+                what = f"{where}, which nobody sent"
+                found.append(Anomaly("phantom", polled.key, what, (op.line,)))
+            elif all((sent.key, sent.value) != (polled.key, polled.value) for sent in writer.sends):
+                what = f"{where}, which was sent elsewhere"
+                found.append(Anomaly("phantom", polled.key, what, (writer.line, op.line)))
             elif polled.value in mine:
-                found.append(Anomaly("precommitted-read", polled.key, f"{where} before its end"))
+                what = f"{where} before its end"
+                found.append(Anomaly("precommitted-read", polled.key, what, (op.line,)))
             elif writer.type == "fail":
                 what = f"{where}, of transaction {writer.number} of {writer.process}, which failed"
-                found.append(Anomaly("G1a", polled.key, f"{what}: {writer.why}"))
+                lines = (writer.line, op.line)
+                found.append(Anomaly("G1a", polled.key, f"{what}: {writer.why}", lines))
     return found

@@ -16,7 +16,7 @@ from .history import Anomaly
 from .txn_history import Log, Txn, Txns, final_values, transactions
 
 # Groups that several share, and that poll in transactions alone.
-GROUPS: Final = ("lists", "pipeline")
+GROUPS: Final = ("lists", "pipeline", "queue")
 
 
 class Step(NamedTuple):

@@ -1,55 +1,102 @@
-"""Information flows one way: no committed transaction depends on itself through what others read (Adya's G1c).
+"""Information flows one way: no committed transaction depends on itself (Adya's G1c), not even through what others read or when.
 
-INVARIANT  writer before reader, a process's transactions in their order, and what ended before what began after it: these
-           together have no cycle.
+INVARIANT  writer before reader (G1c), with each process's transactions in their order (G1c-process), with what ended before
+           what began after it (G1c-realtime): these have no cycle.
 PREVENTS   a transaction that reads from one that had read from it: each saw the other before it was committed.
 PROVED BY  tests/chaos/test_txn_checkers.py::test_two_transactions_that_read_each_other_are_a_cycle
 
-Edges between writers of neighbouring values (ww) are left out: Kafka interleaves the records of transactions, and so do we.
+Edges between writers of neighbouring values (ww) are left out of these: Kafka interleaves the records of transactions, and so do
+we. Cycles of them are G0, G0-process and G0-realtime, which are told and allowed (`write_cycles`).
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
 
 from .history import Anomaly
-from .txn_history import Log, Txns
+from .txn_history import Log, Txn, Txns
 
 Graph = dict[int, list[int]]
+Edge = tuple[int, int]
+SHOWN_MAX: Final = 8
 
 
 def check(history: Txns) -> list[Anomaly]:
     log = Log(history)
-    ops = [
+    ops = nodes(history, log)
+    number = {id(op): place for place, op in enumerate(ops)}
+    reads = []
+    for place, op in enumerate(ops):
+        for polled in op.polls:
+            writer = number.get(id(log.writer.get(polled.value)))
+            if writer is not None and writer != place:
+                reads.append((writer, place))
+    return named(ops, reads, "G1c")
+
+
+def write_cycles(history: Txns) -> list[Anomaly]:
+    log = Log(history)
+    ops = nodes(history, log)
+    number = {id(op): place for place, op in enumerate(ops)}
+    writes = []
+    for order in log.order.values():
+        writers = [number.get(id(log.writer.get(value))) for value in order]
+        for one, other in pairwise(writers):
+            if one is not None and other is not None and one != other:
+                writes.append((one, other))
+    return named(ops, writes, "G0")
+
+
+def nodes(history: Txns, log: Log) -> list[Txn]:
+    """What is committed, and what was read."""
+    return [
         op
         for op in history
         if op.polls or op.sends
         if log.is_committed(op) or (op.f == "read" and op.type == "ok")
     ]
-    number = {id(op): place for place, op in enumerate(ops)}
+
+
+def named(ops: list[Txn], edges: Iterable[Edge], name: str) -> list[Anomaly]:
+    """Cycles of these edges, then those that take processes' orders, then those that take time: each by the least it takes."""
     graph: Graph = defaultdict(list)
-    newest: dict[str, int] = {}
-    for place, op in enumerate(ops):
-        for polled in op.polls:
-            writer = number.get(id(log.writer.get(polled.value)))
-            if writer is not None and writer != place:
-                graph[writer].append(place)
-        if op.process in newest:
-            graph[newest[op.process]].append(place)
-        newest[op.process] = place
-    _add_real_time(graph, [(op.began_s, op.ended_s) for op in ops])
-    found = []
-    for cycle in components(graph):
-        names = [f"{ops[at].process}/{ops[at].number}" for at in cycle if at < len(ops)]
-        found.append(Anomaly("G1c", "all", f"a cycle among {', '.join(names[:8])}"))
+    for source, target in edges:
+        graph[source].append(target)
+    found: list[Anomaly] = []
+    told: set[int] = set()
+    for suffix, more in (("", None), ("-process", _add_processes), ("-realtime", _add_real_time)):
+        if more is not None:
+            more(graph, ops)
+        for cycle in components(graph):
+            members = [at for at in cycle if at < len(ops)]
+            if told.isdisjoint(members):
+                told.update(members)
+                names = [f"{ops[at].process}/{ops[at].number}" for at in members[:SHOWN_MAX]]
+                lines = tuple(sorted(ops[at].line for at in members))[:SHOWN_MAX]
+                what = f"a cycle among {', '.join(names)}"
+                found.append(Anomaly(f"{name}{suffix}", "all", what, lines))
     return found
 
 
-def _add_real_time(graph: Graph, times: list[tuple[float, float]]) -> None:
-    """A chain of moments, one for each end; what ended leads to its moment, a moment to all that began after it."""
-    first = len(times)
-    ends = sorted((ended, place) for place, (_, ended) in enumerate(times))
+def _add_processes(graph: Graph, ops: list[Txn]) -> None:
+    newest: dict[str, int] = {}
+    for place, op in enumerate(ops):
+        if op.process in newest:
+            graph[newest[op.process]].append(place)
+        newest[op.process] = place
+
+
+def _add_real_time(graph: Graph, ops: list[Txn]) -> None:
+    """A chain of moments, one for each end; what ended leads to its moment, a moment to all that began after it.
+
+    What is of unknown outcome has no end: it may have taken effect at any time.
+    """
+    first = len(ops)
+    ends = sorted((op.ended_s, place) for place, op in enumerate(ops) if op.type == "ok")
     for moment in range(len(ends) - 1):
         graph[first + moment].append(first + moment + 1)
-    starts = sorted((began, place) for place, (began, _) in enumerate(times))
+    starts = sorted((op.began_s, place) for place, op in enumerate(ops))
     moment = -1
     for began, place in starts:
         while moment + 1 < len(ends) and ends[moment + 1][0] < began:

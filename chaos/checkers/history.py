@@ -15,7 +15,7 @@ one record each; `process` names one pass over the data, and `final` is the pass
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 FINAL: Final = "final"
@@ -34,15 +34,20 @@ class Operation:
     offset: int | None = None
     writer: int | str | None = None
     error: str | None = None
+    began_s: float | None = None  # on one clock for all; none where nobody looked at it
+    ended_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Anomaly:
-    """One thing that must not be: which rule, where, and a sentence for a person."""
+    """One thing that must not be: which rule, where, a sentence for a person, and the lines of the history that show it."""
 
     rule: str
     key: str
     what: str
+    operations: tuple[int, ...] = field(
+        default=(), compare=False
+    )  # counted from 1; none where unknown
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.key}: {self.what}"

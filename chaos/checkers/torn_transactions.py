@@ -25,7 +25,7 @@ def check(history: Txns) -> list[Anomaly]:
         if len(there) != wanted:
             missing = [sent for sent in op.sends if sent.value not in final]
             what = f"transaction {op.number} of {op.process} ({op.type} {op.why}) has {there}, not {missing}"
-            found.append(Anomaly("torn", op.process, what))
+            found.append(Anomaly("torn", op.process, what, (op.line,)))
         if op.type == "ok" or there:
             committed[op.number] = op
         elif op.type == "fail" or op.sends:
@@ -46,7 +46,8 @@ def _positions(history: Txns, committed: dict[int, Txn], failed: dict[int, Txn])
                 what = (
                     f"{op.process} finds {op.offsets[place]} of transaction {number}, which failed"
                 )
-                found.append(Anomaly("torn-offset", place, f"{what}: {failed[number].why}"))
+                lines = (failed[number].line, op.line)
+                found.append(Anomaly("torn-offset", place, f"{what}: {failed[number].why}", lines))
             # An unknown one may be committed any time; after the faults it is what its sends show.
             before = [
                 each
@@ -55,7 +56,7 @@ def _positions(history: Txns, committed: dict[int, Txn], failed: dict[int, Txn])
             ]
             if number < max(before, default=NO_NUMBER):
                 what = f"{op.process} finds {op.offsets[place]} of transaction {number}, not of"
-                found.append(
-                    Anomaly("torn-offset", place, f"{what} {max(before)}, a committed one")
-                )
+                what += f" {max(before)}, a committed one"
+                lines = (committed[max(before)].line, op.line)
+                found.append(Anomaly("torn-offset", place, what, lines))
     return found

@@ -19,10 +19,11 @@ def check(history: Txns) -> list[Anomaly]:
         for offset, values in sorted(log.at[key].items()):
             if len(values) > 1:
                 what = f"offset {offset} holds {sorted(values)}"
-                found.append(Anomaly("inconsistent-offsets", key, what))
+                found.append(Anomaly("inconsistent-offsets", key, what, log.lines(values)))
             for value in values:
                 places[value].append(offset)
         for value, offsets in sorted(places.items()):
             if len(offsets) > 1:
-                found.append(Anomaly("duplicate", key, f"value {value} is at {offsets}"))
+                what = f"value {value} is at {offsets}"
+                found.append(Anomaly("duplicate", key, what, log.lines([value])))
     return found

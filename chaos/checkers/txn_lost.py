@@ -14,17 +14,19 @@ def check(history: Txns) -> list[Anomaly]:
     found = []
     log = Log(history)
     for key, order in sorted(log.order.items()):
-        bound = max((place for place, value in enumerate(order) if value in log.seen), default=-1)
+        places = (log.rank(key, value) for value in order if value in log.seen)
+        bound = max((place for place in places if place is not None), default=-1)
         for value in order[: bound + 1]:
             writer = log.writer.get(value)
             if value not in log.seen and writer is not None and log.is_committed(writer):
                 what = f"{value} of {writer.process}, though {order[bound]} behind it was read"
-                found.append(Anomaly("lost-write", key, what))
+                lines = (writer.line, *log.lines([order[bound]])[-1:])
+                found.append(Anomaly("lost-write", key, what, lines))
     if any(op.process == FINAL for op in history):
         final = final_values(history)
         for op in history:
             for sent in op.sends:
                 if op.type == "ok" and sent.value not in final:
                     what = f"{sent.value} of {op.process} at {sent.offset} was never found"
-                    found.append(Anomaly("unseen", sent.key, what))
+                    found.append(Anomaly("unseen", sent.key, what, (op.line,)))
     return found

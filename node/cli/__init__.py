@@ -20,5 +20,6 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "config": ("fencepost.node.cli.config", "get, set and unset settings"),
     "trace": ("fencepost.node.cli.trace", "follow a request through the logs of several nodes"),
     "sim": ("fencepost.chaos.campaigns.commands", "break a simulated cluster, by seeds, and look"),
+    "chaos": ("fencepost.chaos.runs.commands", "break real brokers under load, and look"),
     "completion": ("fencepost.node.cli.completion", "print what a shell needs to complete words"),
 }

@@ -12,6 +12,7 @@ OUTSIDE_THE_NODE = (
     "chaos/faults",
     "chaos/harness",
     "chaos/report",
+    "chaos/runs",
     "chaos/workloads",
     "chaos/checkers",
     "clients",

@@ -1,0 +1,262 @@
+"""The first pass over a long history: each line once, taken apart into records that later passes sort by value, place and time.
+
+What is held in memory: three bytes a line, and for each living process and key the last poll and the last send.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from .consumed import GROUPS
+from .history import FINAL, Anomaly
+from .queue_buckets import Buckets
+from .txn_history import Polled, Txn, WholeLines
+
+OK, INFO, FAIL = 1, 2, 3
+KINDS: Final = {"ok": OK, "info": INFO, "fail": FAIL}
+KIND: Final = 3  # the bits of an outcome that say the kind
+IS_TXN: Final = 4
+WAS_SEEN: Final = 8  # of an unknown one: somebody read something of it, so it is committed
+POLL: Final = 16  # a record of a poll, else of a send
+OF_FINAL: Final = 32
+COUNT_MAX: Final = 255  # sends of a line that a byte can count
+FOREVER: Final = float("inf")
+KEPT_PER_RULE: Final = 1_000
+VALUES_PER_BUCKET: Final = 300_000
+BYTES_PER_VALUE: Final = 150  # of a history, for a guess
+VALUE_BUCKETS_MAX: Final = 512
+ONLY: Final = 0  # the one bucket of what is not sorted yet
+INT, EXT, GROUP = 0, 1, 2  # what a gap was seen by
+
+# value, key, line, process, offset, flags, began_s, ended_s
+VALUE_FORM: Final = "<qIIIqBdd"
+# key, from, to, line before, line, what it was seen by
+GAP_FORM: Final = "<IqqIIB"
+# group, key, first, last, line
+STEP_FORM: Final = "<IIqqI"
+# what comes before: line, process, began_s, ended_s; what comes behind it: likewise
+EDGE_FORM: Final = "<IIddIIdd"
+EDGE_S: Final = 60.0  # of a bucket of edges
+# group and key, number, line
+POSITION_FORM: Final = "<IqI"
+
+
+class Found:
+    """Anomalies; of each rule so many are kept, and all are counted."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.kept: list[Anomaly] = []
+
+    def add(self, rule: str, key: str, what: str, *lines: int) -> None:
+        self.counts[rule] += 1
+        if self.counts[rule] <= KEPT_PER_RULE:
+            self.kept.append(Anomaly(rule, key, what, tuple(sorted(set(lines)))))
+
+    def all(self) -> list[Anomaly]:
+        more = [
+            Anomaly(rule, "all", f"and {count - KEPT_PER_RULE:,} more of them")
+            for rule, count in sorted(self.counts.items())
+            if count > KEPT_PER_RULE
+        ]
+        return [*self.kept, *more]
+
+
+class Names:
+    """Small numbers for names that come again and again."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self.names: list[str] = []
+
+    def number(self, name: str) -> int:
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return found
+
+
+class Lines:
+    """What the first pass leaves: bytes by line, buckets, and what is known of each key."""
+
+    def __init__(self, folder: Path, history_bytes: int, found: Found) -> None:
+        self.found = found
+        self.keys, self.processes, self.places = Names(), Names(), Names()
+        guess = history_bytes // (BYTES_PER_VALUE * VALUES_PER_BUCKET) + 1
+        self.value_buckets = min(VALUE_BUCKETS_MAX, guess)
+        self.values = Buckets(folder, "values", VALUE_FORM)
+        self.gaps = Buckets(folder, "gaps", GAP_FORM)
+        self.steps = Buckets(folder, "steps", STEP_FORM)
+        self.positions = Buckets(folder, "positions", POSITION_FORM)
+        self.edges = Buckets(folder, "edges", EDGE_FORM)
+        self.outcome = bytearray(1)  # lines are counted from 1
+        self.sent = bytearray(1)
+        self.at_end = bytearray(1)  # how many of a line's values the final polls have found
+        self.many_sent: dict[int, int] = {}  # line -> sends, where a byte does not hold them
+        self.many_at_end: Counter[int] = Counter()
+        self.ends: dict[int, int] = {}  # key -> one above its highest offset
+        self.final_positions: list[Txn] = []
+        self.has_final = False
+        self.cut = ""
+        self._polled: dict[str, dict[str, tuple[int, int]]] = {}  # process -> key -> offset, line
+        self._sent_to: dict[str, dict[str, tuple[int, int]]] = {}
+        self._unknown: dict[str, list[tuple[int, float]]] = {}  # process -> lines without an end
+
+    def read(self, file: Path, see: Callable[[Txn], None]) -> None:
+        with file.open("rb") as source:
+            lines = WholeLines(source)
+            for op in lines:
+                see(op)
+                self._take(op)
+        self.cut = lines.cut
+        self._polled.clear()
+        self._sent_to.clear()
+
+    def _take(self, op: Txn) -> None:
+        kind = KINDS[op.type]
+        self.outcome.append(kind | (IS_TXN if op.f == "txn" else 0))
+        self.sent.append(min(len(op.sends), COUNT_MAX))
+        self.at_end.append(0)
+        if len(op.sends) >= COUNT_MAX:
+            self.many_sent[op.line] = len(op.sends)
+        if op.f in ("assign", "subscribe"):
+            last = self._polled.get(op.process, {})
+            self._polled[op.process] = {k: at for k, at in last.items() if k in op.positions}
+            return
+        if op.f == "crash":
+            self._polled.pop(op.process, None)
+            self._sent_to.pop(op.process, None)
+            self._unknown.pop(op.process, None)
+            return
+        if op.f == "position" and op.process == FINAL:
+            self.final_positions.append(op)
+        self.has_final = self.has_final or op.process == FINAL
+        self._sends(op, kind)
+        self._polls(op, kind)
+        if (op.sends or op.polls) and kind != FAIL:
+            self._process_order(op, kind)
+        if op.f == "txn" and op.offsets:
+            self._offsets(op)
+
+    def _bucket(self, value: int) -> int:
+        return (value * 0x9E3779B1 >> 16) % self.value_buckets
+
+    def _sends(self, op: Txn, kind: int) -> None:
+        process = self.processes.number(op.process)
+        ended_s = FOREVER if kind == INFO else op.ended_s
+        last = self._sent_to.setdefault(op.process, {}) if op.sends else {}
+        within: dict[str, tuple[int, int]] = {}
+        for sent in op.sends:
+            key = self.keys.number(sent.key)
+            offset = -1 if sent.offset is None else sent.offset
+            self.values.add(
+                self._bucket(sent.value),
+                sent.value,
+                key,
+                op.line,
+                process,
+                offset,
+                kind,
+                op.began_s,
+                ended_s,
+            )
+            if offset < 0 or kind == FAIL:
+                continue
+            self.ends[key] = max(self.ends.get(key, 0), offset + 1)
+            rule = "int-nonmonotonic-send" if sent.key in within else "nonmonotonic-send"
+            before = within.get(sent.key) or last.get(sent.key)
+            if before is not None and offset <= before[0]:
+                what = f"{op.process} was told of {offset}, after {before[0]}"
+                self.found.add(rule, sent.key, what, before[1], op.line)
+            within[sent.key] = (offset, op.line)
+        last.update(within)
+
+    def _polls(self, op: Txn, kind: int) -> None:
+        if not op.polls:
+            return
+        flags = kind | POLL | (OF_FINAL if op.process == FINAL else 0)
+        ended_s = FOREVER if kind == INFO else op.ended_s
+        process = self.processes.number(op.process)
+        last = self._polled.setdefault(op.process, {})
+        within: dict[str, tuple[int, int]] = {}
+        for polled in op.polls:
+            key = self.keys.number(polled.key)
+            self.values.add(
+                self._bucket(polled.value),
+                polled.value,
+                key,
+                op.line,
+                process,
+                polled.offset,
+                flags,
+                op.began_s,
+                ended_s,
+            )
+            self.ends[key] = max(self.ends.get(key, 0), polled.offset + 1)
+            if polled.key in within:
+                if polled.key not in op.rebalanced:
+                    self._step(op, polled, key, within[polled.key], INT)
+            elif polled.key in last:
+                self._step(op, polled, key, last[polled.key], EXT)
+            within[polled.key] = (polled.offset, op.line)
+        if kind == OK:
+            last.update(within)
+
+    def _step(self, op: Txn, polled: Polled, key: int, before: tuple[int, int], by: int) -> None:
+        at, line = before
+        if polled.offset == at + 1:
+            return
+        if polled.offset > at:
+            self.gaps.add(ONLY, key, at, polled.offset, line, op.line, by)
+            return
+        name = "int-nonmonotonic-poll" if by == INT else "nonmonotonic-poll"
+        what = f"{op.process} polled offset {polled.offset} after {at}"
+        self.found.add(name, polled.key, what, line, op.line)
+
+    def _process_order(self, op: Txn, kind: int) -> None:
+        """What is of unknown outcome has no end in time, but its process went on behind it all the same."""
+        process = self.processes.number(op.process)
+        before = self._unknown.get(op.process, [])
+        ended_s = FOREVER if kind == INFO else op.ended_s
+        for line, began_s in before:
+            self.edge((line, process, began_s, FOREVER), (op.line, process, op.began_s, ended_s))
+        if kind == INFO:
+            self._unknown.setdefault(op.process, []).append((op.line, op.began_s))
+        elif before:
+            del self._unknown[op.process]
+
+    def edge(
+        self, one: tuple[int, int, float, float], other: tuple[int, int, float, float]
+    ) -> None:
+        """The first is before the second, whatever their times say."""
+        self.edges.add(int(min(one[2], other[2]) // EDGE_S), *one, *other)
+
+    def _offsets(self, op: Txn) -> None:
+        for place in op.offsets:
+            group, _, name = place.partition("|")
+            number = self.places.number(place)
+            self.positions.add(ONLY, number, op.number, op.line)
+            offsets = [polled.offset for polled in op.polls if polled.key == name]
+            if group in GROUPS and offsets and op.type != "fail":
+                key = self.keys.number(name)
+                self.steps.add(ONLY, number, key, min(offsets), max(offsets), op.line)
+
+    # -- what later passes ask -------------------------------------------------------------------
+
+    def is_committed(self, line: int) -> bool:
+        outcome = self.outcome[line]
+        return outcome & KIND == OK or bool(outcome & WAS_SEEN)
+
+    def sends_of(self, line: int) -> int:
+        return self.many_sent.get(line, self.sent[line])
+
+    def found_at_end(self, line: int) -> int:
+        return self.many_at_end[line] if line in self.many_sent else self.at_end[line]
+
+    def note_at_end(self, line: int) -> None:
+        if line in self.many_sent:
+            self.many_at_end[line] += 1
+        else:
+            self.at_end[line] += 1

@@ -1,0 +1,124 @@
+"""All rules over one history of the queue workload, by Jepsen's names: what must not be, what is told and allowed, what was counted.
+
+By hand: `python -m fencepost.chaos.checkers.queue_verdict history.jsonl`. Exit code 0 valid, 1 invalid, 2 nothing can be said.
+
+A history that is short is held in memory, by the plain checkers; a long one streams (`queue_stream.py`), by the same rules.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from . import aborted_reads, consumed, cycles, polls, sends, torn_transactions, txn_log, txn_lost
+from .availability import Availability
+from .history import FINAL, Anomaly
+from .stale_reads import StaleReads
+from .txn_history import Txn, Txns, WholeLines
+
+# What is legal where records of open transactions interleave, in Kafka as in Fencepost: told, and no fault.
+ALLOWED: Final = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
+HELD_BYTES_MAX: Final = 64 << 20  # of a history that is held in memory
+CHECKERS: Final = (
+    txn_log.check,
+    aborted_reads.check,
+    txn_lost.check,
+    torn_transactions.check,
+    polls.check,
+    sends.check,
+    consumed.check,
+    cycles.check,
+    cycles.write_cycles,
+)
+
+
+@dataclass(slots=True)
+class Judged:
+    """`cut` says where a history ended too early, else it is empty."""
+
+    anomalies: Sequence[Anomaly] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+    recovery_ms: dict[str, float] = field(default_factory=dict)
+    cut: str = ""
+
+    @property
+    def fatal(self) -> list[Anomaly]:
+        return [each for each in self.anomalies if each.rule not in ALLOWED]
+
+    @property
+    def proves_something(self) -> bool:
+        return self.counts["ok"] > 0 and self.counts["read at the end"] > 0
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is counted and looked at on the way, one operation after the other."""
+
+    availability: Availability
+    stale_reads: StaleReads = field(default_factory=StaleReads)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    clients_end_s: float = 0.0
+
+    def see(self, op: Txn) -> None:
+        self.availability.see(op)
+        self.anomalies += self.stale_reads.see(op)
+        if op.process == FINAL:
+            self.kinds["read at the end"] += len(op.polls)
+            return
+        self.clients_end_s = max(self.clients_end_s, op.ended_s)
+        if op.f in ("txn", "send", "read"):
+            self.kinds["operations"] += 1
+            self.kinds[op.type] += 1
+            self.kinds["transactions"] += op.f == "txn"
+            self.kinds["records read"] += len(op.polls)
+            if op.type == "ok":
+                self.kinds["records"] += len(op.sends)
+        elif op.f in ("assign", "subscribe", "crash"):
+            self.kinds[op.f] += 1
+
+    @property
+    def counts(self) -> dict[str, int]:
+        always = ("operations", "ok", "fail", "info", "records", "transactions", "read at the end")
+        found = {name: self.kinds[name] for name in always} | dict(self.kinds)
+        return found | {"ends asked": self.stale_reads.asked}
+
+
+def judge(file: Path, faults: Iterable[Mapping[str, Any]] = (), nodes: int = 3) -> Judged:
+    seen = Seen(Availability(faults, nodes))
+    if file.stat().st_size > HELD_BYTES_MAX:
+        from .queue_stream import stream
+
+        found, cut = stream(file, seen.see)
+    else:
+        found, cut = _held(file, seen)
+    found += [*seen.anomalies, *seen.availability.anomalies(seen.clients_end_s)]
+    return Judged(found, seen.counts, seen.availability.recovery_ms(), cut)
+
+
+def _held(file: Path, seen: Seen) -> tuple[list[Anomaly], str]:
+    history: Txns = []
+    with file.open("rb") as source:
+        lines = WholeLines(source)
+        for op in lines:
+            seen.see(op)
+            history.append(op)
+    return [anomaly for check in CHECKERS for anomaly in check(history)], lines.cut
+
+
+def main(arguments: Sequence[str]) -> int:
+    judged = judge(Path(arguments[0]))
+    lines = [f"{anomaly} {list(anomaly.operations)}" for anomaly in judged.anomalies]
+    lines += [json.dumps(judged.counts), judged.cut]
+    whole = judged.proves_something and not judged.cut
+    code = 1 if judged.fatal else 0 if whole else 2
+    lines.append(("VALID", "INVALID", "UNKNOWN")[code])
+    sys.stdout.write("".join(f"{line}\n" for line in lines if line))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

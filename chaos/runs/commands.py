@@ -1,0 +1,175 @@
+"""`fencepost chaos`: real brokers broken on purpose under load, and what was found, judged again and shown.
+
+Exit codes: 0 valid, 1 invalid, 2 unknown (or not understood).
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .plan_words import FAULTS_BY_DEFAULT, TARGETS, WORKLOADS
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+EXIT_UNKNOWN: Final = 2
+PAGES: Final = "fencepost.chaos.report.page"
+MORE_COMMANDS: Final = "fencepost.chaos.report.commands"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    run_parser = actions.add_parser("run", help="start brokers and clients, break them, judge")
+    _configure_run(run_parser)
+    check_parser = actions.add_parser("check", help="judge runs again, from what they left")
+    check_parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
+    check_parser.set_defaults(act=_check)
+    with suppress(ModuleNotFoundError):
+        importlib.import_module(MORE_COMMANDS).add_commands(actions)
+
+
+def _configure_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--workload", choices=WORKLOADS, default="queue")
+    add("--target", choices=TARGETS, default="processes", help="what the brokers are (processes)")
+    add(
+        "--faults",
+        type=_words,
+        default=FAULTS_BY_DEFAULT,
+        metavar="A,B",
+        help=f"kinds of faults, or none ({','.join(FAULTS_BY_DEFAULT)}); a wrong one is told all",
+    )
+    add("--at-once", type=_count, default=1, metavar="N", help="faults at a time (1)")
+    add("--seconds", type=_seconds, default=60.0, metavar="S", help="of load and faults (60)")
+    add("--seed", type=int, default=1, help="of faults and clients (1)")
+    add("--nodes", type=_count, default=3, metavar="N", help="brokers (3)")
+    add("--out", type=Path, metavar="DIR", help="the run's folder (chaos-runs/…)")
+    add("--clients", type=_count, default=5, metavar="N", help="processes (5, at most 63)")
+    add("--rate", type=_seconds, default=10.0, metavar="N", help="operations a second, each (10)")
+    add("--keys", type=_count, default=8, metavar="N", help="partitions in use at a time (8)")
+    add("--writes-max", type=_count, default=1024, metavar="N", help="to a key (1024)")
+    add("--via", type=_words, default=("assign", "subscribe"), metavar="A,B", help="how to consume")
+    add("--no-transactions", dest="transactions", action="store_false", help="single steps")
+    add("--crash-s", type=float, default=30.0, metavar="S", help="a client lives so long; 0: on")
+    add("--final-s", type=_seconds, default=200.0, metavar="S", help="for final polls (200)")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a broker's setting")
+    parser.set_defaults(act=_run)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < (number := float(text)) < float("inf"):
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    code: int = arguments.act(arguments)
+    return code
+
+
+def _say(sentence: str) -> None:
+    print(sentence, flush=True)
+
+
+def _refuse(why: object) -> int:
+    print(f"fencepost: {why}", file=sys.stderr)
+    return EXIT_UNKNOWN
+
+
+# -- run -------------------------------------------------------------------------------------------
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ..faults.system import CannotDo
+    from ..harness.processes import DidNotStart
+    from .folder import EXIT_CODES, NoRun, RunFolder, where_by_default
+    from .run import Run
+
+    plan = _plan(arguments)
+    if isinstance(plan, str):
+        return _refuse(plan)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    folder = RunFolder(arguments.out or where_by_default(plan.name, plan.seed, now))
+    _say(f"{plan.command}\nthe run is in {folder.path}")
+    try:
+        summary = Run(plan, folder, _say).go()
+    except (CannotDo, DidNotStart, NoRun) as refused:
+        return _refuse(refused)
+    _write_page(folder.path, _say)
+    return EXIT_CODES[summary["verdict"]]
+
+
+def _plan(arguments: argparse.Namespace) -> "Plan | str":
+    """Or why there is none."""
+    from .plan import VIAS, Plan
+
+    if not arguments.faults:
+        return "--faults names none; say `--faults none` for a run in which nothing is done"
+    if wrong := [via for via in arguments.via if via not in VIAS]:
+        return f"--via {wrong[0]!r} is no way to consume; there are {', '.join(VIAS)}"
+    if arguments.clients > CLIENTS_MAX:
+        return f"--clients {arguments.clients} is too many; at most {CLIENTS_MAX} are told apart"
+    return Plan(
+        workload=arguments.workload,
+        target=arguments.target,
+        faults=arguments.faults,
+        seconds=arguments.seconds,
+        seed=arguments.seed,
+        nodes=arguments.nodes,
+        at_once=arguments.at_once,
+        clients=arguments.clients,
+        rate=arguments.rate,
+        keys=arguments.keys,
+        writes_max=arguments.writes_max,
+        via=arguments.via,
+        transactions=arguments.transactions,
+        crash_s=arguments.crash_s,
+        final_s=arguments.final_s,
+        settings=tuple(arguments.set),
+    )
+
+
+CLIENTS_MAX: Final = 63
+
+
+def _write_page(folder: Path, say: Callable[[str], None]) -> None:
+    """The report, where that part is installed."""
+    with suppress(ModuleNotFoundError):
+        page = importlib.import_module(PAGES).write_page(folder)
+        say(f"the report is {page}")
+
+
+# -- check -----------------------------------------------------------------------------------------
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from .folder import EXIT_CODES, NoRun, RunFolder
+    from .judging import judge
+
+    worst = 0
+    for path in arguments.folders:
+        _say(f"{path}:")
+        try:
+            summary = judge(RunFolder(path), _say)
+        except NoRun as none:
+            worst = max(worst, _refuse(none)) if worst != 1 else 1
+            continue
+        code = EXIT_CODES[summary["verdict"]]
+        worst = 1 if 1 in (worst, code) else max(worst, code)
+    return worst

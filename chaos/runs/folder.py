@@ -1,0 +1,97 @@
+"""The folder of one run: what it is, what clients saw, what was done to the nodes, what was found.
+
+INVARIANT  run.json says `unknown` from the first moment on, and says more only when more is known; it is replaced whole.
+           Files of lines are written line by line, each as soon as it is known.
+PREVENTS   a harness that was killed passing for one that found nothing; a measurement that is lost with it.
+PROVED BY  tests/chaos/test_queue_folder.py::test_a_run_whose_harness_was_killed_is_unknown_and_keeps_its_lines
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+RUN: Final = "run.json"
+HISTORY: Final = "history.jsonl"
+FAULTS: Final = "faults.jsonl"
+SEEN: Final = "seen.jsonl"
+ANOMALIES: Final = "anomalies.jsonl"
+VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
+EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
+
+
+class NoRun(Exception):
+    """The folder holds no run, or may not hold a new one; the sentence says what to do."""
+
+
+class RunFolder:
+    """`append` may be called from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def create(self, summary: Mapping[str, Any]) -> None:
+        if self.path.exists() and any(self.path.iterdir()):
+            raise NoRun(f"{self.path} is not empty: name a folder that is not there yet with --out")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write(summary)
+        for name in (HISTORY, FAULTS, SEEN, ANOMALIES):
+            (self.path / name).touch()
+
+    def write(self, summary: Mapping[str, Any]) -> None:
+        fresh = self.path / f"{RUN}.new"
+        fresh.write_text(json.dumps(summary, indent=1) + "\n")
+        fresh.rename(self.path / RUN)
+
+    def read(self) -> dict[str, Any]:
+        file = self.path / RUN
+        if not file.is_file():
+            raise NoRun(f"{self.path} holds no run: there is no {RUN} in it")
+        try:
+            found = json.loads(file.read_text())
+        except ValueError as damaged:
+            raise NoRun(f"{file} is damaged ({damaged}): nothing can be said of this run") from None
+        if not isinstance(found, dict):
+            raise NoRun(f"{file} holds no object: nothing can be said of this run")
+        return found
+
+    def append(self, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
+        self.append_text(name, (json.dumps(line) for line in lines))
+
+    def append_text(self, name: str, lines: Iterable[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
+        if not text:
+            return
+        with self._lock, (self.path / name).open("a") as file:
+            file.write(text)
+
+    def replace(self, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
+        fresh = self.path / f"{name}.new"
+        with fresh.open("w") as file:
+            file.writelines(f"{json.dumps(line)}\n" for line in lines)
+        fresh.rename(self.path / name)
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """The whole ones, of a file that is short."""
+        found = []
+        file = self.path / name
+        text = file.read_text() if file.exists() else ""
+        for line in text[: text.rfind("\n") + 1].splitlines():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return found
+
+    @property
+    def history(self) -> Path:
+        return self.path / HISTORY
+
+
+def where_by_default(name: str, seed: int, at: str) -> Path:
+    """Runs that nobody has named lie beside one another."""
+    return (
+        Path("chaos-runs") / f"{name}-{at.replace(':', '').replace('-', '')}-{seed}-{os.getpid()}"
+    )

@@ -1,0 +1,59 @@
+"""What client processes write down, gathered into one history while they go on.
+
+INVARIANT  each operation comes into the history once: when its end was written down, or, of a process that is gone, as far
+           as it was known. Times are seconds since the run began.
+PREVENTS   a transaction of a killed client that nobody accounts for, so that its records come from nobody.
+PROVED BY  tests/chaos/test_queue_notes.py::test_what_a_killed_client_had_begun_comes_into_the_history_as_unknown
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..checkers.txn_history import Txn, from_line
+
+
+class Notes:
+    """The notes of one process."""
+
+    def __init__(self, file: Path, began_s: float) -> None:
+        self.file = file
+        self._began_s = began_s  # of the run, on the clock that clients use
+        self._at = 0
+        self._open: dict[int, Txn] = {}
+
+    def ended(self) -> list[Txn]:
+        """What has come to an end since the last look."""
+        found = []
+        for op in self._new():
+            if op.ended_s == 0.0:
+                self._open[op.number] = op
+                continue
+            if op.number in self._open:
+                del self._open[op.number]
+            self._shift(op)
+            found.append(op)
+        return found
+
+    def left_open(self, now_s: float) -> list[Txn]:
+        """What its process, which is gone, had begun. It may have been committed any time until now."""
+        found = [*self.ended()]
+        for op in self._open.values():
+            op.ended_s = now_s
+            self._shift(op)
+            found.append(op)
+        self._open.clear()
+        return found
+
+    def _new(self) -> Iterable[Txn]:
+        if not self.file.exists() or self.file.stat().st_size == self._at:
+            return []
+        with self.file.open("rb") as source:
+            source.seek(self._at)
+            data = source.read()
+        whole = data[: data.rfind(b"\n") + 1]  # its writer may be in the middle of a line
+        self._at += len(whole)
+        return [from_line(line) for line in whole.splitlines()]
+
+    def _shift(self, op: Txn) -> None:
+        op.began_s = round(op.began_s - self._began_s, 6)
+        op.ended_s = round(op.ended_s - self._began_s, 6)

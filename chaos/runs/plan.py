@@ -1,0 +1,106 @@
+"""What a run is asked to do, as the command line says it and as it says it again; and where it was done."""
+
+import os
+import platform
+import shlex
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+QUEUE: Final = "queue"
+VIAS: Final = ("assign", "subscribe")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Defaults are what a short run on a laptop bears."""
+
+    workload: str = QUEUE
+    target: str = "processes"
+    faults: tuple[str, ...] = ("kill",)
+    seconds: float = 60.0
+    seed: int = 1
+    nodes: int = 3
+    at_once: int = 1
+    clients: int = 5
+    rate: float = 10.0  # operations a second and client
+    keys: int = 8  # in use at a time
+    writes_max: int = 1024  # to a key, by all
+    via: tuple[str, ...] = VIAS
+    transactions: bool = True
+    crash_s: float = 30.0  # a client lives about so long; 0: it is not crashed
+    final_s: float = 200.0
+    settings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload}-{self.target}-{'-'.join(self.faults)}"
+
+    @property
+    def command(self) -> str:
+        """One line that does it again; what is as by default is left out."""
+        words = ["fencepost", "chaos", "run"]
+        usual = Plan()
+        for option in ("workload", "target", "faults", "seconds", "seed", "nodes"):
+            words += [f"--{option}", _word(getattr(self, option))]
+        for option in (
+            "at_once",
+            "clients",
+            "rate",
+            "keys",
+            "writes_max",
+            "via",
+            "crash_s",
+            "final_s",
+        ):
+            if getattr(self, option) != getattr(usual, option):
+                words += [f"--{option.replace('_', '-')}", _word(getattr(self, option))]
+        if not self.transactions:
+            words.append("--no-transactions")
+        for setting in self.settings:
+            words += ["--set", setting]
+        return shlex.join(words)
+
+    @property
+    def copies(self) -> int:
+        return min(3, self.nodes)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def versions(plan: Plan) -> dict[str, str]:
+    from confluent_kafka import libversion
+
+    found = {
+        "fencepost": version("fencepost"),
+        "python": platform.python_version(),
+        "librdkafka": libversion()[0],
+    }
+    if plan.target == "kafka":
+        from ..faults.kafka_processes import VERSION
+
+        found["kafka"] = VERSION
+    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return found
+    if said.returncode == 0:
+        found["commit"] = said.stdout.strip()
+    return found
+
+
+def machine() -> dict[str, str]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory / 2**30:.0f} GiB",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "load at the beginning": f"{os.getloadavg()[0]:.1f}",
+    }

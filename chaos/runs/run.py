@@ -1,0 +1,239 @@
+"""One run: brokers, clients, faults, the end of all of them, final polls, and what can be said.
+
+INVARIANT  whatever ends a run, no process of it is left, its folder holds what was measured, and its verdict is `unknown`
+           unless everything that a verdict needs was done.
+PREVENTS   a run that was cut short, or whose nodes never came back, passing for one in which nothing was lost.
+PROVED BY  tests/chaos/test_queue_run.py::test_a_run_that_is_asked_to_end_keeps_what_it_measured_and_leaves_nothing_behind
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from ..faults.fault import Clients as ClientFaults
+from ..faults.kinds import chosen
+from ..faults.schedule import TROUBLE, Schedule
+from ..faults.system import System
+from ..faults.systems import system_of
+from ..faults.targets import Asking
+from ..workloads.queue_client import GROUP
+from .clients import Clients
+from .final_polls import final_polls
+from .folder import FAULTS, UNKNOWN, RunFolder
+from .interrupts import Interrupts
+from .judging import judge
+from .plan import Plan, machine, versions
+from .watch import Watch
+
+TICK_S: Final = 0.1
+# A transaction that its client has left open must be over soon after: final polls wait for all of them.
+SETTINGS: Final = ("transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",)
+SERVED_S: Final = 90.0
+TIMEOUT_MS: Final = 6_000  # of a transaction
+ENDED_MAX: Final = 5  # clients that ended by themselves, and are quoted
+
+Say = Callable[[str], None]
+
+
+class Run:
+    """`go` does all of it, and returns the summary that run.json holds then.
+
+    `CannotDo` or `DidNotStart` before anything has begun, for a target or faults that can't be had.
+    """
+
+    def __init__(self, plan: Plan, folder: RunFolder, say: Say) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.say = say
+        self.interrupts = Interrupts()
+        self.unknown: list[str] = []  # why no more can be said
+        self.summary: dict[str, Any] = {}
+        settings = [*SETTINGS, *plan.settings]
+        self.system = system_of(plan.target, self.nodes_folder, nodes=plan.nodes, settings=settings)
+        chosen(self.system, plan.faults)
+
+    @property
+    def nodes_folder(self) -> Path:
+        return self.folder.path / "nodes"
+
+    def go(self) -> dict[str, Any]:
+        plan = self.plan
+        self.summary = {
+            "name": plan.name,
+            "workload": plan.workload,
+            "target": plan.target,
+            "nodes": plan.nodes,
+            "seed": plan.seed,
+            "faults": list(plan.faults),
+            "command": plan.command,
+            "began": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": 0.0,
+            "versions": versions(plan),
+            "machine": machine(),
+            "options": asdict(plan),
+            "verdict": UNKNOWN,
+            "why": "the run has not come to its end",
+            "unknown": ["the harness was ended before the run was"],
+            "counts": {},
+            "recovery_ms": {},
+        }
+        self.folder.create(self.summary)
+        began = time.monotonic()
+        with self.interrupts:
+            try:
+                self._measure()
+            except TROUBLE as trouble:
+                self.unknown.append(f"{type(trouble).__name__}: {trouble}")
+            except KeyboardInterrupt:
+                self.unknown.append("interrupted twice: nothing was waited for")
+            if self.interrupts:
+                self.unknown.append(f"{self.interrupts.asked} came before the run was through")
+            self.summary["seconds"] = round(time.monotonic() - began, 3)
+            self.summary["unknown"] = self.unknown
+            self.folder.write(self.summary)
+        self.summary = judge(self.folder, self.say)
+        if self.summary["verdict"] == "valid":
+            shutil.rmtree(self.nodes_folder, ignore_errors=True)
+        return self.summary
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        with self.system as system:
+            self.say(f"{self.plan.nodes} nodes ({system.name}) serve at {system.bootstrap}")
+            clients = self._clients(system)
+            try:
+                schedule = self._load(system, clients)
+                self._account(schedule, clients)
+                if not self.interrupts:
+                    self._final(system, clients)
+            finally:
+                clients.kill()
+            self._end(system)
+
+    def _clients(self, system: System) -> Clients:
+        plan = self.plan
+        flags = {
+            "bootstrap": system.bootstrap,
+            "seed": plan.seed,
+            "rate": plan.rate,
+            "timeout-ms": TIMEOUT_MS,
+            "via": ",".join(plan.via),
+            "copies": plan.copies,
+            "keys": plan.keys,
+            "writes-max": plan.writes_max,
+        }
+        words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+        if not plan.transactions:
+            words.append("--no-transactions")
+        return Clients(
+            self.folder, count=plan.clients, flags=words, seed=plan.seed, life_s=plan.crash_s
+        )
+
+    def _load(self, system: System, clients: Clients) -> Schedule:
+        """Clients and faults, for as long as the plan says."""
+        plan = self.plan
+        asked = Asking(system, transactional_ids=["queue-0.1.1"], groups=[GROUP])
+        schedule = Schedule(
+            system,
+            plan.faults,
+            plan.seed,
+            plan.seconds,
+            asked,
+            lambda line: self.folder.append(FAULTS, [line]),
+            clients=ClientFaults(pause=clients.pause, resume=clients.resume),
+            at_once=plan.at_once,
+            began=clients.began_s,
+        )
+        counts = lambda: {  # noqa: E731 - two numbers, read from another thread
+            "acked": clients.known.acknowledged,
+            "bytes": clients.known.acknowledged_bytes,
+        }
+        watch = Watch(
+            self.folder, lambda: _of_the_load(asked.seen()), counts, lambda: clients.now_s
+        )
+        clients.start()
+        watch.start()
+        try:
+            self._until_served(clients)
+            schedule.run()
+            told_s, end_s = 0.0, clients.now_s + plan.seconds
+            while clients.now_s < end_s and not self.interrupts:
+                clients.tick()
+                if clients.now_s - told_s > 10.0:
+                    told_s = clients.now_s
+                    self.say(
+                        f"{told_s:4.0f} s: {clients.known.acknowledged:,} records acknowledged, "
+                        f"{sum(schedule.counts.values())} faults"
+                    )
+                time.sleep(TICK_S)
+            schedule.stop()
+            clients.tick()
+            clients.stop()
+        finally:
+            watch.stop()
+            if not schedule.stage.stopping.is_set():
+                schedule.stage.stopping.set()
+        return schedule
+
+    def _until_served(self, clients: Clients) -> None:
+        """Faults begin when the load is on its feet."""
+        while not clients.known.acknowledged and not self.interrupts:
+            clients.tick()
+            time.sleep(TICK_S)
+            if clients.now_s > SERVED_S:
+                raise TimeoutError(f"nothing was acknowledged in {SERVED_S:g} s, before any fault")
+
+    def _account(self, schedule: Schedule, clients: Clients) -> None:
+        self.summary["counts"] = {
+            "faults": sum(schedule.counts.values()),
+            "faults left out": len(schedule.left_out),
+            "crashed clients": clients.crashes,
+        }
+        self.summary["left_out"] = schedule.left_out
+        self.summary["seen"] = [*schedule.stage.seen, *clients.ended[:ENDED_MAX]]
+        self.unknown += schedule.trouble
+
+    def _final(self, system: System, clients: Clients) -> None:
+        away = [node for node in system.nodes if not system.is_up(node)]
+        if away:
+            said = system.said(away[0])[-500:]
+            self.unknown.append(f"nodes {away} never came back; node {away[0]} said last: {said}")
+        self.say("final polls")
+        final = final_polls(
+            self.folder.path,
+            clients.known,
+            system.bootstrap,
+            began_s=clients.began_s,
+            seconds=self.plan.final_s,
+            all_up=not away,
+            stopping=lambda: bool(self.interrupts),
+        )
+        clients.write(final.operations)
+        self.summary["final_polls"] = final.why or "reached all that was known of"
+        if final.missed:
+            self.summary["missed"] = final.why
+        elif not final.whole:
+            self.unknown.append(final.why)
+
+    def _end(self, system: System) -> None:
+        codes = system.stop()
+        bad = {node: code for node, code in codes.items() if code}
+        if bad and self.plan.target != "kafka":  # the JVM ends with 143 when it is told to
+            node, code = next(iter(bad.items()))
+            said = system.said(node)[-500:]
+            self.summary["seen"].append(f"node {node} ended a clean stop with {code}: {said}")
+
+
+def _of_the_load(seen: dict[str, Any]) -> dict[str, Any]:
+    """Without the brokers' own topics, which have many partitions."""
+    return {
+        name: {key: each for key, each in value.items() if not key.startswith("__")}
+        if isinstance(value, dict)
+        else value
+        for name, value in seen.items()
+    }

@@ -1,0 +1,81 @@
+"""Client processes that end, are crashed, and are replaced; a stand-in that knows no broker."""
+
+import json
+import time
+
+import pytest
+from fencepost.chaos.runs import clients
+from fencepost.chaos.runs.clients import Clients
+from fencepost.chaos.runs.folder import HISTORY, RunFolder
+
+pytestmark = pytest.mark.slow
+STAND_IN = """
+import json, sys, time
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+process = f"queue-{words['--slot']}.{words['--life']}"
+line = {"f": "txn", "type": "info", "process": process, "number": int(words["--life"]),
+        "sends": [["t3-1", 8, None, 0]], "began_s": time.monotonic(), "ended_s": 0.0}
+with open(words["--notes"], "a") as notes:
+    notes.write(json.dumps(line) + "\\n")
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(clients, "MODULE", "stand_in")
+    folder = RunFolder(tmp_path / "run")
+    folder.create({})
+    found = Clients(folder, count=1, flags=[], seed=1, life_s=0.0)
+    found.start()
+    yield found
+    found.kill()
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def begun(made) -> None:
+    client = made._clients[0]
+    until(lambda: client.notes.file.exists() and client.notes.file.stat().st_size > 0)
+
+
+def history(made) -> list[dict]:
+    return [json.loads(line) for line in (made.folder.path / HISTORY).read_text().splitlines()]
+
+
+def test_a_client_that_was_killed_is_followed_by_another_one(made) -> None:
+    begun(made)
+    made._clients[0].crash_at_s = 0.0
+    made.tick()
+    assert [(op["f"], op["type"], op["process"]) for op in history(made)] == [
+        ("txn", "info", "queue-0.1"),
+        ("crash", "info", "queue-0.1"),
+    ]
+    begun(made)
+    assert (made.crashes, made._clients[0].life) == (1, 2)
+    # The next one goes on with the keys that are in use.
+    assert made.known.keys == {"t3-1": 0}
+    assert "--newest-key 7" in " ".join(made._clients[0].process.command)
+
+
+def test_a_client_that_ended_by_itself_is_replaced_and_told_of(made) -> None:
+    begun(made)
+    made._clients[0].process._child.send_signal(6)
+    until(lambda: not made._clients[0].process.alive)
+    made.tick()
+    assert made._clients[0].process.alive
+    assert "client 0 ended with -6" in made.ended[0]
+
+
+def test_clients_that_are_stopped_leave_what_they_were_at(made) -> None:
+    begun(made)
+    made.stop()
+    assert not made._clients[0].process.alive
+    assert [op["type"] for op in history(made)] == ["info"]

@@ -1,0 +1,34 @@
+"""Ends that were asked for, against what had been acknowledged."""
+
+from fencepost.chaos.checkers.stale_reads import StaleReads
+from fencepost.chaos.checkers.txn_history import Sent, Txn
+
+A = "t0-0"
+
+
+def sent(offset, ended_s, kind="ok"):
+    op = Txn("send", kind, "a", sends=[Sent(A, offset, offset)], ended_s=ended_s, line=offset + 1)
+    return op
+
+
+def asked(end, began_s):
+    return Txn("ends", "ok", "b", positions={A: end}, began_s=began_s, ended_s=began_s + 1, line=99)
+
+
+def found(*ops):
+    seen = StaleReads()
+    return [anomaly for op in ops for anomaly in seen.see(op)]
+
+
+def test_an_end_below_what_was_acknowledged_before_it_was_asked_for_is_stale() -> None:
+    [stale] = found(sent(4, 1.0), sent(5, 2.0), asked(5, 3.0))
+    assert (stale.rule, stale.key, stale.operations) == ("stale-read", A, (6, 99))
+
+
+def test_an_end_behind_it_is_right() -> None:
+    assert found(sent(5, 2.0), asked(6, 3.0)) == []
+
+
+def test_what_came_after_the_question_or_is_unknown_says_nothing() -> None:
+    assert found(sent(4, 1.0), sent(5, 3.5), asked(5, 3.0)) == []
+    assert found(sent(4, 1.0), sent(5, 2.0, "info"), asked(5, 3.0)) == []
