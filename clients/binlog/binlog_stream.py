@@ -39,6 +39,7 @@ PURGED: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 STANDALONE, PREPARED_XA = 1, 64  # flags of MariaDB's GTID event
 # Kinds of events that the driver does not know, and that tell of no change.
 HARMLESS: Final = frozenset((0x1C, 0x24, 0x25, 0x29))
+SEQUENCES: Final = "next_not_cached_value"  # how MariaDB logs a sequence: as a table that begins so
 FOLLOWED: Final = (
     *(row_event.TableMapEvent, row_event.WriteRowsEvent, row_event.UpdateRowsEvent),
     *(row_event.DeleteRowsEvent, row_event.PartialUpdateRowsEvent),
@@ -173,6 +174,8 @@ class Interpreter:
                 f"{self._gtid}: rows of {full_name} were logged without the names of their columns: "
                 "binlog_row_metadata was not FULL then. Start with --resnapshot"
             )
+        if told.columns[0].name == SEQUENCES:
+            return None
         packed = [packed_of(each, full_name) for each in told.columns]
         columns: list[Column] = [column_of(each, full_name) for each in packed]
         known = told.optional_metadata

@@ -59,6 +59,7 @@ class BinlogSource:
         self._client = client
         self._positions = KeptPositions(client, settings.position_topic)
         self._is_forgetting = settings.resnapshot
+        self._well_at = 0.0  # when database and brokers did last what they are there for
         self.committed = 0  # records
         self.transactions = 0  # of Kafka, that were committed
 
@@ -68,18 +69,17 @@ class BinlogSource:
 
     def run(self) -> None:
         give_up_s, pause_s = self._settings.give_up_s, PAUSE_FIRST_S
-        well_since = time.monotonic()
+        self._well_at = time.monotonic()
         while not self._stopping.is_set():
-            before = self.transactions
+            began = self._well_at
             try:
                 self._live()
                 return
             except (pymysql.MySQLError, SourceLost, KafkaException) as trouble:
                 _raise_if_hopeless(trouble, self._settings)
-                if self.transactions > before:
-                    well_since, pause_s = time.monotonic(), PAUSE_FIRST_S
-                away_s = time.monotonic() - well_since
-                if give_up_s and away_s > give_up_s:
+                if self._well_at > began:
+                    pause_s = PAUSE_FIRST_S
+                if give_up_s and time.monotonic() - self._well_at > give_up_s:
                     raise
                 log.warning(
                     "%s: %s; trying again in %.1f s", self._settings.source, trouble, pause_s
@@ -154,6 +154,7 @@ class _Incarnation:
             for row in self._database.snapshot_rows(table):
                 self._write(Change(text, number, ts_ms, table, READ, after=row))
                 number += 1
+                self._source._well_at = time.monotonic()
                 self._source._step("snapshot-row")
                 if self._source._stopping.is_set():
                     raise SourceLost("stopped in the middle of the snapshot, which begins anew")
@@ -174,6 +175,7 @@ class _Incarnation:
             if until is not None and position.has(until):
                 return
             for event in stream.events():
+                self._source._well_at = time.monotonic()
                 self._take(event, position)
                 is_whole = not self._is_inside
                 if is_whole and until is not None and position.has(until):

@@ -112,16 +112,43 @@ def alerts(all_changes: DataFrame, alert_from: str) -> DataFrame:
     )
 
 
-def write(rows: DataFrame, topic: str, told: dict[str, Any], folder: Path) -> StreamingQuery:
+def write_alerts(rows: DataFrame, told: dict[str, Any]) -> StreamingQuery:
+    """The sink itself: the batch's id, and the query's in the checkpoint, are what a batch is known again by."""
     return (
         rows.writeStream.format("fencepost")
-        .queryName(topic)
-        .outputMode("update" if topic == "revenue" else "append")
-        .options(**{"kafka.bootstrap.servers": told["bootstrap"], "adminUrl": told["admin"]})
-        .options(topic=topic, checkpointLocation=str(folder / f"checkpoint-{topic}"))
+        .queryName("alerts")
+        .options(**_brokers(told), topic="alerts")
+        .option("checkpointLocation", f"{told['folder']}/checkpoint-alerts")
         .trigger(processingTime=TRIGGER)
         .start()
     )
+
+
+def write_revenue(rows: DataFrame, told: dict[str, Any]) -> StreamingQuery:
+    """Spark lets no sink in Python take changes of an aggregate (update mode); batch by batch it does. Then it is we who say
+    what a batch is known again by: this group, and the batch's id."""
+
+    def write_batch(batch: DataFrame, number: int) -> None:
+        (
+            batch.write.format("fencepost")
+            .mode("append")
+            .options(**_brokers(told), topic="revenue")
+            .options(transactionGroup="pipeline-revenue", transactionNumber=number)
+            .save()
+        )
+
+    return (
+        rows.writeStream.foreachBatch(write_batch)
+        .queryName("revenue")
+        .outputMode("update")
+        .option("checkpointLocation", f"{told['folder']}/checkpoint-revenue")
+        .trigger(processingTime=TRIGGER)
+        .start()
+    )
+
+
+def _brokers(told: dict[str, Any]) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": told["bootstrap"], "adminUrl": told["admin"]}
 
 
 def main() -> int:
@@ -135,8 +162,8 @@ def main() -> int:
     try:
         orders = changes(spark, told["bootstrap"])
         queries = [
-            write(revenue(orders, told["window_s"]), "revenue", told, folder),
-            write(alerts(orders, told["alert_from"]), "alerts", told, folder),
+            write_revenue(revenue(orders, told["window_s"]), told),
+            write_alerts(alerts(orders, told["alert_from"]), told),
         ]
         print("started", flush=True)
         while not (folder / STOP).exists():

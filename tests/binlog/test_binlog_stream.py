@@ -159,5 +159,10 @@ def test_what_may_hold_changes_and_cant_be_read_ends_the_stream(events, said) ->
         changes(gtid(7), table_map(), *events)
 
 
+def test_a_sequence_is_no_table() -> None:
+    its_map = table_map(columns=[column("next_not_cached_value", 8), column("minimum_value", 8)])
+    assert changes(gtid(7), its_map, rows(row_event.WriteRowsEvent, ROW)) == []
+
+
 def test_what_holds_no_change_is_passed_over() -> None:
     assert changes(gtid(7), told(event.NotImplementedEvent, event_type=0x24)) == []
