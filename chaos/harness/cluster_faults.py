@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
 from .loop_frame import BrokenPromise
 
@@ -38,6 +39,7 @@ class Faults:
     cluster: LocalCluster
     load: Load
     rng: random.Random
+    kept: KeptRun = field(default_factory=KeptRun)
     counts: Counter[str] = field(default_factory=Counter)
     took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -47,7 +49,8 @@ class Faults:
         while time.monotonic() < deadline:
             name = self.rng.choice(list(faults))
             self.counts[name] += 1
-            faults[name](self, name)
+            with self.kept.fault(name):
+                faults[name](self, name)
             if self.rng.random() < 0.7:  # else the next meets replicas that are still behind
                 self.wait_in_sync()
             time.sleep(self.rng.uniform(0.0, 1.0))
@@ -69,10 +72,12 @@ class Faults:
 
     def stop_cleanly(self, name: str) -> None:
         node = self.leader()
+        self.kept.hit(node)
         self.cluster.stop_node(node)
         self._live_without(name, node)
 
     def lose(self, name: str, node: int) -> None:
+        self.kept.hit(node)
         self.cluster.kill(node)
         self._live_without(name, node)
 
@@ -93,6 +98,7 @@ class Faults:
         self.pause(name, self.leader(), self.rng.uniform(0.1, 2.0))
 
     def pause(self, name: str, node: int, seconds: float) -> None:
+        self.kept.hit(node)
         self.cluster.pause(node)
         time.sleep(seconds)
         self.cluster.resume(node)
@@ -109,6 +115,7 @@ class Faults:
         self._lose_several(name, list(self.cluster.nodes))
 
     def _lose_several(self, name: str, nodes: Sequence[int]) -> None:
+        self.kept.hit(*nodes)
         for node in nodes:
             self.cluster.kill(node)
         time.sleep(QUIET_AFTER_S)

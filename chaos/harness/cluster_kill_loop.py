@@ -21,6 +21,7 @@ from ..checkers.verdict import judge
 from ..workloads.idempotent_stream import SPOILS, IdempotentStream, Plan
 from . import loop_frame
 from .cluster_faults import FAULTS, PROGRESS_S, Faults
+from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
 from .loop_frame import Outcome, lines_of, run_loop
 from .processes import DidNotStart
@@ -83,7 +84,7 @@ def create_topic(bootstrap: str, partitions: int, copies: int) -> None:
     admin.create_topics([NewTopic(TOPIC, partitions, copies, config=small)])[TOPIC].result(30)
 
 
-def run(chosen: argparse.Namespace, data: Path) -> Outcome:
+def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
     with LocalCluster(data, nodes=chosen.nodes, settings=chosen.set) as cluster:
         plan = Plan(
             bootstrap=cluster.bootstrap,
@@ -95,12 +96,16 @@ def run(chosen: argparse.Namespace, data: Path) -> Outcome:
             client=CLIENT,
         )
         stream = IdempotentStream(plan)
-        faults = Faults(cluster, StreamLoad(stream), random.Random(chosen.seed))
+        faults = Faults(cluster, StreamLoad(stream), random.Random(chosen.seed), kept)
         try:
             create_topic(cluster.bootstrap, plan.partitions, min(3, chosen.nodes))
+            kept.begin()
             stream.start()
             try:
-                faults.run(chosen.seconds, {name: FAULTS[name] for name in chosen.fault or FAULTS})
+                with kept.watch(cluster, [TOPIC], faults.load.served):
+                    faults.run(
+                        chosen.seconds, {name: FAULTS[name] for name in chosen.fault or FAULTS}
+                    )
             finally:
                 stream.stop()
             faults.wait_in_sync()

@@ -23,6 +23,7 @@ from ..checkers.history import to_line
 from ..checkers.verdict import judge
 from ..workloads.idempotent_stream import SPOILS, IdempotentStream, Plan
 from . import loop_frame
+from .kept_run import KeptRun
 from .loop_frame import NAME_WIDTH, Outcome, lines_of, run_loop
 from .processes import Node
 
@@ -46,6 +47,7 @@ class Loop:
     node: Node
     stream: IdempotentStream
     rng: random.Random
+    kept: KeptRun = field(default_factory=KeptRun)
     faults: Counter[str] = field(default_factory=Counter)
     starts_s: list[float] = field(default_factory=list)  # start to serving
     recoveries_s: list[float] = field(default_factory=list)  # start to acknowledging
@@ -59,21 +61,28 @@ class Loop:
 
     def _strike(self) -> None:
         assert self.node.process.alive, "the node ended by itself"
-        if self.rng.random() < 0.1:
-            self.faults["clean stop"] += 1
-            exit_code = self.node.stop()
-            assert exit_code in CLEAN_EXITS, f"a clean stop ended with {exit_code}"
-        else:
-            self.faults["kill -9"] += 1
-            self.node.kill()
+        name = "clean stop" if self.rng.random() < 0.1 else "kill -9"
+        self.faults[name] += 1
+        with self.kept.fault(name):
+            self.kept.hit(1)
+            if name == "clean stop":
+                exit_code = self.node.stop()
+                assert exit_code in CLEAN_EXITS, f"a clean stop ended with {exit_code}"
+            else:
+                self.node.kill()
+            self._stay_away()
+            self._come_back()
+
+    def _stay_away(self) -> None:
         while self.rng.random() < 0.2:
             self.faults["kill -9 while starting"] += 1
-            self.node.launch()
-            time.sleep(self.rng.uniform(0.0, 0.6))
-            self.node.kill()
+            with self.kept.fault("kill -9 while starting"):
+                self.node.launch()
+                time.sleep(self.rng.uniform(0.0, 0.6))
+                self.kept.hit(1)
+                self.node.kill()
         if self.rng.random() < 0.3:
             time.sleep(self.rng.uniform(0.0, 1.0))
-        self._come_back()
 
     def _come_back(self) -> None:
         before, started = self.stream.acknowledged, time.monotonic()
@@ -91,7 +100,7 @@ def create_topic(bootstrap: str, partitions: int) -> None:
     admin.create_topics([NewTopic(TOPIC, partitions, 1, config=small)])[TOPIC].result(30)
 
 
-def run(chosen: argparse.Namespace, data: Path) -> Outcome:
+def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
     node = Node(
         data,
         port=chosen.port,
@@ -106,11 +115,12 @@ def run(chosen: argparse.Namespace, data: Path) -> Outcome:
         records_per_second=chosen.rate,
         seed=chosen.seed,
     )
-    loop = Loop(node, IdempotentStream(plan), random.Random(chosen.seed))
+    loop = Loop(node, IdempotentStream(plan), random.Random(chosen.seed), kept)
     history = loop.stream.history
     try:
         node.start()
         create_topic(node.bootstrap, plan.partitions)
+        kept.begin()
         loop.stream.start()
         try:
             loop.run(chosen.seconds)

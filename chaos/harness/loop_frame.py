@@ -14,6 +14,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from ..checkers.verdict import Verdict
+from ..runs.folder import NoRun
+from .kept_run import KeptRun
 from .processes import DidNotStart
 
 NAME_WIDTH = 18  # as in the verdict's own lines
@@ -50,33 +52,46 @@ def options(
         "--data", type=Path, help="default: a folder that is removed when all is well"
     )
     made.add_argument("--history", type=Path, help="write the history there, as JSON lines")
+    made.add_argument("--out", type=Path, help="a folder for the run, with its page report.html")
     made.add_argument("--spoil", choices=sorted(spoils), help="spoil the history; it must be seen")
     return made
 
 
 def run_loop(
-    name: str, chosen: argparse.Namespace, run: Callable[[argparse.Namespace, Path], Outcome]
+    name: str,
+    chosen: argparse.Namespace,
+    run: Callable[[argparse.Namespace, Path, KeptRun], Outcome],
 ) -> int:
     """Run it, print what it has to say, keep what a bad end has to be understood by."""
     folder = chosen.data or Path(tempfile.mkdtemp(prefix=f"{name}-")) / "data"
     where = f"the data and the logs are in {folder} and beside it"
+    kept_run = KeptRun(chosen.out)
     try:
-        outcome = run(chosen, folder)
+        kept_run.create(name, chosen)
+    except NoRun as error:
+        print(error)
+        return 2
+    try:
+        outcome = run(chosen, folder, kept_run)
     except BrokenPromise as seen:
         print(f"INVALID: {seen}\n{where}")
+        kept_run.broken(str(seen))
         return 1
     except (DidNotStart, KafkaException, TimeoutError) as error:
         print(f"INVALID: {error}\n{where}")
+        kept_run.unknown(str(error))
         return 2
     lines = [f"{'seed':>{NAME_WIDTH}}  {chosen.seed}", *outcome.lines, *outcome.broken]
     print("\n".join([*lines, str(outcome.verdict)]))
+    history = list(outcome.history)
+    kept_run.judged(outcome.verdict, outcome.broken, history)
     kept = chosen.history
     if not outcome.good and not chosen.spoil:
         kept = kept or folder.parent / "history.jsonl"
         print(f"INVALID; {where}, the history in {kept}")
     if kept is not None:
         with kept.open("w") as file:
-            file.writelines(f"{line}\n" for line in outcome.history)
+            file.writelines(f"{line}\n" for line in history)
     if chosen.data is None and (outcome.good or chosen.spoil):
         shutil.rmtree(folder.parent, ignore_errors=True)
     return 0 if outcome.good else 1

@@ -26,6 +26,7 @@ from ..workloads.txn_reader import key_of
 from . import cluster_faults, loop_frame
 from .cluster_faults import Fault, Faults
 from .cluster_kill_loop import replicas_differ
+from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
 from .loop_frame import NAME_WIDTH, Outcome, lines_of, run_loop
 from .processes import DidNotStart
@@ -59,6 +60,7 @@ class TxnFaults(Faults):
 
     def kill_client(self, name: str) -> None:
         worker = self._anyone()
+        self.kept.hit(what=worker.transactional_id)
         self.load.kill(worker)
         time.sleep(self.rng.uniform(0.0, 1.0))
         self.load.start(worker)
@@ -67,6 +69,7 @@ class TxnFaults(Faults):
     def pause_client(self, name: str) -> None:
         """Sometimes for longer than its transaction may last."""
         worker = self._anyone()
+        self.kept.hit(what=worker.transactional_id)
         self.load.pause(worker)
         time.sleep(self.rng.uniform(0.5, 1.5 * TIMEOUT_MS / 1000))
         self.load.resume(worker)
@@ -75,6 +78,7 @@ class TxnFaults(Faults):
     def double_client(self, name: str) -> None:
         """Two with one id, while both run or while the first sleeps."""
         worker = self._anyone()
+        self.kept.hit(what=worker.transactional_id)
         asleep = self.rng.random() < 0.5
         if asleep:
             self.load.pause(worker)
@@ -225,7 +229,7 @@ def create_topics(bootstrap: str, names: Sequence[str], partitions: int, copies:
         admin.create_topics([NewTopic(name, partitions, copies, config=small)])[name].result(30)
 
 
-def run(chosen: argparse.Namespace, data: Path) -> Outcome:
+def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
     with LocalCluster(data, nodes=chosen.nodes, settings=[*SETTINGS, *chosen.set]) as cluster:
         flags = {"bootstrap": cluster.bootstrap, "partitions": chosen.partitions}
         flags |= {"rate": chosen.rate, "seed": chosen.seed, "timeout-ms": TIMEOUT_MS}
@@ -233,17 +237,19 @@ def run(chosen: argparse.Namespace, data: Path) -> Outcome:
         notes.mkdir(parents=True, exist_ok=True)
         named = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
         workers = Workers(notes, named)
-        faults = TxnFaults(cluster, workers, random.Random(chosen.seed))
+        faults = TxnFaults(cluster, workers, random.Random(chosen.seed), kept)
         keys = [key_of(topic, n) for topic in workers.topics for n in range(chosen.partitions)]
         try:
             create_topics(
                 cluster.bootstrap, workers.topics, chosen.partitions, min(3, chosen.nodes)
             )
+            kept.begin()
             workers.hire("teller", chosen.producers)
             workers.hire("appender", chosen.producers)
             workers.hire("subscriber", chosen.producers)
             workers.hire("auditor", 1)
-            faults.run(chosen.seconds, {name: FAULTS[name] for name in chosen.fault or FAULTS})
+            with kept.watch(cluster, workers.topics, lambda: sum(workers.ok.values())):
+                faults.run(chosen.seconds, {name: FAULTS[name] for name in chosen.fault or FAULTS})
             workers.stop()
             faults.wait_in_sync()
             look = LastLook(cluster.bootstrap, keys)

@@ -10,7 +10,7 @@ from .run_folder import number_of, text_of
 NOBODY: Final = "nobody"
 PARTITIONS_MAX: Final = 512
 STRETCHES_MAX: Final = 20_000
-SILENCE_S: Final = 5.0  # without a sample nothing is known
+SILENCE_S: Final = 15.0  # without a sample for so long, nothing is known
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Leaders:
     left_out: int = 0  # partitions beyond what is kept
     is_full: bool = False  # later changes are not kept
     elections: Counter[str] = field(default_factory=Counter)  # another leader than before
-    _before_s: float | None = None
+    _unanswered: set[int] = field(default_factory=set)  # whose last question had no answer
     _stretches: int = 0
     _beyond: set[str] = field(default_factory=set)
 
@@ -40,6 +40,10 @@ class Leaders:
         isr_of = in_sync if isinstance(in_sync, Mapping) else {}
         if "controller" in sample:
             self._extend(self.controllers, at_s, _node(sample["controller"]), None)
+        elif self.controllers:
+            self._unanswered.add(id(self.controllers))
+        if not isinstance(leaders, Mapping):  # asked, and nobody answered
+            self._unanswered.update(map(id, self.of.values()))
         for name, leader in leaders.items() if isinstance(leaders, Mapping) else ():
             name = text_of(name)
             if name not in self.of:
@@ -58,7 +62,6 @@ class Leaders:
             if last is not None and now not in (NOBODY, last):
                 self.elections[name] += 1
             self._extend(self.of[name], at_s, now, members)
-        self._before_s = at_s
 
     def _last_leader(self, name: str) -> str | None:
         return next(
@@ -70,7 +73,9 @@ class Leaders:
     ) -> None:
         """The stretch before reaches to this sample, unless nobody looked for long."""
         last = stretches[-1] if stretches else None
-        if last is not None and at_s - last.to_s <= SILENCE_S:
+        silent = id(stretches) in self._unanswered
+        self._unanswered.discard(id(stretches))
+        if last is not None and not silent and at_s - last.to_s <= SILENCE_S:
             last.to_s = max(last.to_s, at_s)
             if (last.leader, last.in_sync) == (leader, isr):
                 return

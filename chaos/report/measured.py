@@ -125,10 +125,13 @@ def measure(folder: Path) -> Measured:
     _read_faults(found, JsonLines(folder / FAULTS))
     samples = _read_seen(found, JsonLines(folder / SEEN))
     _read_history(found, JsonLines(folder / HISTORY), wanted)
-    if found.acks.first_s is None and samples:
+    untimed = found.without_time == found.total
+    if untimed and any(total > 0 for _, total in samples):
         _take_samples(found, samples)
     found.gaps = _first_of(found.acks.gaps(_gap_s(found)), GAPS_MAX)
     found.end_s = max(found.end_s, *(each.until_s or each.at_s for each in found.faults), 0.0)
+    if found.end_s > 0:
+        found.series.at(found.end_s)  # what is empty at the end is drawn as empty
     found.leaders.end(found.end_s)
     if found.acks.first_s is not None:
         for fault, after in zip_longest(found.faults, found.faults[1:]):

@@ -172,7 +172,7 @@ def _side(side: Side) -> list[str]:
         _named(side.system),
         str(len(side.runs)),
         str(sum(each.verdict == VALID for each in side.runs)),
-        _named(words.listed(side.anomalies, most=4)) or "none",
+        _named(side.anomalies_said),
         words.rate(side.a_second),
         "–" if gap is None else words.seconds(gap) if gap else "under 1 s",
         *(words.milliseconds(side.recovery_ms(name)) for name in ("p50", "p99", "max")),

@@ -35,6 +35,12 @@ class Side:
         return sum((Counter(each.anomalies) for each in self.runs), Counter())
 
     @property
+    def anomalies_said(self) -> str:
+        """Of runs that proved nothing nobody can say that there were none."""
+        found = words.listed(self.anomalies, most=4)
+        return found or ("none" if any(each.verdict == VALID for each in self.runs) else "–")
+
+    @property
     def a_second(self) -> float | None:
         return _middle(each.a_second for each in self.runs)
 
@@ -117,7 +123,7 @@ def _pair(key: tuple[str, str, int], sides: Sequence[Side]) -> str:
 
 
 def _side(side: Side, most: float, gap: float) -> str:
-    anomalies = words.listed(side.anomalies, most=4) or "none"
+    anomalies = side.anomalies_said
     worst = side.longest_gap_s
     shown_gap = "–" if worst is None else words.seconds(worst) if worst else "under 1 s"
     struck = sum(each.faults_struck for each in side.runs)

@@ -75,7 +75,7 @@ def leaders(found: Measured, axis: TimeAxis) -> str:
     keys = "".join(
         f'<span class="key node n{colours[node]}">node {text(node)}</span>' for node in seen.nodes
     )
-    keys += '<span class="key nobody">nobody leads</span>'
+    keys += '<span class="key nobody">nobody leads</span><span class="key silent">nobody answered</span>'
     keys += '<span class="key less">below: not all in sync</span><span class="key alone">one alone</span>'
     left = len(seen.of) - len(names) + seen.left_out
     note = ""

@@ -27,7 +27,8 @@ def judged(found: Measured) -> Judgement:
     run = found.run
     against = _against_valid(found)
     verdict = UNKNOWN if run.verdict == VALID and against else run.verdict
-    notes = [*against, *_notes(found, verdict), *found.problems, *run.unknown]
+    more = [each for each in run.unknown if each not in run.why]
+    notes = [*against, *_notes(found, verdict), *found.problems, *more]
     if len(notes) > NOTES_MAX:
         notes = [*notes[:NOTES_MAX], f"and {len(notes) - NOTES_MAX} more of the kind"]
     return Judgement(verdict, _headline(found, verdict), run.why, tuple(notes))

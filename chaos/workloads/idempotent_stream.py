@@ -138,14 +138,21 @@ class IdempotentStream:
         key = f"{self.plan.topic}-{number}"
         data = payload(process, value, rng.randrange(FILL_BYTES_MAX))
         self._outstanding.add((process, key, value))
-        answered = partial(self._answered, process, key, value)
+        answered = partial(self._answered, process, key, value, time.monotonic())
         producer.produce(self.plan.topic, data, partition=number, on_delivery=answered)
 
     def _answered(
-        self, process: int, key: str, value: int, error: KafkaError | None, message: Message
+        self,
+        process: int,
+        key: str,
+        value: int,
+        began_s: float,
+        error: KafkaError | None,
+        message: Message,
     ) -> None:
         self._outstanding.discard((process, key, value))
-        op = Operation("send", "ok", process, key, value)
+        op = Operation("send", "ok", process, key, value, began_s=began_s)
+        op.ended_s = time.monotonic()
         if error is not None:
             op.type = "fail" if error.code() in CERTAIN_FAILURES else "info"
             op.error = str(error)
@@ -223,6 +230,7 @@ class IdempotentStream:
         writer, value = parse(message.value() or b"")
         key = f"{message.topic()}-{message.partition()}"
         op = Operation("read", "ok", reader, key, value, message.offset(), writer)
+        op.ended_s = time.monotonic()
         self.history.append(op)
 
 

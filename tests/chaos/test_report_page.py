@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 from html.parser import HTMLParser
 
 import pytest
@@ -229,3 +230,18 @@ def test_a_history_without_times_takes_its_throughput_from_samples(tmp_path) -> 
     assert found.from_samples and found.a_second == pytest.approx(20.0, rel=0.1)
     _, words = read(write_page(folder))
     assert "the history has no times" in words
+
+
+@pytest.mark.slow
+def test_ten_times_the_history_takes_no_more_memory(tmp_path) -> None:
+    """A run of an hour leaves gigabytes."""
+    peaks = []
+    for name, rate in (("short", 10), ("long", 100)):
+        folder = write(tmp_path / name, run_json(), history=history(rate=rate))
+        tracemalloc.start()
+        try:
+            measure(folder)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 300_000, peaks

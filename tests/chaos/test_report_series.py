@@ -118,11 +118,19 @@ def test_axes_hold_all_that_is_drawn_on_them() -> None:
 
 def test_leaders_are_stretches_between_changes_and_nothing_is_said_of_silence() -> None:
     leaders = Leaders()
-    for at, leader in ((0, 1), (1, 1), (2, -1), (3, 2), (20, 2)):
-        leaders.add(
-            float(at), {"leaders": {"t-0": leader}, "isr": {"t-0": [1, 2]}, "controller": 1}
-        )
-    leaders.end(30.0)
+    for at, leader in ((0, 1), (1, 1), (2, -1), (8, 2), (40, 2)):
+        sample = {"leaders": {"t-0": leader}, "isr": {"t-0": [1, 2]}, "controller": 1}
+        leaders.add(float(at), sample)
+    leaders.end(50.0)
     found = [(each.from_s, each.to_s, each.leader) for each in leaders.of["t-0"]]
-    assert found == [(0.0, 2.0, "1"), (2.0, 3.0, "nobody"), (3.0, 3.0, "2"), (20.0, 21.0, "2")]
+    assert found == [(0.0, 2.0, "1"), (2.0, 8.0, "nobody"), (8.0, 8.0, "2"), (40.0, 41.0, "2")]
     assert leaders.elections == {"t-0": 1}
+
+
+def test_a_question_that_nobody_answered_ends_a_stretch() -> None:
+    leaders = Leaders()
+    answer = {"leaders": {"t-0": 1}, "controller": 2}
+    for at, sample in ((0, answer), (1, answer), (2, {"acked": 5}), (3, answer), (4, answer)):
+        leaders.add(float(at), sample)
+    for stretches in (leaders.of["t-0"], leaders.controllers):
+        assert [(each.from_s, each.to_s) for each in stretches] == [(0.0, 1.0), (3.0, 4.0)]
