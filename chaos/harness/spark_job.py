@@ -1,23 +1,34 @@
-"""The job of the kill runs: reads a topic, splits it in two, writes both; as a stream or as batches.
+"""A driver of Spark for the kill runs: each of its jobs reads a topic, splits it in two, and writes both.
 
-python -m fencepost.chaos.harness.spark_job '{"bootstrap": …}' with the fields of `Job`. Exit code 0: all is written;
-1: Spark gave up, and said why.
+python -m fencepost.chaos.harness.spark_job MASTER FOLDER
+
+It says `ready`, then does one job after the other, as they come into the folder (`spark_settings.py`), in one session,
+because a JVM takes longer to start than a job takes. After each it says `ended N done`, or what Spark said when it
+gave up. It is ended by being killed.
 """
 
-import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from fencepost.clients.spark import register
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, concat, lit, pmod
 
-from .spark_settings import STREAM, Job
+from .spark_settings import DONE, ENDED, READY, STREAM, Job, job_file
 from .spark_strikes import DRIVER_FILE, NAME, OPTION, StruckDataSource
 
-# A JVM that lives for seconds needs no second compiler.
+# A JVM that lives for minutes needs no second compiler.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss2m"
+# Copies of tasks that take long: none of what is quick, even on a machine that has other things to do.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "3s",
+}
 
 
 def session(master: str, **settings: str) -> SparkSession:
@@ -27,6 +38,8 @@ def session(master: str, **settings: str) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("fencepost")
     chosen = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.authenticate.socketTimeout": "120s",  # of a Python that starts on a busy machine
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
@@ -51,8 +64,6 @@ def split_in_two(rows: DataFrame, out: str) -> DataFrame:
 
 
 def run(spark: SparkSession, job: Job) -> None:
-    spark.dataSource.register(StruckDataSource)
-    register(spark)
     reading = {"kafka.bootstrap.servers": job.bootstrap, "subscribe": job.source}
     writing = {"kafka.bootstrap.servers": job.bootstrap, "adminUrl": job.admin, OPTION: job.strike}
     if job.sink == STREAM:
@@ -76,31 +87,36 @@ def run(spark: SparkSession, job: Job) -> None:
         split_in_two(part, job.out).write.format(NAME).mode("append").options(
             **writing, transactionGroup=job.out, transactionNumber=number
         ).save()
+    rows.unpersist()
 
 
-def main() -> int:
-    job = Job(**json.loads(sys.argv[1]))
-    speculation = {
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.minTaskRuntime": "500ms",
-    }
-    spark = session(job.master, **(speculation if job.speculation else {}))
-    spark.sparkContext.setLogLevel("ERROR")
-    java = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
-    (Path(job.folder) / DRIVER_FILE).write_text(f"{java} {os.getpid()}")
+def attempt(spark: SparkSession, job: Job) -> str:
     try:
         run(spark, job)
-    except Exception as failure:  # noqa: BLE001 - Spark's errors have no root of their own; the loop starts it again
-        print(f"failed: {failure}", flush=True)
-        return 1
-    finally:
-        spark.stop()
-    print("done", flush=True)
-    return 0
+    except Exception as failure:  # noqa: BLE001 - Spark's errors have no root of their own; the job is started again
+        return f"failed: {failure}".replace("\n", " ")
+    return DONE
+
+
+def main() -> None:
+    master, folder = sys.argv[1], Path(sys.argv[2])
+    settings = {"spark.cores.max": "2", "spark.executor.memory": "1g", **SPECULATION}
+    spark = session(master, **settings)
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(StruckDataSource)
+    register(spark)
+    java = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    print(f"{READY}{java} {os.getpid()}", flush=True)
+    number = 0
+    while True:
+        file = job_file(folder, number)
+        if file.exists():
+            job = Job.read(file)
+            (Path(job.folder) / DRIVER_FILE).write_text(f"{java} {os.getpid()}")
+            print(f"{ENDED}{number} {attempt(spark, job)}", flush=True)
+            number += 1
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

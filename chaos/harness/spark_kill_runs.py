@@ -3,9 +3,10 @@
 python -m fencepost.chaos.harness.spark_kill_runs --seeds 0..200
 python -m fencepost.chaos.harness.spark_kill_runs --seeds 7 --point driver-sent --sink stream
 
-A seed chooses the point (`spark_strikes.py`, or a broker), the batch, the partition and the sink. A job that ends is
-started again until it has written everything; what it wrote is read with `read_committed` and compared, record for
-record. Nor may it leave a transaction open: readers must reach the end. Exit codes as in `loop_frame.py`.
+A seed chooses the point (`spark_points.py`), the batch, the partition, the sink, and whether Spark's executors are those
+of `local-cluster[2,1,1024]` or of its standalone master and workers. A job that ends too early is started again until
+it has written everything; what it wrote is read with `read_committed` and compared, record for record. Nor may it
+leave a transaction open: readers must reach the end. Exit codes as in `loop_frame.py`.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,25 +26,37 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from .asking import NobodyAnswers
 from .local_cluster import LocalCluster
-from .processes import DidNotStart, Process
+from .processes import DidNotStart
+from .spark_drivers import Drivers, JobStuck, is_done
 from .spark_points import BROKER_POINTS, POINTS
 from .spark_settings import BATCH, STREAM, Job
+from .spark_standalone import Standalone
 
-RECORDS: Final = 800
-PARTITIONS: Final = 4
-BATCHES: Final = 4
+RECORDS: Final = 240
+PARTITIONS: Final = 3
+OUT_PARTITIONS: Final = 2
+BATCHES: Final = 3
 STARTS_MAX: Final = 5
-JOB_S: Final = 480.0  # of one start, on a machine that has other things to do
+JOB_S: Final = 240.0  # of one start, on a machine that has other things to do
 READ_S: Final = 30.0
 EXECUTORS: Final = "local-cluster[2,1,1024]"
-LOCAL: Final = "local[2,4]"
+STANDALONE: Final = "standalone"
+STANDALONE_EACH: Final = 4  # one round of the points in so many
 SOURCE: Final = "source"
 SAID_MAX: Final = 300
 
 
+ALL_POINTS: Final = (*sorted(POINTS), *sorted(BROKER_POINTS))
+
+
 class Broken(Exception):
     """A promise, in a sentence."""
+
+
+class Unknown(Exception):
+    """Nothing was shown, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,30 +68,38 @@ class Run:
     sink: str
     batch: int
     partition: int
+    is_standalone: bool = False
     batches: int = BATCHES
 
     @classmethod
     def of(cls, seed: int, point: str | None, sink: str | None) -> "Run":
         rng = random.Random(seed)
-        points = [*sorted(POINTS), *sorted(BROKER_POINTS)]
-        # Every point comes in turn; what is drawn is when and where.
+        # Every point comes in turn, with either sink; what is drawn is when and where.
+        rounds = seed // len(ALL_POINTS)
         made = cls(
             seed=seed,
-            point=points[seed % len(points)],
-            sink=STREAM if seed // len(points) % 2 == 0 else BATCH,
-            batch=rng.randrange(1, BATCHES - 1),
+            point=point_at(seed),
+            sink=STREAM if rounds % 2 == 0 else BATCH,
+            # A node's death must meet a job that is still at work: not in its last batch.
+            batch=rng.randrange(BATCHES - 1 if point_at(seed) in BROKER_POINTS else BATCHES),
             partition=rng.randrange(PARTITIONS),
+            is_standalone=rounds % STANDALONE_EACH == STANDALONE_EACH - 1,
         )
         return replace(made, point=point or made.point, sink=sink or made.sink)
 
     @property
     def master(self) -> str:
-        return EXECUTORS if self.point.startswith(("executor", "twin")) else LOCAL
+        """Workers of their own can only die where there are some."""
+        return STANDALONE if self.is_standalone or self.point.startswith("host") else EXECUTORS
+
+
+def point_at(seed: int) -> str:
+    return ALL_POINTS[seed % len(ALL_POINTS)]
 
 
 def fill(bootstrap: str) -> None:
     """The input of all runs."""
-    create(bootstrap, SOURCE)
+    create(bootstrap, SOURCE, partitions=PARTITIONS)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(RECORDS):
         text = str(number).encode()
@@ -86,9 +107,9 @@ def fill(bootstrap: str) -> None:
     assert producer.flush(60) == 0, "the input could not be written"
 
 
-def create(bootstrap: str, *topics: str) -> None:
+def create(bootstrap: str, *topics: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(each, PARTITIONS) for each in topics])
+    made = admin.create_topics([NewTopic(each, partitions) for each in topics])
     for each in made.values():
         each.result(30)
 
@@ -126,7 +147,7 @@ def read(bootstrap: str, topic: str) -> Iterator[int]:
         }
     )
     try:
-        places = [TopicPartition(topic, each, 0) for each in range(PARTITIONS)]
+        places = [TopicPartition(topic, each, 0) for each in range(OUT_PARTITIONS)]
         ends = {each.partition: plain.get_watermark_offsets(each, 20)[1] for each in places}
         consumer.assign(places)
         left = {number for number in ends if ends[number] > 0}
@@ -158,22 +179,31 @@ class BrokerDies(threading.Thread):
         self._cluster, self._run, self._job = cluster, run, job
         self._over = threading.Event()
         self._rng = random.Random(run.seed)
+        self.has_struck = False
+        self.trouble = ""
 
     def run(self) -> None:
-        checkpoint = Path(self._job.folder) / "checkpoint" / "offsets" / str(self._run.batch)
-        while self._run.sink == STREAM and not checkpoint.exists():
-            if self._over.wait(0.02):
+        """Once the task that the seed names has begun."""
+        begun = Path(self._job.folder) / "struck-0"
+        while not begun.exists():
+            if self._over.wait(0.01):
                 return
-        if self._over.wait(self._rng.uniform(0.0, 0.4 if self._run.sink == STREAM else 12.0)):
+        if self._over.wait(self._rng.uniform(0.0, 1.0)):
             return
+        try:
+            self._strike()
+        except (DidNotStart, TimeoutError, NobodyAnswers) as trouble:
+            self.trouble = str(trouble)
+
+    def _strike(self) -> None:
         node = self._rng.choice(self._cluster.awake)
         if self._run.point == "coordinator-dies":
-            group = self._group()
-            node = self._cluster.coordinator_of(f"{group}::any") if group else node
-        if node > 0:
-            self._cluster.kill(node)
-            time.sleep(self._rng.uniform(0.2, 1.5))
-            self._cluster.start_again(node)
+            known = self._cluster.coordinator_of(f"{self._group()}::any")
+            node = known if known > 0 else node
+        self._cluster.kill(node)
+        self.has_struck = True
+        time.sleep(self._rng.uniform(0.2, 1.5))
+        self._cluster.start_again(node)
 
     def _group(self) -> str:
         if self._run.sink == BATCH:
@@ -187,12 +217,13 @@ class BrokerDies(threading.Thread):
         self.join()
 
 
-def one_run(cluster: LocalCluster, admin: str, run: Run, folder: Path) -> int:
-    """How often the job was started. Raises Broken."""
-    out = f"out-{run.seed}-{run.point}"
-    create(cluster.bootstrap, f"{out}-0", f"{out}-1")
+def one_run(
+    cluster: LocalCluster, admin: str, drivers: Drivers, run: Run, folder: Path
+) -> list[str]:
+    """What was said at the end of each start but the last. Raises Broken."""
+    out = f"out-{run.seed}-{run.point}-{run.sink}"
+    create(cluster.bootstrap, f"{out}-0", f"{out}-1", partitions=OUT_PARTITIONS)
     folder.mkdir(parents=True)
-    strike = f"{run.point},{run.batch},{run.partition},{folder}"
     job = Job(
         bootstrap=cluster.bootstrap,
         admin=admin,
@@ -200,48 +231,43 @@ def one_run(cluster: LocalCluster, admin: str, run: Run, folder: Path) -> int:
         out=out,
         folder=str(folder),
         sink=run.sink,
-        master=run.master,
-        strike="" if run.point in BROKER_POINTS else strike,
+        strike=f"{run.point},{run.batch},{run.partition},{folder}",
         per_batch=RECORDS // run.batches,
         batches=run.batches,
-        speculation=run.point.startswith("twin"),
     )
     fault = BrokerDies(cluster, run, job) if run.point in BROKER_POINTS else None
+    if run.point.startswith("driver"):
+        drivers.have_a_reserve()
     with ExitStack() as stack:
-        if fault is not None:
-            fault.start()
-            stack.callback(fault.end)
-        starts = run_until_done(job, folder)
-    if fault is None and not (folder / "struck-0").exists():
-        raise Broken(f"{run.point} never fell: this run proves nothing")
-    check(cluster.bootstrap, out)
-    return starts
-
-
-def run_until_done(job: Job, folder: Path) -> int:
-    for start in range(1, STARTS_MAX + 1):
-        process = Process(job.command(), log=folder / "job.log")
-        process.start()
-        deadline = time.monotonic() + JOB_S
+        stack.callback(drivers.bury)
         try:
-            while process.alive:
-                if time.monotonic() > deadline:
-                    raise Broken(
-                        f"the job does not end; {process.log} ends:\n{process.said()[-3000:]}"
-                    )
-                time.sleep(0.05)
-        finally:
-            process.kill()
-        if process.exit_code == 0:
-            return start
-    raise Broken(f"{STARTS_MAX} starts did not do; {process.log} ends:\n{process.said()[-3000:]}")
+            with ExitStack() as struck:
+                if fault is not None:
+                    fault.start()
+                    struck.callback(fault.end)
+                said = run_until_done(drivers, job)
+        except JobStuck as stuck:
+            drivers.throw_away()
+            raise Broken(str(stuck)) from None
+        if fault is not None and fault.trouble:
+            raise Unknown(f"node: {fault.trouble}")
+        has_struck = (folder / "struck-0").exists() if fault is None else fault.has_struck
+        if not has_struck:
+            raise Unknown(f"{run.point} never fell: this run proves nothing")
+        check(cluster.bootstrap, out)
+    return said
 
 
-def why_failed(folder: Path) -> str:
-    """What Spark said when it gave up a start by itself: nobody killed that one."""
-    text = (folder / "job.log").read_text(errors="replace")
-    lines = [each for each in text.splitlines() if each.startswith("failed: ")]
-    return "".join(f" ({each[:SAID_MAX]}…)" for each in lines)
+def run_until_done(drivers: Drivers, job: Job) -> list[str]:
+    heard: list[str] = []
+    for _ in range(STARTS_MAX):
+        said = drivers.do(job, JOB_S)
+        if is_done(said):
+            return heard
+        heard.append(said or "its driver died")
+    raise Broken(
+        f"{STARTS_MAX} starts did not do: {heard}; its driver's log ends:\n{drivers.log()}"
+    )
 
 
 def options() -> argparse.Namespace:
@@ -264,27 +290,58 @@ def seeds_of(text: str) -> range:
 def campaign(chosen: argparse.Namespace, folder: Path) -> Counter[str]:
     outcomes: Counter[str] = Counter()
     environment: Mapping[str, str] = {"FENCEPOST_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+    runs = [Run.of(seed, chosen.point, chosen.sink) for seed in seeds_of(chosen.seeds)]
     with LocalCluster(folder / "data", nodes=chosen.nodes, environment=environment) as cluster:
-        admin = admin_of(cluster)
         fill(cluster.bootstrap)
-        for seed in seeds_of(chosen.seeds):
-            run = Run.of(seed, chosen.point, chosen.sink)
-            started = time.monotonic()
-            where = folder / f"run-{seed}"
-            try:
-                starts = one_run(cluster, admin, run, where)
-                said, verdict = f"{starts} starts{why_failed(where)}", "VALID"
-                shutil.rmtree(where, ignore_errors=True)
-            except Broken as broken:
-                said, verdict = str(broken), "INVALID"
-            outcomes[verdict] += 1
-            took = time.monotonic() - started
-            print(
-                f"{verdict} seed {seed}: {run.point} in batch {run.batch}, partition {run.partition}, {run.sink}: "
-                f"{said}, {took:.1f} s",
-                flush=True,
-            )
+        for master in (EXECUTORS, STANDALONE):
+            mine = [run for run in runs if run.master == master]
+            if mine:
+                outcomes += on_master(cluster, master, mine, folder)
     return outcomes
+
+
+def on_master(cluster: LocalCluster, master: str, runs: list[Run], folder: Path) -> Counter[str]:
+    outcomes: Counter[str] = Counter()
+    with ExitStack() as stack:
+        spark: Standalone | None = None
+        if master == STANDALONE:
+            spark = stack.enter_context(Standalone(folder / "standalone"))
+        url = master if spark is None else spark.master
+        drivers = stack.enter_context(Drivers(command_of(url), folder / f"drivers-{master[:5]}"))
+        for run in runs:
+            if spark is not None:
+                spark.mend()
+            outcomes[one_verdict(cluster, drivers, run, folder / f"run-{run.seed}")] += 1
+    return outcomes
+
+
+def command_of(master: str) -> Callable[[], list[str]]:
+    return lambda: [sys.executable, "-m", "fencepost.chaos.harness.spark_job", master]
+
+
+def one_verdict(cluster: LocalCluster, drivers: Drivers, run: Run, where: Path) -> str:
+    """VALID, INVALID or UNKNOWN; it is printed, and what one left behind that is not valid is kept."""
+    started = time.monotonic()
+    try:
+        said = one_run(cluster, admin_of(cluster), drivers, run, where)
+        why, verdict = f"{len(said) + 1} starts{why_failed(said)}", "VALID"
+        shutil.rmtree(where, ignore_errors=True)
+    except Broken as broken:
+        why, verdict = str(broken), "INVALID"
+    except (Unknown, DidNotStart, KafkaException, TimeoutError) as unknown:
+        why, verdict = str(unknown), "UNKNOWN"
+    took = time.monotonic() - started
+    print(
+        f"{verdict} seed {run.seed}: {run.point} in batch {run.batch}, partition {run.partition}, {run.sink}, "
+        f"{run.master}: {why}, {took:.1f} s",
+        flush=True,
+    )
+    return verdict
+
+
+def why_failed(said: list[str]) -> str:
+    """What Spark said when it gave up a start by itself: nobody killed that one."""
+    return "".join(f" ({each[:SAID_MAX]}…)" for each in said if each.startswith("failed"))
 
 
 def admin_of(cluster: LocalCluster) -> str:
@@ -300,8 +357,10 @@ def main() -> int:
     except (DidNotStart, KafkaException, TimeoutError) as error:
         print(f"INVALID: {error}\nthe data and the logs are in {folder}")
         return 2
-    bad = outcomes["INVALID"]
-    print(f"{outcomes['VALID']} runs VALID, {bad} INVALID")
+    bad = outcomes["INVALID"] + outcomes["UNKNOWN"]
+    print(
+        f"{outcomes['VALID']} runs VALID, {outcomes['INVALID']} INVALID, {outcomes['UNKNOWN']} UNKNOWN"
+    )
     if bad:
         print(f"the data and the logs are in {folder}")
         return 1

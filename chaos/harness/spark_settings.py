@@ -1,10 +1,15 @@
-"""What the kill runs tell their job (`spark_job.py`)."""
+"""What the kill runs tell their drivers (`spark_job.py`), and how the two hear of each other."""
 
 import json
-import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
 
 STREAM, BATCH = "stream", "batch"
+# In the folder of a driver: its jobs, numbered from 0.
+READY: Final = "ready "
+ENDED: Final = "ended "
+DONE: Final = "done"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,11 +20,20 @@ class Job:
     out: str  # what the two topics' names begin with
     folder: str
     sink: str = STREAM
-    master: str = "local[2,4]"
     strike: str = ""
     per_batch: int = 200
     batches: int = 6
-    speculation: bool = False
 
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "fencepost.chaos.harness.spark_job", json.dumps(asdict(self))]
+    def write(self, file: Path) -> None:
+        """Whole or not at all: its reader looks for the file's name."""
+        half = file.with_suffix(".half")
+        half.write_text(json.dumps(asdict(self)))
+        half.rename(file)
+
+    @classmethod
+    def read(cls, file: Path) -> "Job":
+        return cls(**json.loads(file.read_text()))
+
+
+def job_file(folder: Path, number: int) -> Path:
+    return folder / f"job-{number}.json"

@@ -15,13 +15,17 @@ from typing import Any, Final, NamedTuple, Never
 import pyarrow as pa
 from fencepost.clients.spark.source import FencepostDataSource
 from fencepost.clients.spark.writers import BatchWriter, Driver, StreamWriter, TaskWrote
-from fencepost.clients.transactional import Decision, TransactionGroup
+from fencepost.clients.transactional import Decision, MemberWrote, TransactionGroup
 from pyspark import TaskContext
+
+from .spark_points import BROKER_POINTS
 
 OPTION: Final = "strike"
 NAME: Final = "fencepost-struck"
 DRIVER_FILE: Final = "driver.pids"  # the JVM's and its Python's
 TWIN_SLEEPS_S: Final = 20.0
+WORKER_OF_SPARK: Final = "org.apache.spark.deploy.worker.Worker"
+ALL_ATTEMPTS_FAIL: Final = ("job-fails", "driver-aborts", "driver-aborted")
 FAILURES_MAX: Final = 4  # of a task, before Spark gives up the batch
 
 
@@ -46,13 +50,15 @@ class Strike(NamedTuple):
         """Whether this is the place, and the blow has not fallen so often yet."""
         if at != self.at:
             return False
-        for number in range(times):
-            try:
-                (Path(self.folder) / f"struck-{number}").touch(exist_ok=False)
-            except FileExistsError:
-                continue
-            return True
-        return False
+        return any(self.is_first(f"struck-{number}") for number in range(times))
+
+    def is_first(self, what: str) -> bool:
+        """Whether nobody has asked this before."""
+        try:
+            (Path(self.folder) / what).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def kill_driver(self) -> Never:
         for pid in (Path(self.folder) / DRIVER_FILE).read_text().split():
@@ -77,8 +83,15 @@ class _InTask(NamedTuple):
         )
 
     def starts(self, batch: int | None) -> None:
-        if self._is_here(batch) and self.strike is not None and self.strike.falls("task-starts"):
+        strike = self.strike
+        if strike is None or not self._is_here(batch):
+            return
+        if strike.at in BROKER_POINTS:
+            strike.falls(strike.at)  # a mark: the kill runs strike
+        if strike.falls("task-starts"):
             raise RuntimeError("struck: task-starts")
+        if strike.falls("driver-starts"):
+            strike.kill_driver()
 
     def rows(
         self, batches: Iterator[pa.RecordBatch], batch: int | None
@@ -102,34 +115,46 @@ class _InTask(NamedTuple):
         assert strike is not None
         if strike.falls(f"task-{when}"):
             raise RuntimeError(f"struck: task-{when}")
-        is_failing = strike.at in ("job-fails", "driver-aborts") and when == "wrote"
+        is_failing = strike.at in ALL_ATTEMPTS_FAIL and when == "wrote"
         if is_failing and strike.falls(strike.at, FAILURES_MAX):
             raise RuntimeError(f"struck: {strike.at}")
         if strike.falls(f"worker-{when}"):
             os.kill(os.getpid(), signal.SIGKILL)
         if strike.falls(f"executor-{when}"):
-            os.kill(_java_above(), signal.SIGKILL)
+            os.kill(_javas_above()[0], signal.SIGKILL)
             os._exit(1)
+        if strike.falls(f"host-{when}"):
+            executor, worker = _javas_above()[:2]
+            assert WORKER_OF_SPARK.encode() in Path(f"/proc/{worker}/cmdline").read_bytes()
+            os.kill(worker, signal.SIGKILL)
+            os.kill(executor, signal.SIGKILL)
+            os._exit(1)
+        if when == "wrote" and strike.at == "driver-fences" and strike.is_first("left-behind"):
+            os.kill(
+                os.getpid(), signal.SIGKILL
+            )  # its transaction stays open, for the driver to end
         if strike.falls(f"driver-{when}"):
             strike.kill_driver()
         if when == "wrote" and strike.falls("twin-sleeps"):
             time.sleep(TWIN_SLEEPS_S)
 
 
-def _java_above() -> int:
-    """The JVM that this process works for."""
+def _javas_above() -> list[int]:
+    """The JVMs that this process works for: its executor, and who started that."""
+    found = []
     pid = os.getppid()
     while pid > 1:
         status = Path(f"/proc/{pid}/status").read_text()
         if status.startswith("Name:\tjava"):
-            return pid
+            found.append(pid)
         pid = int(status.partition("PPid:")[2].split()[0])
-    raise ProcessLookupError("no JVM above this process")
+    return found
 
 
 class _StruckGroup(TransactionGroup):
     strike: Strike | None = None
-    batch = 0
+    batch = -1
+    has_decided = False
 
     def commit(self, number: int, members: Any) -> Decision:
         strike = self.strike if self.strike is not None and self.strike.batch == number else None
@@ -143,7 +168,15 @@ class _StruckGroup(TransactionGroup):
         decision = super().commit(number, members)
         if strike is not None and strike.falls("driver-decided"):
             strike.kill_driver()
+        self.has_decided = True
         return decision
+
+    def open_members(self) -> dict[str, MemberWrote]:
+        found = super().open_members()
+        strike = self.strike if self.has_decided else None
+        if strike is not None and strike.batch == self.batch and strike.falls("driver-listed"):
+            strike.kill_driver()
+        return found
 
 
 class _StruckDriver(Driver):
@@ -152,8 +185,16 @@ class _StruckDriver(Driver):
     def group(self, told: TaskWrote) -> TransactionGroup:
         real = super().group(told)
         group = _StruckGroup(real.name, real._admin)
-        group.strike = self.strike
+        group.strike, group.batch = self.strike, told.place.number
         return group
+
+    def _fence(self, group: str, members: Sequence[str]) -> None:
+        """The blow falls before the first of them, or after it."""
+        strike = self.strike
+        if strike is not None and members and strike.falls("driver-fences"):
+            super()._fence(group, members[: strike.partition % 2])
+            strike.kill_driver()
+        super()._fence(group, members)
 
     def commit(self, messages: Sequence[Any], number: int | None) -> None:
         here = next((each.place.number for each in messages if each is not None), -1)
@@ -166,12 +207,11 @@ class _StruckDriver(Driver):
 
     def abort(self, messages: Sequence[Any], number: int | None) -> None:
         strike = self.strike
-        if strike is not None and strike.at == "driver-aborts":
-            aborted = Path(strike.folder) / "aborted"
-            if not aborted.exists():
-                aborted.touch()
-                strike.kill_driver()
+        if strike is not None and strike.at == "driver-aborts" and strike.is_first("aborts"):
+            strike.kill_driver()
         super().abort(messages, number)
+        if strike is not None and strike.at == "driver-aborted" and strike.is_first("aborted"):
+            strike.kill_driver()
 
 
 class _StruckStreamWriter(StreamWriter):

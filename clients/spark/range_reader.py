@@ -12,17 +12,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException
 
-from . import data_loss
+from . import c_library, data_loss
+from .c_consumer import Columns, Fetched, PartitionConsumer
 from .offsets import Range
 from .schemas import arrow_schema
 
 RECORDS_MAX: Final = 8_192  # in one Arrow batch
-BYTES_MAX: Final = 8 << 20
+RECORDS_FIRST: Final = 1_024  # before it is known how large they are
+BYTES_MAX: Final = 16 << 20
 WAIT_S: Final = 0.03  # librdkafka fills a batch for as long, whether more comes or not
 SILENT_S: Final = 120.0  # without a record or an error: something is wrong
-ANY_GROUP: Final = "fencepost-spark"  # librdkafka wants one; nothing is committed to it
+ASK_S: Final = 20.0
 GONE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 FATAL: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -30,6 +33,12 @@ FATAL: Final = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._AUTHENTICATION,
+    KafkaError._FATAL,
+)
+VANISHED: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
 )
 UNIT_US: Final = 1_000
 
@@ -37,101 +46,125 @@ UNIT_US: Final = 1_000
 def read_range(
     wanted: Range, client: Mapping[str, str], *, headers: bool, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    consumer = Consumer(
-        {
-            "group.id": ANY_GROUP,
-            "queued.min.messages": 100_000,
-            "fetch.wait.max.ms": 100,
-            **client,
-            "auto.offset.reset": "error",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
-        }
-    )
+    reader = _RangeReader(wanted, client, headers=headers, fails=fail_on_data_loss)
     try:
-        consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-        schema = arrow_schema(headers=headers)
-        for messages in _messages(consumer, wanted, fails=fail_on_data_loss):
-            yield to_batch(messages, wanted, schema)
+        while not reader.is_over:
+            batch = reader.next_batch()
+            if batch is not None:
+                yield batch
     finally:
-        consumer.close()
+        reader.close()
 
 
-def _messages(consumer: Consumer, wanted: Range, *, fails: bool) -> Iterator[list[Message]]:
-    heard_at = time.monotonic()
-    while True:
-        found: list[Message] = []
-        is_over = False
-        for message in consumer.consume(RECORDS_MAX, WAIT_S):
-            heard_at = time.monotonic()
-            error = message.error()
-            if error is None:
-                if message.offset() >= wanted.end:
-                    is_over = True
-                    break
-                found.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                # The end as a reader of this isolation level sees it; an end before ours is one of a moment.
-                if message.offset() >= wanted.end:
-                    is_over = True
-                    break
-            elif error.code() in GONE:
-                if _skip(consumer, wanted, fails=fails):
-                    is_over = True
-                break
-            elif error.fatal() or error.code() in FATAL:
-                raise KafkaException(error)
-        if found:
-            yield found
-            is_over = is_over or found[-1].offset() >= wanted.end - 1
-        if is_over:
-            return
-        if time.monotonic() - heard_at > SILENT_S:
+class _RangeReader:
+    def __init__(
+        self, wanted: Range, client: Mapping[str, str], *, headers: bool, fails: bool
+    ) -> None:
+        self._wanted, self._fails, self._has_headers = wanted, fails, headers
+        self._schema = arrow_schema(headers=headers)
+        self._consumer = PartitionConsumer(
+            {
+                "queued.min.messages": 100_000,
+                "fetch.wait.max.ms": 100,
+                **{name: value for name, value in client.items() if name != "group.id"},
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+            },
+            wanted.topic,
+            wanted.partition,
+        )
+        self._at = wanted.start
+        self._most = RECORDS_FIRST
+        self._heard_at = time.monotonic()
+        self.is_over = False
+        self._consumer.start(wanted.start)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        """No more than are left: for as many librdkafka need not wait."""
+        most = max(min(self._most, self._wanted.end - self._at), 1)
+        with self._consumer.fetch(most, WAIT_S) as fetched:
+            batch = self._take(fetched)
+            errors = fetched.errors
+        for code, offset in errors:
+            self._hear(code, offset)
+        if not self.is_over and time.monotonic() - self._heard_at > SILENT_S:
             raise TimeoutError(
-                f"{wanted}: nothing came for {SILENT_S:g} s. Is its leader there, and is an older transaction open "
+                f"{self._wanted}: nothing came for {SILENT_S:g} s. Is its leader there, and is an older transaction open "
                 "(fencepost txn list)?"
             )
+        return batch
 
+    def _take(self, fetched: Fetched) -> pa.RecordBatch | None:
+        if fetched.count:
+            self._heard_at = time.monotonic()
+        found = fetched.columns(self._wanted.end)
+        if found is None:
+            return None
+        self.is_over = found.is_past_the_end
+        if not found.count:
+            return None
+        last = found.offsets[found.count - 1].as_py()
+        self._at = last + 1
+        self.is_over = self.is_over or self._at >= self._wanted.end
+        batch = self._batch(found)
+        each = max(batch.nbytes // found.count, 1)
+        self._most = max(min(BYTES_MAX // each, RECORDS_MAX), 1)
+        return batch
 
-def _skip(consumer: Consumer, wanted: Range, *, fails: bool) -> bool:
-    """Behind what is gone; whether nothing of the range is left."""
-    place = TopicPartition(wanted.topic, wanted.partition)
-    first, last = consumer.get_watermark_offsets(place, timeout=20.0)
-    if wanted.start < first:
+    def _batch(self, found: Columns) -> pa.RecordBatch:
+        stamps_ms, types = found.timestamps()
+        columns: list[Any] = [
+            found.keys(),
+            found.values(),
+            pa.repeat(pa.scalar(self._wanted.topic, pa.string()), found.count),
+            pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), found.count),
+            found.offsets,
+            pc.multiply(stamps_ms, UNIT_US).cast(pa.timestamp("us", tz="UTC")),
+            # librdkafka counts from 1 (0: not there), Kafka and Spark from 0.
+            pc.subtract(types, 1).cast(pa.int32()),
+        ]
+        if self._has_headers:
+            columns.append(pa.array(found.headers(), self._schema.field("headers").type))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _hear(self, code: int, offset: int) -> None:
+        if code == KafkaError._PARTITION_EOF:
+            # The end as a reader of this isolation level sees it; an end before ours is one of a moment.
+            self.is_over = self.is_over or offset >= self._wanted.end
+        elif code in GONE:
+            self._skip()
+        elif code in VANISHED:
+            self._vanished(code)
+        elif code in FATAL:
+            raise KafkaException(c_library.error_of(code))
+
+    def _vanished(self, code: int) -> None:
         data_loss.report(
-            f"{wanted}: the partition begins at {first} now, what was before it is gone.",
-            fails=fails,
+            f"{self._wanted}: its topic or partition is not there any more ({c_library.error_of(code).name()}); was it "
+            "deleted?",
+            fails=self._fails,
         )
-    else:
-        data_loss.report(
-            f"{wanted}: the partition ends at {last} now; was the topic deleted and created again?",
-            fails=fails,
-        )
-    if first >= wanted.end or last <= wanted.start:
-        return True
-    consumer.assign([TopicPartition(wanted.topic, wanted.partition, first)])
-    return False
+        self.is_over = True
 
-
-def to_batch(messages: list[Message], wanted: Range, schema: pa.Schema) -> pa.RecordBatch:
-    count = len(messages)
-    stamps = [each.timestamp() for each in messages]
-    columns: list[Any] = [
-        pa.array([each.key() for each in messages], pa.binary()),
-        pa.array([each.value() for each in messages], pa.binary()),
-        pa.repeat(pa.scalar(wanted.topic, pa.string()), count),
-        pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
-        pa.array([each.offset() for each in messages], pa.int64()),
-        pa.array([ms * UNIT_US for _, ms in stamps], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-        # librdkafka counts from 1 (0: not there), Kafka and Spark from 0.
-        pa.array([kind - 1 for kind, _ in stamps], pa.int32()),
-    ]
-    if len(schema) > len(columns):
-        given = [each.headers() for each in messages]
-        columns.append(pa.array([_headers(each) for each in given], schema.field("headers").type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _headers(found: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
-    return [{"key": key, "value": value} for key, value in found] if found else None
+    def _skip(self) -> None:
+        """Behind what is gone."""
+        wanted = self._wanted
+        first, last = self._consumer.watermarks(ASK_S)
+        if self._at < first:
+            data_loss.report(
+                f"{wanted}: the partition begins at {first} now, what was before it is gone.",
+                fails=self._fails,
+            )
+        else:
+            data_loss.report(
+                f"{wanted}: the partition ends at {last} now; was the topic deleted and created again?",
+                fails=self._fails,
+            )
+        if first >= wanted.end or last <= self._at:
+            self.is_over = True
+            return
+        self._at = max(first, self._at)
+        self._consumer.start(self._at)

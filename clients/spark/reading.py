@@ -26,6 +26,10 @@ class AsksCluster(Protocol):
     def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets: ...
 
 
+class OffsetOutOfRange(ValueError):
+    """An offset that was asked for by number, and what there is."""
+
+
 class AnotherCluster(RuntimeError):
     """The checkpoint's offsets mean nothing here."""
 
@@ -36,6 +40,7 @@ def batch_ranges(cluster: AsksCluster, options: ReadOptions) -> list[Range]:
     end = cluster.resolve("endingOffsets", options.ending, places)
     first = cluster.starts(places)
     fails = options.fail_on_data_loss
+    _check_reached(cluster, "endingOffsets", options.ending, end)
     for place in places:
         topic, partition = place
         if start[place] > end[place]:
@@ -47,6 +52,18 @@ def batch_ranges(cluster: AsksCluster, options: ReadOptions) -> list[Range]:
             start[place] = min(first[place], end[place])
     ranges = offsets.ranges_between(start, end)
     return offsets.split(ranges, options.min_partitions, options.records_max)
+
+
+def _check_reached(cluster: AsksCluster, side: str, bound: Bound, wanted: Offsets) -> None:
+    """A task would wait for offsets that are not there yet."""
+    asked = sorted(place for place in bound.offsets if bound.offsets[place] >= 0)
+    last = cluster.ends(asked) if asked else {}
+    for place in asked:
+        if wanted[place] > last[place]:
+            raise OffsetOutOfRange(
+                f"{place[0]}-{place[1]}: {side} asks for {wanted[place]}, and the partition ends at {last[place]} now (for "
+                "read_committed: before the first open transaction). Say an offset up to there, or latest (-1)"
+            )
 
 
 def _begins_later(place: Place, wanted: int, first: int) -> str:
@@ -71,7 +88,16 @@ class StreamPlan:
 
     def initial(self) -> dict[str, Any]:
         places = self._cluster.places()
-        start = self._cluster.resolve("startingOffsets", self._options.starting, places)
+        bound = self._options.starting
+        start = self._cluster.resolve("startingOffsets", bound, places)
+        _check_reached(self._cluster, "startingOffsets", bound, start)
+        asked = sorted(place for place in bound.offsets if bound.offsets[place] >= 0)
+        first = self._cluster.starts(asked) if asked else {}
+        for place in asked:
+            if start[place] < first[place]:
+                said = _begins_later(place, start[place], first[place])
+                data_loss.report(said, fails=self._options.fail_on_data_loss)
+                start[place] = first[place]
         return offsets.to_json(start, self._cluster.cluster_id)
 
     def stop_at_what_is_there(self) -> None:

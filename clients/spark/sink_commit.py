@@ -17,13 +17,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ..transactional.admin_api import AdminRefused
-from ..transactional.groups import COMMIT, DecidedBefore, Decision, MemberWrote
+from ..transactional.groups import COMMIT, FORGOTTEN, DecidedBefore, Decision, MemberWrote
 from .sink_names import owner_of
 
 TIMED_OUT_OR_FENCED: Final = (
     "PRODUCER_FENCED",
     "INVALID_PRODUCER_ID_MAPPING",
     "INVALID_TXN_STATE",
+)
+OLD_NUMBER: Final = (
+    "Is the checkpoint an old copy, or was the group another query's? Choose another transactionGroup, and compare what "
+    "was written before"
 )
 
 log = logging.getLogger("fencepost.clients")
@@ -57,11 +61,12 @@ class Wrote:
     number: int
     owner: str
     members: tuple[MemberWrote, ...]
+    found_decided: bool = False  # by a task, which then left its rows out
 
 
 def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     """Whether this call decided it: False when an earlier run of the batch had committed it."""
-    if not wrote.members:
+    if not wrote.members and not wrote.found_decided:
         return True  # nothing was written, there is nothing to decide
     is_new = _decide(group, wrote, fence)
     written_again = [] if is_new else [each.member for each in wrote.members]
@@ -79,7 +84,11 @@ def abort(group: Group, owner: str, members: Iterable[str], fence: Fence) -> Non
 
 def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
     try:
-        return group.commit(wrote.number, wrote.members).outcome == COMMIT
+        if wrote.members:
+            decided = group.commit(wrote.number, wrote.members)
+            assert not wrote.found_decided, f"{decided} was decided before"
+            return True
+        decision = group.decision(wrote.number)
     except DecidedBefore as before:
         decision = before.decision
     except AdminRefused as refused:
@@ -94,6 +103,11 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
         )
         return False
     fence(group.name, written_again)
+    if decision.outcome == FORGOTTEN:
+        raise CouldNotCommit(
+            f"batch {wrote.number} of the transaction group {group.name} was not committed, none of it: its number is older "
+            f"than what the cluster remembers. {OLD_NUMBER}"
+        )
     if decision.outcome != COMMIT:
         raise CouldNotCommit(
             f"batch {wrote.number} of {group.name} was decided to be aborted, which no query does: somebody ended it by "
@@ -114,10 +128,7 @@ def _left_open(group: Group, owner: str) -> list[str]:
 def _why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
     said = f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {refused}"
     if "too long ago" in refused.message:
-        return (
-            f"{said}. Is the checkpoint an old copy, or was the group another query's? Choose another transactionGroup, "
-            "and compare what was written before"
-        )
+        return f"{said}. {OLD_NUMBER}"
     if refused.error in TIMED_OUT_OR_FENCED:
         return (
             f"{said}. Either another run of this query has begun (this one is the older one, and ends: let only one run), "

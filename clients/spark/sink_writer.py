@@ -10,17 +10,20 @@ a later batch, or `transaction.timeout.ms` ends it.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Producer
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException
 
-from ..transactional.identity import IdentifiedProducer, ProducerIdentity, retrying
+from ..transactional.identity import retrying
+from .c_producer import ColumnProducer, Identity, NotTaken
 
 START_S: Final = 60.0
 CALL_S: Final = 5.0
 FLUSH_S: Final = 600.0
+GIVE_UP_S: Final = 30.0
 STATISTICS_MS: Final = 20  # a task's last wait is for these
 # As long as brokers allow (transaction.max.timeout.ms): a task's transaction is open until the last task has written.
 TRANSACTION_TIMEOUT_MS: Final = "900000"
@@ -29,8 +32,14 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "linger.ms": "20",
     "batch.size": "1000000",
     "compression.type": "lz4",
+    "partitioner": "murmur2_random",  # where Java's clients put the same key
 }
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+NO_TOPIC: Final = (
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 log = logging.getLogger("fencepost.clients")
 
@@ -39,36 +48,21 @@ class CouldNotWrite(RuntimeError):
     """Which task, what happened, and what to do."""
 
 
-class Row(NamedTuple):
-    topic: str
-    key: bytes | str | None
-    value: bytes | str | None
-    partition: int | None
-    headers: list[tuple[str, bytes | None]] | None
-
-
 class MemberWriter:
     """One attempt of one task at one partition."""
 
     def __init__(self, bootstrap: str, transactional_id: str, client: Mapping[str, str]) -> None:
-        self._failed: list[Any] = []
         self._id = transactional_id
-        self._identified = IdentifiedProducer(
-            bootstrap,
-            transactional_id,
+        self.producer = ColumnProducer(
             {
+                "bootstrap.servers": bootstrap,
                 **DEFAULTS,
                 **{k: v for k, v in client.items() if k != "isolation.level"},
-                "delivery.report.only.error": True,
-                "on_delivery": self._on_delivery,
-            },
-            statistics_ms=STATISTICS_MS,
+                "transactional.id": transactional_id,
+                "statistics.interval.ms": STATISTICS_MS,
+            }
         )
         self.records = 0
-
-    @property
-    def producer(self) -> Producer:
-        return self._identified.producer
 
     def begin(self) -> None:
         """Fences an earlier run's attempt of this name, and has what it left open aborted."""
@@ -78,81 +72,92 @@ class MemberWriter:
             raise CouldNotWrite(self._why("could not begin", trouble.args[0])) from trouble
         self.producer.begin_transaction()
 
-    def write(self, rows: Iterable[Row]) -> None:
-        produce, poll = self.producer.produce, self.producer.poll
-        for topic, key, value, partition, headers in rows:
-            fields: dict[str, Any] = {"key": key, "value": value}
-            if partition is not None:
-                fields["partition"] = partition
-            if headers is not None:
-                fields["headers"] = headers
-            while True:
-                try:
-                    produce(topic, **fields)
-                except BufferError:
-                    self._serve(poll, 0.05)  # its queue is full
-                except KafkaException as trouble:
-                    raise CouldNotWrite(self._why_row(topic, value, trouble.args[0])) from trouble
-                else:
-                    break
-            self.records += 1
-            if self._failed:
-                self._raise_failed()
-        self._serve(poll, 0.0)
+    def write(self, rows: pa.RecordBatch, topic: str | None) -> None:
+        """The option topic stands in where a row has none of its own."""
+        if not rows.num_rows:
+            return
+        for name, numbers in _by_topic(rows, topic):
+            part = rows if numbers is None else rows.take(numbers)
+            try:
+                self._produce(name, part)
+            except NotTaken as refused:
+                row = refused.row if numbers is None else numbers[refused.row].as_py()
+                raise CouldNotWrite(self._why_row(name, row, rows, refused.error)) from refused
+        self.records += rows.num_rows
+        self._raise_failed()
 
-    def written(self) -> ProducerIdentity:
-        """All is acknowledged; who wrote it."""
+    def _produce(self, topic: str, rows: pa.RecordBatch) -> None:
+        headers = _column(rows, "headers")
+        if headers is None or headers.null_count == len(headers):
+            key, partition = _column(rows, "key"), _column(rows, "partition")
+            self.producer.produce(topic, key, rows.column("value"), partition)
+            return
+        for number, row in enumerate(_with_headers(rows)):
+            try:
+                self.producer.produce_one(topic, *row)
+            except NotTaken as refused:
+                raise NotTaken(number, refused.error) from None
+
+    def settle(self) -> None:
+        """What was written is acknowledged: the coordinator knows of this transaction."""
         deadline = time.monotonic() + FLUSH_S
-        while self._serve(self.producer.flush, CALL_S) and not self._failed:
+        while not self.producer.flush(CALL_S):
+            self._raise_failed()
             if time.monotonic() > deadline:
                 raise CouldNotWrite(
                     f"{self._id}: records were not acknowledged in {FLUSH_S:g} s; are the leaders there?"
                 )
-        if self._failed:
-            self._raise_failed()
-        return self._identified.identity(timeout_s=START_S)
+        self._raise_failed()
+
+    def written(self) -> Identity:
+        """All is acknowledged; who wrote it."""
+        self.settle()
+        found = self.producer.identity(START_S)
+        if found is None:
+            raise TimeoutError(
+                f"{self._id}: librdkafka did not tell its producer id in {START_S:g} s"
+            )
+        return found
 
     def give_up(self) -> None:
         """Have readers not wait for what is never committed; whoever dies before this leaves it to its driver."""
         try:
-            self.producer.abort_transaction(CALL_S)
+            retrying(lambda: self.producer.abort_transaction(CALL_S), GIVE_UP_S)
         except KafkaException as trouble:
             log.warning("%s: abort: %s", self._id, trouble)
 
     def commit_with(self, record: Mapping[str, Any]) -> None:
         """Where the task commits for itself: the record that says so goes with its rows."""
-        self.producer.produce(**record)
+        value, key = pa.array([record["value"]]), pa.array([record["key"]])
+        partition = pa.array([record["partition"]], pa.int32())
+        self.producer.produce(record["topic"], key, value, partition)
         try:
             retrying(lambda: self.producer.commit_transaction(CALL_S), FLUSH_S)
         except KafkaException as trouble:
             error = trouble.args[0]
             if error.txn_requires_abort():
-                self.producer.abort_transaction(CALL_S)
+                self.give_up()
             raise CouldNotWrite(self._why("could not commit", error)) from trouble
 
-    def _on_delivery(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._failed.append((error, message.topic() if message is not None else "?"))
-
-    def _serve(self, call: Callable[[float], int], wait_s: float) -> int:
-        """`poll` and `flush` raise a fatal error, sometimes across a delivery report: then Python names the wrong one."""
-        try:
-            return call(wait_s)
-        except (KafkaException, SystemError) as trouble:
-            fatal = trouble.__cause__ if isinstance(trouble, SystemError) else trouble
-            if not isinstance(fatal, KafkaException):
-                raise
-            raise CouldNotWrite(self._why("could not write", fatal.args[0])) from trouble
+    def close(self) -> None:
+        self.producer.close()
 
     def _raise_failed(self) -> None:
-        error, topic = self._failed[0]
-        raise CouldNotWrite(self._why(f"could not write to {topic}", error))
+        """A fatal error says why all the others happened."""
+        fatal = self.producer.fatal()
+        if fatal is not None:
+            raise CouldNotWrite(self._why("could not write", fatal))
+        if self.producer.failed:
+            error, topic = self.producer.failed[0]
+            raise CouldNotWrite(self._why(f"could not write to {topic}", error))
 
-    def _why_row(self, topic: str, value: Any, error: KafkaError) -> str:
-        why = self._why(f"could not write to {topic}", error)
+    def _why_row(self, topic: str, row: int, rows: pa.RecordBatch, error: KafkaError) -> str:
+        fatal = self.producer.fatal()
+        why = self._why(f"could not write to {topic}", fatal or error)
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            size = len(rows.column("value")[row].as_buffer() or b"")
             why += (
-                f". Row {self.records + 1} of the task has a value of {len(value or b''):,} bytes: raise "
+                f". Row {self.records + row + 1} of the task has a value of {size:,} bytes: raise "
                 "kafka.message.max.bytes here and max.message.bytes of the topic, or make it smaller"
             )
         return why
@@ -164,6 +169,10 @@ class MemberWriter:
                 ". Another run of this query, or another query with the same transactionGroup, has begun since: this "
                 "one can't write any more. Let only one of them run"
             )
+        elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            said += ". Raise max.message.bytes of the topic, or write smaller values"
+        elif error.code() in NO_TOPIC:
+            said += ". Is the topic there, and has it this partition? Create it, and start the query again"
         elif error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             said += (
                 ". Say kafka.transaction.timeout.ms at most as large as the brokers' transaction.max.timeout.ms, and "
@@ -172,25 +181,35 @@ class MemberWriter:
         return said
 
 
-def rows_of(batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[Row]:
-    """The option topic stands in where a row has none of its own."""
-    for batch in batches:
-        names = batch.schema.names
-        count = batch.num_rows
-        nothing: list[Any] = [None] * count
-
-        def column(name: str) -> list[Any]:
-            return batch.column(names.index(name)).to_pylist() if name in names else nothing  # noqa: B023
-
-        topics = [topic or each for each in column("topic")] if topic or "topic" in names else []
-        if None in topics:
-            raise CouldNotWrite("a row has null in the column topic, and there is no option topic")
-        headers = [_headers(each) for each in column("headers")] if "headers" in names else nothing
-        yield from map(
-            Row._make,
-            zip(topics, column("key"), column("value"), column("partition"), headers, strict=True),
-        )
+def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Any]]:
+    """Each topic with the numbers of its rows; None for all of them."""
+    if topic:
+        yield topic, None
+        return
+    names = rows.column("topic").dictionary_encode()
+    if names.null_count:
+        raise CouldNotWrite("a row has null in the column topic, and there is no option topic")
+    if len(names.dictionary) == 1:
+        yield names.dictionary[0].as_py(), None
+        return
+    for number, name in enumerate(names.dictionary.to_pylist()):
+        yield name, pc.indices_nonzero(pc.equal(names.indices, number))
 
 
-def _headers(found: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return [(each["key"], each["value"]) for each in found] if found else None
+def _column(rows: pa.RecordBatch, name: str) -> Any:
+    return rows.column(name) if name in rows.schema.names else None
+
+
+def _with_headers(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    nothing = [None] * rows.num_rows
+    columns = []
+    for name in ("key", "value", "partition", "headers"):
+        found = _column(rows, name)
+        columns.append(nothing if found is None else found.to_pylist())
+    for key, value, partition, headers in zip(*columns, strict=True):
+        given = [(each["key"], each["value"]) for each in headers or []]
+        yield _bytes(key), _bytes(value), partition, given
+
+
+def _bytes(given: bytes | str | None) -> bytes | None:
+    return given.encode() if isinstance(given, str) else given

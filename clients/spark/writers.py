@@ -4,7 +4,8 @@ Spark pickles the writer to the tasks. A stream's driver makes a new one, in a n
 has to know it is told by the tasks' messages.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from uuid import uuid4
@@ -18,13 +19,13 @@ from pyspark.sql.datasource import (
 )
 
 from ..transactional.admin_api import AdminApi
-from ..transactional.groups import SEPARATOR, MemberWrote, TransactionGroup
+from ..transactional.groups import SEPARATOR, UNDECIDED, MemberWrote, TransactionGroup
 from . import sink_commit
 from .fencing import fence
 from .options import BOOTSTRAP, GROUP, TASK, WriteOptions
 from .sink_commit import Wrote
 from .sink_names import Place, Task, place_in_batch, place_in_stream
-from .sink_writer import MemberWriter, Row, rows_of
+from .sink_writer import MemberWriter
 from .task_decisions import DecisionRecords
 
 QUERY_ID = "sql.streaming.queryId"
@@ -33,12 +34,13 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class TaskWrote(WriterCommitMessage):
-    """A task's word to its driver. Who wrote nothing has producer id -1."""
+    """A task's word to its driver. Who wrote nothing has producer id -1, and may have found its batch decided."""
 
     place: Place
     producer_id: int
     producer_epoch: int
     records: int
+    found_decided: bool = False
 
 
 def _this_task() -> Task:
@@ -53,46 +55,71 @@ def _this_task() -> Task:
     )
 
 
-def _write(options: WriteOptions, place: Place, batches: Iterator[pa.RecordBatch]) -> TaskWrote:
-    rows = rows_of(batches, options.topic)
-    first = next(rows, None)
+def _write(options: WriteOptions, place: Place, given: Iterator[pa.RecordBatch]) -> TaskWrote:
+    batches = (each for each in given if each.num_rows)
+    first = next(batches, None)
     if first is None:  # nothing to write, and nobody to be asked
         return TaskWrote(place, -1, -1, 0)
     is_alone = options.transactions == TASK
     name = f"{place.group}{SEPARATOR}{place.task if is_alone else place.member}"
     writer = MemberWriter(options.client[BOOTSTRAP], name, options.client)
-    writer.begin()
-    is_written = False
-    try:
-        identity = (_alone if is_alone else _in_group)(
-            writer, name, options, place, chain([first], rows)
-        )
-        is_written = True
-    finally:
-        if not is_written:
-            writer.give_up()
-    return TaskWrote(place, *identity, writer.records)
+    with closing(writer):
+        writer.begin()
+        is_over = False
+        try:
+            wrote = (_alone if is_alone else _in_group)(
+                writer, name, options, place, chain([first], batches)
+            )
+            is_over = not wrote.found_decided
+        finally:
+            if not is_over:
+                writer.give_up()
+    return wrote
 
 
 def _in_group(
-    writer: MemberWriter, name: str, options: WriteOptions, place: Place, rows: Iterable[Row]
-) -> tuple[int, int]:
-    """Left open: the driver decides."""
-    writer.write(rows)
-    return writer.written()
+    writer: MemberWriter,
+    name: str,
+    options: WriteOptions,
+    place: Place,
+    batches: Iterator[pa.RecordBatch],
+) -> TaskWrote:
+    """Left open: the driver decides. Unless it has: nobody would end what comes after that.
+
+    1. The driver decides, and ends what it finds open of attempts that lost.
+    2. An attempt that lost may begin later still: a speculative copy, a task of an executor that was thought dead.
+    3. It asks when its transaction is open. Either it was found in 1, or the decision is found now.
+    """
+    first = next(batches)
+    writer.write(first.slice(0, 1), options.topic)
+    writer.settle()
+    if _group(options, place).decision(place.number).outcome != UNDECIDED:
+        return TaskWrote(place, -1, -1, 0, found_decided=True)
+    for each in chain([first.slice(1)], batches):
+        writer.write(each, options.topic)
+    return TaskWrote(place, *writer.written(), writer.records)
 
 
 def _alone(
-    writer: MemberWriter, name: str, options: WriteOptions, place: Place, rows: Iterable[Row]
-) -> tuple[int, int]:
+    writer: MemberWriter,
+    name: str,
+    options: WriteOptions,
+    place: Place,
+    batches: Iterator[pa.RecordBatch],
+) -> TaskWrote:
     """Where there are no groups: committed here, unless it was before."""
     decisions = DecisionRecords(
         options.client[BOOTSTRAP], options.client, options.decision_topic, name
     )
     if decisions.committed_up_to() < place.number:
-        writer.write(rows)
+        for each in batches:
+            writer.write(each, options.topic)
         writer.commit_with(decisions.record(place.number))
-    return -1, -1
+    return TaskWrote(place, -1, -1, writer.records)
+
+
+def _group(options: WriteOptions, place: Place) -> TransactionGroup:
+    return TransactionGroup(place.group, AdminApi(options.admin_url, token=options.admin_token))
 
 
 class Driver:
@@ -114,8 +141,7 @@ class Driver:
             sink_commit.abort(self.group(told[0]), told[0].place.owner, members, self._fence)
 
     def group(self, told: TaskWrote) -> TransactionGroup:
-        admin = AdminApi(self._options.admin_url, token=self._options.admin_token)
-        return TransactionGroup(told.place.group, admin)
+        return _group(self._options, told.place)
 
     def _fence(self, group: str, members: Sequence[str]) -> None:
         fence(self._options.client[BOOTSTRAP], self._options.client, group, members)
@@ -134,7 +160,8 @@ def _wrote(told: Sequence[TaskWrote]) -> Wrote:
         for each in told
         if each.producer_id >= 0
     )
-    return Wrote(told[0].place.number, told[0].place.owner, members)
+    found_decided = any(each.found_decided for each in told)
+    return Wrote(told[0].place.number, told[0].place.owner, members, found_decided)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

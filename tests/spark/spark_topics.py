@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.fencepost_process import fencepost
@@ -82,6 +83,11 @@ class Served(NamedTuple):
             return sorted(found)
         finally:
             consumer.close()
+
+
+def column_of(*values: str) -> pa.RecordBatch:
+    """Rows as Spark hands them to a task."""
+    return pa.record_batch({"value": pa.array(values, pa.string())})
 
 
 @contextmanager

@@ -17,7 +17,13 @@ from fencepost.clients.spark.offsets import (
 )
 from fencepost.clients.spark.option_table import BATCH, STREAM
 from fencepost.clients.spark.options import Bound, read_options
-from fencepost.clients.spark.reading import AnotherCluster, StreamPlan, batch_ranges
+from fencepost.clients.spark.progress import Lag, lag_of
+from fencepost.clients.spark.reading import (
+    AnotherCluster,
+    OffsetOutOfRange,
+    StreamPlan,
+    batch_ranges,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +120,34 @@ def test_a_plan_follows_from_its_two_offsets() -> None:
     first = stream.ranges(start, end)
     cluster.last = {A: 1000, B: 2000}
     assert plan(cluster).ranges(start, end) == first == [Range("t", 0, 0, 6), Range("t", 1, 0, 3)]
+
+
+def test_an_offset_that_is_not_there_yet_is_told_before_anybody_waits_for_it() -> None:
+    class Asked(Told):
+        def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
+            return dict(bound.offsets) if bound.offsets else super().resolve(side, bound, places)
+
+    cluster, said = Asked({A: 4}, {A: 10}), {"bootstrap.servers": "here", "subscribe": "t"}
+    later = read_options({**said, "endingoffsets": '{"t":{"0":11}}'}, BATCH)
+    with pytest.raises(OffsetOutOfRange, match=r"endingOffsets asks for 11, .* ends at 10 now"):
+        batch_ranges(cluster, later)
+    with pytest.raises(OffsetOutOfRange, match=r"startingOffsets asks for 12, .* ends at 10 now"):
+        plan(cluster, startingoffsets='{"t":{"0":12}}').initial()
+    with pytest.raises(DataLoss, match="offset 3 was asked for, and the partition begins at 4"):
+        plan(cluster, startingoffsets='{"t":{"0":3}}').initial()
+    lax = plan(cluster, startingoffsets='{"t":{"0":3}}', failondataloss="false")
+    assert lax.initial()["t"] == {"0": 4}
+
+
+def test_a_query_s_lag_is_what_it_has_not_read_yet() -> None:
+    one = {
+        "endOffset": '{"@cluster":"me","t":{"0":5,"1":7}}',
+        "latestOffset": '{"@cluster":"me","t":{"0":9,"1":7,"2":3}}',
+    }
+    rate = {"endOffset": "17", "latestOffset": "20"}
+    assert lag_of({"sources": [one, rate]}) == [
+        Lag(total=7, most=4, by_partition={A: 4, B: 0, ("t", 2): 3})
+    ]
 
 
 def test_nothing_new_is_no_batch() -> None:

@@ -80,6 +80,30 @@ def test_a_batch_that_was_decided_is_not_committed_again() -> None:
     assert table.decisions[7].members == (member(0), member(1))
 
 
+def test_a_batch_whose_tasks_found_it_decided_is_over() -> None:
+    """A driver that was started again; its tasks asked before they wrote."""
+    table = Table(member(0))
+    commit(table, wrote(member(0)), table.fence)
+    table.open[member(9).member] = member(9)
+    assert not commit(table, Wrote(7, OWNER, (), found_decided=True), table.fence)
+    assert table.fenced == [member(9).member]
+
+
+def test_a_batch_that_tasks_found_decided_for_another_query_is_refused() -> None:
+    table = Table()
+    theirs = Decision(number=7, outcome="commit", members=(member(0, owner=OTHER),))
+    table.decisions[7] = theirs
+    with pytest.raises(CouldNotCommit, match="committed by another query"):
+        commit(table, Wrote(7, OWNER, (), found_decided=True), table.fence)
+
+
+def test_a_number_that_is_too_old_to_be_known_is_refused() -> None:
+    table = Table()
+    table.decisions[7] = Decision(number=7, outcome="forgotten")
+    with pytest.raises(CouldNotCommit, match="older than what the cluster remembers"):
+        commit(table, Wrote(7, OWNER, (), found_decided=True), table.fence)
+
+
 def test_a_decision_of_another_query_is_not_taken_for_ours() -> None:
     table = Table(member(0))
     theirs = Decision(number=7, outcome="commit", members=(member(0, owner=OTHER),))

@@ -5,11 +5,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from fencepost.clients.spark import fencing
+from fencepost.clients.spark.option_table import STREAM_SINK
+from fencepost.clients.spark.options import write_options
 from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, commit
 from fencepost.clients.spark.sink_names import Place, Task, place_in_stream
-from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter, Row
+from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
+from fencepost.clients.spark.writers import _write
 from fencepost.clients.transactional import AdminApi, MemberWrote, TransactionGroup
-from spark_topics import Served
+from spark_topics import Served, column_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 QUERY = "a-query"
@@ -30,7 +33,7 @@ class Sink:
         client = {name.replace("_", "."): value for name, value in config.items()}
         writer = MemberWriter(self.node.bootstrap, f"{place.group}::{place.member}", client)
         writer.begin()
-        writer.write([Row(self.topic, None, text, 0, None)])
+        writer.write(column_of(text), self.topic)
         return writer, MemberWrote(place.member, *writer.written())
 
     def commit(self, batch: int, *members: MemberWrote) -> bool:
@@ -59,6 +62,18 @@ def test_a_lost_attempt_does_not_hold_up_readers(sink: Sink) -> None:
     assert sink.node.committed(sink.topic) == ["row"]
 
 
+def test_an_attempt_that_comes_after_the_decision_leaves_nothing_open(sink: Sink) -> None:
+    """Nobody would end it: its batch was the query's last one, and the driver has looked already."""
+    _, won = sink.write(sink.place(0, 1, attempt=1), "row")
+    assert sink.commit(1, won)
+    late = sink.place(0, 1)
+    said = {**sink.node.writing, "topic": sink.topic}
+    wrote = _write(write_options(said, STREAM_SINK), late, iter([column_of("row", "another")]))
+    assert (wrote.producer_id, wrote.found_decided) == (-1, True)
+    assert late.member not in sink.group.open_members()
+    assert sink.node.committed(sink.topic) == ["row"]
+
+
 def test_a_batch_written_again_by_a_new_driver_is_there_once(sink: Sink) -> None:
     _, first = sink.write(sink.place(0, 1), "row")
     assert sink.commit(1, first)
@@ -73,7 +88,7 @@ def test_the_older_run_of_a_query_is_fenced_and_says_so(sink: Sink) -> None:
     with pytest.raises(CouldNotCommit, match="another run of this query has begun"):
         sink.commit(1, wrote)
     with pytest.raises(CouldNotWrite, match="Another run of this query"):
-        older.write([Row(sink.topic, None, "more", 0, None)])
+        older.write(column_of("more"), sink.topic)
         older.written()
     assert sink.commit(1, newer)
     assert sink.node.committed(sink.topic) == ["newer"]

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter, Row
+from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
 from fencepost.clients.spark.task_decisions import NOT_YET, DecisionRecords
-from spark_topics import Served
+from spark_topics import Served, column_of
 from support.kafka_peer import KafkaPeer, NotFetched
 from support.needs import give_up, missing
 
@@ -47,7 +47,7 @@ class Attempt:
         self.before = self.decisions.committed_up_to()
 
     def write(self, topic: str, values: list[str]) -> None:
-        self.writer.write(Row(topic, None, each, 0, None) for each in values)
+        self.writer.write(column_of(*values), topic)
 
     def commit(self, batch: int) -> None:
         self.writer.commit_with(self.decisions.record(batch))

@@ -1,0 +1,314 @@
+"""A transactional producer that takes whole columns of rows, without a Python object for any of them.
+
+INVARIANT  a row that could not be delivered is known when `flush` returns.
+PREVENTS   a batch that is committed without some of its rows, because nobody asked what became of them.
+PROVED BY  tests/spark/test_spark_c_producer.py::test_a_row_that_the_broker_refuses_is_told
+
+`produce` hands librdkafka an array of structs that is filled a column at a time. What it could not take yet (its queue is
+full) is offered again, in the same order.
+"""
+
+import ctypes
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException
+
+from . import c_library
+from .c_library import (
+    KEY_LENGTH_WORD,
+    KEY_WORD,
+    LENGTH_WORD,
+    PARTITION_WORD,
+    PAYLOAD_WORD,
+    PRODUCER,
+    WORDS,
+)
+
+WORD: Final = 8
+COPY: Final = 0x2  # RD_KAFKA_MSG_F_COPY
+EACH_ITS_PARTITION: Final = 0x8  # RD_KAFKA_MSG_F_PARTITION
+ANY_PARTITION: Final = -1
+NO_ERROR: Final = 0
+ONLY_THIS_TOPIC: Final = 0
+METADATA_S: Final = 30.0
+QUEUE_WAIT_S: Final = 0.02
+CONTINUE: Final = 0  # librdkafka frees the statistics' text
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class NotTaken(Exception):
+    """librdkafka refuses a row: which one of those that were given, and why."""
+
+    def __init__(self, row: int, error: KafkaError) -> None:
+        super().__init__(error)
+        self.row = row
+        self.error = error
+
+
+class ColumnProducer:
+    """For one thread."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._c = c_library.library()
+        self.failed: list[tuple[KafkaError, str]] = []  # of rows that were taken: why, and whereto
+        self._identity: Identity | None = None
+        self._delivered = c_library.Delivered(self._on_delivery)
+        self._statistics = c_library.Statistics(self._on_statistics)
+        self._topics: dict[str, int] = {}
+        self._learned: set[str] = set()  # whose partitions librdkafka knows
+        self._handle = 0
+        self._handle = c_library.new_client(
+            PRODUCER,
+            {**settings, "delivery.report.only.error": True},
+            delivered=self._delivered,
+            statistics=self._statistics,
+        )
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def init_transactions(self, timeout_s: float) -> None:
+        self._call(self._c.rd_kafka_init_transactions, timeout_s)
+
+    def begin_transaction(self) -> None:
+        c_library.raise_error(self._c.rd_kafka_begin_transaction(self._handle))
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self._call(self._c.rd_kafka_commit_transaction, timeout_s)
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        self._call(self._c.rd_kafka_abort_transaction, timeout_s)
+
+    def _call(self, function: Any, timeout_s: float) -> None:
+        c_library.raise_error(function(self._handle, c_library.milliseconds(timeout_s)))
+
+    def identity(self, timeout_s: float) -> Identity | None:
+        """As librdkafka's statistics tell it; None when they don't in time."""
+        left_s = timeout_s
+        while self._identity is None and left_s > 0:
+            self.poll(QUEUE_WAIT_S)
+            left_s -= QUEUE_WAIT_S
+        return self._identity
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def produce(
+        self, topic: str, key: pa.Array | None, value: pa.Array, partition: pa.Array | None
+    ) -> None:
+        """All of these rows; NotTaken for the first one that librdkafka refuses."""
+        count = len(value)
+        words = bytearray(count * WORDS * WORD)
+        table = memoryview(words).cast("q")
+        owners = [_fill(table, value, PAYLOAD_WORD, LENGTH_WORD)]
+        if key is not None:
+            owners.append(_fill(table, key, KEY_WORD, KEY_LENGTH_WORD))
+        flags = COPY
+        if partition is not None:
+            self._learn_partitions(topic)
+            flags |= EACH_ITS_PARTITION
+            chosen = pc.fill_null(partition.cast(pa.int64()), ANY_PARTITION)
+            table[PARTITION_WORD::WORDS] = _view(chosen)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(words))
+        begun = 0
+        while begun < count:
+            begun += self._offer(topic, flags, address, words, begun, count - begun)
+
+    def _offer(
+        self, topic: str, flags: int, address: int, words: bytearray, begun: int, left: int
+    ) -> int:
+        """How many of them were taken: those before the first that found the queue full."""
+        where = address + begun * WORDS * WORD
+        taken = self._c.rd_kafka_produce_batch(
+            self._topic(topic), ANY_PARTITION, flags, where, left
+        )
+        self.poll(0.0)
+        if taken == left:
+            return left
+        codes = memoryview(words).cast("i")[begun * WORDS * 2 :: WORDS * 2]
+        refused = next(row for row in range(left) if codes[row] != NO_ERROR)
+        if codes[refused] != KafkaError._QUEUE_FULL:
+            raise NotTaken(begun + refused, c_library.error_of(codes[refused]))
+        self.poll(QUEUE_WAIT_S)
+        return refused
+
+    def produce_one(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> None:
+        """A row with headers: for these librdkafka has no array."""
+        fields = [_field(RKT, ptr=self._topic(topic)), _field(FLAGS, i=COPY)]
+        fields += [_memory(VALUE, value), _memory(KEY, key)]
+        if partition is not None:
+            fields.append(_field(PARTITION, i32=partition))
+        fields += [_header(name, each) for name, each in headers]
+        array = (_Field * len(fields))(*fields)
+        while True:
+            try:
+                c_library.raise_error(self._c.rd_kafka_produceva(self._handle, array, len(fields)))
+            except KafkaException as trouble:
+                error = trouble.args[0]
+                if error.code() != KafkaError._QUEUE_FULL:
+                    raise NotTaken(0, error) from None
+                self.poll(QUEUE_WAIT_S)
+            else:
+                return
+
+    def poll(self, wait_s: float) -> None:
+        self._c.rd_kafka_poll(self._handle, c_library.milliseconds(wait_s))
+
+    def flush(self, timeout_s: float) -> bool:
+        """Whether nothing is left: each row was delivered, or is in `failed`."""
+        code = self._c.rd_kafka_flush(self._handle, c_library.milliseconds(timeout_s))
+        return bool(code == NO_ERROR)
+
+    def fatal(self) -> KafkaError | None:
+        said = ctypes.create_string_buffer(c_library.SAID_BYTES)
+        code = self._c.rd_kafka_fatal_error(self._handle, said, c_library.SAID_BYTES)
+        return KafkaError(code, said.value.decode(errors="replace"), True) if code else None
+
+    def close(self) -> None:
+        """What is in its queue is thrown away; an open transaction stays open."""
+        if self._handle:
+            handle, self._handle = self._handle, 0
+            for topic in self._topics.values():
+                self._c.rd_kafka_topic_destroy(topic)
+            self._c.rd_kafka_destroy(handle)
+
+    def _topic(self, name: str) -> int:
+        found = self._topics.get(name)
+        if found is None:
+            found = self._topics[name] = self._c.rd_kafka_topic_new(
+                self._handle, name.encode(), None
+            )
+        return found
+
+    def _learn_partitions(self, name: str) -> None:
+        """Rows for a partition that librdkafka has not heard of are never sent: `produce_batch` forgets them (2.16)."""
+        if name in self._learned:
+            return
+        found = ctypes.c_void_p()
+        code = self._c.rd_kafka_metadata(
+            self._handle,
+            ONLY_THIS_TOPIC,
+            self._topic(name),
+            ctypes.byref(found),
+            c_library.milliseconds(METADATA_S),
+        )
+        if code != NO_ERROR:
+            raise NotTaken(0, c_library.error_of(code))
+        self._c.rd_kafka_metadata_destroy(found)
+        self._learned.add(name)
+
+    def _on_delivery(self, _client: Any, message: Any, _opaque: Any) -> None:
+        told = message.contents
+        if told.err != NO_ERROR:
+            name = self._c.rd_kafka_topic_name(told.topic).decode()
+            self.failed.append((c_library.error_of(told.err), name))
+
+    def _on_statistics(self, _client: Any, text: Any, size: int, _opaque: Any) -> int:
+        told = json.loads(ctypes.string_at(text, size)).get("eos", {})
+        producer_id, epoch = told.get("producer_id", -1), told.get("producer_epoch", -1)
+        if producer_id >= 0 and epoch >= 0:
+            self._identity = Identity(producer_id, epoch)
+        return CONTINUE
+
+
+def _fill(table: memoryview, column: pa.Array, where: int, how_long: int) -> Any:
+    """Addresses and lengths of a column's rows; what must be kept until they were copied."""
+    if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
+        kind = pa.int64()
+    elif pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        kind = pa.int32()
+    else:
+        column, kind = column.cast(pa.binary()), pa.int32()
+    count = len(column)
+    _, edges, data = column.buffers()
+    offsets = pa.Array.from_buffers(kind, count + 1, [None, edges], offset=column.offset)
+    offsets = offsets.cast(pa.int64())
+    # An empty text has an address, too: only null has none.
+    address = data.address if data is not None and data.size else ctypes.addressof(SOMEWHERE)
+    starts = pc.add(offsets.slice(0, count), address)
+    lengths = pc.subtract(offsets.slice(1), offsets.slice(0, count))
+    if column.null_count:
+        is_there = column.is_valid()
+        starts, lengths = pc.if_else(is_there, starts, 0), pc.if_else(is_there, lengths, 0)
+    table[where::WORDS] = _view(starts)
+    table[how_long::WORDS] = _view(lengths)
+    return column
+
+
+SOMEWHERE: Final = ctypes.create_string_buffer(1)
+
+
+def _view(numbers: pa.Array) -> memoryview:
+    buffer = numbers.buffers()[1]
+    return memoryview(buffer).cast("q")[numbers.offset : numbers.offset + len(numbers)]
+
+
+# rd_kafka_vtype_t, and what is told of each (rd_kafka_vu_t).
+RKT, PARTITION, VALUE, KEY, FLAGS, HEADER = 2, 3, 4, 5, 7, 9
+
+
+class _Memory(ctypes.Structure):
+    _fields_: ClassVar = [("ptr", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+class _HeaderText(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("name", ctypes.c_char_p),
+        ("val", ctypes.c_void_p),
+        ("size", ctypes.c_ssize_t),
+    ]
+
+
+class _Value(ctypes.Union):
+    _fields_: ClassVar = [
+        ("ptr", ctypes.c_void_p),
+        ("i", ctypes.c_int),
+        ("i32", ctypes.c_int32),
+        ("mem", _Memory),
+        ("header", _HeaderText),
+        ("pad", ctypes.c_char * 64),
+    ]
+
+
+class _Field(ctypes.Structure):
+    _fields_: ClassVar = [("vtype", ctypes.c_int), ("u", _Value)]
+
+
+def _field(kind: int, **value: Any) -> _Field:
+    made = _Field(kind)
+    for name, given in value.items():
+        setattr(made.u, name, given)
+    return made
+
+
+def _memory(kind: int, given: bytes | None) -> _Field:
+    made = _Field(kind)
+    made.u.mem.ptr = None if given is None else _address(given)
+    made.u.mem.size = len(given or b"")
+    return made
+
+
+def _header(name: str, given: bytes | None) -> _Field:
+    made = _Field(HEADER)
+    made.u.header.name = name.encode()
+    made.u.header.val = None if given is None else _address(given)
+    made.u.header.size = len(given or b"")
+    return made
+
+
+def _address(given: bytes) -> int | None:
+    """Where its bytes are; its owner keeps it until librdkafka has copied them."""
+    return ctypes.cast(ctypes.c_char_p(given), ctypes.c_void_p).value
