@@ -4,6 +4,7 @@ What counts is that nobody is ever served damage; the readers of the load see to
 says what it found, serves again with whole copies, refuses to start, or has to be given an empty disk.
 """
 
+import json
 import os
 import re
 import shutil
@@ -15,8 +16,12 @@ from ..harness.processes import DidNotStart
 from .fault import BACK_S, SYNC_S, Fault, LeftOut
 
 MENDED_S: Final = 20.0  # for a node with damaged files to be whole again by itself
-DAMAGE_SAID: Final = re.compile(r"damag|torn|not what was written|checksum|CRC", re.IGNORECASE)
+DAMAGE_SAID: Final = re.compile(
+    r"damag|torn|not what was|checksum|CRC|does not name|can't|rebuilt|lost", re.IGNORECASE
+)
 LINE_MAX: Final = 300
+STARTS: Final = "node_starts"
+LOUD: Final = ("warn", "error")
 
 
 class Damage(Fault):
@@ -75,13 +80,18 @@ class Damage(Fault):
         return f"node {node} is whole again by itself; {self._named(node)}"
 
     def _named(self, node: int) -> str:
-        """The lines in which it spoke of damage."""
-        said = [
-            line[:LINE_MAX]
-            for line in self.system.said(node).splitlines()
-            if DAMAGE_SAID.search(line)
-        ]
-        return f"it said: {' | '.join(said[:3])}" if said else "it said nothing of damage"
+        """The sentences in which it warned of something since its last start."""
+        told: list[str] = []
+        for line in self.system.said(node).splitlines():
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if found.get("event") == STARTS:
+                told.clear()
+            elif found.get("level") in LOUD and DAMAGE_SAID.search(str(found)):
+                told.append(str(found.get("message"))[:LINE_MAX])
+        return f"it said: {' | '.join(told[:3])}" if told else "it said nothing of damage"
 
     def _replace_disk(self, node: int) -> None:
         self.system.kill(node)

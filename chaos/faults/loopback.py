@@ -26,6 +26,7 @@ from .world import World, compiler, library
 
 READY_S: Final = 90.0
 STOP_S: Final = 60.0
+POLL_S: Final = 0.01
 SAID_MAX: Final = 64_000  # characters
 LIES: Final = frozenset({"clock", "disk", "power"})
 
@@ -119,11 +120,16 @@ class Loopback(ABC):
         leaving = [node for node in self.nodes if self.runs(node)]
         for node in leaving:
             os.kill(self.pid(node), signal.SIGTERM)
-        deadline = time.monotonic() + STOP_S
-        codes = {}
-        for node in leaving:
-            codes[node] = self.processes[node].stop(max(0.1, deadline - time.monotonic()))
-        return codes
+        return {node: self._wait_ended(node) for node in leaving}
+
+    def _wait_ended(self, node: int) -> int:
+        """Its exit code; SIGKILL after `STOP_S`. A second SIGTERM would end it in the middle of its clean stop."""
+        process, deadline = self.processes[node], time.monotonic() + STOP_S
+        while process.alive and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        process.kill()
+        assert process.exit_code is not None
+        return process.exit_code
 
     def close(self) -> None:
         self._stack.close()
@@ -191,7 +197,7 @@ class Loopback(ABC):
         elif process.alive:
             self.resume(node)
             os.kill(process.pid, signal_number)
-            process.stop(STOP_S)
+            self._wait_ended(node)
         self._paused.discard(node)
         self._tell_proxy()  # its doors are shut before anybody dials again
 

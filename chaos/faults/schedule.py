@@ -111,7 +111,12 @@ class Schedule:
                 self.stage.sleep(self._started_at + strike.at_s - time.monotonic())
                 if self.stage.stopping.is_set():
                     return
-                self._strike(strike)
+                if time.monotonic() - self._started_at < strike.until_s:
+                    self._strike(strike)
+                else:  # so that all is over when it has to be
+                    self.left_out.append(
+                        f"{strike.kind} of {strike.target}: the one before it took longer"
+                    )
         except BaseException as unforeseen:  # noqa: BLE001 - `stop` raises it where somebody sees it
             self._failures.append(unforeseen)
             self.stage.stopping.set()
