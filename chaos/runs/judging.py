@@ -13,10 +13,12 @@ from typing import Any, Final
 from ..checkers.history import Anomaly
 from ..checkers.queue_verdict import ALLOWED, Judged
 from ..checkers.queue_verdict import judge as judge_history
-from .folder import ANOMALIES, FAULTS, INVALID, UNKNOWN, VALID, RunFolder
+from .folder import ANOMALIES, FAULTS, INVALID, SEEN, UNKNOWN, VALID, RunFolder
 
 KEPT_PER_NAME: Final = 1_000
 SAID_PER_NAME: Final = 3
+UNAVAILABLE: Final = "unavailable"
+LOAD_MAX: Final = 6.0  # above it lateness is the machine's, as far as anybody knows
 
 
 def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
@@ -36,14 +38,24 @@ def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
     counts["anomalies"] = sum(n for name, n in names.items() if name not in ALLOWED)
     summary["counts"] = counts | {f"allowed {n}": names[n] for n in names if n in ALLOWED}
     summary["recovery_ms"] = judged.recovery_ms
-    summary["verdict"], summary["why"] = _said(summary, judged, names)
+    summary["verdict"], summary["why"] = _said(summary, judged, names, _load(folder))
     folder.write(summary)
     _tell(summary, anomalies, say)
     return summary
 
 
-def _said(summary: dict[str, Any], judged: Judged, names: Counter[str]) -> tuple[str, str]:
+def _load(folder: RunFolder) -> float:
+    """The most that the machine had to do while the run went on, in processes a core."""
+    return max((float(line.get("load", 0.0)) for line in folder.lines(SEEN)), default=0.0)
+
+
+def _said(
+    summary: dict[str, Any], judged: Judged, names: Counter[str], load: float
+) -> tuple[str, str]:
     broken = {name: count for name, count in names.items() if name not in ALLOWED}
+    if set(broken) == {UNAVAILABLE} and load > LOAD_MAX:
+        what = f"{broken[UNAVAILABLE]:,} times a key was not served in time"
+        return UNKNOWN, f"{what}, on a machine with {load:g} processes waiting for each core"
     if broken:
         found = ", ".join(f"{count:,} {name}" for name, count in sorted(broken.items()))
         return INVALID, f"found: {found}"

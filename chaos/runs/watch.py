@@ -1,5 +1,6 @@
 """Who leads what, who is in sync and how much was acknowledged, about each second, for the report."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -35,7 +36,8 @@ class Watch:
             began = time.monotonic()
             at_s = round(self._now_s(), 3)
             seen = self._ask()
-            self._folder.append(SEEN, [{"at_s": at_s, **seen, **self._counts()}])
+            load = round(os.getloadavg()[0] / (os.cpu_count() or 1), 2)  # of each core
+            self._folder.append(SEEN, [{"at_s": at_s, **seen, **self._counts(), "load": load}])
             self._stopping.wait(max(0.0, EVERY_S - (time.monotonic() - began)))
 
     def stop(self) -> None:

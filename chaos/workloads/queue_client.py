@@ -23,8 +23,8 @@ from confluent_kafka import TopicPartition as Place
 
 from ..checkers.txn_history import Sent, Txn
 from .queue_topics import Topics, key_name
+from .txn_keys import key_of, payload
 from .txn_process import CLIENT, SENDS_MAX, SLOTS_MAX, ChangedMind, Transactor, place_of
-from .txn_reader import key_of, payload
 
 GROUP: Final = "queue"  # of all that subscribe; who assigns has one for itself
 STEPS_MAX: Final = 4

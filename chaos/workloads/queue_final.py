@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn, to_line
 from .queue_topics import Topics
+from .txn_keys import key_of
 from .txn_process import CLIENT, place_of, polled_of
-from .txn_reader import key_of
 
 MISSED: Final = 3
 POLL_MAX: Final = 1_000

@@ -6,8 +6,8 @@ from typing import Final
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from .txn_keys import key_of
 from .txn_process import CLIENT, place_of
-from .txn_reader import key_of
 
 PARTITIONS: Final = 2  # of a topic
 ASK_S: Final = 5.0

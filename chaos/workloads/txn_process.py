@@ -26,7 +26,7 @@ from fencepost.clients.transactional.bounded import CallHangs, bounded
 
 from ..checkers.history import Kind
 from ..checkers.txn_history import Polled, Txn, to_line
-from .txn_reader import key_of, payload
+from .txn_keys import key_of, payload
 
 BANK, LIST = "bank", "list"
 SLOTS_MAX: Final = 64  # workers of a run, twins among them: numbers are unique among them

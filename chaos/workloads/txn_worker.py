@@ -19,8 +19,8 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from ..checkers.txn_history import Sent, Txn
 from .txn_append import SHARED_GROUP
+from .txn_keys import key_of
 from .txn_process import BANK, LIST, SENDS_MAX, SLOTS_MAX, Transactor, Worker, place_of
-from .txn_reader import key_of
 
 ASSIGN_ODDS: Final = 0.03
 

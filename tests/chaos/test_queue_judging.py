@@ -50,6 +50,26 @@ def test_final_polls_that_found_not_all_though_all_nodes_served_are_invalid(tmp_
     assert (said, why) == ("invalid", "found: 1 unseen")
 
 
+def unserved(path, load):
+    tried = Txn("send", "info", "a", 2, sends=[Sent("t0-0", 9)], began_s=11.0, ended_s=12.0)
+    late = Txn("send", "ok", "a", 3, sends=[Sent("t0-0", 10, 1)], began_s=90.0, ended_s=91.0)
+    last = Txn("read", "ok", FINAL, polls=[*SEEN.polls, Polled("t0-0", 1, 10, 3)])
+    last.began_s, last.ended_s = 95.0, 96.0
+    folder = run_of(path, SENT, tried, late, last)
+    fault = {"id": "1", "at_s": 10.0, "until_s": 20.0, "fault": "kill", "nodes": [1], "what": "x"}
+    folder.append("faults.jsonl", [fault])
+    folder.append("seen.jsonl", [{"at_s": 1.0, "load": load}])
+    found = judge(folder, lambda _: None)
+    return found["verdict"], found["why"]
+
+
+def test_who_is_not_served_in_time_is_a_fault_only_where_the_machine_had_time(tmp_path) -> None:
+    assert unserved(tmp_path / "1", 1.5) == ("invalid", "found: 1 unavailable")
+    said, why = unserved(tmp_path / "2", 20.0)
+    assert said == "unknown"
+    assert "20 processes waiting for each core" in why
+
+
 @pytest.mark.parametrize(
     ("verdicts", "code"), [("v", 0), ("vu", 2), ("ui", 1), ("iu", 1), ("vn", 2)]
 )
