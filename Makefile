@@ -6,6 +6,7 @@ NODES ?= 3
 PORT ?= 9092
 DATA ?= data
 SEEDS ?= 0..100
+MINUTES ?= 60
 IMAGE ?= fencepost:latest
 
 .DEFAULT_GOAL := help
@@ -48,10 +49,8 @@ benchmark: $(VENV)/.tested  ## measure three nodes beside three of Kafka (needs 
 benchmark-one: $(VENV)/.tested  ## measure one node beside one of Kafka (about a quarter of an hour)
 	$(BIN)/python deploy/benchmarks/one_node.py
 
-chaos: $(VENV)/.tested  ## kill -9 nodes and clients in a loop under load and transactions, three minutes, then check
-	$(BIN)/python -m fencepost.chaos.harness.kill_loop --seconds 60
-	$(BIN)/python -m fencepost.chaos.harness.cluster_kill_loop --seconds 60
-	$(BIN)/python -m fencepost.chaos.harness.transactions_kill_loop --seconds 60
+chaos: $(VENV)/.tested  ## break real nodes under load for MINUTES (60), every target and fault in turn; pages in chaos-runs
+	$(BIN)/fencepost chaos rounds --minutes $(MINUTES) --out chaos-runs
 
 sim: $(VENV)/.tested  ## run every campaign of the simulator over SEEDS (0..100) on all cores, then the planted bugs
 	$(BIN)/fencepost sim run --campaign all --seeds $(SEEDS)
