@@ -86,7 +86,7 @@ class Customers(threading.Thread):
         self._over = threading.Event()
         self.inserted = FIRST_ORDERS
         self.updated = 0
-        self.wrote_at: list[float] = []  # on time.time, one for each change
+        self.wrote_at = [time.time()] * FIRST_ORDERS  # one for each change
         self.failed: Exception | None = None
 
     def run(self) -> None:

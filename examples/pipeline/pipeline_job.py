@@ -33,6 +33,7 @@ def session(master: str, folder: Path) -> SparkSession:
     java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss2m"  # JVMs that live for a minute
     settings = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",

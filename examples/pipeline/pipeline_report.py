@@ -67,10 +67,11 @@ class Report:
     def plot(self) -> str:
         """Records over time, each line on a scale of its own; what was killed stands upright."""
         times = [each - self.began for name in self.times for each in self.times[name]]
-        first, last = min([0.0, *times]), max([1.0, *times, *(at for at, _ in self.faults)])
+        last = max([1.0, *times, *(at for at, _ in self.faults)])
 
         def x(at_s: float) -> float:
-            return MARGIN + (at_s - first) / (last - first) * (WIDTH - 2 * MARGIN)
+            """What was there before anybody ordered stands at the beginning."""
+            return MARGIN + max(at_s, 0.0) / last * (WIDTH - 2 * MARGIN)
 
         parts = [f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' aria-label='records over time'>"]
         for at_s, what in self.faults:

@@ -11,6 +11,7 @@ Exit code 0: all equal; 1: something was not; 2: nothing could be said. README.m
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -130,9 +131,8 @@ class Pipeline:
         )
         # A row that changed before the snapshot was taken would be one change in the topic, and two in SQL.
         self._until("the snapshot is taken", BEGIN_S, lambda: positions.read(SOURCE) is not None)
-        self._until(
-            "Spark's queries have started", BEGIN_S, lambda: "started" in self.job.process.said()
-        )
+        done = [self.folder / f"checkpoint-{topic}/commits/0" for topic in TOPICS[1:]]
+        self._until("Spark has done a batch", BEGIN_S, lambda: all(each.exists() for each in done))
         self.report.began = time.time()
         customers = Customers(self.database.login, seed=self.seed, rate=self.chosen.rate)
         customers.start()
@@ -277,6 +277,7 @@ def main() -> int:
     if reason := missing():
         print(reason)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # all that was started ends first
     outcomes = []
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
         report = one_run(chosen, seed)
@@ -284,9 +285,8 @@ def main() -> int:
         if report is None:
             continue
         faultless = " --without-faults" if chosen.without_faults else ""
-        report.command = (
-            f"python examples/pipeline/run.py --seconds {chosen.seconds:g} --seed {seed}{faultless}"
-        )
+        load = f"--seconds {chosen.seconds:g} --rate {chosen.rate:g} --master '{chosen.master}'"
+        report.command = f"python examples/pipeline/run.py --seed {seed} {load}{faultless}"
         page = chosen.out / f"seed-{seed}.html"
         report.write_page(page)
         print("\n".join([*report.lines(), f"  {page}"]), flush=True)
