@@ -2,9 +2,12 @@
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
+import pymysql
 import pytest
+from fencepost.chaos.harness.mariadb import Mariadb
 from fencepost.clients.binlog import BinlogSource
 from fencepost.clients.binlog.database import CannotFollow
 from followed import Followed, committed
@@ -161,33 +164,35 @@ def test_columns_are_told_by_name_whenever_they_change(sql, schema, followed: Fo
     assert schemas[2]["primary_key"] == ["id"]
 
 
-def test_a_source_that_waits_tells_changes_within_a_moment(sql, schema, followed) -> None:
+def test_a_source_that_waits_goes_on_when_its_database_was_killed(
+    sql, schema, followed: Followed, database: Mariadb
+) -> None:
+    """Its library would begin again where it once began, and tell the first insert twice."""
     sql("CREATE TABLE t (id INT PRIMARY KEY)")
-    committed_once = threading.Event()
-    settings = {**vars_of(followed), "stop_when_caught_up": False}
-    source = BinlogSource(
-        type(followed.settings)(**settings),
-        lambda step: step == "committed" and committed_once.set(),
-    )
+    source = BinlogSource(replace(followed.settings, stop_when_caught_up=False))
     running = threading.Thread(target=source.run)
     running.start()
     try:
-        assert committed_once.wait(20)
-        before = source.transactions
-        sql("INSERT INTO t VALUES (1)")
-        deadline = time.monotonic() + 10
-        while source.transactions == before:
-            assert time.monotonic() < deadline, "an insert was not committed in ten seconds"
-            time.sleep(0.01)
+        until(source, 0)
+        for number in range(2):
+            before = source.transactions
+            with pymysql.connect(**database.login, database=schema, autocommit=True) as connection:
+                connection.cursor().execute("INSERT INTO t VALUES (%s)", (number,))
+            until(source, before)
+            if number == 0:
+                database.kill()
+                database.start()
     finally:
         source.stop()
         running.join(20)
-    assert [each["after"] for each in followed.told("t")] == [{"id": 1}]
+    assert [each["after"] for each in followed.told("t")] == [{"id": 0}, {"id": 1}]
 
 
-def vars_of(followed: Followed) -> dict[str, Any]:
-    settings = followed.settings
-    return {name: getattr(settings, name) for name in settings.__dataclass_fields__}
+def until(source: BinlogSource, transactions: int) -> None:
+    deadline = time.monotonic() + 20
+    while source.transactions <= transactions:
+        assert time.monotonic() < deadline, "nothing was committed in twenty seconds"
+        time.sleep(0.01)
 
 
 def purge(sql: Any) -> None:
