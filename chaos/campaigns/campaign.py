@@ -15,6 +15,7 @@ from ..planted.bugs import planted
 from ..sim import added, cluster, cluster_faults, one_node, quorum, quorum_faults, transactions_run
 from ..sim.plan import Plan
 from ..sim.schedule import Struck
+from ..sim.trace import HAIR_S
 from ..sim.transaction_faults import TRANSACTION_FAULTS
 from ..sim.world import World
 from ..workloads.cluster_stream import ToldToEnd
@@ -115,19 +116,26 @@ class Outcome:
     events: int = 0
     digest: str = ""
     counts: dict[str, int] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()  # the trace's digest at the end of each virtual second
+    twice_s: float = 0.0  # so much of it was run in a second process, too
+    differs: str = ""  # and what was not the same there
 
 
 class TookTooLong(KeyboardInterrupt):
     """No end in sight in real time. Not an Exception: code of simulated nodes must not catch it."""
 
 
-def run_plan(plan: Plan, tell: Callable[[str], object] | None = None) -> Outcome:
-    """`tell` is given every line of its trace."""
+def run_plan(
+    plan: Plan, tell: Callable[[str], object] | None = None, *, seconds: int = 0
+) -> Outcome:
+    """`tell` is given every line of its trace; with `seconds` it ends after so many of virtual time."""
     began = time.process_time()
     failure, kind = "", ""
     with planted(plan.planted):
         run = CAMPAIGNS[plan.campaign].begin(plan)
         run.world.trace.write_to = tell
+        if seconds:
+            run.world.loop.time_limit_s = seconds - HAIR_S
         try:
             with _bounded(SEED_S_MAX):
                 run.run()
@@ -149,6 +157,7 @@ def run_plan(plan: Plan, tell: Callable[[str], object] | None = None) -> Outcome
         sum(world.trace.counts.values()),
         world.trace.digest(),
         run.counts,
+        tuple(world.trace.marks),
     )
 
 
@@ -176,11 +185,11 @@ def kind_of(failure: BaseException) -> str:
 
 # `rule: key: what`, as an anomaly says it.
 RULES: Final = re.compile(
-    r"\b(lost|moved|unread|duplicate|phantom|reordered|backwards|dead-client|two-leaders|two-images"
+    r"\b(two-controllers|feature-unknown|lost|moved|unread|duplicate|phantom|reordered|backwards|dead-client|two-leaders|two-images"
     r"|epoch-back|unclean|commit-lost|commit-back|under-min-isr|diverged|commit-missing|producer-state"
     r"|offset-back|election-safety|log-matching|leader-completeness|state-machine-safety|order"
     r"|inconsistent-offsets|G1a|precommitted-read|lost-write|unseen|torn|torn-offset|poll-skip"
-    r"|nonmonotonic-poll|int-poll-skip|int-nonmonotonic-poll|G1c|bank-sum|bank-snapshot|doubled|left-out"
+    r"|nonmonotonic-poll|int-poll-skip|int-nonmonotonic-poll|G1c|G1c-process|G1c-realtime|bank-sum|bank-snapshot|doubled|left-out"
     r"|from-nothing|out-of-order|marker-undecided|marker-late|marker-elsewhere|marker-missing"
     r"|decision-changed|unfinished|tables-differ|images-differ|no-progress): "
 )

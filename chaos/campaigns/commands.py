@@ -7,17 +7,20 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .options import add_plan_options, plan_of, plans_of, seeds, why_not
+from .options import add_plan_options, make_light, plan_of, plans_of, seeds, why_not
 
 if TYPE_CHECKING:
     from ..sim.plan import Plan
     from .campaign import Outcome
     from .runner import Totals
+    from .summary import Summary
 
 EXIT_BROKEN, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 CHECK_EVERY: Final = 50
+CHECK_FIRST_S: Final = 3
 SHRINK_S: Final = 120.0
 SHRUNK_MAX: Final = 3  # failures; of each kind one
 
@@ -36,6 +39,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=CHECK_EVERY,
         metavar="N",
         help=f"run every N-th seed once more in another process and compare the traces ({CHECK_EVERY}; 0: none)",
+    )
+    run_parser.add_argument(
+        "--check-first",
+        type=int,
+        default=CHECK_FIRST_S,
+        metavar="S",
+        help=f"of every seed run the first S virtual seconds in another process, too, and compare ({CHECK_FIRST_S}; 0: none)",
+    )
+    run_parser.add_argument(
+        "--summary", type=Path, metavar="FILE", help="append a line of JSON for each campaign"
+    )
+    run_parser.add_argument(
+        "--light",
+        action="store_true",
+        help="how fast is it: a minute of three nodes, written to once a second and read five times, without faults",
     )
     run_parser.add_argument(
         "--shrink",
@@ -83,28 +101,42 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from .progress import Progress
     from .runner import run_all
+    from .summary import Summary, append
 
+    if arguments.light:
+        make_light(arguments)
     plans = list(plans_of(arguments))
     if refused := why_not(plans[0]):
         return _refuse(refused)
     checks = Checks(arguments.check_every)
     progress = Progress(len(plans))
+    summaries: dict[str, Summary] = {}
 
     def tell(outcome: "Outcome") -> None:
+        name = outcome.plan.campaign
+        if name not in summaries:
+            summaries[name] = Summary(name)
+        summaries[name].add(outcome)
         if outcome.failure:
             progress.say(f"seed {outcome.plan.seed}: {outcome.failure}\n{outcome.told}")
             progress.say(f"again: {outcome.plan.command}")
-        elif difference := checks.look(outcome):
+        if difference := outcome.differs or ("" if outcome.failure else checks.look(outcome)):
             progress.say(f"seed {outcome.plan.seed}: {difference}\nagain: {outcome.plan.command}")
         progress.at(outcome)
 
-    totals = run_all(plans, arguments.jobs, tell)
+    totals = run_all(plans, arguments.jobs, tell, twice_s=arguments.check_first)
     progress.end()
-    if totals.failed and arguments.shrink > 0 and not totals.interrupted:
-        try:
-            _shrink(totals, arguments)
-        except KeyboardInterrupt:
-            totals.interrupted = True
+    try:
+        if totals.failed and arguments.shrink > 0 and not totals.interrupted:
+            _shrink(totals, arguments, summaries)
+    except KeyboardInterrupt:
+        totals.interrupted = True
+    for name, each in summaries.items():
+        print(f"traces of {name}: {each.traces}")
+        if arguments.summary is not None:
+            done, different = checks.of(name)
+            line = each.line(run_twice=done, different=different, interrupted=totals.interrupted)
+            append(arguments.summary, line)
     return _conclude(totals, checks, len(plans))
 
 
@@ -112,17 +144,14 @@ def _conclude(totals: "Totals", checks: "Checks", wanted: int) -> int:
     if totals.counts:
         print(", ".join(f"{name} {count:,}" for name, count in sorted(totals.counts.items())))
     cut = f" of {wanted:,}, interrupted" if totals.interrupted else ""
-    same = (
-        f"; {checks.done} of them run twice, the same"
-        if checks.done and not checks.different
-        else ""
-    )
-    if checks.different:
-        same = f"; {checks.different} seeds of {checks.done} were not the same run twice"
+    different = checks.different + totals.different
+    same = f"; {checks.done} of them run twice, the same" if checks.done and not different else ""
+    if different:
+        same = f"; {different} seeds were not the same run twice"
     print(f"{totals}{same}{cut}")
     if totals.failed:
         print(f"failed: {', '.join(str(each.plan.seed) for each in totals.failed[:20])}")
-    if totals.failed or checks.different:
+    if totals.failed or different:
         return EXIT_BROKEN
     return EXIT_INTERRUPTED if totals.interrupted else 0
 
@@ -133,8 +162,19 @@ class Checks:
     def __init__(self, every: int) -> None:
         self._every = every
         self._seen = 0
-        self.done = 0
-        self.different = 0
+        self._by_campaign: dict[str, tuple[int, int]] = {}
+
+    @property
+    def done(self) -> int:
+        return sum(done for done, _ in self._by_campaign.values())
+
+    @property
+    def different(self) -> int:
+        return sum(different for _, different in self._by_campaign.values())
+
+    def of(self, campaign: str) -> tuple[int, int]:
+        """How many of this campaign were run twice, and were not the same."""
+        return self._by_campaign.get(campaign, (0, 0))
 
     def look(self, outcome: "Outcome") -> str:
         """What differs, if it does."""
@@ -143,13 +183,15 @@ class Checks:
         self._seen += 1
         if not self._every or (self._seen - 1) % self._every:
             return ""
-        self.done += 1
         difference = differs(outcome.plan, outcome.digest)
-        self.different += bool(difference)
+        done, different = self.of(outcome.plan.campaign)
+        self._by_campaign[outcome.plan.campaign] = done + 1, different + bool(difference)
         return difference
 
 
-def _shrink(totals: "Totals", arguments: argparse.Namespace) -> None:
+def _shrink(
+    totals: "Totals", arguments: argparse.Namespace, summaries: "dict[str, Summary]"
+) -> None:
     from .runner import outcomes
     from .shrink import Shrinker
 
@@ -164,6 +206,7 @@ def _shrink(totals: "Totals", arguments: argparse.Namespace) -> None:
     for kind, outcome in list(kinds.items())[:SHRUNK_MAX]:
         shrunk = Shrinker(outcome, runs, seconds=arguments.shrink).shrink()
         command = shrunk.smallest.plan.command
+        summaries[outcome.plan.campaign].shrunk(outcome.plan.seed, command)
         print(f"\n{kind}, seed {outcome.plan.seed}: {shrunk}", file=sys.stderr)
         print(f"  {shrunk.smallest.failure}", file=sys.stderr)
         print(f"again: {command}", file=sys.stderr)

@@ -8,6 +8,7 @@ from ..sim.plan import Plan
 
 ALL: Final = "all"
 NONE: Final = "none"
+LIGHT_S, LIGHT_SEEDS = 60.0, 2
 # In the order in which they are run; the first needs the least to be understood.
 CAMPAIGN_NAMES: Final = ("one-node", "quorum", "cluster", "transactions", "added")
 
@@ -35,6 +36,15 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     add("--protocol", default="", choices=("", "old", "new"), help="of transactions' clients")
     add("--config", action="append", default=[], metavar="NAME=VALUE", help="of every node")
     add("--planted", default="", metavar="BUG", help="with this bug in the nodes")
+
+
+def make_light(arguments: argparse.Namespace) -> None:
+    """The lightly loaded cluster by which the simulator's speed is told."""
+    arguments.campaign, arguments.nodes = "cluster", 3
+    arguments.seeds = arguments.seeds[:LIGHT_SEEDS]
+    arguments.seconds = arguments.seconds or LIGHT_S
+    arguments.workloads, arguments.keep_faults = ("light",), ()
+    arguments.check_every = arguments.check_first = 0
 
 
 def plans_of(arguments: argparse.Namespace) -> Iterator[Plan]:

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
 from ..sim.plan import Plan
+from .again import run_and_compare
 from .campaign import Outcome, run_plan
 
 Item = TypeVar("Item")
@@ -34,6 +36,7 @@ class Totals:
     acknowledged: int = 0
     events: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    different: int = 0  # those whose beginning was not the same in another process
     failed: list[Outcome] = field(default_factory=list)
     interrupted: bool = False
     began: float = field(default_factory=time.monotonic)
@@ -45,6 +48,7 @@ class Totals:
         self.acknowledged += outcome.acknowledged
         self.events += outcome.events
         self.counts.update(outcome.counts)
+        self.different += bool(outcome.differs)
         if outcome.failure:
             self.failed.append(outcome)
 
@@ -60,10 +64,13 @@ class Totals:
         )
 
 
-def run_all(plans: Iterable[Plan], jobs: int, tell: Callable[[Outcome], None]) -> Totals:
+def run_all(
+    plans: Iterable[Plan], jobs: int, tell: Callable[[Outcome], None], *, twice_s: int = 0
+) -> Totals:
+    """The first `twice_s` virtual seconds of each are run in two processes, and compared."""
     totals = Totals()
     try:
-        for outcome in outcomes(plans, jobs):
+        for outcome in outcomes(plans, jobs, twice_s=twice_s):
             totals.add(outcome)
             tell(outcome)
     except KeyboardInterrupt:
@@ -71,9 +78,10 @@ def run_all(plans: Iterable[Plan], jobs: int, tell: Callable[[Outcome], None]) -
     return totals
 
 
-def outcomes(plans: Iterable[Plan], jobs: int) -> Iterator[Outcome]:
+def outcomes(plans: Iterable[Plan], jobs: int, *, twice_s: int = 0) -> Iterator[Outcome]:
     """In the order in which they end."""
-    for plan, outcome in spread(run_plan, plans, jobs):
+    run = partial(run_and_compare, seconds=twice_s) if twice_s else run_plan
+    for plan, outcome in spread(run, plans, jobs):
         if isinstance(outcome, Outcome):
             yield outcome
         else:

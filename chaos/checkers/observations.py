@@ -23,6 +23,7 @@ class Described:
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgpack
 from fencepost.cluster.controller import (
     balance_policy,
     brokers_policy,
@@ -11,13 +12,14 @@ from fencepost.cluster.controller import (
     isr_policy,
     reassign_policy,
 )
+from fencepost.cluster.metadata import codec, records
 from fencepost.cluster.metadata import machine as metadata_machine
-from fencepost.cluster.metadata import records
 from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.quorum import raft_files
 from fencepost.cluster.quorum.raft import Raft
 from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.raft_follower import FollowerSide
+from fencepost.cluster.quorum.raft_leader import LeaderSide
 
 from .bugs import Patch, bug
 
@@ -113,3 +115,30 @@ def leader_epoch_not_raised(patch: Patch) -> None:
         rules[records.PartitionsChanged], why_not=lambda _image, _command: None
     )
     patch.put(metadata_machine, "RULES", rules)
+
+
+@bug(seen_by="two-controllers", campaign="cluster", faults="isolate cut pause", seconds=8.0)
+def lease_too_long(patch: Patch) -> None:
+    """A leader of the quorum relies on its lead for as long as nobody tells it of another."""
+    right = LeaderSide.lease_end
+
+    def never(self: Any) -> float:
+        return right(self) + 60.0
+
+    patch.put(LeaderSide, "lease_end", never)
+
+
+@bug(
+    seen_by="two-images no-progress commit-missing",
+    campaign="cluster",
+    faults="older-build kill",
+    seconds=8.0,
+)
+def unknown_commands_are_skipped(patch: Patch) -> None:
+    """A node of an older build passes over commands of the metadata log that it does not know."""
+
+    def lenient(entry: bytes) -> list[codec.Command]:
+        packed = msgpack.unpackb(entry, raw=False, strict_map_key=True)
+        return [codec._decode_one(each) for each in packed if codec.COMMANDS.get(each[0])]
+
+    patch.put(metadata_machine, "decode", lenient)

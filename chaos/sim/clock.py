@@ -1,4 +1,4 @@
-"""A node's clock: wall time that is off and drifts, steady time that is the simulation's own."""
+"""A node's clocks: wall time that is off, jumps and drifts, and steady time, which goes on but may go a little too fast or slow."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,25 +35,51 @@ class WallTime:
         self._drift = ppm / 1e6
 
 
-class SimClock:
-    """See `ports.Clock`."""
+class SteadyTime:
+    """Belongs to the machine, too: nobody sets it, but the quartz that drives it is not that of the others."""
 
-    def __init__(self, loop: SimLoop, wall: WallTime, incarnation: Incarnation) -> None:
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._since = self._start = 0.0
+        self.rate = 1.0
+
+    def now(self) -> float:
+        now = self._loop.time()
+        return now if self.rate == 1.0 and not self._since else self._at(now)
+
+    def _at(self, now: float) -> float:
+        return self._start + (now - self._since) * self.rate
+
+    def drift(self, ppm: float) -> None:
+        now = self._loop.time()
+        self._start, self._since = self._at(now), now
+        self.rate = 1 + ppm / 1e6
+
+
+class SimClock:
+    """See `ports.Clock`. What asyncio measures itself (`asyncio.timeout`) goes by the simulation's own time."""
+
+    def __init__(
+        self, loop: SimLoop, wall: WallTime, steady: SteadyTime, incarnation: Incarnation
+    ) -> None:
         self._loop = loop
         self._wall = wall
+        self._steady = steady
         self._incarnation = incarnation
 
     def now_ms(self) -> int:
         return self._wall.now_ms()
 
     def steady(self) -> float:
-        return self._loop.time()
+        return self._steady.now()
 
     async def sleep(self, seconds: float) -> None:
         self._incarnation.check()
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds / self._steady.rate)
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         self._incarnation.check()
         # The node's own, even when it is the test that sets the timer.
-        return self._loop.call_later(seconds, call, context=context_of(self._incarnation))
+        return self._loop.call_later(
+            seconds / self._steady.rate, call, context=context_of(self._incarnation)
+        )

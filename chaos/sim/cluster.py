@@ -9,7 +9,7 @@ acknowledged.
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import LogDamaged, Trouble
@@ -18,9 +18,10 @@ from fencepost.cluster.base.ports import Env
 from ..checkers.history import History
 from ..checkers.verdict import Verdict, judge
 from ..workloads.cluster_client import ClusterClient
-from ..workloads.cluster_offsets import OffsetKeeper
-from ..workloads.cluster_stream import FINAL, StreamProducer, StreamReader
+from ..workloads.cluster_offsets import PAUSE_S, OffsetKeeper
+from ..workloads.cluster_stream import FINAL, MAX_WAIT_MS, StreamProducer, StreamReader
 from .cluster_admin import Admin
+from .cluster_builds import builds_of
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_watch import ClusterWatch
@@ -40,8 +41,9 @@ CONVERGE_S: Final = 90.0
 FAULTS_S: Final = 8.0
 EVENTS_SHOWN: Final = 12
 SMALL_LIMITS_ODDS: Final = 0.3
-# One round of batches a second and client: for how fast the simulator is.
-LIGHT, LIGHT_PAUSE_S = "light", 1.0
+# For how fast the simulator is: of each client a round a second, one to five batches of a producer, and consumers that wait
+# as long as Java's do.
+LIGHT, LIGHT_PAUSE_S, LIGHT_WAIT_MS = "light", 1.0, 500
 Client = StreamProducer | StreamReader | OffsetKeeper
 
 
@@ -50,12 +52,7 @@ class ClusterRun:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.world = World(
-            plan.seed,
-            time_limit_s=3600.0,
-            deaths_allowed=may_end_a_node,
-            trace_kept=plan.trace_kept,
-        )
+        self.world = make_world(plan, lambda: self.nodes.rotten is not None)
         self.rng = self.world.stream("run")
         drawn = self.rng.choice((3, 3, 3, 4, 5))
         self.watch = ClusterWatch(self.world)
@@ -73,7 +70,11 @@ class ClusterRun:
     def run(self) -> Verdict:
         # Of many seeds some keep so little of the metadata log that snapshots are taken and sent all the time.
         often = self.world.stream("limits").random() < SMALL_LIMITS_ODDS
-        with small_limits() if often else contextlib.nullcontext(), self.world:
+        with (
+            small_limits() if often else contextlib.nullcontext(),
+            builds_of(self.nodes),
+            self.world,
+        ):
             self.world.run(self._scenario())
         assert self.verdict is not None
         return self.verdict
@@ -116,12 +117,13 @@ class ClusterRun:
             producer.stopping = True
 
         def complaint() -> str:
-            self.nodes.start_all()
-            for node_id in self.nodes.ready():
-                if self.nodes.brokers[node_id].replicas.offline:
-                    self.nodes.start(node_id)  # a failed disk was replaced: an operator restarts
+            waits = self.faults.mend()
             waiting = [(each.name, each.waiting) for each in self.producers if each.waiting]
-            return self.nodes.not_whole() or (f"not acknowledged: {waiting}" if waiting else "")
+            return (
+                waits
+                or self.nodes.not_whole()
+                or (f"not acknowledged: {waiting}" if waiting else "")
+            )
 
         await self.nodes.until("after healing", complaint, within_s=CONVERGE_S)
 
@@ -162,26 +164,36 @@ class ClusterRun:
     @property
     def counts(self) -> dict[str, int]:
         gap_ms = max((each.longest_gap_s for each in self.producers), default=0.0) * 1000
-        return {**self.watch.seen, "longest gap ms": int(gap_ms)}
+        damaged = sum(each.client.damaged for each in self.readers)
+        return {**self.watch.seen, "longest gap ms": int(gap_ms), "damaged answers": damaged}
 
     def _make_clients(self) -> None:
+        is_light = LIGHT in self.plan.workloads
         for place in range(PARTITIONS + 1):
             client = self._client(CLIENTS[place % 2], f"p{place}")
             partition = place % PARTITIONS
             drawn = self.rng.choice((0.02, 0.05, 0.1))
-            pause_s = LIGHT_PAUSE_S if LIGHT in self.plan.workloads else drawn
+            pause_s = LIGHT_PAUSE_S if is_light else drawn
             self.producers.append(
                 StreamProducer(client, TOPIC, partition, self.history, pause_s=pause_s)
             )
         for partition in range(PARTITIONS):
             client = self._client(CLIENTS[1], f"r{partition}")
+            wait_ms = LIGHT_WAIT_MS if is_light else MAX_WAIT_MS
             self.readers.append(
-                StreamReader(client, TOPIC, partition, self.history, told=self.watch.told)
+                StreamReader(
+                    client,
+                    TOPIC,
+                    partition,
+                    self.history,
+                    told=self.watch.told,
+                    max_wait_ms=wait_ms,
+                )
             )
-
         for place in range(2):
             client = self._client(CLIENTS[place], f"g{place}")
-            self.keepers.append(OffsetKeeper(client, TOPIC, self.watch.positioned))
+            pause_s = 2 * LIGHT_PAUSE_S if is_light else PAUSE_S
+            self.keepers.append(OffsetKeeper(client, TOPIC, self.watch.positioned, pause_s=pause_s))
 
     def _client(self, machine: str, name: str) -> ClusterClient:
         return ClusterClient(self.world.node(machine), self.nodes.addresses, name=name)
@@ -202,9 +214,21 @@ class ClusterRun:
         return "\n".join(lines)
 
 
-def may_end_a_node(reason: BaseException) -> bool:
-    """A disk that fails may; a broken invariant or a damaged log never."""
-    return isinstance(reason, OSError | Trouble) and not isinstance(reason, LogDamaged)
+def make_world(plan: Plan, has_rotten: Callable[[], bool]) -> World:
+    """`has_rotten`: whether bits have flipped on some disk that was not replaced yet."""
+    return World(
+        plan.seed,
+        time_limit_s=3600.0,
+        deaths_allowed=lambda why: may_end_a_node(why, rotten=has_rotten()),
+        trace_kept=plan.trace_kept,
+    )
+
+
+def may_end_a_node(reason: BaseException, *, rotten: bool = False) -> bool:
+    """A disk that fails may; a damaged log where a bit has flipped; a broken invariant never."""
+    if isinstance(reason, LogDamaged):
+        return rotten
+    return isinstance(reason, OSError | Trouble)
 
 
 async def create_topic(admin: Admin, topic: str, partitions: int) -> None:

@@ -57,6 +57,8 @@ class Admin:
     async def _create(self) -> str:
         most = min(3, len(self.nodes.ids))
         partitions, replicas = self._rng.randint(1, 3), self._rng.randint(1, most)
+        if self.nodes.rotten is not None:
+            replicas = max(2, replicas)  # what has one copy, on a disk that is thrown away, is lost
         return await self.create(self._rng.choice(CHURNED), partitions, replicas=replicas)
 
     async def _delete(self) -> str:

@@ -5,7 +5,6 @@ committed, a pause that outlasts every timeout. `FAULTS` names them for `--fault
 """
 
 import asyncio
-import errno
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -13,8 +12,19 @@ from typing import Any, Final
 
 from fencepost.cluster.base.ids import BrokerId
 
+from .cluster_disks import (
+    failing_disk,
+    failing_log,
+    full_disk,
+    mend,
+    replace_disk,
+    rotten_file,
+    rotten_log,
+    slow_disk,
+)
+from .cluster_members import broker_comes, broker_goes, change_voters, older_build
 from .cluster_nodes import ClusterNodes, node_name
-from .cluster_rare_faults import change_voters, reorder, replace_disk, rotten_file
+from .cluster_rare_faults import clock, drift, each_write, reorder
 from .cluster_watch import MOMENTS, ClusterWatch
 from .plan import Plan
 from .schedule import DICE, Schedule, Strike, Struck
@@ -50,6 +60,9 @@ class ClusterFaults:
         self._armed: list[tuple[str, Callable[[int], None], random.Random]] = []
         self._held_down: dict[int, int] = {}
         self.is_replacing = False  # a disk that was replaced is still being filled
+        self.is_leaving = False  # a broker is on its way out for good
+        self.is_swept = False  # the one write of `each-write` was chosen
+        self.seed = plan.seed
         watch.on_moment = self._on_moment
 
     @property
@@ -97,6 +110,16 @@ class ClusterFaults:
         self.world.heal()
         self._held_down.clear()
 
+    def mend(self) -> str:
+        """What persons do: they start what is down, again what a failed disk was given back to, and replace what has rotted.
+        Why that can't be done yet, or empty."""
+        self.nodes.start_all()
+        waits = mend(self)
+        for node_id in self.nodes.ready():
+            if self.nodes.brokers[node_id].replicas.offline and node_id != self.nodes.rotten:
+                self.nodes.start(node_id)
+        return waits
+
     async def _keep_up(self) -> None:
         """The supervisor: what is down, and is not held down, comes back after a while."""
         while True:
@@ -111,28 +134,28 @@ class ClusterFaults:
 
     # Whom it hits, and when.
 
-    def _any(self) -> BrokerId:
+    def any(self) -> BrokerId:
         return self.rng.choice(self.nodes.ids)
 
-    def _someone(self) -> BrokerId:
+    def someone(self) -> BrokerId:
         """A node; more often one that matters: the controller, or the leader of some partition."""
         odds = self.rng.random()
         if odds < 0.25:
             controller = self.nodes.controller()
             if controller is not None:
                 return controller
-        return self._leader() if odds < 0.6 else self._any()
+        return self.leader() if odds < 0.6 else self.any()
 
-    def _leader(self) -> BrokerId:
+    def leader(self) -> BrokerId:
         image = self.nodes.image
         if image is None or not image.topics:
-            return self._any()
+            return self.any()
         topic = image.topics[self.rng.choice(sorted(image.topics))]
         leader = self.rng.choice(topic.partitions).leader
-        return leader if leader in self.nodes.ids else self._any()
+        return leader if leader in self.nodes.ids else self.any()
 
     def _pair(self) -> tuple[str, str]:
-        one = self._someone()
+        one = self.someone()
         others = [id_ for id_ in self.nodes.ids if id_ != one] or [one]
         return node_name(one), node_name(self.rng.choice(others))
 
@@ -159,48 +182,57 @@ class ClusterFaults:
 
     # The process.
 
-    def _kill(self, node_id: int) -> None:
+    def kill_now(self, node_id: int) -> None:
         if self.nodes.is_up(node_id):
             self.world.kill(node_name(node_id))
 
-    def _power(self, node_id: int) -> None:
+    def power_now(self, node_id: int) -> None:
         torn, silent = self.rng.random() < 0.8, self.rng.random() < 0.5
         self.world.crash(node_name(node_id), torn=torn, silent=silent)
+
+    def hold_down(self, node_id: int, by: int) -> None:
+        """Nobody starts it as long as somebody holds it down."""
+        self._held_down[node_id] = max(0, self._held_down.get(node_id, 0) + by)
+
+    async def down(self, node_ids: Sequence[int]) -> None:
+        await self._down(node_ids, self.kill_now)
 
     async def _down(self, node_ids: Sequence[int], end: Callable[[int], None]) -> None:
         """End these, one after the other or at once, and hold them down."""
         try:
             for node_id in node_ids:
-                self._held_down[node_id] = self._held_down.get(node_id, 0) + 1
+                self.hold_down(node_id, 1)
                 end(node_id)
                 if self.rng.random() < 0.3:
                     await asyncio.sleep(self.hold() / 4)
             await asyncio.sleep(self.hold())
         finally:
             for node_id in node_ids:
-                self._held_down[node_id] = max(0, self._held_down.get(node_id, 0) - 1)
+                self.hold_down(node_id, -1)
 
     async def kill(self) -> None:
-        await self._down([self._someone()], self._kill)
+        await self._down([self.someone()], self.kill_now)
 
     async def kill_controller(self) -> None:
-        await self._down([self.nodes.controller() or self._any()], self._kill)
+        await self._down([self.nodes.controller() or self.any()], self.kill_now)
 
     async def kill_two(self) -> None:
-        await self._down(self.rng.sample(self.nodes.ids, min(2, len(self.nodes.ids))), self._kill)
+        await self._down(
+            self.rng.sample(self.nodes.ids, min(2, len(self.nodes.ids))), self.kill_now
+        )
 
     async def kill_all(self) -> None:
-        await self._down(self.rng.sample(self.nodes.ids, len(self.nodes.ids)), self._kill)
+        await self._down(self.rng.sample(self.nodes.ids, len(self.nodes.ids)), self.kill_now)
 
     async def power_one(self) -> None:
-        await self._down([self._someone()], self._power)
+        await self._down([self.someone()], self.power_now)
 
     async def power_all(self) -> None:
-        await self._down(self.rng.sample(self.nodes.ids, len(self.nodes.ids)), self._power)
+        await self._down(self.rng.sample(self.nodes.ids, len(self.nodes.ids)), self.power_now)
 
     async def power_apart(self) -> None:
         """One machine, and no other until all is whole again: what `flush.policy=os` has to bear, with --at-once 1."""
-        await self._down([self._someone()], self._power)
+        await self._down([self.someone()], self.power_now)
         for _ in range(400):
             await asyncio.sleep(0.05)
             if not self.nodes.not_whole():
@@ -208,11 +240,11 @@ class ClusterFaults:
 
     async def stop(self) -> None:
         """A clean stop, as in a rolling restart."""
-        node_id = self._any()
+        node_id = self.any()
         if node_id not in self.nodes.ready() or self.nodes.is_paused(node_id):
             return
         env = self.world.node(node_name(node_id))
-        self._held_down[node_id] = self._held_down.get(node_id, 0) + 1
+        self.hold_down(node_id, 1)
         try:
             async with asyncio.timeout(10):
                 await self.nodes.stop(node_id)
@@ -220,12 +252,12 @@ class ClusterFaults:
             pass  # the supervisor loses its patience, or something else ended it
         finally:
             if env.incarnation.alive:
-                self._kill(node_id)
-            self._held_down[node_id] -= 1
+                self.kill_now(node_id)
+            self.hold_down(node_id, -1)
 
     async def pause(self) -> None:
         """SIGSTOP: it wakes later, and believes what it believed."""
-        name = node_name(self._someone())
+        name = node_name(self.someone())
         if not self.world.is_up(name):
             return
         env = self.world.node(name)
@@ -236,7 +268,7 @@ class ClusterFaults:
 
     async def at_a_write(self) -> None:
         """Killed, or out of power, right behind one of its next disk operations."""
-        node_id = self._someone()
+        node_id = self.someone()
         name = node_name(node_id)
         kill = self.rng.random() < 0.5
         self.world.crash_at_disk_op(name, self.rng.randint(1, 60), kill=kill)
@@ -246,11 +278,13 @@ class ClusterFaults:
     async def at_a_moment(self) -> None:
         """Struck just when something happens to it, or to another one."""
         moment = self.rng.choice(MOMENTS)
-        strike = self.rng.choice((self._kill, self._power, self._pause_shortly, self._kill_other))
+        strike = self.rng.choice(
+            (self.kill_now, self.power_now, self.pause_shortly, self.kill_other)
+        )
         self._arm(moment, strike)
         await asyncio.sleep(1.0)
 
-    def _pause_shortly(self, node_id: int) -> None:
+    def pause_shortly(self, node_id: int) -> None:
         name = node_name(node_id)
         if not self.world.is_up(name):
             return
@@ -263,10 +297,23 @@ class ClusterFaults:
 
         self.world.net.later(self.hold(), wake)
 
-    def _kill_other(self, node_id: int) -> None:
+    def cut_off(self, node_id: int) -> None:
+        """From all other nodes, for a while."""
+        name = node_name(node_id)
+        others = [each for each in self.nodes.names if each != name]
+        for other in others:
+            self.world.net.cut(name, other)
+
+        def heal() -> None:
+            for other in others:
+                self.world.net.heal(name, other)
+
+        self.world.net.later(self.hold(), heal)
+
+    def kill_other(self, node_id: int) -> None:
         others = [id_ for id_ in self.nodes.ids if id_ != node_id]
         if others:
-            self._kill(self.rng.choice(others))
+            self.kill_now(self.rng.choice(others))
 
     # The network.
 
@@ -278,7 +325,7 @@ class ClusterFaults:
 
     async def isolate(self) -> None:
         """From all other nodes, in one direction or both; clients may still reach it."""
-        one = node_name(self._someone())
+        one = node_name(self.someone())
         one_way, inwards = self.rng.random() < 0.4, self.rng.random() < 0.5
         others = [name for name in self.nodes.names if name != one]
         for other in others:
@@ -289,7 +336,7 @@ class ClusterFaults:
             self.world.net.heal(one, other)
 
     async def cut_client(self) -> None:
-        client, node = self.rng.choice(self.clients), node_name(self._someone())
+        client, node = self.rng.choice(self.clients), node_name(self.someone())
         self.world.net.cut(client, node, one_way=self.rng.random() < 0.7)
         await asyncio.sleep(self.hold())
         self.world.net.heal(client, node)
@@ -307,53 +354,6 @@ class ClusterFaults:
         link.spike_odds = 0.05
         await asyncio.sleep(self.hold())
         link.latency_s, link.spike_odds = (0.000_1, 0.001), 0.002
-
-    # The disk and the clock.
-
-    async def full_disk(self) -> None:
-        files = self.world.disk(node_name(self._someone())).files
-        files.capacity = files.used + self.rng.randint(0, 3000)
-        await asyncio.sleep(self.hold())
-        files.capacity = None
-
-    async def failing_disk(self) -> None:
-        """One operation fails with EIO. Whatever gave up on it needs the restart that an operator would do."""
-        node_id = self._someone()
-        faults = self.world.disk(node_name(node_id)).faults
-        kind = self.rng.choice(("sync", "append", "sync_folder", "rename", "create"))
-        path = self.rng.choice(("*", "*.log", "/data/metadata/*"))
-        faults.fail(kind, path=path, number=errno.EIO)
-        await asyncio.sleep(self.hold())
-        faults.planned.clear()
-        self._kill(node_id)
-
-    async def failing_log(self) -> None:
-        """A sync or a write of one partition fails, and its node lives on: the others have to take over."""
-        node_id = self._leader()
-        name = node_name(node_id)
-        faults = self.world.disk(name).faults
-        logs = sorted(map(str, self.nodes.broker(node_id).replicas.partitions))
-        if not self.nodes.is_up(node_id) or not logs:
-            return
-        kind = self.rng.choice(("sync", "append"))
-        faults.fail(kind, path=f"/data/{self.rng.choice(logs)}/*.log")
-        await asyncio.sleep(self.hold())
-        faults.planned.clear()
-        if self.rng.random() < 0.5:
-            self._kill(node_id)
-
-    async def slow_disk(self) -> None:
-        faults = self.world.disk(node_name(self._someone())).faults
-        faults.slow_sync_odds = self.rng.choice((0.02, 0.2, 1.0))
-        faults.slow_sync_s = self.rng.choice(((0.02, 0.2), (0.5, 5.0)))
-        await asyncio.sleep(self.hold())
-        faults.slow_sync_odds = 0.0
-
-    async def clock(self) -> None:
-        """Somebody sets the clock of a machine; nobody sets it back."""
-        wall = self.world.machine(node_name(self._any())).wall
-        wall.jump(self.rng.choice((-1, 1)) * self.rng.choice((50, 2_000, 60_000, 100_000_000)))
-        wall.drift(self.rng.uniform(-500, 500))
 
 
 Fault = Callable[[Any], Awaitable[None]]  # with the ClusterFaults that it belongs to
@@ -374,16 +374,25 @@ FAULTS: Final[dict[str, Fault]] = {
     "cut-client": ClusterFaults.cut_client,
     "reset": ClusterFaults.reset,
     "delay": ClusterFaults.delay,
-    "full-disk": ClusterFaults.full_disk,
-    "failing-disk": ClusterFaults.failing_disk,
-    "failing-log": ClusterFaults.failing_log,
-    "slow-disk": ClusterFaults.slow_disk,
-    "clock": ClusterFaults.clock,
+    "full-disk": full_disk,
+    "failing-disk": failing_disk,
+    "failing-log": failing_log,
+    "slow-disk": slow_disk,
+    "clock": clock,
     "reorder": reorder,
     "change-voters": change_voters,
     "replace-disk": replace_disk,
     "rotten-file": rotten_file,
+    "rotten-log": rotten_log,
+    "broker-comes": broker_comes,
+    "broker-goes": broker_goes,
+    "older-build": older_build,
+    "drift": drift,
+    "each-write": each_write,
 }
 # Only when asked for: runs in which everything happens have worse.
-ASKED_FOR: Final = ("power-apart", "failing-log")
+ASKED_FOR: Final = (
+    "power-apart", "failing-log", "each-write", "rotten-log", "broker-comes", "broker-goes",
+    "older-build", "drift",
+)  # fmt: skip
 USUAL: Final = tuple(name for name in FAULTS if name not in ASKED_FOR)

@@ -11,8 +11,8 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.image import ClusterImage, PartitionState
 from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
-from fencepost.txn.transactions.service import FEATURE
 
+from .cluster_builds import NEW, Build
 from .node import SimEnv
 from .world import World
 
@@ -77,11 +77,14 @@ class ClusterNodes:
     ) -> None:
         self.world = world
         self.ids = [BrokerId(place) for place in range(1, count + 1)]
+        self.newest_id = self.ids[-1]
         self.voters = self.ids[:VOTERS_MAX]
         self.brokers: dict[BrokerId, Broker] = {}
-        self.old: set[int] = (
-            set()
-        )  # those whose next start is of a version that knows no transaction.version
+        self.builds: dict[int, Build] = {}  # of their next start; the newest where none is named
+        self.running: dict[
+            str, Build
+        ] = {}  # by name: what runs there now, where it is an older one
+        self.rotten: BrokerId | None = None  # bits of a file of its disk have flipped
         self._config = config
         self._on_start = on_start
 
@@ -100,8 +103,9 @@ class ClusterNodes:
         env = self.world.restart(node_name(node_id))
         broker = Broker(env, node_config(node_id, len(self.ids), self._config))
         self.brokers[BrokerId(node_id)] = broker
-        if node_id in self.old:
-            broker.session._features[FEATURE] = (0, 0)
+        build = self.running[node_name(node_id)] = self.builds.get(node_id, NEW)
+        for feature, level in build.features:
+            broker.session._features[feature] = (0, level)
         if self._on_start is not None:
             self._on_start(node_id, env, broker)
         self.world.start(env, lambda _: _serve(broker))

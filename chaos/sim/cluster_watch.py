@@ -34,7 +34,7 @@ from ..checkers.observations import (
 from ..checkers.prefixes import Prefixes
 from ..checkers.producer_state import Known
 from .cluster_nodes import ClusterNodes, node_name
-from .filesystem import FileNode
+from .file_node import FileNode
 from .node import SimEnv
 from .quorum_witness import Witness
 from .world import World
@@ -104,6 +104,28 @@ class ClusterWatch:
             self.witness.watch(quorum)
 
         quorum.start = started
+        quorum.on_leader_change.append(self._look_who_controls)
+
+    def _look_who_controls(self) -> None:
+        """A controller that may decide by itself, on its lease, is the only one: by its own clock, however fast that goes."""
+        if self.nodes is None:
+            return
+        running = [(id_, self.nodes.brokers[id_].quorum) for id_ in self.nodes.up()]
+        leading = [f"{id_} in term {quorum.term}" for id_, quorum in running if quorum.is_leader]
+        if len(leading) > 1:
+            self._report([Anomaly("two-controllers", "metadata", f"at once: nodes {leading}")])
+
+    def _look_at_features(self) -> None:
+        """Whoever is registered can work at the level of every feature (KIP-584)."""
+        image = None if self.nodes is None else self.nodes.image
+        if image is None:
+            return
+        for broker in image.brokers.values():
+            for name, level in image.features.items():
+                low, high = broker.features.get(name, (0, 0))
+                if not low <= level <= high:
+                    what = f"node {broker.broker_id} knows {low} to {high}, it is at {level}"
+                    self._report([Anomaly("feature-unknown", name, what)])
 
     def on_image(self, node_id: int, life: int, delta: ImageDelta) -> None:
         for topic, state in delta.partitions_changed:
@@ -179,6 +201,8 @@ class ClusterWatch:
         """Compare all logs of all running nodes, and with `producers` their producer state with a replay."""
         assert self.nodes is not None
         self.sweeps += 1
+        self._look_who_controls()
+        self._look_at_features()
         producers = producers or self.sweeps % PRODUCERS_EVERY == 0
         for node_id in self.nodes.up():
             broker = self.nodes.brokers[node_id]
@@ -204,7 +228,9 @@ class ClusterWatch:
         parsed = self._parsed(node_id, name, log)
         batches = parsed.up_to_now(self.world.disk(node_name(node_id)).files.find)
         newest = self.epochs.newest.get(key)
-        counted = broker.is_ready and newest is not None and node_id in (*newest.isr, *newest.elr)
+        eligible = set() if newest is None else {*newest.isr, *newest.elr} - {*newest.offline}
+        # One that waits for the disk that it had, or for a person, is elected by nobody.
+        counted = broker.is_ready and node_id in eligible
         self._report(
             self.prefixes.see(
                 Held(
@@ -345,6 +371,7 @@ def _described(node_id: int, life: int, key: str, state: PartitionState) -> Desc
         tuple(state.isr),
         tuple(state.elr),
         tuple(state.adding),
+        tuple(state.offline),
     )
 
 
@@ -357,9 +384,10 @@ def _known(state: Any) -> Known:
 
 
 def content_of(find: Callable[[str], Any], path: str) -> bytes:
+    """As it was written: what a node makes of a bit that has flipped is judged by what was there before."""
     node = find(path)
     assert isinstance(node, FileNode), f"{path} is gone"
-    return bytes(node.content)
+    return node.as_written()
 
 
 __all__ = ["MOMENTS", "ClusterBroken", "ClusterWatch", "content_of"]

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar, cast
 from fencepost.cluster.base.ports import Buffer, File
 
 from .disk_faults import CHANGES, DiskFaults
-from .filesystem import FileNode, FileSystem, Folder, Write
+from .file_node import FileNode, Write
+from .filesystem import FileSystem, Folder
 from .loop import Incarnation
 from .trace import Trace
 

@@ -1,14 +1,12 @@
-"""Limits made small, so that what happens once in a month happens in every run; and clusters of an earlier time."""
+"""Limits made small, so that what happens once in a month happens in every run."""
 
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from fencepost.cluster.controller import brokers_policy
 from fencepost.cluster.quorum import journal, raft_leader, store
 from fencepost.txn.transactions import policy
-from fencepost.txn.transactions.service import FEATURE
 from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
 
 EPOCHS_LEFT: Final = 6
@@ -45,14 +43,3 @@ def old_ids() -> Iterator[None]:
         yield
     finally:
         policy.__dict__["fresh"] = fresh
-
-
-@contextlib.contextmanager
-def old_features() -> Iterator[None]:
-    """A cluster that is formed now is one of before `transaction.version` 2."""
-    before = brokers_policy.FEATURES
-    brokers_policy.__dict__["FEATURES"] = {**before, FEATURE: 0}
-    try:
-        yield
-    finally:
-        brokers_policy.__dict__["FEATURES"] = before

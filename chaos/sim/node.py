@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from fencepost.cluster.base.tasks import TaskOwner
 
-from .clock import SimClock, WallTime
+from .clock import SimClock, SteadyTime, WallTime
 from .disk import MachineDisk, SimDisk
 from .loop import Incarnation, NodeDown, SimLoop, context_of
 from .net import SimNet
@@ -22,6 +22,7 @@ class Machine:
         self.name = name
         self.disk = disk
         self.wall = WallTime(loop)
+        self.steady = SteadyTime(loop)
         self.boots = 1
         self.starts = 0
         self.env: SimEnv | None = None
@@ -46,7 +47,7 @@ class SimEnv:
         self.machine = machine
         self.incarnation = incarnation
         self.rng = rng
-        self.clock = SimClock(loop, machine.wall, incarnation)
+        self.clock = SimClock(loop, machine.wall, machine.steady, incarnation)
         self.disk = SimDisk(machine.disk, incarnation)
         self.log = SimLog(trace, machine.name, machine.events)
         self.tasks = TaskOwner(self.die, lambda: context_of(incarnation))

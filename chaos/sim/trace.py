@@ -1,6 +1,7 @@
 """What happened in a run, one line an event, and a digest of all of it.
 
-Two runs are the same run when their digests are equal; where they part, the lines tell.
+Two runs are the same run when their digests are equal; where they part, the lines tell. `marks` are the digests of what
+happened up to each whole virtual second: two runs whose beginnings are compared need not both go to their end.
 """
 
 import hashlib
@@ -13,6 +14,9 @@ from fencepost.cluster.base.request_scope import current_request_id
 
 KEPT_DEFAULT: Final = 20_000
 SMALL: Final = ("disk.", "net.", "raft.", "log.debug")
+HASHED_AT_ONCE: Final = 256
+# A second ends a hair before it is full, so that what happens on the stroke belongs to the next one.
+HAIR_S: Final = 1e-6
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]{6,}")
 
 
@@ -22,27 +26,52 @@ class Trace:
     def __init__(self, now: Callable[[], float], keep: int = KEPT_DEFAULT) -> None:
         self._now = now
         self._digest = hashlib.blake2b(digest_size=16)
+        self._unhashed: list[str] = []
+        self._ended = ""
+        self._second_ends = 1.0 - HAIR_S
+        self.marks: list[str] = []  # at the end of each second of virtual time
         self.lines: deque[str] = deque(maxlen=keep)
         self.told: deque[str] = deque(maxlen=keep)  # without the many small ones
         self.counts: Counter[str] = Counter()
         self.write_to: Callable[[str], object] | None = None  # every line, for who wants them all
 
     def event(self, node: str, kind: str, /, **fields: object) -> None:
+        now = self._now()
+        if now > self._second_ends:
+            self._mark(now)
         rest = "".join([f" {name}={value}" for name, value in fields.items()])
-        line = f"{self._now():.9f} {node} {kind}{rest}"
+        line = f"{now:.9f} {node} {kind}{rest}"
         if "0x" in rest:
             # The address of an object says nothing and differs from run to run.
             line = _ADDRESS.sub("0x", line)
         self.counts[kind] += 1
-        self._digest.update(f"{line}\n".encode())
+        self._unhashed.append(line)
+        if len(self._unhashed) >= HASHED_AT_ONCE:
+            self._hash()
         self.lines.append(line)
         if self.write_to is not None:
             self.write_to(line)
         if not kind.startswith(SMALL):
             self.told.append(line)
 
+    def _hash(self) -> None:
+        if self._unhashed:
+            self._digest.update(("\n".join(self._unhashed) + "\n").encode())
+            self._unhashed.clear()
+
+    def _mark(self, now: float) -> None:
+        digest = self.digest()
+        while now > self._second_ends:
+            self.marks.append(digest)
+            self._second_ends = len(self.marks) + 1 - HAIR_S
+
     def digest(self) -> str:
-        return self._digest.hexdigest()
+        self._hash()
+        return self._ended or self._digest.hexdigest()
+
+    def end(self) -> None:
+        """What comes now only tidies up: wherever a run is ended, its digest is that of what happened until then."""
+        self._ended = self.digest()
 
     def tail(self, count: int = 50) -> str:
         return "\n".join(list(self.lines)[-count:])
@@ -79,4 +108,4 @@ class SimLog:
 
 LogLine = tuple[str, str, dict[str, object]]
 
-__all__ = ["KEPT_DEFAULT", "LogLine", "SimLog", "Trace"]
+__all__ = ["HAIR_S", "KEPT_DEFAULT", "LogLine", "SimLog", "Trace"]

@@ -3,43 +3,38 @@
 import asyncio
 from typing import Final
 
-from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.ids import BrokerId
-from fencepost.cluster.controller.commands import FeatureUpdate, UpdateFeatures
-from fencepost.cluster.controller.features_policy import UpgradeType
-from fencepost.txn.transactions.service import FEATURE
 
 from .cluster_faults import FAULTS, USUAL, ClusterFaults, Fault
+from .cluster_members import upgrade
 from .cluster_nodes import node_name
 from .transaction_watch import STATE_TOPIC
-from .world import NodeLost
 
 HUNTS_MAX: Final = 4
-NEW_LEVEL: Final = 2
 COORDINATED: Final = (STATE_TOPIC, "__consumer_offsets")
 
 
 class TransactionFaults(ClusterFaults):
-    def _leader(self) -> BrokerId:
+    def leader(self) -> BrokerId:
         """A partition's leader; every second time a coordinator's."""
-        return self._coordinator() if self.rng.random() < 0.5 else super()._leader()
+        return self._coordinator() if self.rng.random() < 0.5 else super().leader()
 
     def _coordinator(self) -> BrokerId:
         image = self.nodes.image
         topics = [each for each in COORDINATED if image is not None and each in image.topics]
         if image is None or not topics:
-            return self._any()
+            return self.any()
         # Transactions' more often than groups'.
         topic = image.topics[topics[0] if self.rng.random() < 0.7 else self.rng.choice(topics)]
         leader = self.rng.choice(topic.partitions).leader
-        return leader if leader in self.nodes.ids else self._any()
+        return leader if leader in self.nodes.ids else self.any()
 
     async def kill_coordinator(self) -> None:
-        await self._down([self._coordinator()], self._kill)
+        await self._down([self._coordinator()], self.kill_now)
 
     async def pause_coordinator(self) -> None:
         """It wakes, and writes what it had decided, or sends markers that others have sent meanwhile."""
-        self._pause_shortly(self._coordinator())
+        self.pause_shortly(self._coordinator())
         await asyncio.sleep(self.hold())
 
     async def cut_coordinator(self) -> None:
@@ -55,7 +50,7 @@ class TransactionFaults(ClusterFaults):
         """Its requests to a node are slow and uneven: an EndTxn may come after one sent later (KAFKA-17754), a batch after
         the end of its transaction (KIP-890)."""
         client = self.rng.choice(self.clients)
-        node_id = self._coordinator() if self.rng.random() < 0.6 else self._leader()
+        node_id = self._coordinator() if self.rng.random() < 0.6 else self.leader()
         link = self.world.net.link(client, node_name(node_id))
         link.latency_s = (0.001, self.rng.choice((0.3, 1.0)))
         await asyncio.sleep(self.rng.uniform(0.5, 3.0))
@@ -69,34 +64,16 @@ class TransactionFaults(ClusterFaults):
         if self.world.is_paused(client):
             self.world.resume(client)
 
-    async def upgrade(self) -> None:
-        """One more node is started with the new version; when all have it, the feature's level is raised under load."""
-        if self.nodes.old:
-            node_id = min(self.nodes.old)
-            self.nodes.old.discard(node_id)
-            await self._down([node_id], self._kill)
-            return
-        ready = self.nodes.ready()
-        if not ready:
-            return
-        asked = self.rng.choice(ready)
-        update = FeatureUpdate(name=FEATURE, level=NEW_LEVEL, upgrade_type=UpgradeType.UPGRADE)
-        work = self.nodes.broker(asked).controller.execute(UpdateFeatures(updates=(update,)))
-        try:
-            await self.world.on(self.world.node(node_name(asked)), work)
-        except (Trouble, NodeLost):
-            return  # the next upgrade asks again
-
     async def hunt(self) -> None:
         """Wherever the coordinator goes, it is killed there, too."""
         for _ in range(self.rng.randint(2, HUNTS_MAX)):
-            self._kill(self._coordinator())
+            self.kill_now(self._coordinator())
             await asyncio.sleep(self.rng.choice((0.3, 1.0, 3.0)) * self.rng.random())
 
     async def at_a_decision(self) -> None:
         """Struck just when an outcome is committed, or a marker is written."""
         moment = self.rng.choice(("decided", "marked"))
-        strikes = (self._kill, self._power, self._pause_shortly, self._kill_other)
+        strikes = (self.kill_now, self.power_now, self.pause_shortly, self.kill_other)
         self._arm(moment, self.rng.choice(strikes))
         await asyncio.sleep(1.0)
 
@@ -108,7 +85,7 @@ TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     "cut-coordinator": TransactionFaults.cut_coordinator,
     "delay-client": TransactionFaults.delay_client,
     "pause-client": TransactionFaults.pause_client,
-    "upgrade": TransactionFaults.upgrade,
+    "upgrade": upgrade,
     "hunt": TransactionFaults.hunt,
     "at-a-decision": TransactionFaults.at_a_decision,
 }

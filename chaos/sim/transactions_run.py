@@ -32,17 +32,17 @@ from ..workloads.txn_book import Book
 from ..workloads.txn_pipeline import GROUP, Feeder, Worker
 from ..workloads.txn_reader import CommittedReader, GroupPositions
 from .added_clients import AddedClients
-from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_topic, may_end_a_node
+from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_topic, make_world
 from .cluster_admin import CHURNED, Admin
+from .cluster_builds import OLD, builds_of, old_features
 from .cluster_nodes import ClusterNodes
 from .http import TOKEN
-from .limits import old_features, old_ids, small_limits
+from .limits import old_ids, small_limits
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Struck
 from .transaction_faults import ALL_USUAL, TRANSACTION_FAULTS, UPGRADE, TransactionFaults
 from .transaction_watch import TransactionWatch
-from .world import World
 
 BANK: Final = [("bank", place) for place in range(3)]
 APPEND: Final = [("append", place) for place in range(3)]
@@ -73,12 +73,7 @@ class TransactionsRun:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.world = World(
-            plan.seed,
-            time_limit_s=3600.0,
-            deaths_allowed=may_end_a_node,
-            trace_kept=plan.trace_kept,
-        )
+        self.world = make_world(plan, lambda: self.nodes.rotten is not None)
         self.rng = self.world.stream("run")
         drawn = self.rng.choice((3, 3, 3, 4, 5))
         self.workloads = list(plan.workloads)
@@ -92,7 +87,7 @@ class TransactionsRun:
             self.world, plan.nodes or drawn, config=config, on_start=self.watch.hook
         )
         if self._upgrades:
-            self.nodes.old = set(self.nodes.ids)
+            self.nodes.builds = dict.fromkeys(self.nodes.ids, OLD)
         self.watch.nodes = self.nodes
         self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
         self.faults.table, self.faults.usual = TRANSACTION_FAULTS, ALL_USUAL
@@ -112,6 +107,7 @@ class TransactionsRun:
             small_limits() if often else contextlib.nullcontext(),
             old_ids() if is_old else contextlib.nullcontext(),
             old_features() if self._upgrades else contextlib.nullcontext(),
+            builds_of(self.nodes),
             self.world,
         ):
             self.world.run(self._scenario())
@@ -196,16 +192,17 @@ class TransactionsRun:
             writer.stopping = True
 
         def complaint() -> str:
-            self.nodes.start_all()
-            for node_id in self.nodes.ready():
-                if self.nodes.brokers[node_id].replicas.offline:
-                    self.nodes.start(node_id)  # a failed disk was replaced: an operator restarts
+            waits = self.faults.mend()
             late = [
                 each.client.name
                 for each, task in zip(self.clients, running, strict=True)
                 if each.stopping and not task.done()
             ]
-            return self.nodes.not_whole() or (f"clients that do not end: {late}" if late else "")
+            return (
+                waits
+                or self.nodes.not_whole()
+                or (f"clients that do not end: {late}" if late else "")
+            )
 
         await self.nodes.until("after healing", complaint, within_s=CONVERGE_S)
         async with asyncio.timeout(CONVERGE_S):
@@ -397,4 +394,5 @@ class TransactionsRun:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {**(self.verdict.counts if self.verdict is not None else {}), **self.watch.seen}
+        damaged = {"damaged answers": sum(each.client.damaged for each in self.clients)}
+        return {**(self.verdict.counts if self.verdict else {}), **self.watch.seen, **damaged}

@@ -205,19 +205,26 @@ class World:
         torn: bool = True,
     ) -> None:
         """Crash (or kill) the node right after its `operations`-th disk operation from now (1 = the next)."""
-        disk = self.disk(name)
-        last = disk.operations + operations
 
-        def maybe_crash(count: int) -> None:
-            if count < last:
-                return
-            disk.on_operation = None
+        def crash() -> None:
             if kill:
                 self.kill(name)
             else:
                 self.crash(name, lose_unsynced=lose_unsynced, torn=torn)
 
-        disk.on_operation = maybe_crash
+        self.at_disk_op(name, operations, crash)
+
+    def at_disk_op(self, name: str, operations: int, strike: Callable[[], None]) -> None:
+        """Call `strike` inside that operation, before the node's code goes on."""
+        disk = self.disk(name)
+        last = disk.operations + operations
+
+        def maybe_strike(count: int) -> None:
+            if count >= last:
+                disk.on_operation = None
+                strike()
+
+        disk.on_operation = maybe_strike
 
     async def wait_down(self, name: str) -> None:
         """Until the node that now runs on this machine does no more."""
@@ -292,6 +299,7 @@ class World:
     def close(self) -> None:
         if self.loop.is_closed():
             return
+        self.trace.end()
         for name in self._machines:
             if self.is_up(name):
                 self._down(name, silent=True, machine_stays=False)

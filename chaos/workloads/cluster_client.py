@@ -12,6 +12,7 @@ from uuid import UUID
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.wire.api import ApiKey
+from fencepost.cluster.wire.batch import BatchRefused, compute_crc, headers_of
 from fencepost.cluster.wire.client import WireClient
 
 REQUEST_TIMEOUT_S: Final = 4.0
@@ -40,6 +41,10 @@ LOOK_AGAIN: Final = frozenset(
 )
 
 
+class Damaged(Trouble):
+    """A node has served bytes that are not what was written, and the client has seen it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leader:
     """Who leads a partition, as far as the client has heard."""
@@ -64,6 +69,7 @@ class ClusterClient:
         self.env = env
         self.name = name
         self.timeout_s = timeout_s
+        self.damaged = 0  # answers with bytes that were not what was written
         self._bootstrap = list(bootstrap)
         self._wires: dict[Address, WireClient] = {}
         self._nodes: dict[int, Address] = {}
@@ -166,7 +172,27 @@ async def fetch(
     )
     if reply.error_code is not ErrorCode.none or not reply.responses:
         raise Trouble(f"fetch: {reply.error_code.name}", Outcome.REFUSED)
-    return reply.responses[0].partitions[0]
+    answer = reply.responses[0].partitions[0]
+    _check(leader, partition, answer.records)
+    return answer
+
+
+def _check(leader: Leader, partition: int, records: bytes | memoryview | None) -> None:
+    """As Java's consumer does (`check.crcs`)."""
+    if not records:
+        return
+    whole = memoryview(records)
+    try:
+        rotten = [
+            header.base_offset
+            for at, header in headers_of(whole)
+            if compute_crc(whole, at, header.size) != header.crc
+        ]
+    except BatchRefused as refused:
+        raise Damaged(f"node {leader.node_id} served what is no batch: {refused}") from refused
+    if rotten:
+        where = f"partition {partition} at offset {rotten[0]}"
+        raise Damaged(f"node {leader.node_id} served a damaged batch of {where}")
 
 
 async def end_offset(

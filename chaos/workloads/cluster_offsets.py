@@ -25,9 +25,17 @@ NOT_STORED: Final = frozenset({ErrorCode.coordinator_load_in_progress})
 class OffsetKeeper:
     """One group, one partition, positions that rise."""
 
-    def __init__(self, client: ClusterClient, topic: str, told: Callable[[Position], None]) -> None:
+    def __init__(
+        self,
+        client: ClusterClient,
+        topic: str,
+        told: Callable[[Position], None],
+        *,
+        pause_s: float = PAUSE_S,
+    ) -> None:
         self.client = client
         self.topic = topic
+        self.pause_s = pause_s
         self.stopping = False
         self.stored = 0
         self.found = -1
@@ -40,7 +48,7 @@ class OffsetKeeper:
         rng, clock = self.client.env.rng, self.client.env.clock
         while not self.stopping:
             well = await (self.find() if rng.random() < 0.3 else self._commit())
-            await clock.sleep(PAUSE_S * rng.random() * (1 if well else 2))
+            await clock.sleep(self.pause_s * rng.random() * (1 if well else 2))
         while not await self.find():
             await clock.sleep(PAUSE_S)
 

@@ -20,11 +20,12 @@ from fencepost.cluster.wire.records import Record, build_batch, read_records
 
 from ..checkers.history import FINAL, History, Operation
 from ..checkers.observations import Told
-from .cluster_client import LOOK_AGAIN, ClusterClient, Leader, end_offset, fetch
+from .cluster_client import LOOK_AGAIN, ClusterClient, Damaged, Leader, end_offset, fetch
 
 IN_FLIGHT_MAX: Final = 5
 RETRY_PAUSE_S: Final = 0.1
 ACK_TIMEOUT_MS: Final = 3000
+MAX_WAIT_MS: Final = 200
 ASK_END_ODDS: Final = 0.1
 ANY_EPOCH: Final = -1
 # Nothing is wrong with the client's picture: try the same leader again.
@@ -217,8 +218,10 @@ class StreamReader:
         *,
         name: str = "",
         told: Callable[[Told], None] | None = None,
+        max_wait_ms: int = MAX_WAIT_MS,
     ) -> None:
         self.client = client
+        self.max_wait_ms = max_wait_ms
         self.name = name or client.name
         self.topic = topic
         self.partition = partition
@@ -247,8 +250,15 @@ class StreamReader:
             return False
         try:
             await self._maybe_ask_end(leader)
-            answer = await fetch(leader, self.partition, self.offset, epoch=leader.leader_epoch)
-        except Trouble:
+            answer = await fetch(
+                leader,
+                self.partition,
+                self.offset,
+                max_wait_ms=self.max_wait_ms,
+                epoch=leader.leader_epoch,
+            )
+        except Trouble as trouble:
+            self.client.damaged += isinstance(trouble, Damaged)
             self.client.forget(self.topic, self.partition, leader)
             return False
         error = answer.error_code

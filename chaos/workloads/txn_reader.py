@@ -20,6 +20,7 @@ from .cluster_client import (
     LOOK_AGAIN,
     READ_COMMITTED,
     ClusterClient,
+    Damaged,
     Leader,
     end_offset,
     fetch,
@@ -95,7 +96,8 @@ class CommittedReader:
                 epoch=leader.leader_epoch,
                 isolation_level=READ_COMMITTED,
             )
-        except Trouble:
+        except Trouble as trouble:
+            self.client.damaged += isinstance(trouble, Damaged)
             self.client.forget(topic, partition, leader)
             await self.client.drop(leader.wire)
             return None

@@ -4,7 +4,8 @@ import random
 from typing import Any
 
 import pytest
-from fencepost.chaos.sim.filesystem import PAGE, FileSystem, Write, survivor
+from fencepost.chaos.sim.file_node import PAGE, Write, survivor
+from fencepost.chaos.sim.filesystem import FileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -196,7 +197,28 @@ def test_what_a_failed_sync_lost_no_later_sync_brings_back() -> None:
 def test_old_unsynced_writes_are_written_back_by_the_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fencepost.chaos.sim.filesystem.UNSYNCED_BYTES_MAX", 1000)
+    monkeypatch.setattr("fencepost.chaos.sim.file_node.UNSYNCED_BYTES_MAX", 1000)
     _, node = made([(at * 100, b"x" * 100) for at in range(100)])
     assert node.unsynced_bytes <= 1000 and len(node.durable) >= 8000
     assert bytes(node.content) == b"x" * 10_000
+
+
+def test_what_was_written_can_be_told_from_what_has_rotted() -> None:
+    _, node = made([(0, b"abcdef")])
+    node.flip(2, 0)
+    assert bytes(node.content) == b"abbdef"
+    assert node.as_written() == b"abcdef"
+    node.make_durable(node.mark())
+    assert bytes(node.durable) == b"abbdef", (
+        "what was not written back yet goes to the disk as it is"
+    )
+    node.change(Write(2, b"x"))
+    assert bytes(node.content) == node.as_written() == b"abxdef"
+    node.flip(5, 1)
+    node.change(Write(4, None))
+    assert bytes(node.content) == node.as_written() == b"abxd"
+    node.make_durable(node.mark())
+    node.flip(0, 3)
+    node.crash(random.Random(1), torn=False)
+    assert bytes(node.content) == b"ibxd"
+    assert node.as_written() == b"abxd"

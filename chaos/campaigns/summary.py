@@ -1,0 +1,129 @@
+"""One line of JSON for each campaign that was run: what the record counts seeds, hours and faults by.
+
+INVARIANT  a line is appended whole or not at all, and says which commit ran, with which seeds, and what failed.
+PREVENTS   counts in a record that somebody made by hand.
+PROVED BY  tests/sim/test_sim_summary.py::test_each_campaign_of_a_run_appends_one_line
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from .campaign import Outcome
+
+HERE: Final = Path(__file__).parent
+FAILURE_SHOWN: Final = 500
+
+
+class Summary:
+    """Of one campaign: `add` each outcome, then `line`."""
+
+    def __init__(self, campaign: str) -> None:
+        self.campaign = campaign
+        self._began = datetime.now(UTC)
+        self._began_s = time.monotonic()
+        self._seeds: list[int] = []
+        self._faults: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._digests: dict[int, str] = {}
+        self._failures: list[dict[str, Any]] = []
+        self._sums: Counter[str] = Counter()
+        self._different = 0
+        self._virtual_s = self._cpu_s = 0.0
+
+    def add(self, outcome: Outcome) -> None:
+        plan = outcome.plan
+        self._seeds.append(plan.seed)
+        self._digests[plan.seed] = outcome.digest
+        self._faults.update(each.name for each in outcome.struck)
+        self._counts.update(outcome.counts)
+        self._virtual_s += outcome.virtual_s
+        self._cpu_s += outcome.cpu_s
+        self._sums["acknowledged"] += outcome.acknowledged
+        self._sums["events"] += outcome.events
+        self._sums["beginnings_run_twice"] += outcome.twice_s > 0
+        self._different += bool(outcome.differs)
+        if outcome.failure:
+            what = outcome.failure[:FAILURE_SHOWN]
+            failed = {"seed": plan.seed, "kind": outcome.kind, "what": what}
+            self._failures.append({**failed, "command": plan.command, "shrunk": ""})
+
+    def shrunk(self, seed: int, command: str) -> None:
+        """The smallest plan that was found to fail as this seed did."""
+        for each in self._failures:
+            if each["seed"] == seed:
+                each["shrunk"] = command
+
+    @property
+    def traces(self) -> str:
+        """The digest of all digests: the same for the same seeds of the same commit."""
+        all_of_them = blake2b(digest_size=16)
+        for seed, digest in sorted(self._digests.items()):
+            all_of_them.update(f"{seed} {digest}\n".encode())
+        return all_of_them.hexdigest()
+
+    def line(self, *, run_twice: int, different: int, interrupted: bool) -> dict[str, Any]:
+        return {
+            "campaign": self.campaign,
+            "commit": commit(),
+            "began": self._began.isoformat(timespec="seconds"),
+            "seeds": spans(self._seeds),
+            "runs": len(self._seeds),
+            "virtual_s": round(self._virtual_s, 1),
+            "cpu_s": round(self._cpu_s, 1),
+            "real_s": round(time.monotonic() - self._began_s, 1),
+            "acknowledged": self._sums["acknowledged"],
+            "events": self._sums["events"],
+            "faults": dict(sorted(self._faults.items())),
+            "counts": dict(sorted(self._counts.items())),
+            "beginnings_run_twice": self._sums["beginnings_run_twice"],
+            "run_twice": run_twice,
+            "different": different + self._different,
+            "traces": self.traces,
+            "failures": self._failures,
+            "interrupted": interrupted,
+        }
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """In one write, so that runs side by side can share the file."""
+    data = (json.dumps(line, ensure_ascii=False) + "\n").encode()
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, data)
+    finally:
+        os.close(handle)
+
+
+def spans(seeds: list[int]) -> str:
+    """`0..100,117` for 0 to 99 and 117, as `--seeds` has it."""
+    found: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if found and found[-1][1] == seed:
+            found[-1][1] += 1
+        else:
+            found.append([seed, seed + 1])
+    return ",".join(f"{a}..{b}" if b > a + 1 else f"{a}" for a, b in found)
+
+
+def commit() -> str:
+    """Of the code that runs; with a `+` when something of it was changed since. Empty when nobody knows."""
+    try:
+        _git("ls-files", "--error-unmatch", __file__)  # else the checkout is somebody else's
+        named = _git("rev-parse", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f"{named}{'+' if changed else ''}"
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(HERE), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603 - git
+    return done.stdout.strip()

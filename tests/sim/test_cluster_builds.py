@@ -1,0 +1,81 @@
+"""Nodes of an older build in a cluster of newer ones, and brokers that come and go."""
+
+import asyncio
+import contextlib
+
+import pytest
+from cluster_scene import TOPIC, Scene
+from fencepost.chaos.sim.cluster import ClusterRun
+from fencepost.chaos.sim.cluster_admin import Admin
+from fencepost.chaos.sim.cluster_builds import Build, builds_of
+from fencepost.chaos.sim.cluster_nodes import node_name
+from fencepost.chaos.sim.plan import Plan
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.errors import Trouble
+from fencepost.cluster.metadata.codec import CommandUnreadable
+from fencepost.cluster.metadata.records import PartitionsCreated
+
+
+@pytest.mark.slow
+def test_a_node_that_does_not_know_a_command_ends_with_a_sentence_and_the_others_go_on() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.start()
+        older = next(id_ for id_ in scene.followers if id_ != scene.nodes.controller())
+        scene.nodes.builds[older] = Build(commands=frozenset({PartitionsCreated.TYPE}))
+        scene.kill(older)
+        scene.nodes.start(older)
+        await scene.nodes.until_whole()
+        admin = Admin(scene.client("admin"), scene.nodes, TOPIC)
+        with contextlib.suppress(Trouble):  # it may have been that node which was asked
+            await scene.world.on(scene.env, admin._grow())
+        await scene.until("it has ended", lambda: not scene.nodes.is_up(older))
+        ((name, reason),) = scene.world.deaths
+        assert name == node_name(older)
+        assert isinstance(reason, CommandUnreadable)
+        assert "start this node with at least that version" in str(reason)
+        await scene.until_acknowledged(20)
+        del scene.nodes.builds[older]
+        await scene.finish()
+
+    with World(
+        3, time_limit_s=600, deaths_allowed=lambda why: isinstance(why, CommandUnreadable)
+    ) as world:
+        scene = Scene(world)
+        with builds_of(scene.nodes):
+            world.run(scenario(scene))
+
+
+@pytest.mark.slow
+def test_brokers_come_and_go_for_good_while_topics_move() -> None:
+    """The seed's six seconds have both."""
+    plan = Plan(
+        campaign="cluster", seed=3, nodes=3, faults=("broker-comes", "broker-goes"), seconds=6.0
+    )
+    run = ClusterRun(plan)
+    run.run()
+    counts = run.world.trace.counts
+    assert counts["comes"] > 0
+    assert counts["goes"] > 0
+    assert len(run.nodes.ids) == 3 + counts["comes"] - counts["goes"]
+
+
+def test_what_one_build_lacks_the_others_find() -> None:
+    from fencepost.cluster.metadata import codec
+
+    async def scenario(world: World) -> None:
+        scene = Scene(world)
+        scene.nodes.running["node-1"] = Build(commands=frozenset({PartitionsCreated.TYPE}))
+        number = PartitionsCreated.TYPE
+
+        async def known() -> bool:
+            await asyncio.sleep(0)
+            return codec.COMMANDS.get(number) is not None
+
+        with builds_of(scene.nodes):
+            assert not await world.on(world.node("node-1"), known())
+            assert await world.on(world.node("node-2"), known())
+            assert await known()
+        assert await world.on(world.node("node-1"), known())
+
+    with World(1) as world:
+        world.run(scenario(world))

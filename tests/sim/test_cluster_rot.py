@@ -1,0 +1,74 @@
+"""Bits that flip in what is on a disk: named, not believed, and mended from the others."""
+
+import pytest
+from cluster_scene import TOPIC, Scene
+from fencepost.chaos.sim.cluster import may_end_a_node
+from fencepost.chaos.sim.cluster_disks import empty_disk
+from fencepost.chaos.sim.cluster_nodes import node_name
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.errors import LogDamaged
+
+
+def play_with_rot(scenario) -> None:
+    async def all_of_it(scene: Scene) -> None:
+        await scene.start()
+        await scenario(scene)
+        await scene.finish()
+
+    with World(
+        5, time_limit_s=600, deaths_allowed=lambda why: may_end_a_node(why, rotten=True)
+    ) as world:
+        world.run(all_of_it(Scene(world)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whose", ["follower", "leader"])
+def test_a_log_that_rotted_while_its_node_was_down_is_named_and_taken_out_of_use(
+    whose: str,
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        node_id = scene.leader if whose == "leader" else scene.followers[0]
+        name, disk = node_name(node_id), scene.world.disk(node_name(node_id))
+        scene.kill(node_id)
+        segment = max(
+            path for path, node in disk.files.files()
+            if path.startswith(f"/data/{TOPIC}-0/") and path.endswith(".log") and node.content
+        )  # fmt: skip
+        disk.files.file(segment).flip(100, 3)
+        broker = scene.nodes.start(node_id)
+        await scene.until("it is named", lambda: bool(broker.replicas.offline))
+        (why,) = broker.replicas.offline.values()
+        assert f"{segment} is damaged at position" in why
+        await scene.until(
+            "others stand in", lambda: scene.leader != node_id and node_id not in scene.isr
+        )
+        await scene.until_acknowledged(20)
+        empty_disk(scene.world, name)
+        scene.nodes.start(node_id)
+        await scene.until("it is filled from the others", lambda: node_id in scene.isr)
+
+    play_with_rot(scenario)
+
+
+@pytest.mark.slow
+def test_a_node_whose_metadata_rotted_ends_with_the_file_and_comes_back_with_an_empty_disk() -> (
+    None
+):
+    async def scenario(scene: Scene) -> None:
+        node_id = scene.nodes.controller()
+        assert node_id is not None
+        name, disk = node_name(node_id), scene.world.disk(node_name(node_id))
+        scene.kill(node_id)
+        journal = min(path for path, _ in disk.files.files() if path.endswith(".journal"))
+        disk.files.file(journal).flip(200, 3)
+        scene.nodes.start(node_id)
+        await scene.until("it has ended", lambda: not scene.nodes.is_up(node_id))
+        _, reason = scene.world.deaths[-1]
+        assert isinstance(reason, LogDamaged)
+        assert journal in str(reason)
+        await scene.until_acknowledged(20)
+        empty_disk(scene.world, name)
+        scene.nodes.start(node_id)
+        await scene.nodes.until_whole()
+
+    play_with_rot(scenario)

@@ -1,0 +1,39 @@
+"""Steady clocks that go too fast or too slow."""
+
+import asyncio
+
+from fencepost.chaos.sim.world import World
+
+
+def test_a_clock_that_goes_too_fast_sleeps_too_short_and_never_goes_back() -> None:
+    async def scenario(world: World) -> None:
+        fast, right = world.node("fast"), world.node("right")
+        await asyncio.sleep(3.0)
+        before = fast.clock.steady()
+        assert before == right.clock.steady() == 3.0
+        world.machine("fast").steady.drift(10_000)  # a hundredth
+        assert fast.clock.steady() == before
+        await world.on(fast, fast.clock.sleep(1.01))
+        assert abs(world.loop.time() - 4.0) < 1e-9
+        assert abs(fast.clock.steady() - 4.01) < 1e-9
+        assert right.clock.steady() == world.loop.time()
+        world.machine("fast").steady.drift(-10_000)
+        fired = []
+        fast.clock.call_later(0.99, lambda: fired.append(world.loop.time()))
+        await asyncio.sleep(1.1)
+        assert abs(fired[0] - 5.0) < 1e-9
+
+    with World(1) as world:
+        world.run(scenario(world))
+
+
+def test_a_clock_keeps_its_speed_when_its_node_is_started_again() -> None:
+    async def scenario(world: World) -> None:
+        world.node("n")
+        world.machine("n").steady.drift(1_000)
+        await asyncio.sleep(10.0)
+        world.kill("n")
+        assert abs(world.restart("n").clock.steady() - 10.01) < 1e-9
+
+    with World(1) as world:
+        world.run(scenario(world))
