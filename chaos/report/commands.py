@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from .markup import visible
+
 if TYPE_CHECKING:
     from .record import Ledger
 
@@ -88,7 +90,7 @@ def _report(arguments: argparse.Namespace) -> int:
     for folder in folders:
         file = write_page(folder)
         made = digest.read(folder)
-        print(f"{file}: {made.headline if made else 'written'}")
+        _print(f"{file}: {made.headline if made else 'written'}")
     return 0
 
 
@@ -103,7 +105,7 @@ def _index(arguments: argparse.Namespace) -> int:
         return 0
     bad = [run for run in run_folders(arguments.folder) if digest_of(run).verdict != VALID]
     for each in bad:
-        print(f"{digest_of(each).headline}: {each}")
+        _print(f"{digest_of(each).headline}: {each}")
     return EXIT_BROKEN if bad else 0
 
 
@@ -130,7 +132,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 def _say(ledger: "Ledger", into: Path) -> None:
     for problem in ledger.problems:
-        print(f"fencepost chaos record: {problem}", file=sys.stderr)
+        print(visible(f"fencepost chaos record: {problem}"), file=sys.stderr)
     print(
         f"{ledger.added} lines added to {ledger.file}; {into / 'RECORD.md'} counts {len(ledger.runs):,} runs and "
         f"{sum(each.runs for each in ledger.campaigns.values()):,} seeds"
@@ -168,9 +170,13 @@ def _rounds(arguments: argparse.Namespace) -> int:
             f"this machine has none of these targets: {', '.join(asked) or 'none named'}"
         )
     seed = int(time.time()) if arguments.seed is None else arguments.seed
-    say = lambda sentence: print(sentence, flush=True)  # noqa: E731 - as it happens, not at the end
     known = {target: faults_of(target) for target in here}
-    return Rounds(arguments.out, say).go(turns(known, WORKLOADS, seed), arguments.minutes)
+    return Rounds(arguments.out, _print).go(turns(known, WORKLOADS, seed), arguments.minutes)
+
+
+def _print(sentence: str) -> None:
+    """As it happens. A run may be called anything; a terminal obeys no name."""
+    print("\n".join(map(visible, sentence.split("\n"))), flush=True)
 
 
 def _refuse(why: str) -> int:

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 from fencepost.chaos.report import run_folder
+from fencepost.chaos.report.__main__ import main
 from fencepost.chaos.report.measured import measure
 from fencepost.chaos.report.page import write_page
 from fencepost.chaos.report.verdict import judged
@@ -117,6 +118,14 @@ def test_hostile_names_are_text_and_nothing_else(tmp_path) -> None:
     assert "<script>alert" not in text and '"x")' not in text
     assert not re.search("[\x00\u202a-\u202e\u2066-\u2069]", text)
     assert '<script>alert("x")</script>' in words  # readable, as it is
+
+
+def test_a_terminal_obeys_no_name_either(tmp_path, capsys) -> None:
+    run = run_json(verdict="invalid")
+    lost = {"name": "\x1b]0;owned\x07\ud800", "key": "", "what": "", "operations": []}
+    write(tmp_path, run, history=history(seconds=1.0), anomalies=[lost])
+    assert main(["report", str(tmp_path)]) == 0
+    assert "Invalid: 1 × \\u001b]0;owned\\u0007\\ud800" in capsys.readouterr().out
 
 
 def test_a_run_that_was_cut_short_says_so_and_shows_what_was_measured(tmp_path) -> None:
