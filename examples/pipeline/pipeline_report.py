@@ -23,6 +23,7 @@ class Report:
     times: dict[str, list[float]] = field(
         default_factory=dict
     )  # name -> when its records were written
+    left_out: int = 0  # faults for which Spark was too slow
     starts: dict[str, int] = field(default_factory=dict)  # of the source, of the job
     wrong: list[str] = field(default_factory=list)
     command: str = ""
@@ -36,6 +37,8 @@ class Report:
         kinds = [what.partition(" ")[0] for _, what in self.faults]
         killed = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in sorted(set(kinds)))
         starts = ", ".join(f"the {name} {self.starts[name]} times" for name in self.starts)
+        if self.left_out:
+            killed += f" ({self.left_out} were left out: Spark was too slow)"
         said = f"{counts}; killed: {killed or 'nothing'}; started: {starts}; {self.took_s:.0f} s"
         return [
             f"{self.verdict} seed {self.seed}: {said}",

@@ -38,6 +38,7 @@ SOURCE = "shop"
 POSITIONS = "fencepost-binlog-positions"
 STARTS_MAX = 30
 BEGIN_S, DRAIN_S = 300.0, 900.0  # on a machine that has other things to do
+LATE_S = 600.0  # then faults that wait for Spark are left out
 POLL_S = 0.05
 
 
@@ -96,6 +97,10 @@ class Pipeline:
             future.result(30)
         self.job = Restarted("job", self._job(), folder / "job.log")
         self.source = Restarted("source", self._source(), folder / "source.log")
+        self._starts, self._batches_before = (
+            0,
+            0,
+        )  # of the job; what it had done when it started last
         stack.callback(self.job.strike)
         stack.callback(self.source.strike)
 
@@ -156,23 +161,43 @@ class Pipeline:
             time.sleep(POLL_S)
 
     def _faults(self) -> None:
-        """While customers order. What ends is started again all the while."""
+        """While customers order. What ends is started again all the while. Drivers and executors are struck when they have done
+        something since they were started: on a slow machine that takes longer, and the gaps between faults stay."""
         left = [] if self.chosen.without_faults else faults.schedule(self.seed, self.chosen.seconds)
-        began = time.monotonic()
+        began, late_s = time.monotonic(), 0.0
         back: list[tuple[float, int]] = []  # when a broker is to be started again, which
-        while (now_s := time.monotonic() - began) < self.chosen.seconds or back:
+        while (now_s := time.monotonic() - began) < self.chosen.seconds or left or back:
             self.source.keep()
             self.job.keep()
+            if self.job.starts != self._starts:
+                self._starts, self._batches_before = self.job.starts, self._batches()
             if back and now_s >= back[0][0]:
                 self.cluster.start_again(back.pop(0)[1])
-            if left and now_s >= left[0].at_s and not back:
+            if left and not back and now_s >= left[0].at_s + late_s and self._may_fall(left[0]):
                 fault = left.pop(0)
+                late_s = now_s - fault.at_s
                 said = self._strike(fault)
                 self.report.faults.append((time.time() - self.report.began, said))
                 if fault.kind == "broker":
                     node = int(said.rpartition(" ")[2])
                     back.append((now_s + fault.back_after_s, node))
+            if now_s > self.chosen.seconds + LATE_S:
+                self.report.left_out, left = len(left), []
             time.sleep(POLL_S)
+
+    def _batches(self) -> int:
+        """That Spark has noted as done, of both queries."""
+        done = [self.folder / f"checkpoint-{topic}/commits" for topic in TOPICS[1:]]
+        return sum(max(int(n.name) for n in each.glob("[0-9]*")) for each in done)
+
+    def _may_fall(self, fault: faults.Fault) -> bool:
+        if fault.kind in ("broker", "source"):
+            return True
+        is_at_work = self.job.process.alive and self._batches() > self._batches_before
+        return is_at_work and (fault.kind == "driver" or bool(self._executors()))
+
+    def _executors(self) -> list[int]:
+        return faults.executors(self.job.process.pid)
 
     def _strike(self, fault: faults.Fault) -> str:
         """What was struck, in words."""
@@ -180,21 +205,16 @@ class Pipeline:
             node = self.cluster.nodes[fault.which % len(self.cluster.nodes)]
             self.cluster.kill(node)
             return f"broker {node}"
-        if fault.kind == "executor" and self.job.process.alive:
-            found = faults.executors(self.job.process.pid)
-            if found:
-                faults.kill(found[fault.which % len(found)])
-                return f"executor {fault.which % len(found) + 1} of {len(found)}"
-        if fault.kind in ("executor", "driver"):
-            pids = self.folder / PIDS
-            if not pids.exists() or "started" not in self.job.process.said():
-                self.job.strike()
-                return "driver (while it starts)"
-            for pid in pids.read_text().split():
-                faults.kill(int(pid))  # executors see by themselves that it is gone
-            return "driver"
-        self.source.strike()
-        return "source"
+        if fault.kind == "source":
+            self.source.strike()
+            return "source"
+        found = self._executors()
+        if fault.kind == "executor" and found:
+            faults.kill(found[fault.which % len(found)])
+            return f"executor {fault.which % len(found) + 1} of {len(found)}"
+        for pid in (self.folder / PIDS).read_text().split():
+            faults.kill(int(pid))  # executors see by themselves that it is gone
+        return "driver"
 
     def _drain(self) -> None:
         """Nothing is killed any more: the source ends when it has all, then the job when it has."""
