@@ -33,10 +33,12 @@ from .proxy import CLIENTS, HOST, Way
 from .system import CannotDo
 from .world import World
 
+IMAGE_VARIABLE: Final = (
+    "FENCEPOST_TEST_IMAGE"  # an image that is there; else one is built of the checkout
+)
 LABEL: Final = "fencepost.chaos"  # its value is the process of the run
 DATA: Final = "/var/lib/fencepost"
 CLIENT_PORT, PEER_PORT, OUTSIDE_PORT = 9092, 9192, 19092
-READY_S: Final = 90.0
 STOP_S: Final = 60
 # Ends when its stdin does, which is a pipe that this process holds.
 GUARD: Final = 'cat >/dev/null; ids=$(docker ps -aq --filter label="$1"); \
@@ -50,6 +52,7 @@ class Containers:
     """See `System`. `settings` are NAME=VALUE, for all nodes."""
 
     name = "containers"
+    back_s = 120.0
 
     def __init__(
         self, folder: Path, *, nodes: int = 3, settings: Sequence[str] = (), image: str = ""
@@ -59,7 +62,7 @@ class Containers:
         self.can = frozenset({"kill", "pause", "members", "drain"})
         if os.geteuid() == 0 and shutil.which("nsenter") and shutil.which("iptables"):
             self.can |= {"cut", "one-way"}
-        self._image = image
+        self._image = image or os.environ.get(IMAGE_VARIABLE, "")
         self._settings = list(settings)
         self.lab = f"fencepost-chaos-{os.getpid()}-{next(_number)}"
         self.label = f"{LABEL}={os.getpid()}"
@@ -88,7 +91,7 @@ class Containers:
         for node in self.nodes:
             self._create(node)
             self.start(node)
-        self.wait_ready(self.nodes, READY_S)
+        self.wait_ready(self.nodes, self.back_s)
         return time.monotonic() - began
 
     def start_guard(self) -> "subprocess.Popen[bytes]":
@@ -275,16 +278,19 @@ class Containers:
 
     def cut(self, ways: Iterable[Way]) -> None:
         self._ways = tuple(sorted(ways))
-        addresses = {node: self._addresses(node) for node in self.nodes}
-        for node in self.nodes:
-            if self.runs(node):
+        names = [self._name(node) for node in self.nodes]
+        found = dict(zip(self.nodes, json.loads(docker("inspect", *names)), strict=True))
+        addresses = {node: _addresses(each) for node, each in found.items()}
+        for node, each in found.items():
+            if each["State"]["Running"]:
                 heard = [a for a, b in self._ways if b == node]
                 said = [b for a, b in self._ways if a == node]
-                self._rules(node, heard, said, addresses)
+                self._rules(node, each["State"]["Pid"], heard, said, addresses)
 
     def _rules(
         self,
         node: int,
+        pid: int,
         heard: Sequence[int],
         said: Sequence[int],
         addresses: Mapping[int, Mapping[str, str]],
@@ -299,7 +305,7 @@ class Containers:
                 lines.append(f"-A INPUT -d {mine} -j DROP")
             if CLIENTS in said:
                 lines.append(f"-A OUTPUT -s {mine} -j DROP")
-        command = ["nsenter", "--target", str(self.pid(node)), "--net", "iptables-restore"]
+        command = ["nsenter", "--target", str(pid), "--net", "iptables-restore"]
         done = subprocess.run(
             command,
             input="\n".join([*lines, "COMMIT", ""]),
@@ -310,10 +316,6 @@ class Containers:
         if done.returncode != 0:
             raise OSError(f"{' '.join(command)}: {done.stderr}")
 
-    def _addresses(self, node: int) -> dict[str, str]:
-        networks = self._inspect(node)["NetworkSettings"]["Networks"]
-        return {name: each["IPAddress"] for name, each in networks.items()}
-
     def slow(self, ways: Mapping[Way, float]) -> None:
         if ways:
             raise CannotDo("containers have no slow networks")
@@ -323,6 +325,11 @@ class Containers:
             self.cut(())
         for node in sorted(self._paused):
             self.resume(node)
+
+
+def _addresses(inspected: Mapping[str, Any]) -> dict[str, str]:
+    networks = inspected["NetworkSettings"]["Networks"]
+    return {name: each["IPAddress"] for name, each in networks.items()}
 
 
 def _ready(admin_port: int) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ..harness.processes import DidNotStart
-from .fault import BACK_S, SYNC_S, Fault, LeftOut
+from .fault import SYNC_S, Fault, LeftOut
 
 MENDED_S: Final = 20.0  # for a node with damaged files to be whole again by itself
 DAMAGE_SAID: Final = re.compile(
@@ -99,7 +99,7 @@ class Damage(Fault):
         shutil.rmtree(folder)
         folder.mkdir()
         self.system.start(node)
-        self.system.wait_ready([node], BACK_S)
+        self.system.wait_ready([node], self.system.back_s)
         self.stage.asked.wait_in_sync(SYNC_S)
 
 

@@ -11,7 +11,6 @@ from .plan import Kind, Strike
 from .system import System, Way
 from .targets import TARGETS, Asking
 
-BACK_S: Final = 60.0  # for a node that was started to serve; the machine may be busy
 SYNC_S: Final = 60.0
 
 
@@ -118,7 +117,7 @@ class Fault(ABC):
         """All at once, and wait until they serve."""
         for node in nodes:
             self.system.start(node)
-        took_s = self.system.wait_ready(nodes, BACK_S)
+        took_s = self.system.wait_ready(nodes, self.system.back_s)
         return f"served again {took_s:.1f} s after the start"
 
 

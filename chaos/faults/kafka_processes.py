@@ -50,6 +50,7 @@ class KafkaProcesses(Loopback):
     """`settings` are NAME=VALUE, for all nodes."""
 
     name = "kafka"
+    back_s = 180.0  # a JVM on a machine that is busy
     can = frozenset({"kill", "pause", "cut", "one-way", "slow"})
 
     def __init__(

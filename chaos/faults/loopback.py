@@ -24,7 +24,6 @@ from .lasting import ProxyProcess, lasting
 from .proxy import HOST, Door, Way
 from .world import World, compiler, library
 
-READY_S: Final = 90.0
 STOP_S: Final = 60.0
 POLL_S: Final = 0.01
 SAID_MAX: Final = 64_000  # characters
@@ -47,6 +46,7 @@ class Loopback(ABC):
 
     name: str
     can: frozenset[str]
+    back_s: float = 90.0
 
     def __init__(self, folder: Path, *, nodes: int) -> None:
         self.data = folder.resolve()
@@ -112,7 +112,7 @@ class Loopback(ABC):
             self._stack.callback(self.processes[node].kill)
         for node in self.nodes:
             self.start(node)
-        self.wait_ready(self.nodes, READY_S)
+        self.wait_ready(self.nodes, self.back_s)
         return time.monotonic() - began
 
     def stop(self) -> dict[int, int]:

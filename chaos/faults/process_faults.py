@@ -4,7 +4,7 @@ import signal
 
 from fencepost.chaos.harness.asking import NobodyAnswers
 
-from .fault import BACK_S, Fault, LeftOut, names
+from .fault import Fault, LeftOut, names
 
 HUNT_BREATH_S = (0.2, 2.0)  # from one kill of a hunt to the next
 
@@ -63,7 +63,7 @@ class Restart(Fault):
                 break
             self.system.kill(node, signal.SIGTERM)
             self.system.start(node)
-            self.system.wait_ready([node], BACK_S)
+            self.system.wait_ready([node], self.system.back_s)
             done.append(node)
         return f"stopped {names(done)} cleanly and started again, one after the other"
 

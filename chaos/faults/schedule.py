@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from ..harness.asking import NobodyAnswers
 from ..harness.processes import DidNotStart
-from .fault import BACK_S, Clients, Fault, LeftOut, Stage
+from .fault import Clients, Fault, LeftOut, Stage
 from .kinds import chosen
 from .plan import Strike, plan
 from .system import System
@@ -170,7 +170,7 @@ class Schedule:
         for node in away:
             self.system.start(node)
         try:
-            self.system.wait_ready(self.system.nodes, BACK_S)
+            self.system.wait_ready(self.system.nodes, self.system.back_s)
         except TROUBLE as trouble:
             self.trouble.append(f"not all came back in the end: {trouble!r}")
 

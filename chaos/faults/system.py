@@ -45,6 +45,7 @@ class System(Protocol):
     name: str
     nodes: tuple[int, ...]
     can: frozenset[str]
+    back_s: float  # after which a node that was started and does not serve counts as lost
 
     @property
     def bootstrap(self) -> str:

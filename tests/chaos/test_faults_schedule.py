@@ -22,6 +22,7 @@ class Straw:
     name = "straw"
     nodes = (1, 2, 3)
     can = frozenset({"kill", "pause", "cut", "one-way", "slow"})
+    back_s = 1.0
 
     def __init__(self) -> None:
         self.dead: set[int] = set()
