@@ -96,15 +96,15 @@ class Broker:
         self.liveness = self._make_liveness()
         self.controller = ControllerGate(env, self.peers.door, self.quorum, self.liveness)
         self.machine.listeners += [self.controller, self.liveness, self.peers]
-        self.session = self._make_session()
         self.replicas = ReplicaManager(
             env,
             node_id=me,
             data_dir=config.log_dir,
             node_config=config.text,
             image=self.image,
-            may_lead=False,
+            is_registered=False,
         )
+        self.session = self._make_session()
         self.replicas.on_failure = self.session.log_failed
         self.replication: Replication | None = None
         if self.peers.door is not None:
@@ -180,12 +180,15 @@ class Broker:
             may_be_decided=self.peers.may_decide,
             on_registered=self._lead,
             disk=lambda: self.folder.disk_id,
+            lacking=self.replicas.lacking,
             failed_logs=lambda: self._failed_logs(untold=False),
             untold_failures=lambda: self._failed_logs(untold=True),
         )
 
     def _lead(self) -> None:
         self.replicas.lead()
+        if self.replication is not None:
+            self.replication.registered()
 
     def _failed_logs(self, *, untold: bool) -> list[FailedReplica]:
         return [
@@ -292,7 +295,7 @@ class Broker:
         await self._form_cluster()
         self.clock_watch.start()
         self.starts_by = "it opens and recovers its logs"
-        all_is_here = await self.replicas.start()
+        await self.replicas.start()
         self.machine.listeners.append(self)
         if self.replication is not None:
             await self.replication.start()
@@ -307,7 +310,7 @@ class Broker:
         await wait_until_free(
             self.env, self.image, self.config.node_id, endpoints, within_s=self.session.patience_s
         )
-        await self.session.start(endpoints, clean_start=all_is_here)
+        await self.session.start(endpoints)
         await self.groups.start()
         await self.transactions.start()
         for door in self.listeners:

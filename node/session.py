@@ -24,6 +24,7 @@ from fencepost.cluster.controller.commands import (
     FailedReplica,
     HeartbeatResult,
     RegisterBroker,
+    logs_of_topics,
 )
 from fencepost.cluster.controller.gate import ControllerGate
 from fencepost.cluster.metadata.image import (
@@ -60,6 +61,7 @@ class BrokerSession:
         may_be_decided: Callable[[], bool],
         on_registered: Callable[[], None],
         disk: Callable[[], UUID],
+        lacking: Callable[[], Sequence[tuple[UUID, int]] | None],
         failed_logs: Callable[[], Sequence[FailedReplica]],
         untold_failures: Callable[[], Sequence[FailedReplica]],
     ) -> None:
@@ -74,6 +76,7 @@ class BrokerSession:
         self._may_be_decided = may_be_decided
         self._on_registered = on_registered
         self._disk = disk
+        self._lacking = lacking
         self._failed_logs = failed_logs
         self._untold_failures = untold_failures
         self._incarnation = UUID(int=env.rng.getrandbits(128), version=4)
@@ -92,16 +95,17 @@ class BrokerSession:
 
     # --- coming ---
 
-    async def start(self, endpoints: tuple[Endpoint, ...], *, clean_start: bool) -> None:
+    async def start(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Returns when the cluster has let this broker in, and this node knows it."""
         self._endpoints = endpoints
-        await self._register(clean_start=clean_start)
+        await self._register()
         self._task = self._env.tasks.spawn(self._live(), name="broker session")
         await self._let_in.wait()
 
-    async def _register(self, *, clean_start: bool) -> None:
+    async def _register(self) -> None:
         clock = self._env.clock
         give_up = clock.steady() + self.patience_s
+        lacking = self._lacking()
         command = RegisterBroker(
             broker_id=self._me,
             cluster_id=self._image.cluster_id,
@@ -110,7 +114,7 @@ class BrokerSession:
             rack=self._rack,
             features=self._features,
             fenced=True,
-            clean_start=clean_start,
+            lacking=None if lacking is None else logs_of_topics(lacking),
             disk=self._disk(),
             failed=tuple(self._failed_logs()),
         )
@@ -138,6 +142,8 @@ class BrokerSession:
                 f"The cluster has a living node {self._me} already: this process must have been started "
                 f"with another's node.id. Set node.id to one that is free, or stop the other. ({message})"
             )
+        if code is ErrorCode.unsupported_version:
+            return f"{message} Start node {self._me} with the build that the others run, or a newer one."
         return f"the cluster refused this node: {code.name}, {message}"
 
     # --- living ---
@@ -195,7 +201,7 @@ class BrokerSession:
         return await self._gate.execute(command, within_s=self._timeout_s)
 
     async def _come_back(self, why: str | None) -> None:
-        """Our registration is not in force. What this process had in memory it still has: a clean start."""
+        """Our registration is not in force. What this process had in memory it still has: it lacks nothing."""
         now = self._image.brokers.get(self._me)
         if now is not None and now.incarnation_id != self._incarnation and self._is_newer(now):
             raise CannotRun(
@@ -204,7 +210,7 @@ class BrokerSession:
                 EXIT_IDENTITY,
             )
         self._env.log.warn("broker_registers_again", cause=why)
-        await self._register(clean_start=True)
+        await self._register()
         self._now.set()
 
     def _is_newer(self, other: BrokerState) -> bool:

@@ -52,8 +52,9 @@ class FollowerStreams:
             await asyncio.wait(tasks)
 
     def broker_epoch(self) -> int:
+        """None before this process is registered: what the image has is that of the one that was here before."""
         me = self.manager.image.brokers.get(self.manager.node_id)
-        return NO_BROKER_EPOCH if me is None else me.broker_epoch
+        return me.broker_epoch if me is not None and self.manager.is_registered else NO_BROKER_EPOCH
 
     def on_image(self, delta: ImageDelta) -> None:
         for topic in delta.topics_deleted:
@@ -62,8 +63,11 @@ class FollowerStreams:
         for topic, state in delta.partitions_changed:
             self._look(topic, state)
         if self.manager.node_id in delta.brokers_changed:
-            for stream in self._streams.values():
-                stream.tell_broker_epoch()
+            self.tell_broker_epoch()
+
+    def tell_broker_epoch(self) -> None:
+        for stream in self._streams.values():
+            stream.tell_broker_epoch()
 
     def peer_is_up(self, node_id: BrokerId) -> None:
         if node_id in self._streams:

@@ -62,7 +62,7 @@ class ReplicaManager:
         *,
         open_files_max: int = OPEN_MAX,
         producers_max: int = PRODUCERS_MAX,
-        may_lead: bool = True,
+        is_registered: bool = True,
     ) -> None:
         self.env = env
         self.node_id = node_id
@@ -88,19 +88,15 @@ class ReplicaManager:
         self._is_running = False
         # False until this process is registered: what the image gives this broker to lead until then, it gives
         # to the process that was here before, in an epoch that may have more than this one found on the disk.
-        self._may_lead = may_lead
+        self.is_registered = is_registered
         self._flushing: asyncio.Task[None] | None = None
 
     # -- start and stop --------------------------------------------------------------------------------
 
-    async def start(self) -> bool:
-        """Open and recover every log that the image gives this broker; then follow the image.
-
-        Whether all that was written is here: the last stop was a clean one, or the machine has not gone down.
-        """
+    async def start(self) -> None:
+        """Open and recover every log that the image gives this broker; then follow the image."""
         started = self.env.clock.steady()
         self.store.start()
-        has_all = self.store.was_clean or self.store.offsets.boot_id == self.env.boot_id
         self._read_settings()
         for number, (topic, state) in enumerate(list(self.image.partitions_of(self.node_id))):
             self._open(topic, state)
@@ -121,7 +117,6 @@ class ReplicaManager:
             was_clean=None if self.store.is_new else self.store.was_clean,
             seconds=round(self.counters.recovery_s, 3),
         )
-        return has_all
 
     def _tell_unclean(self) -> None:
         """What a kill left to do, so that it is seen that there was one."""
@@ -142,7 +137,8 @@ class ReplicaManager:
 
     def lead(self) -> None:
         """The image has this process's registration: what it gives this broker to lead, it leads."""
-        self._may_lead = True
+        self.store.doubts.told()
+        self.is_registered = True
         self.on_image(ImageDelta.everything(self.image))
 
     async def stop(self) -> None:
@@ -193,13 +189,20 @@ class ReplicaManager:
         for topic, state in changed:
             if self.node_id in state.replicas:
                 self._follow(topic, state)
+        self._write_doubts()
+
+    def _write_doubts(self) -> None:
+        try:
+            self.store.doubts.write_down()
+        except OSError as error:  # the next checkpoint tries again
+            self.env.log.error("doubts_not_written", cause=str(error))
 
     def _follow(self, topic: TopicState, state: PartitionState) -> None:
         name = TopicPartition(topic.name, state.partition)
         partition = self.partitions.get(name)
         if partition is None and name not in self.offline:
             partition = self._open(topic, state)
-        if partition is not None and (self._may_lead or state.leader != self.node_id):
+        if partition is not None and (self.is_registered or state.leader != self.node_id):
             partition.on_image(state)
 
     def _open(self, topic: TopicState, state: PartitionState) -> Partition | None:
@@ -257,6 +260,7 @@ class ReplicaManager:
             for index in range(len(self.image.topics[topic].partitions)):
                 partition = self.partitions.get(TopicPartition(topic, index))
                 if partition is not None:
+                    self.store.doubts.configured(partition.topic_partition, config)
                     partition.set_config(config)
         self.rounds.look_again()
 
@@ -313,6 +317,14 @@ class ReplicaManager:
                 continue
             if not untold or self.node_id not in state.offline:
                 yield topic.topic_id, name.partition, name in self._doubtful
+
+    def lacking(self) -> list[tuple[UUID, int]] | None:
+        """Topic id and partition of what may lack something that it had acknowledged; None: it may be any of them."""
+        names = self.store.doubts.lacking
+        if names is None:
+            return None
+        known = [each for each in names if each.topic in self.image.topics]
+        return [(self.image.topics[each.topic].topic_id, each.partition) for each in known]
 
     def disk_bytes(self) -> tuple[int, int]:
         """All and free bytes of the disk; -1 (Kafka's UNKNOWN_VOLUME_BYTES) where it can't be told."""

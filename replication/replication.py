@@ -32,6 +32,10 @@ class Replication:
         self.leading.start()
         self.following.start()
 
+    def registered(self) -> None:
+        """After `ReplicaManager.lead`."""
+        self.following.tell_broker_epoch()
+
     async def stop(self) -> None:
         """Before the manager's stop: nothing is appended or counted after it."""
         self._is_running = False

@@ -33,6 +33,8 @@ REPLICATION: Final[Mapping[str, str]] = {
     "partition_offline": "{topic}-{partition} can't be used on this node: {cause}. Others lead it,"
     " where they can; repair the disk and start this node again.",
     "partitions_not_deleted": "The folders of {count} deleted partitions could not be removed: {cause}",
+    "doubts_not_written": "It could not be written down which logs acknowledge what is not synced:"
+    " {cause}. If the machine goes down before it can, this node does not know what it may lack.",
     "partition_offsets_damaged": "{path} is damaged at {position}. What it knew is found out again"
     " from the logs; that takes longer.",
     "partition_offsets_missing": "{folder} has logs and no checkpoint of them. What it knew is"

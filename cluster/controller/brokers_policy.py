@@ -32,6 +32,7 @@ from .commands import (
 from .decision import CommandRefused, Decision, Scene, printed
 from .disks_policy import Disks
 from .election_policy import Wish, changed, records_of
+from .features_policy import why_not_here
 from .min_isr_policy import of_new_cluster
 from .placement_policy import active_brokers
 
@@ -62,10 +63,15 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
         why = f"Expected cluster ID {image.cluster_id}, but got cluster ID {command.cluster_id}"
         refused = Registered(error_code=ErrorCode.inconsistent_cluster_id, error_message=why)
         return Decision(reply=lambda _version: refused)
+    why_not = why_not_here(image.features, command.features)
+    if why_not is not None:
+        unfit = Registered(error_code=ErrorCode.unsupported_version, error_message=why_not)
+        return Decision(reply=lambda _version: unfit)
     before = image.brokers.get(mine)
     disks = Disks(mine, before, command.disk)
     failed = {(each.topic_id, each.partition): each for each in command.failed}
     others = active_brokers(image) - {mine}
+    may_lack = command.may_lack()
 
     def starts(topic: TopicState, now: PartitionState) -> Wish:
         if not disks.has(now):
@@ -74,7 +80,8 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
                 isr=_without(now, mine), lost=mine, failed=last, restarted=None if last else mine
             )
         log = failed.get((topic.topic_id, now.partition))
-        lost = mine if not command.clean_start or (log is not None and log.may_lack) else None
+        lacks = may_lack(topic.topic_id, now.partition) or (log is not None and log.may_lack)
+        lost = mine if lacks else None
         if log is not None:
             return Wish(isr=_without(now, mine), lost=lost, failed=mine)
         if command.fenced:

@@ -4,9 +4,9 @@ INVARIANT  what is read is a command of the list below with fields of the declar
 PREVENTS   a peer of another version, or a damaged frame, making the controller decide on something impossible.
 PROVED BY  tests/cluster/controller/test_command_codec.py::test_any_bytes_are_a_command_or_refused
 
-Each type is written as its annotations say: a dataclass as a map of its fields by name, so that versions may add
-fields with defaults; an enum as its value, a UUID as its bytes. A field that the reader does not know is refused:
-what it asks for would silently not be done.
+Each type is written as its annotations say: a dataclass as a map of its fields by name, without those that have
+their default, so that versions may add fields; an enum as its value, a UUID as its bytes. A field that the reader
+does not know is refused: what it asks for would silently not be done.
 """
 
 import dataclasses
@@ -138,9 +138,12 @@ def _dataclass(cls: type[Any]) -> _Codec:
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     ]
 
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+
     def write(value: Any) -> dict[str, Any]:
         assert type(value) is cls, f"a {type(value).__name__} where a {cls.__name__} is declared"
-        return {name: codec.write(getattr(value, name)) for name, codec in fields.items()}
+        said = [(name, getattr(value, name)) for name in fields]
+        return {name: fields[name].write(each) for name, each in said if each != defaults[name]}
 
     def read(value: Any) -> Any:
         if type(value) is not dict:

@@ -6,6 +6,7 @@ error code and sentence: `ErrorCode.none` and no message when it was done.
 """
 
 import enum
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -184,12 +185,29 @@ class FailedReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogsOfTopic:
+    topic_id: UUID
+    partitions: tuple[int, ...]
+
+
+def logs_of_topics(logs: Iterable[tuple[UUID, int]]) -> tuple[LogsOfTopic, ...]:
+    by_topic: dict[UUID, list[int]] = {}
+    for topic_id, partition in logs:
+        by_topic.setdefault(topic_id, []).append(partition)
+    return tuple(
+        LogsOfTopic(topic_id=topic_id, partitions=tuple(partitions))
+        for topic_id, partitions in by_topic.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker(ControllerCommand[Registered]):
     """A broker starts. Unless it asks to stay fenced until its first heartbeat, it leads again from here on.
 
-    `clean_start`: nothing that this broker had acknowledged can be missing: it stopped cleanly, or was killed on
-    the boot that is still running. If not, it leaves every ISR that has another member. All of its logs are open
-    but those of `failed`. `disk` is the id of its folder: with another one than before it has nothing.
+    `lacking`: where something that this broker had acknowledged may be missing, None: in any of its logs. It leaves
+    each of their ISRs that has another member. Nothing is missing where it stopped cleanly, was killed on the boot
+    that is still running, or had synced what it acknowledged. All of its logs are open but those of `failed`.
+    `disk` is the id of its folder: with another one than before it has nothing.
     """
 
     broker_id: BrokerId
@@ -199,9 +217,16 @@ class RegisterBroker(ControllerCommand[Registered]):
     rack: str | None = None
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     fenced: bool = False
-    clean_start: bool = True
+    lacking: tuple[LogsOfTopic, ...] | None = ()
     disk: UUID = NO_DISK
     failed: tuple[FailedReplica, ...] = ()
+
+    def may_lack(self) -> Callable[[UUID, int], bool]:
+        """Whether something may be missing in the log of this partition."""
+        if self.lacking is None:
+            return lambda _topic_id, _partition: True
+        named = {(each.topic_id, index) for each in self.lacking for index in each.partitions}
+        return lambda topic_id, partition: (topic_id, partition) in named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,3 +85,18 @@ def _why_not_at(
     if low <= update.level <= high:
         return None
     return f"{who} only supports versions {low}-{high}"
+
+
+def why_not_here(
+    finalized: Mapping[str, int], features: Mapping[str, tuple[int, int]]
+) -> str | None:
+    """Why a broker with these levels can't be one of a cluster with those; None when it can."""
+    for name in sorted(finalized):
+        level = finalized[name]
+        low, high = features.get(name, (0, 0))
+        if not low <= level <= high:
+            return (
+                f"Unable to register because the broker does not support finalized version {level} of {name}. "
+                f"The broker wants a version between {low} and {high}, inclusive."
+            )
+    return None

@@ -60,7 +60,7 @@ def _of_heartbeat(command: BrokerHeartbeat) -> str:
 
 
 def _of_registration(command: RegisterBroker) -> str:
-    if command.clean_start:
+    if command.lacking == ():
         return "it has all that it had acknowledged"
     return "its machine went down, so it may lack what was not synced"
 

@@ -1,4 +1,4 @@
-"""Four numbers of every partition of a node, durable: how far synced, where it starts, high watermark, how far cleaned.
+"""Five numbers of every partition of a node, durable: how far synced and cleaned, where it starts, high watermark, doubt.
 
 INVARIANT  a recovery point in the file was true when it was written, and stays true: what lowers one (truncation,
            deletion) is durable here *before* the log is touched (`lower`, `forget`).
@@ -43,6 +43,7 @@ class Kind(enum.IntEnum):
     LOG_START = 1
     HIGH_WATERMARK = 2
     CLEANED = 3
+    DOUBT = 4  # doubts.py
 
 
 class PartitionOffsets:

@@ -27,6 +27,7 @@ from fencepost.cluster.base.ports import Disk, Env
 from . import burial, hints
 from .checkpoint import FILE_NAME, Kind, PartitionOffsets
 from .config import LogConfig
+from .doubts import Doubts
 from .hints import LogHint
 from .log import Log
 from .metadata_file import read_topic_id
@@ -66,6 +67,7 @@ class LogStore:
             budget=ProducerBudget(producers_max),
             producer_expiration_ms=producer_expiration_ms,
         )
+        self.doubts = Doubts(self.offsets)
         self.was_clean = False
         self.is_new = False  # nothing was ever stored here, so nothing was left unclean either
         self._hints: dict[TopicPartition, LogHint] = {}
@@ -94,6 +96,10 @@ class LogStore:
         self.was_clean = found is not None
         self.is_new = not self.was_clean and FILE_NAME not in names and not has_logs
         self._hints = found or {}
+        if self.is_new or not self._knows_offsets:
+            self.doubts.nothing_is_known()
+        elif not (self.was_clean or self.same_boot):
+            self.doubts.power_was_lost()
 
     def folders(self) -> list[TopicPartition]:
         """Every partition that has a folder, whether or not anyone knows of it."""
@@ -126,6 +132,7 @@ class LogStore:
             shared=self.shared,
         )
         self._all_opened = opened_so_far
+        self.doubts.opens(partition, config)  # not before what was found is synced
         log.cleaned_to = self.offsets.get(Kind.CLEANED, partition) or -1
         return log
 
@@ -150,6 +157,7 @@ class LogStore:
                 log.put(Kind.LOG_START, log.log_start_offset)
                 log.put(Kind.RECOVERY_POINT, log.settled_point)
         await self.checkpoint()
+        self.doubts.all_opened()
         if (
             self._all_opened
         ):  # or what the last crash left in the others could not be told from damage

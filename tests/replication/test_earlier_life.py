@@ -1,7 +1,11 @@
 """What an earlier process on this node led is not led by this one until the cluster has counted it in."""
 
+from unittest.mock import Mock
+
 from fencepost.cluster.base.errors import ErrorCode
-from replica_helpers import ORDERS, Node, batch, play
+from fencepost.cluster.metadata.image import NO_BROKER_EPOCH
+from fencepost.replication.follower_streams import FollowerStreams
+from replica_helpers import ME, ORDERS, Node, batch, play
 
 
 def test_a_process_that_is_not_registered_yet_leads_nothing() -> None:
@@ -13,7 +17,7 @@ def test_a_process_that_is_not_registered_yet_leads_nothing() -> None:
     async def scene(node: Node) -> None:
         manager = node.manager
         partition = manager.partitions[ORDERS]
-        manager._may_lead = False
+        manager.is_registered = False
         partition.machine.resign()
         node.metadata.change(manager, "orders", leader_epoch=partition.leader_epoch)
         assert not partition.is_leader
@@ -21,5 +25,21 @@ def test_a_process_that_is_not_registered_yet_leads_nothing() -> None:
         assert refused.error is ErrorCode.not_leader_or_follower
         manager.lead()
         assert await node.write(batch("a")) == 0
+
+    play(scene)
+
+
+def test_a_process_that_is_not_registered_yet_tells_no_leader_the_epoch_of_the_one_before() -> None:
+    """It would be let into ISRs in the name of a process that had another log."""
+
+    async def scene(node: Node) -> None:
+        manager = node.manager
+        following = FollowerStreams(node.env, manager, door=None)  # type: ignore[arg-type]
+        manager.image.brokers[ME] = broker = Mock(broker_epoch=7)
+        assert following.broker_epoch() == broker.broker_epoch
+        manager.is_registered = False
+        assert following.broker_epoch() == NO_BROKER_EPOCH
+        manager.lead()
+        assert following.broker_epoch() == broker.broker_epoch
 
     play(scene)

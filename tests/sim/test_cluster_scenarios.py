@@ -108,6 +108,23 @@ def test_no_power_anywhere_loses_nothing_that_was_acknowledged(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_after_a_loss_of_all_power_two_of_three_go_on_without_the_machine_that_stays_away(
+    seed: int,
+) -> None:
+    """Both had synced everything. They left the ISR as they came, and all waited for the third, maybe for ever."""
+
+    async def scenario(scene: Scene) -> None:
+        for node_id in scene.nodes.ids:
+            scene.world.crash(node_name(node_id), torn=True)
+        await asyncio.sleep(0.5)
+        for node_id in scene.nodes.ids[:2]:
+            scene.nodes.start(node_id)
+        await scene.until_acknowledged(20, within_s=30)
+
+    play(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_follower_with_a_full_disk_leaves_the_isr_and_comes_back(seed: int) -> None:
     async def scenario(scene: Scene) -> None:
         follower = next(id_ for id_ in scene.followers if id_ != scene.nodes.controller())

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from fencepost.cluster.controller.brokers_policy import FEATURES
 from fencepost.cluster.controller.commands import (
     AlterPartition,
     FormCluster,
@@ -17,6 +18,9 @@ from fencepost.cluster.controller.commands import (
 from fencepost.cluster.controller.service import Controller
 from fencepost.cluster.metadata.image import Endpoint
 from fencepost.cluster.metadata.machine import MetadataMachine
+
+# Of a broker that fits in.
+LEVELS = {name: (0, level) for name, level in FEATURES.items()}
 
 
 class EventLog(list[tuple[str, dict[str, object]]]):
@@ -69,6 +73,7 @@ class Scene:
         return asyncio.run(self.controller.execute(command))
 
     def register(self, broker_id: int, **other: Any) -> Any:
+        other.setdefault("features", LEVELS)
         return self.when(
             RegisterBroker(
                 broker_id=broker_id,

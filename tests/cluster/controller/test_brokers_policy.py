@@ -1,6 +1,6 @@
 from uuid import UUID
 
-from controller_scene import Scene
+from controller_scene import LEVELS, Scene
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.controller.brokers_policy import decide_fence
 from fencepost.cluster.controller.commands import (
@@ -51,15 +51,29 @@ def test_a_broker_of_another_cluster_is_refused() -> None:
     )
 
 
+def test_a_broker_that_is_too_old_for_the_clusters_features_is_refused() -> None:
+    """It would be led by rules that it does not know: an older build that is started again after the levels were raised."""
+    scene = Scene()
+    old = scene.register(2, features={**LEVELS, "transaction.version": (0, 1)})
+    assert old.error_code is E.unsupported_version
+    assert old.error_message == (
+        "Unable to register because the broker does not support finalized version 2 of transaction.version. "
+        "The broker wants a version between 0 and 1, inclusive."
+    )
+    silent = {name: levels for name, levels in LEVELS.items() if name != "group.version"}
+    assert scene.register(2, features=silent).error_code is E.unsupported_version
+    assert 2 not in scene.image.brokers
+
+
 def test_a_broker_whose_machine_went_down_leaves_the_isr_if_others_are_in_it() -> None:
     scene = with_topic(Scene(brokers=2), 1, 2)
-    scene.register(1, clean_start=False)
+    scene.register(1, lacking=None)
     assert (scene.partition().leader, scene.partition().isr) == (2, (2,))
 
 
 def test_a_broker_that_alone_has_the_data_leads_again_whatever_it_went_through() -> None:
     scene = with_topic(Scene(), 1)
-    scene.register(1, clean_start=False)
+    scene.register(1, lacking=None)
     assert (scene.partition().leader, scene.partition().isr) == (1, (1,))
 
 

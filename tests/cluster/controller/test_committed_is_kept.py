@@ -153,7 +153,7 @@ class Model:
         self.register(broker_id, clean=False)
 
     def register(self, broker_id: int, *, clean: bool) -> None:
-        self.scene.register(broker_id, fenced=True, clean_start=clean)
+        self.scene.register(broker_id, fenced=True, lacking=() if clean else None)
         epoch = self.scene.epoch(broker_id)
         beat = BrokerHeartbeat(broker_id=broker_id, broker_epoch=epoch, image_version=epoch)
         self.scene.when(beat)

@@ -28,7 +28,7 @@ def three(*isr: int) -> Scene:
     _create(scene, "t", [1, 2, 3])
     for broker_id in (2, 3):
         if broker_id not in isr:
-            scene.register(broker_id, disk=UUID(int=broker_id), fenced=True, clean_start=False)
+            scene.register(broker_id, disk=UUID(int=broker_id), fenced=True, lacking=None)
     assert scene.partition().isr == (1, *isr)
     return scene
 

@@ -57,7 +57,7 @@ def test_a_replica_that_is_fenced_or_registered_anew_is_not_let_in(scene: Scene)
     """A replica that was restarted since the leader heard of it may have lost what it then had."""
     before = scene.epoch(3)
     wish(scene, 1, 2)
-    scene.register(3, clean_start=False)
+    scene.register(3, lacking=None)
     topic, now = scene.image.topics["t"], scene.partition()
     change = IsrChange(
         topic_id=topic.topic_id,

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from controller_scene import EventLog
+from controller_scene import LEVELS, EventLog
 from controller_scene import Scene as ControllerScene
 from fencepost.chaos.sim.loop import SimLoop
 from fencepost.cluster.base.errors import ErrorCode
@@ -92,6 +92,7 @@ class Scene:
                 cluster_id=self.controller.cluster_id,
                 incarnation_id=UUID(int=incarnation),
                 endpoints=(),
+                features=LEVELS,
                 **others,
             )
         )
