@@ -53,7 +53,8 @@ chaos: $(VENV)/.tested  ## break real nodes under load for MINUTES (60), every t
 	$(BIN)/fencepost chaos rounds --minutes $(MINUTES) --out chaos-runs
 
 sim: $(VENV)/.tested  ## run every campaign of the simulator over SEEDS (0..100) on all cores, then the planted bugs
-	$(BIN)/fencepost sim run --campaign all --seeds $(SEEDS)
+	@mkdir -p chaos-runs
+	$(BIN)/fencepost sim run --campaign all --seeds $(SEEDS) --summary chaos-runs/campaigns.jsonl
 	$(BIN)/fencepost sim planted
 
 pipeline: $(VENV)/.tested  ## a database's orders through Spark to two topics while everything is killed, compared with SQL
