@@ -14,7 +14,7 @@ from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN
 from .verdict import Judgement
 
 DIGEST: Final = "report.json"
-FORM: Final = 1  # raised when what is counted changes
+FORM: Final = 2  # raised when what is counted changes
 
 
 @dataclass(slots=True)
@@ -28,6 +28,7 @@ class Digest:
     command: str = ""
     began: str = ""
     commit: str = ""
+    load: str = ""  # of a machine that was busy
     versions: dict[str, str] = field(default_factory=dict)
     verdict: str = UNKNOWN
     headline: str = ""
@@ -68,6 +69,7 @@ def of(found: Measured, judgement: Judgement) -> Digest:
         command=run.command,
         began=run.began,
         commit=run.commit,
+        load=run.load,
         versions=run.versions,
         verdict=judgement.verdict,
         headline=judgement.headline,

@@ -148,6 +148,7 @@ def _row(folder: Path, place: Path, each: Digest) -> str:
         anomalies = "–"
     tag = f'<span class="tag {each.verdict}">{SIGNS[each.verdict]} {each.verdict}</span>'
     where = f"{each.workload or '?'} on {each.target or '?'}, seed {each.seed or '?'}"
+    where += f", {each.load}" if each.load else ""
     name = f'<a href="{_address(link)}"><bdi>{text(each.name or place.name)}</bdi></a>'
     began = words.moment(each.began).removesuffix(" UTC")
     cells = [

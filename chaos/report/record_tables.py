@@ -15,6 +15,7 @@ from .side_by_side import KAFKA, SIMULATOR, Side, groups_of, system_of
 
 BEGIN: Final = "<!-- counted by `fencepost chaos record` -->"
 END: Final = "<!-- until here -->"
+BUSY_NOTE: Final = "*Busy* are runs that began on a machine which had more to do than it has cores: of those only losses can be compared.\n"
 COMMITS_MAX: Final = 40
 FAILURES_MAX: Final = 60
 _SHORT: Final = 7  # of a commit
@@ -32,9 +33,11 @@ def write(record: Path, ledger: Ledger) -> None:
 
 def tables(ledger: Ledger) -> str:
     runs, campaigns = list(ledger.runs.values()), list(ledger.campaigns.values())
+    if not runs and not campaigns:
+        return "Nothing has been counted yet."
     parts = [_totals(runs, campaigns), _by_commit(runs, campaigns)]
     if compared := _compared(runs):
-        parts += ["### Kafka under the same faults\n", compared]
+        parts += ["### Kafka under the same faults\n", compared, BUSY_NOTE]
     if failures := _failures(runs, campaigns):
         parts += ["### What failed, as it was counted\n", failures]
     return "\n".join(parts)
@@ -76,7 +79,7 @@ def _campaign_row(name: str, found: Iterable[Campaign]) -> list[str]:
     failed = sum(len(each.failures) for each in found) - unknown
     return [
         name,
-        f"{words.count(sum(each.runs for each in found))} seeds",
+        words.plural(sum(each.runs for each in found), "seed"),
         f"{sum(each.virtual_s for each in found) / 3600:,.1f} virtual",
         words.count(sum(sum(each.faults.values()) for each in found)),
         words.count(sum(each.acknowledged for each in found)),
@@ -160,10 +163,10 @@ def _compared(runs: Sequence[Digest]) -> str:
                 [_named(workload), _named(faults), str(nodes or ""), *_side(each)] for each in sides
             ]
     head = (
-        "workload", "faults", "nodes", "system", "runs", "valid", "anomalies", "records/s", "longest gap",
+        "workload", "faults", "nodes", "system", "runs", "valid", "busy", "anomalies", "records/s", "longest gap",
         "recovery p50", "p99", "max",
     )  # fmt: skip
-    return _table(head, rows, right=(2, 4, 5, 7, 8, 9, 10, 11)) if rows else ""
+    return _table(head, rows, right=(2, 4, 5, 6, 8, 9, 10, 11, 12)) if rows else ""
 
 
 def _side(side: Side) -> list[str]:
@@ -172,6 +175,7 @@ def _side(side: Side) -> list[str]:
         _named(side.system),
         str(len(side.runs)),
         str(sum(each.verdict == VALID for each in side.runs)),
+        str(sum(bool(each.load) for each in side.runs)),
         _named(side.anomalies_said),
         words.rate(side.a_second),
         "–" if gap is None else words.seconds(gap) if gap else "under 1 s",

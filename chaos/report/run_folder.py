@@ -23,6 +23,8 @@ VERDICTS: Final = (VALID, INVALID, UNKNOWN)
 SEEN_BY_IT: Final = ("seen", "left_out")  # sentences of the harness, in lists
 
 LINE_BYTES_MAX: Final = 4 << 20  # a line is held in memory whole
+LOAD, CORES = "load at the beginning", "cores"  # in `machine`
+BUSY: Final = 1.5  # processes that want to run, for each core
 NUMBER_MAX: Final = 1e15
 TEXT_MAX: Final = 2_000  # characters of any one text that is shown
 
@@ -59,6 +61,16 @@ class Run:
     @property
     def title(self) -> str:
         return self.name or self.folder.name
+
+    @property
+    def load(self) -> str:
+        """Of a machine that had other things to do; empty when it had not, or nobody looked."""
+        try:
+            load, cores = float(self.machine[LOAD]), float(self.machine[CORES])
+        except (KeyError, ValueError):
+            return ""
+        busy = cores > 0 and load > BUSY * cores
+        return f"load {load:.0f} on {cores:.0f} cores" if busy else ""
 
     @property
     def commit(self) -> str:

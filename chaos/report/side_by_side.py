@@ -126,10 +126,12 @@ def _side(side: Side, most: float, gap: float) -> str:
     anomalies = side.anomalies_said
     worst = side.longest_gap_s
     shown_gap = "–" if worst is None else words.seconds(worst) if worst else "under 1 s"
+    busy = sum(bool(each.load) for each in side.runs)
+    verdicts = side.verdicts + (f"; {busy} on a busy machine" if busy else "")
     struck = sum(each.faults_struck for each in side.runs)
     cells = [
         f"<b>{text(side.system)}</b>",
-        f"{len(side.runs)} <small>({text(side.verdicts)})</small>",
+        f"{len(side.runs)} <small>({text(verdicts)})</small>",
         words.seconds(side.seconds),
         words.count(struck),
         f"<b>{text(anomalies)}</b>" if side.anomalies else anomalies,

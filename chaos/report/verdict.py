@@ -78,6 +78,10 @@ def _notes(found: Measured, verdict: str) -> list[str]:
         notes.append(measured if found.total else "Nothing was measured.")
     if verdict == INVALID and not found.anomaly_counts and not run.why:
         notes.append("No anomaly is named in anomalies.jsonl, and no reason in run.json.")
+    if run.load:
+        notes.append(
+            f"The machine was busy when the run began ({run.load}): times and gaps are those of a starved system."
+        )
     never = sum(fault.until_s is None for fault in found.faults)
     if never:
         notes.append(f"{words.plural(never, 'fault')} had not been healed when the run ended.")

@@ -129,6 +129,21 @@ def test_kafka_and_fencepost_stand_side_by_side_under_the_same_faults_only(tmp_p
     assert all((tmp_path / link).is_file() for link in links)
 
 
+def test_a_run_on_a_busy_machine_is_told_apart(tmp_path) -> None:
+    """Its gaps are those of a starved system."""
+    busy = {"cores": "2", "load at the beginning": "27.9"}
+    for name, machine in (
+        ("busy", busy),
+        ("calm", busy | {"load at the beginning": "0.4"}),
+        ("odd", busy | {"cores": "x"}),
+    ):
+        good_run(tmp_path / name, machine=machine, name=name)
+    _, words = read(write_index(tmp_path))
+    assert words.count("load 28 on 2 cores") == 1
+    _, words = read(tmp_path / "busy" / "report.html")
+    assert "The machine was busy when the run began (load 28 on 2 cores)" in words
+
+
 def test_an_index_of_hostile_folders_and_names_links_only_into_itself(tmp_path) -> None:
     good_run(tmp_path / "javascript:alert(1)", name=HOSTILE)
     good_run(tmp_path / '"><img src=x>', name="", began="")
