@@ -15,6 +15,7 @@ import resource
 import sys
 import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,7 @@ KEYS: Final = 64
 PROCESSES: Final = 20
 STEP_S: Final = 0.001
 BEHIND_S: Final = 0.05  # how long an operation takes
+POLLS_MAX: Final = 20  # of an operation
 FINAL_POLLS: Final = 1_000  # of an operation
 
 
@@ -79,7 +81,8 @@ class Made:
     def _polls(self, process: int) -> list[list[int | str]]:
         key = process * 3 % KEYS
         log, at = self._logs[key], self._read[process][key]
-        new = [each for each in log if each[0] >= at][:20]
+        first = bisect_left(log, (at, 0, 0))
+        new = log[first : first + POLLS_MAX]
         if len(log) > 4_000:
             del log[:2_000]
         if new:
@@ -177,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(dir=chosen.folder) as made:
             found.append(measure(Path(made), operations, chosen.spoil, chosen.memory))
         sys.stdout.write(f"{json.dumps(found[-1])}\n")
+        sys.stdout.flush()
     if any("failed" in each for each in found):
         return 1
     small, large = found

@@ -9,6 +9,7 @@ PROVED BY  tests/chaos/test_queue_run.py::test_a_run_that_is_asked_to_end_keeps_
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from .judging import judge
 from .plan import Plan, machine, versions
 from .watch import Watch
 
+SENTENCE_MAX: Final = 300
 TICK_S: Final = 0.1
 # A transaction that its client has left open must be over soon after: final polls wait for all of them.
 SETTINGS: Final = ("transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",)
@@ -87,7 +89,7 @@ class Run:
             try:
                 self._measure()
             except TROUBLE as trouble:
-                self.unknown.append(f"{type(trouble).__name__}: {trouble}")
+                self.unknown.append(_short(f"{type(trouble).__name__}: {trouble}"))
             except KeyboardInterrupt:
                 self.unknown.append("interrupted twice: nothing was waited for")
             if self.interrupts:
@@ -171,8 +173,13 @@ class Run:
                         f"{sum(schedule.counts.values())} faults"
                     )
                 time.sleep(TICK_S)
-            schedule.stop()
-            clients.tick()
+            # Nodes may take long to come back, and the load goes on meanwhile.
+            with ThreadPoolExecutor(max_workers=1) as pool:
+                stopped = pool.submit(schedule.stop)
+                while not stopped.done():
+                    clients.tick()
+                    time.sleep(TICK_S)
+                stopped.result()
             clients.stop()
         finally:
             watch.stop()
@@ -195,8 +202,10 @@ class Run:
             "crashed clients": clients.crashes,
         }
         self.summary["left_out"] = schedule.left_out
+        self.summary["trouble"] = schedule.trouble
         self.summary["seen"] = [*schedule.stage.seen, *clients.ended[:ENDED_MAX]]
-        self.unknown += schedule.trouble
+        for each in schedule.trouble:  # its first line says what; nodes' logs are behind it
+            self.unknown.append(_short(each))
 
     def _final(self, system: System, clients: Clients) -> None:
         away = [node for node in system.nodes if not system.is_up(node)]
@@ -227,6 +236,11 @@ class Run:
             node, code = next(iter(bad.items()))
             said = system.said(node)[-500:]
             self.summary["seen"].append(f"node {node} ended a clean stop with {code}: {said}")
+
+
+def _short(sentence: str) -> str:
+    first = sentence.replace("\\n", "\n").partition("\n")[0]
+    return first if len(first) <= SENTENCE_MAX else f"{first[:SENTENCE_MAX]}…"
 
 
 def _of_the_load(seen: dict[str, Any]) -> dict[str, Any]:
