@@ -6,9 +6,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(AGAINST != "fencepost", reason="has a cluster of its own"),
 ]
-SECONDS = 15.0
+KILLS = 4
 WRITERS = 3
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -42,28 +43,17 @@ SETTINGS = {
 }
 
 
-@contextmanager
-def dying_cluster(topic: str) -> Iterator[tuple[LocalCluster, AdminApi]]:
-    folder = Path(tempfile.mkdtemp(prefix="fencepost-groups-"))
-    try:
-        with LocalCluster(folder / "data", nodes=3, environment=as_variables(SETTINGS)) as nodes:
-            new = NewTopic(topic, num_partitions=3, replication_factor=3)
-            admin_of(nodes.bootstrap).create_topics([new])[topic].result(20)
-            said = nodes.said()
-            doors = said.partition("admin doors: ")[2].partition("\n")[0]
-            yield nodes, AdminApi(doors.replace(" ", ""), timeout_s=60)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 class Killer(Thread):
+    """Lives until it has killed so many."""
+
     def __init__(self, nodes: LocalCluster) -> None:
         super().__init__(daemon=True)
-        self.nodes, self.over, self.kills = nodes, Event(), 0
+        self.nodes, self.kills = nodes, 0
         self.dice = random.Random(5)
 
     def run(self) -> None:
-        while not self.over.wait(self.dice.uniform(0.5, 2.0)):
+        while self.kills < KILLS:
+            time.sleep(self.dice.uniform(0.5, 2.0))
             node = self.dice.choice(list(self.nodes.nodes))
             self.nodes.kill(node)
             self.kills += 1
@@ -124,25 +114,19 @@ class Job:
             break
         self.committed.append(number)
 
-
-def test_a_job_of_many_writers_commits_each_number_once_while_nodes_die(topic) -> None:
-    with dying_cluster(topic) as (nodes, admin):
-        killer = Killer(nodes)
-        job = Job(nodes.bootstrap, admin, topic)
-        killer.start()
-        until, number = time.monotonic() + SECONDS, 0
-        while time.monotonic() < until:
-            job.one(number)
+    def work(self, killer: Killer) -> int:
+        """How many numbers were committed."""
+        number = 0
+        while killer.is_alive():
+            self.one(number)
             number += 1
-        killer.over.set()
-        killer.join()
-        found = read_all(nodes.bootstrap, topic, number * WRITERS)
-        assert found == Counter(f"{n}/w{w}" for n in range(number) for w in range(WRITERS))
-        assert killer.kills >= 3 and number >= 5, (killer.kills, number)
+        return number
 
 
 class Shop(HalfMessageProducer):
-    database: dict[str, Verdict]
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.database: dict[str, Verdict] = {}
+        super().__init__(*args, **options)
 
     def execute_local_transaction(self, half_id: str, argument: Any) -> Verdict:
         verdict, answer = argument
@@ -152,36 +136,81 @@ class Shop(HalfMessageProducer):
     def check_local_transaction(self, half_id: str) -> Verdict:
         return self.database.get(half_id, Verdict.ROLLBACK)
 
+    def work(self, topic: str, killer: Killer) -> None:
+        dice = random.Random(9)
+        number = 0
+        while killer.is_alive():
+            number += 1
+            verdict = dice.choice((Verdict.COMMIT, Verdict.ROLLBACK))
+            answer = dice.choice((verdict, verdict, Verdict.UNKNOWN))
+            try:
+                self.send(
+                    topic,
+                    half_id=f"o{number}",
+                    argument=(verdict, answer),
+                    value=f"o{number}".encode(),
+                )
+            except (KafkaException, RuntimeError, AdminRefused, TimeoutError):
+                pass  # not even half of it is there, or a check will find out
 
-def test_what_the_local_database_says_is_what_is_read_while_nodes_die(topic) -> None:
-    dice = random.Random(9)
-    with dying_cluster(topic) as (nodes, admin):
-        killer = Killer(nodes)
-        database: dict[str, Verdict] = {}
-        Shop.database = database
-        killer.start()
-        until, number = time.monotonic() + SECONDS, 0
+
+@dataclass
+class Lived:
+    """What a job and a shop did on three nodes that were killed by turns, and where it can be read."""
+
+    bootstrap: str
+    kills: int
+    numbers: Future[int]
+    orders: Future[dict[str, Verdict]]
+
+
+JOB, SHOP = "numbers-of-a-job", "orders-of-a-shop"
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[Lived]:
+    folder = Path(tempfile.mkdtemp(prefix="fencepost-groups-"))
+    try:
+        with LocalCluster(folder / "data", nodes=3, environment=as_variables(SETTINGS)) as nodes:
+            for topic in (JOB, SHOP):
+                new = NewTopic(topic, num_partitions=3, replication_factor=3)
+                admin_of(nodes.bootstrap).create_topics([new])[topic].result(20)
+            doors = nodes.said().partition("admin doors: ")[2].partition("\n")[0]
+            yield live(nodes, AdminApi(doors.replace(" ", ""), timeout_s=60))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def live(nodes: LocalCluster, admin: AdminApi) -> Lived:
+    """Both at once: they mostly wait, for nodes that come back."""
+    killer = Killer(nodes)
+
+    def keep_shop() -> dict[str, Verdict]:
         with Shop(nodes.bootstrap, "shop", admin, config={"log_level": 0}) as shop:
-            while time.monotonic() < until:
-                number += 1
-                verdict = dice.choice((Verdict.COMMIT, Verdict.ROLLBACK))
-                answer = dice.choice((verdict, verdict, Verdict.UNKNOWN))
-                try:
-                    shop.send(
-                        topic,
-                        half_id=f"o{number}",
-                        argument=(verdict, answer),
-                        value=f"o{number}".encode(),
-                    )
-                except (KafkaException, RuntimeError, AdminRefused, TimeoutError):
-                    pass  # not even half of it is there, or a check will find out
-            killer.over.set()
-            killer.join()
+            shop.work(SHOP, killer)
             wait_for("all are decided", lambda: not _open(admin), 60)
-        committed = [each for each in database if database[each] is Verdict.COMMIT]
-        found = read_all(nodes.bootstrap, topic, len(committed))
-        assert found == Counter(committed)
-        assert killer.kills >= 3 and len(committed) >= 3, (killer.kills, number)
+            return shop.database
+
+    killer.start()
+    with ThreadPoolExecutor(2) as pool:
+        numbers = pool.submit(Job(nodes.bootstrap, admin, JOB).work, killer)
+        orders = pool.submit(keep_shop)
+    return Lived(nodes.bootstrap, killer.kills, numbers, orders)
+
+
+def test_a_job_of_many_writers_commits_each_number_once_while_nodes_die(lived) -> None:
+    number = lived.numbers.result()
+    found = read_all(lived.bootstrap, JOB, number * WRITERS)
+    assert found == Counter(f"{n}/w{w}" for n in range(number) for w in range(WRITERS))
+    assert lived.kills == KILLS and number >= 5, (lived.kills, number)
+
+
+def test_what_the_local_database_says_is_what_is_read_while_nodes_die(lived) -> None:
+    database = lived.orders.result()
+    committed = [each for each in database if database[each] is Verdict.COMMIT]
+    found = read_all(lived.bootstrap, SHOP, len(committed))
+    assert found == Counter(committed)
+    assert lived.kills == KILLS and len(committed) >= 3, (lived.kills, len(database))
 
 
 def _open(admin: AdminApi) -> list[Any]:

@@ -1,11 +1,10 @@
 """Three nodes as processes, with librdkafka's idempotent producer: it goes on through kills and restarts."""
 
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,7 +13,7 @@ from typing import Any, Self
 
 import pytest
 from fencepost.chaos.harness.asking import addresses_of, quorum_leader
-from fencepost.chaos.harness.local_cluster import LocalCluster
+from fencepost.chaos.harness.local_cluster import LocalCluster, wait_for
 from fencepost.node.cli.children import free_port
 
 pytest.importorskip("confluent_kafka")
@@ -26,6 +25,7 @@ TOPIC, PARTITIONS = "orders", 3
 FENCEPOST = Path(sys.executable).with_name("fencepost")
 # On a quiet machine 0.2 s; tests share theirs with others. Librdkafka that was told the wrong leader takes 1 s more.
 GAP_S_MAX = 3.0
+GOES_ON_S = 30.0
 
 
 @dataclass
@@ -70,6 +70,15 @@ class Load:
             self.sent += 1
             self.producer.poll(0.003)
 
+    def goes_on(self, records: int = 40) -> None:
+        """Until so many more are acknowledged in every partition: at least a third of a second."""
+        before = self._counts()
+        wanted = Counter(dict.fromkeys(range(PARTITIONS), records)) + before
+        wait_for("every partition acknowledges", lambda: self._counts() >= wanted, GOES_ON_S)
+
+    def _counts(self) -> Counter[int]:
+        return Counter(where for _, where, _ in list(self.acknowledged))
+
     def longest_gap(self, partition: int) -> float:
         times = [at for at, where, _ in self.acknowledged if where == partition]
         return max(later - earlier for earlier, later in pairwise(times))
@@ -91,17 +100,22 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         yield running
 
 
+def comes_back(cluster: LocalCluster, node: int) -> None:
+    """With all that the others have: the next one may go."""
+    cluster.start_again(node)
+    wait_for("all replicas are in sync", lambda: cluster.in_sync(TOPIC), GOES_ON_S)
+
+
 def test_a_producer_goes_on_when_the_leader_of_its_partition_is_killed(
     cluster: LocalCluster,
 ) -> None:
     with Load(cluster.bootstrap) as load:
-        time.sleep(1)
+        load.goes_on()
         for partition in range(PARTITIONS):
             victim = cluster.leader_of(TOPIC, partition)
             cluster.kill(victim)
-            time.sleep(2)
-            cluster.start_again(victim)
-            time.sleep(1)
+            load.goes_on()
+            comes_back(cluster, victim)
     load.check()
     gaps = [load.longest_gap(partition) for partition in range(PARTITIONS)]
     print("longest gaps:", [round(gap, 3) for gap in gaps])
@@ -113,11 +127,11 @@ def test_a_producer_goes_on_when_the_killed_leader_led_the_quorum_too(
 ) -> None:
     with Load(cluster.bootstrap) as load:
         for _ in range(2):
-            time.sleep(1)
+            load.goes_on()
             victim = quorum_leader(addresses_of(cluster.bootstrap))
             cluster.kill(victim)
-            time.sleep(3)
-            cluster.start_again(victim)
+            load.goes_on()
+            comes_back(cluster, victim)
     load.check()
     gaps = [load.longest_gap(partition) for partition in range(PARTITIONS)]
     print("longest gaps:", [round(gap, 3) for gap in gaps])
@@ -126,12 +140,11 @@ def test_a_producer_goes_on_when_the_killed_leader_led_the_quorum_too(
 
 def test_a_rolling_restart_costs_a_producer_nothing(cluster: LocalCluster) -> None:
     with Load(cluster.bootstrap) as load:
-        time.sleep(1)
+        load.goes_on()
         for node in cluster.nodes:
-            os.kill(cluster.pid(node), signal.SIGTERM)
-            time.sleep(2)
-            cluster.start_again(node)
-            time.sleep(1)
+            cluster.stop_node(node)
+            load.goes_on()
+            comes_back(cluster, node)
     load.check()
     gaps = [load.longest_gap(partition) for partition in range(PARTITIONS)]
     print("longest gaps:", [round(gap, 3) for gap in gaps])
