@@ -1,11 +1,14 @@
 """Bits that flip in what is on a disk: named, not believed, and mended from the others."""
 
+import asyncio
+
 import pytest
 from cluster_scene import TOPIC, Scene
 from fencepost.chaos.sim.cluster import may_end_a_node
 from fencepost.chaos.sim.cluster_disks import empty_disk
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.chaos.sim.world import World
+from fencepost.chaos.workloads.cluster_stream import StreamReader
 from fencepost.cluster.base.errors import LogDamaged
 
 
@@ -70,5 +73,29 @@ def test_a_node_whose_metadata_rotted_ends_with_the_file_and_comes_back_with_an_
         empty_disk(scene.world, name)
         scene.nodes.start(node_id)
         await scene.nodes.until_whole()
+
+    play_with_rot(scenario)
+
+
+@pytest.mark.slow
+def test_a_reader_takes_nothing_that_rotted_under_a_leader_and_goes_on_with_the_next() -> None:
+    """Sealed segments go from the disk to the socket unread, as in Kafka: it is the client's checksum that sees it."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.until_acknowledged(200)
+        node_id = scene.leader
+        disk = scene.world.disk(node_name(node_id))
+        first = f"/data/{TOPIC}-0/00000000000000000000.log"
+        disk.files.file(first).flip(100, 3)
+        client = scene.client("early")
+        reader = StreamReader(client, TOPIC, 0, scene.history, name="early")
+        reading = asyncio.ensure_future(scene.world.on(scene.env, reader.read_all()))
+        await scene.until("the client sees it", lambda: client.damaged > 0)
+        assert reader.offset == 0, "it has taken something of the damaged batch"
+        empty_disk(scene.world, node_name(node_id))
+        scene.nodes.start(node_id)
+        async with asyncio.timeout(20):
+            await reading
+        assert reader.offset > 200
 
     play_with_rot(scenario)
