@@ -106,7 +106,7 @@ class Measured:
         first, last = self.acks.first_s, self.acks.last_s
         if first is None or last is None:
             return 0.0
-        return max(last, self.acks.tried_s) - first
+        return self.acks.until_s - first
 
     @property
     def a_second(self) -> float | None:
@@ -239,7 +239,7 @@ def _take_samples(found: Measured, samples: list[tuple[float, float]]) -> None:
             found.acks.add(at)
             found.series.at(at).acknowledged += int(total - before)
             before = total
-        found.acks.tried_s = max(found.acks.tried_s, at)
+        found.acks.tried(at, at)
     found.acknowledged = max(found.acknowledged, int(before))
 
 
@@ -286,7 +286,7 @@ def _take(found: Measured, op: dict[str, Any], kind: str) -> None:
         place.read += polled
     if not sent:
         return
-    found.acks.tried_s = max(found.acks.tried_s, ended)
+    found.acks.tried(ended if began is None else began, ended)
     if kind == "ok":
         place.acknowledged += sent
         found.acks.add(ended)

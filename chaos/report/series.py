@@ -18,6 +18,9 @@ LATENCY_STEP: Final = 1.1  # what is told of a latency is right to a tenth
 LEVELS: Final = 170  # up to 18 minutes
 CELLS_MAX: Final = 1 << 16
 CELL_S: Final = 0.1
+STOP_S: Final = (
+    1.0  # who begins a write so long after the last acknowledgement has not been told to stop
+)
 START_S: Final = 5.0  # clients that begin may take so long until their first acknowledgement
 COUNTED: Final = ("acknowledged", "read", "fail", "info")
 _LOG_STEP: Final = math.log(LATENCY_STEP)
@@ -120,7 +123,8 @@ class Acknowledgements:
         self.cell_s = CELL_S
         self._first = array("d")
         self._last = array("d")
-        self.tried_s = 0.0  # the last write that ended, whatever became of it
+        self._tried_began_s = 0.0  # the last write that anybody began
+        self._tried_ended_s = 0.0  # and that ended, whatever became of it
 
     def add(self, second: float) -> None:
         index = int(second / self.cell_s)
@@ -150,6 +154,19 @@ class Acknowledgements:
     def last_s(self) -> float | None:
         return self._last[-1] if self._last else None
 
+    def tried(self, began_s: float, ended_s: float) -> None:
+        """Somebody wrote, whatever became of it."""
+        self._tried_began_s = max(self._tried_began_s, began_s)
+        self._tried_ended_s = max(self._tried_ended_s, ended_s)
+
+    @property
+    def until_s(self) -> float:
+        """The last moment that counts. A write that was under way when all were told to stop says nothing: its end is
+        when somebody looked. One that was begun a while after the last acknowledgement does."""
+        last = self.last_s or 0.0
+        went_on = self._tried_began_s > last + STOP_S
+        return max(last, self._tried_ended_s) if went_on else last
+
     def gaps(self, longer_than_s: float) -> Iterator[Gap]:
         """In the order of time; none shorter than a cell is seen. One at the end counts while somebody tried."""
         before: float | None = None
@@ -161,12 +178,12 @@ class Acknowledgements:
             if before is not None and first - before > longer_than_s:
                 yield Gap(before, first)
             before = last
-        if before is not None and self.tried_s - before > longer_than_s:
-            yield Gap(before, self.tried_s, is_open=True)
+        if before is not None and self.until_s - before > longer_than_s:
+            yield Gap(before, self.until_s, is_open=True)
 
     def longest_within(self, from_s: float, to_s: float) -> float:
         """The longest time without an acknowledgement between these two, and no longer than somebody tried."""
-        to_s = min(to_s, max(self.tried_s, self.last_s or 0.0))
+        to_s = min(to_s, self.until_s)
         index, before, longest = max(0, int(from_s / self.cell_s)), from_s, 0.0
         index = self._after_silence(index)
         while index < len(self._first) and self._first[index] < to_s:

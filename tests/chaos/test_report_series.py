@@ -80,7 +80,7 @@ def test_gaps_are_those_that_sorting_all_moments_finds(seed) -> None:
     acks = Acknowledgements()
     for each in shuffled:
         acks.add(each)
-    acks.tried_s = tried
+    acks.tried(tried, tried)
     assert list(acks.gaps(1.0)) == plain_gaps(moments, 1.0, tried)
     for _ in range(30):
         start = rng.uniform(0.0, now)
@@ -95,8 +95,17 @@ def test_gaps_are_those_that_sorting_all_moments_finds(seed) -> None:
 def test_an_end_without_acknowledgements_is_a_gap_while_somebody_tried() -> None:
     acks = Acknowledgements()
     acks.add(1.0)
-    acks.tried_s = 30.0
+    acks.tried(20.0, 30.0)
     assert list(acks.gaps(1.0)) == [Gap(1.0, 30.0, is_open=True)]
+
+
+def test_a_write_that_was_under_way_when_all_had_to_stop_is_no_gap() -> None:
+    """Its end is the moment at which somebody gathered what was left open."""
+    acks = Acknowledgements()
+    acks.add(0.6)
+    acks.tried(0.9, 9.2)
+    assert list(acks.gaps(1.0)) == []
+    assert acks.longest_within(0.0, 60.0) == pytest.approx(0.6)
 
 
 def test_axes_hold_all_that_is_drawn_on_them() -> None:
