@@ -10,35 +10,22 @@
     positions.write(producer, "shop", text)   # and how far they go
     producer.commit_transaction()
 
-INVARIANT  what is read is the last position that was committed, however many others write to the topic.
-PREVENTS   a source that finds its position behind another one's open transaction, takes an older one, and writes twice.
+INVARIANT  what is read is the last position that was committed, however many others write to the topic (`reading.py`).
+PREVENTS   a source that goes on from an older position than its own, and writes twice.
 PROVED BY  tests/binlog/test_binlog_positions.py::test_a_position_behind_an_open_transaction_is_waited_for
 """
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-ASK_S: Final = 20.0
-READ_S: Final = 90.0  # for the open transactions of others to end
+from .reading import ASK_S, NotReadable, read_to_end, readers
+
 SETTLES_S: Final = 20.0  # until a new topic is known everywhere
 COMPACT: Final = {"cleanup.policy": "compact"}
-# Of producers and consumers alone: the others take them as unknown settings.
-OF_PRODUCERS: Final = (
-    "compression.",
-    "linger.ms",
-    "batch.",
-    "message.",
-    "queue.buffering.",
-    "acks",
-)
-
-
-class NotReadable(Exception):
-    """The end of a topic can't be reached: which one, why, and what to do."""
 
 
 class KeptPositions:
@@ -57,10 +44,6 @@ class KeptPositions:
 
     def write(self, producer: Producer, name: str, position: str) -> None:
         producer.produce(self.topic, key=name.encode(), value=position.encode())
-
-
-def readers(client: Mapping[str, str]) -> dict[str, str]:
-    return {name: client[name] for name in client if not name.startswith(OF_PRODUCERS)}
 
 
 def ensure_topic(
@@ -110,56 +93,10 @@ def check_compacted(client: Mapping[str, str], topic: str) -> None:
 
 def latest_by_key(client: Mapping[str, str], topic: str) -> dict[bytes, bytes]:
     """All keys of a topic with the last value that was committed; none for a key that was deleted."""
-    plain = {**readers(client), "group.id": "fencepost-binlog-reads", "enable.auto.commit": "false"}
-    any_end = Consumer({**plain, "isolation.level": "read_uncommitted"})
-    consumer = Consumer(
-        {**plain, "isolation.level": "read_committed", "enable.partition.eof": "true"}
-    )
-    try:
-        known = any_end.list_topics(topic, ASK_S).topics[topic]
-        if known.error is not None:
-            raise KafkaException(known.error)
-        ends = {}
-        starts = []
-        for number in sorted(known.partitions):
-            # Of everything that is written, not of what is decided: our own may lie behind another's open transaction.
-            low, high = any_end.get_watermark_offsets(TopicPartition(topic, number), ASK_S)
-            starts.append(TopicPartition(topic, number, low))
-            if high > low:
-                ends[number] = high
-        consumer.assign(starts)
-        return _read_to(consumer, topic, ends)
-    finally:
-        consumer.close()
-        any_end.close()
-
-
-def _read_to(consumer: Consumer, topic: str, ends: dict[int, int]) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    deadline = time.monotonic() + READ_S
-    while ends:
-        if time.monotonic() > deadline:
-            raise NotReadable(
-                f"{topic}-{min(ends)}: a transaction before offset {ends[min(ends)]} has been open for {READ_S:g} s. "
-                f"`fencepost txn find-hanging` names it"
-            )
-        for message in consumer.consume(1_000, 0.1):
-            _take(message, found, ends)
-    return found
-
-
-def _take(message: Any, found: dict[bytes, bytes], ends: dict[int, int]) -> None:
-    error, partition = message.error(), message.partition()
-    at_end = ends.get(partition)
-    if error is None:
+    for message in read_to_end(client, topic):
         if message.value() is None:
             found.pop(message.key(), None)
         else:
             found[message.key()] = message.value()
-        if at_end is not None and message.offset() >= at_end - 1:
-            del ends[partition]
-    elif error.code() == KafkaError._PARTITION_EOF:
-        if at_end is not None and message.offset() >= at_end:
-            del ends[partition]
-    elif error.fatal():
-        raise KafkaException(error)
+    return found

@@ -30,7 +30,8 @@ from .changes import READ, TRUNCATE, Change, Event, Idle, SchemaChange, Transact
 from .columns import Table, UnknownType
 from .database import CannotFollow, Database, SourceLost
 from .gtids import Position, position_of
-from .kept_positions import COMPACT, KeptPositions, NotReadable, ensure_topic, latest_by_key
+from .kept_positions import COMPACT, KeptPositions, ensure_topic, latest_by_key
+from .reading import NotReadable
 from .records import Recorder, Topics, TopicTaken, told_columns
 from .settings import INITIAL, Settings
 from .transactions import Fenced, NotWritten, Transactions, is_fenced

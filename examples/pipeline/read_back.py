@@ -5,10 +5,9 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from fencepost.clients.binlog.reading import read_to_end
 from orders_database import ALERT_FROM, REVENUE, Customers, Shop
 
-END_S = 60.0
 EXAMPLES = 3  # of what is wrong, in a sentence
 
 
@@ -20,37 +19,12 @@ class Found(NamedTuple):
 
 def committed(bootstrap: str, topic: str) -> list[Found]:
     """All that a `read_committed` reader sees; an open transaction in the way is an error."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "pipeline-reads-back",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        partitions = consumer.list_topics(topic, END_S).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
-        found: list[tuple[int, int, Found]] = []
-        ended: set[int] = set()
-        while len(ended) < len(partitions):
-            message = consumer.poll(END_S)
-            if message is None:
-                raise TimeoutError(f"{topic}: its end is not reached in {END_S:g} s")
-            if message.error() is not None:
-                ended.add(message.partition())
-                continue
-            value = message.value()
-            record = Found(
-                message.key() and message.key().decode(),
-                None if value is None else json.loads(value),
-                message.timestamp()[1] / 1_000,
-            )
-            found.append((message.partition(), message.offset(), record))
-        return [each[2] for each in sorted(found, key=lambda each: each[:2])]
-    finally:
-        consumer.close()
+    found = []
+    for each in read_to_end({"bootstrap.servers": bootstrap}, topic):
+        key, value, time_s = each.key(), each.value(), each.timestamp()[1] / 1_000
+        record = Found(key and key.decode(), None if value is None else json.loads(value), time_s)
+        found.append((each.partition(), each.offset(), record))
+    return [each[2] for each in sorted(found, key=lambda each: each[:2])]
 
 
 def wrong_orders(found: list[Found], shop: Shop, customers: Customers) -> list[str]:

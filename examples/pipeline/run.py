@@ -28,6 +28,7 @@ from fencepost.chaos.harness.local_cluster import LocalCluster
 from fencepost.chaos.harness.mariadb import Mariadb
 from fencepost.chaos.harness.processes import DidNotStart, Process
 from fencepost.clients.binlog.kept_positions import KeptPositions, ensure_topic
+from fencepost.clients.binlog.reading import NotReadable
 from orders_database import ALERT_FROM, WINDOW_S, Customers, Shop
 from pipeline_job import PIDS, STOP
 from pipeline_report import Report
@@ -282,7 +283,7 @@ def one_run(chosen: argparse.Namespace, seed: int) -> Report | None:
             report = pipeline.run()
         is_good = not report.wrong
         return report
-    except (DidNotEnd, DidNotStart, KafkaException, TimeoutError) as trouble:
+    except (DidNotEnd, DidNotStart, KafkaException, NotReadable, TimeoutError) as trouble:
         print(f"UNKNOWN seed {seed}: {trouble}", flush=True)
         return None
     finally:

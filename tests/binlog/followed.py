@@ -4,8 +4,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from fencepost.clients.binlog import BinlogSource, Settings
+from fencepost.clients.binlog.reading import read_to_end
 
 END_S = 20.0
 
@@ -37,33 +38,16 @@ def _place(value: dict[str, Any]) -> tuple[int, int]:
 
 def committed(bootstrap: str, topic: str) -> list[tuple[Any, Any]]:
     """Up to the end: an open transaction in the way fails."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "looks",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        known = consumer.list_topics(topic, END_S).topics[topic]
-        if known.error is not None:
-            return []
-        consumer.assign([TopicPartition(topic, each, 0) for each in sorted(known.partitions)])
-        ended: set[int] = set()
-        found: list[tuple[int, int, Any, Any]] = []
-        while len(ended) < len(known.partitions):
-            message = consumer.poll(END_S)
-            assert message is not None, f"{topic} has no end"
-            if message.error() is None:
-                key, value = (
-                    each and json.loads(each) for each in (message.key(), message.value())
-                )
-                found.append((message.partition(), message.offset(), key, value))
-            else:
-                ended.add(message.partition())
-        found.sort(key=lambda each: each[:2])
-        return [each[2:] for each in found]
-    finally:
-        consumer.close()
+    client = {"bootstrap.servers": bootstrap}
+    if topic not in AdminClient(client).list_topics(timeout=END_S).topics:
+        return []
+    found = [
+        (
+            each.partition(),
+            each.offset(),
+            *(t and json.loads(t) for t in (each.key(), each.value())),
+        )
+        for each in read_to_end(client, topic)
+    ]
+    found.sort(key=lambda each: each[:2])
+    return [each[2:] for each in found]

@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka import Producer
 from fencepost.clients.binlog.kept_positions import (
     KeptPositions,
-    NotReadable,
     ensure_topic,
     latest_by_key,
 )
+from fencepost.clients.binlog.reading import NotReadable
 
 pytestmark = pytest.mark.slow
 

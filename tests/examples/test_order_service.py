@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from fencepost.clients.binlog.reading import read_to_end
 from support.fencepost_process import fencepost
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,25 +107,10 @@ def services() -> Iterator[Services]:
 
 def committed(bootstrap: str, topic: str) -> list[str]:
     """The orders of all messages up to the end: one that is still hidden fails."""
-    settings = {
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "group.id": "looks",
-    }
-    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
-    try:
-        if topic not in consumer.list_topics(timeout=10).topics:
-            return []
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found = []
-        while True:
-            message = consumer.poll(15)
-            assert message is not None, f"{topic} has no end"
-            if message.error() is not None:
-                return found
-            found.append(json.loads(message.value())["order"])
-    finally:
-        consumer.close()
+    client = {"bootstrap.servers": bootstrap}
+    if topic not in AdminClient(client).list_topics(timeout=10).topics:
+        return []
+    return [json.loads(each.value())["order"] for each in read_to_end(client, topic)]
 
 
 def placed(shop: Path) -> list[str]:
