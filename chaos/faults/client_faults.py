@@ -1,12 +1,14 @@
-"""Zombies and worn-out producers: what the workload lets be done to its clients (`fault.Clients`).
+"""Zombies and worn-out producers: a second producer with an id that another has, one that sleeps between its send and
+its commit, an id whose epochs are used up: at 32767 its producer id must change.
 
-A second producer with an id that another has, a producer that sleeps between its send and its commit, and an id whose
-epoch goes up until 16 bits are used up: at 32767 its producer id must change.
+A load may lend its own clients for it (`fault.Clients`); else ids are taken that the brokers know of.
 """
 
+from ..harness.asking import Address
 from .fault import Fault, LeftOut
+from .zombies import choose_id, take_over
 
-EPOCHS: tuple[int, int] = (100, 2_000)  # for how many generations an id is used up at a time
+EPOCHS: tuple[int, int] = (20, 500)  # for how many generations an id is used up at a time
 
 
 class _Clients(Fault):
@@ -17,16 +19,29 @@ class _Clients(Fault):
     def heal(self) -> str:
         return ""
 
+    def doors(self) -> dict[int, Address]:
+        doors = self.system.doors
+        return {node: doors[node] for node in self.system.nodes if self.system.is_up(node)}
+
+    def take_over(self, times: int) -> str:
+        chosen = choose_id(list(self.doors().values()), self.rng)
+        if chosen is None:
+            raise LeftOut("the brokers know of no transactional id")
+        taken = take_over(self.doors, chosen, times, self.stage.stopping.is_set)
+        if not taken.times:
+            raise LeftOut(f"nobody coordinates {chosen}")
+        return f"the transactional id {chosen} was {taken}"
+
 
 class Zombie(_Clients):
-    """Two processes with one transactional id: each that begins fences the other."""
+    """Two producers with one transactional id: each that begins fences the other."""
 
     name = "zombie"
 
     def begin(self) -> str:
         twin = self.stage.clients.twin
         if twin is None:
-            raise LeftOut("this load has no clients that may have twins")
+            return self.take_over(self.rng.randint(1, 3))
         return (
             f"a second producer has begun with the transactional id {twin(self.rng, self.lasts_s)}"
         )
@@ -51,15 +66,15 @@ class Sleeper(_Clients):
 
 
 class Epochs(_Clients):
-    """InitProducerId again and again for an id of the load."""
+    """InitProducerId again and again for one id."""
 
     name = "epochs"
 
     def begin(self) -> str:
         hurry = self.stage.clients.hurry
-        if hurry is None:
-            raise LeftOut("this load has no ids whose epochs may be used up")
         times = self.rng.randint(*EPOCHS)
+        if hurry is None:
+            return self.take_over(times)
         return f"the producer epoch of {hurry(self.rng, times)} went up by {times}"
 
 

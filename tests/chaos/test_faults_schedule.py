@@ -23,6 +23,7 @@ class Straw:
     nodes = (1, 2, 3)
     can = frozenset({"kill", "pause", "cut", "one-way", "slow"})
     back_s = 1.0
+    doors = dict.fromkeys(nodes, ("127.0.0.1", 1))  # where nobody answers
 
     def __init__(self) -> None:
         self.dead: set[int] = set()
