@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from . import aborted_reads, consumed, cycles, polls, sends, torn_transactions, txn_log, txn_lost
+from . import (
+    aborted_reads,
+    bank,
+    consumed,
+    cycles,
+    polls,
+    sends,
+    torn_transactions,
+    txn_log,
+    txn_lost,
+)
 from .availability import Availability
 from .history import FINAL, Anomaly
 from .stale_reads import StaleReads
@@ -32,6 +42,7 @@ CHECKERS: Final = (
     consumed.check,
     cycles.check,
     cycles.write_cycles,
+    bank.check,
 )
 
 
@@ -77,7 +88,7 @@ class Seen:
             self.kinds["records read"] += len(op.polls)
             if op.type == "ok":
                 self.kinds["records"] += len(op.sends)
-        elif op.f in ("assign", "subscribe", "crash"):
+        elif op.f in ("assign", "subscribe", "crash", "snapshot"):
             self.kinds[op.f] += 1
 
     @property
@@ -93,6 +104,8 @@ def judge(file: Path, faults: Iterable[Mapping[str, Any]] = (), nodes: int = 3) 
         from .queue_stream import stream
 
         found, cut = stream(file, seen.see)
+        if seen.kinds["snapshot"]:
+            cut = cut or "it is too long for the rules of the bank, which were not looked at"
     else:
         found, cut = _held(file, seen)
     found += [*seen.anomalies, *seen.availability.anomalies(seen.clients_end_s)]

@@ -11,17 +11,16 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from ..checkers.txn_history import Txn, to_line
 from ..harness.processes import Process
-from ..workloads.queue_topics import number_of
 from ..workloads.txn_process import HUNG
 from .folder import HISTORY, RunFolder
 from .notes import Notes
 
-MODULE: Final = "fencepost.chaos.workloads.queue_client"
 STOPPED: Final = (0, -signal.SIGTERM, -signal.SIGKILL, HUNG)
 STOP_S: Final = 30.0  # for an operation that is under way; who takes longer is killed
 NEVER: Final = float("inf")
@@ -73,14 +72,23 @@ class Clients:
     """Call `tick` often, from the thread that lives longest: it reads, replaces, crashes."""
 
     def __init__(
-        self, folder: RunFolder, *, count: int, flags: list[str], seed: int, life_s: float
+        self,
+        folder: RunFolder,
+        *,
+        count: int,
+        module: str,
+        words: Callable[[int, list[str]], list[str]],
+        seed: int,
+        life_s: float,
     ) -> None:
+        """`words` are those of the process in a place, when these keys are known."""
         self.folder = folder
         self.known = Known()
         self.crashes = 0
         self.ended: list[str] = []  # who ended by itself, and what it said
         self.began_s = time.monotonic()
-        self._flags = flags
+        self._module = module
+        self._words = words
         self._life_s = life_s  # on average; 0: nobody crashes
         self._rng = random.Random(f"{seed}/clients")
         self._clients = [Client(slot) for slot in range(count)]
@@ -97,12 +105,11 @@ class Clients:
 
     def _start(self, client: Client) -> None:
         client.life += 1
-        file = self._notes_folder / f"queue-{client.slot}.{client.life}.jsonl"
+        file = self._notes_folder / f"client-{client.slot}.{client.life}.jsonl"
         client.notes = Notes(file, self.began_s)
-        newest = max((number_of(key) for key in self.known.keys), default=-1)
         where = ["--slot", str(client.slot), "--life", str(client.life), "--notes", str(file)]
-        where += ["--newest-key", str(newest), "--clients", str(len(self._clients))]
-        command = [sys.executable, "-m", MODULE, *self._flags, *where]
+        words = self._words(client.slot, list(self.known.keys))
+        command = [sys.executable, "-m", self._module, *words, *where]
         client.process = Process(command, log=file.with_suffix(".log"))
         client.process.start()
         client.crash_at_s = NEVER

@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--workload", choices=WORKLOADS, default="queue")
+    add("--workload", choices=WORKLOADS, default="queue", help="Jepsen's queue, or money moved")
     add("--target", choices=TARGETS, default="processes", help="what the brokers are (processes)")
     add(
         "--faults",

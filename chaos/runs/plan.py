@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 QUEUE: Final = "queue"
+BANK: Final = "bank"
 VIAS: Final = ("assign", "subscribe")
 
 

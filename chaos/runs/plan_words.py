@@ -2,6 +2,6 @@
 
 from typing import Final
 
-WORKLOADS: Final = ("queue",)
+WORKLOADS: Final = ("queue", "bank")
 TARGETS: Final = ("processes", "containers", "kafka")
 FAULTS_BY_DEFAULT: Final = ("kill", "pause", "cut")

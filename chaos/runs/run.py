@@ -21,7 +21,6 @@ from ..faults.schedule import TROUBLE, Schedule
 from ..faults.system import System
 from ..faults.systems import system_of
 from ..faults.targets import Asking
-from ..workloads.queue_client import GROUP
 from .clients import Clients
 from .final_polls import final_polls
 from .folder import FAULTS, UNKNOWN, RunFolder
@@ -29,13 +28,13 @@ from .interrupts import Interrupts
 from .judging import judge
 from .plan import Plan, machine, versions
 from .watch import Watch
+from .workloads import TIMEOUT_MS, WORKLOADS
 
 SENTENCE_MAX: Final = 300
 TICK_S: Final = 0.1
 # A transaction that its client has left open must be over soon after: final polls wait for all of them.
 SETTINGS: Final = ("transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",)
 SERVED_S: Final = 90.0
-TIMEOUT_MS: Final = 6_000  # of a transaction
 ENDED_MAX: Final = 5  # clients that ended by themselves, and are quoted
 
 Say = Callable[[str], None]
@@ -49,6 +48,7 @@ class Run:
 
     def __init__(self, plan: Plan, folder: RunFolder, say: Say) -> None:
         self.plan = plan
+        self.workload = WORKLOADS[plan.workload]
         self.folder = folder
         self.say = say
         self.interrupts = Interrupts()
@@ -119,27 +119,23 @@ class Run:
 
     def _clients(self, system: System) -> Clients:
         plan = self.plan
-        flags = {
-            "bootstrap": system.bootstrap,
-            "seed": plan.seed,
-            "rate": plan.rate,
-            "timeout-ms": TIMEOUT_MS,
-            "via": ",".join(plan.via),
-            "copies": plan.copies,
-            "keys": plan.keys,
-            "writes-max": plan.writes_max,
-        }
-        words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-        if not plan.transactions:
-            words.append("--no-transactions")
+        same = ["--bootstrap", system.bootstrap, "--seed", str(plan.seed)]
+        same += ["--timeout-ms", str(TIMEOUT_MS)]
+        self.workload.prepare(plan, system.bootstrap)
         return Clients(
-            self.folder, count=plan.clients, flags=words, seed=plan.seed, life_s=plan.crash_s
+            self.folder,
+            count=plan.clients,
+            module=self.workload.module,
+            words=lambda slot, keys: [*same, *self.workload.words(plan, slot, keys)],
+            seed=plan.seed,
+            life_s=plan.crash_s,
         )
 
     def _load(self, system: System, clients: Clients) -> Schedule:
         """Clients and faults, for as long as the plan says."""
         plan = self.plan
-        asked = Asking(system, transactional_ids=["queue-0.1.1"], groups=[GROUP])
+        ids, groups = self.workload.transactional_ids, self.workload.groups
+        asked = Asking(system, transactional_ids=ids, groups=groups)
         schedule = Schedule(
             system,
             plan.faults,

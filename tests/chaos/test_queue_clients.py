@@ -4,7 +4,6 @@ import json
 import time
 
 import pytest
-from fencepost.chaos.runs import clients
 from fencepost.chaos.runs.clients import Clients
 from fencepost.chaos.runs.folder import HISTORY, RunFolder
 
@@ -25,10 +24,16 @@ time.sleep(60)
 def made(tmp_path, monkeypatch):
     (tmp_path / "stand_in.py").write_text(STAND_IN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(clients, "MODULE", "stand_in")
     folder = RunFolder(tmp_path / "run")
     folder.create({})
-    found = Clients(folder, count=1, flags=[], seed=1, life_s=0.0)
+    found = Clients(
+        folder,
+        count=1,
+        module="stand_in",
+        words=lambda _, keys: ["--known", ",".join(keys)],
+        seed=1,
+        life_s=0.0,
+    )
     found.start()
     yield found
     found.kill()
@@ -62,7 +67,7 @@ def test_a_client_that_was_killed_is_followed_by_another_one(made) -> None:
     assert (made.crashes, made._clients[0].life) == (1, 2)
     # The next one goes on with the keys that are in use.
     assert made.known.keys == {"t3-1": 0}
-    assert "--newest-key 7" in " ".join(made._clients[0].process.command)
+    assert "--known t3-1" in " ".join(made._clients[0].process.command)
 
 
 def test_a_client_that_ended_by_itself_is_replaced_and_told_of(made) -> None:

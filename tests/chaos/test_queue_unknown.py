@@ -35,7 +35,7 @@ def test_a_node_that_never_comes_back_makes_a_run_unknown_in_a_sentence(run, mon
     polls = finals.Polls([], whole=False, why="the final polls ended with 3")
     asked = {}
     monkeypatch.setattr(runs, "final_polls", lambda *_, **more: asked.update(more) or polls)
-    clients = Clients(run.folder, count=1, flags=[], seed=1, life_s=0.0)
+    clients = Clients(run.folder, count=1, module="none", words=lambda *_: [], seed=1, life_s=0.0)
     run._final(run.system, clients)
     assert asked["all_up"] is False, "what is not found then is nobody's fault"
     assert run.unknown == [
