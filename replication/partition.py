@@ -33,6 +33,7 @@ from .metrics import Counters
 from .partition_copies import AT_ONCE, CopiedPartition, Owner, flush_delay_ms
 from .partition_machine import ALL_REPLICAS, PartitionMachine
 from .partition_reads import Read
+from .sent_back import SentBack
 from .waits import OffsetWait, OffsetWaits
 
 __all__ = ["Appended", "Owner", "Partition", "Read", "Refusal"]
@@ -41,7 +42,7 @@ NO_SPACE: Final = DISK_FULL_ERRNOS
 
 
 class Partition(CopiedPartition):
-    __slots__ = ("_commits", "_rules", "_syncs")
+    __slots__ = ("_commits", "_rules", "_sent_back", "_syncs")
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Partition(CopiedPartition):
         super().__init__(env, topic_id, log, config, machine, counters, flusher, owner)
         self._commits: OffsetWaits | None = None
         self._syncs: OffsetWaits | None = None
+        self._sent_back = SentBack()
         self.set_config(config)
 
     def set_config(self, config: TopicConfig) -> None:
@@ -145,7 +147,7 @@ class Partition(CopiedPartition):
         behind: BatchHeader | None = None,  # to be written first: it was sent away
     ) -> Appended | Refusal:
         """Write a client's batch, or a coordinator's. The buffer is ours from here on: it is stamped in place."""
-        error = self.closed or self.machine.check_append(required_acks)
+        error = self.closed or self._check_log() or self.machine.check_append(required_acks)
         if error is not ErrorCode.none:
             return self._refuse_retriable(error, records, origin_client=origin_client)
         try:
@@ -174,7 +176,7 @@ class Partition(CopiedPartition):
         if isinstance(verdict, Duplicate):
             return self._written_before(verdict)
         if verdict is not None:
-            return self._refused(verdict.error, verdict.message)
+            return self._refused(self._told(verdict.error, headers[0][1]), verdict.message)
         append_time_ms = now_ms if self._rules.timestamp_type == LOG_APPEND_TIME else None
         first_offset = log.log_end_offset
         appends.stamp(buffer, headers, first_offset, self.machine.leader_epoch, append_time_ms)
@@ -185,13 +187,19 @@ class Partition(CopiedPartition):
         # ... to here no await: who is judged by a history is written right behind it
         self._owner.on_write(self, None)
         self._written(headers, len(buffer))
+        if self._sent_back:
+            self._sent_back.written(headers[0][1])
         self._of_topic.appended(len(buffer), log.log_end_offset - first_offset)
-        return Appended(
-            first_offset,
-            log.log_end_offset - 1,
-            -1 if append_time_ms is None else append_time_ms,
-            log.log_start_offset,
-        )
+        told_ms = -1 if append_time_ms is None else append_time_ms
+        return Appended(first_offset, log.log_end_offset - 1, told_ms, log.log_start_offset)
+
+    def _check_log(self) -> ErrorCode:
+        return ErrorCode.none if self.log.failed is None else ErrorCode.kafka_storage_error
+
+    def _told(self, error: ErrorCode, batch: BatchHeader) -> ErrorCode:
+        if self._sent_back and error is ErrorCode.out_of_order_sequence_number:
+            return self._sent_back.was_behind(batch) or error
+        return error
 
     def _written_before(self, retry: Duplicate) -> Appended:
         self._counters.duplicates += 1
@@ -216,6 +224,7 @@ class Partition(CopiedPartition):
         if origin_client:
             for _, header in headers:
                 self.log.producers.note_refused(header)
+                self._sent_back.note(header, ErrorCode.kafka_storage_error)
         self._owner.on_write(self, failed)
         self._counters.refuse(ErrorCode.kafka_storage_error)
         why = "the disk is full" if failed.errno in NO_SPACE else str(failed)
@@ -236,7 +245,9 @@ class Partition(CopiedPartition):
         self._counters.refuse(error)
         if self.closed is None and origin_client and self.is_leader:
             try:
-                self.log.producers.note_refused(parse_header(records))
+                header = parse_header(records)
+                self.log.producers.note_refused(header)
+                self._sent_back.note(header, error)
             except BatchRefused:
                 pass  # it is no batch at all: there is nothing to remember, and the error stands
             except (OSError, LogDamaged) as failed:

@@ -1,0 +1,65 @@
+"""What a producer had on its way behind a batch that was sent back for now is sent back likewise, not as out of order.
+
+INVARIANT  a batch of an idempotent producer is called out of order only if the one that is missing in front of it is
+           not one that this leader sent back just before, to be tried again as it is.
+PREVENTS   librdkafka taking OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to begin a new epoch, under which it sends again
+           all that is not acknowledged: a batch that was written, and waited for its followers when the lead moved, is
+           then in the log twice.
+PROVED BY  tests/replication/test_sent_back.py::test_what_follows_a_batch_that_was_sent_back_is_not_out_of_order
+
+Kafka answers OUT_OF_ORDER here; Java's producer tries all of them again in order, whatever the answer is.
+"""
+
+from typing import Final
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.wire.batch import BatchHeader
+
+IN_FLIGHT_MAX: Final = 5  # batches that an idempotent producer may have on their way
+PRODUCERS_MAX: Final = 1_000  # the oldest go first
+TRIED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.kafka_storage_error,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_leader_or_follower,
+    }
+)
+
+
+class SentBack:
+    """Of one partition. Empty, and then false, for nearly all."""
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        # producer id -> epoch, sequence, what it was told, and how many more may have been on their way behind it
+        self._first: dict[int, tuple[int, int, ErrorCode, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._first)
+
+    def note(self, batch: BatchHeader, error: ErrorCode) -> None:
+        if batch.base_sequence < 0 or error not in TRIED_AGAIN:
+            return
+        known = self._first.pop(batch.producer_id, None)
+        if known and known[0] == batch.producer_epoch and known[1] < batch.base_sequence:
+            self._first[batch.producer_id] = known
+            return
+        if len(self._first) >= PRODUCERS_MAX:
+            del self._first[next(iter(self._first))]
+        first = (batch.producer_epoch, batch.base_sequence, error, IN_FLIGHT_MAX - 1)
+        self._first[batch.producer_id] = first
+
+    def was_behind(self, batch: BatchHeader) -> ErrorCode | None:
+        """What a batch that is out of order is told instead, if it may have been on its way behind the one sent back."""
+        known = self._first.get(batch.producer_id)
+        if known is None or known[0] != batch.producer_epoch or batch.base_sequence <= known[1]:
+            return None
+        epoch, sequence, error, more = known
+        if not more:
+            return None  # its producer has given that one up
+        self._first[batch.producer_id] = (epoch, sequence, error, more - 1)
+        return error
+
+    def written(self, batch: BatchHeader) -> None:
+        self._first.pop(batch.producer_id, None)

@@ -1,0 +1,71 @@
+"""What an idempotent producer had on its way behind a batch that was sent back."""
+
+import errno
+
+import pytest
+from fencepost.cluster.base.errors import ErrorCode as E
+from replica_helpers import Node, batch, play
+
+
+def produce(node: Node, sequence: int, **fields: int) -> E:
+    answer = node.produce(batch(f"{sequence}", pid=7, sequence=sequence, **fields))
+    return getattr(answer, "error", E.none)
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_what_follows_a_batch_that_was_sent_back_is_not_out_of_order(first: int) -> None:
+    """1. Batch 0 is written and waits for its followers. 2. For batch 1 there is no room on the disk.
+    3. Batch 2 was on its way: out of order, said Kafka, and librdkafka began a new epoch, with 0 in it if the lead moved.
+    """
+
+    async def scene(node: Node) -> None:
+        for sequence in range(first):
+            assert produce(node, sequence) is E.none
+        node.env.machine.disk.faults.fail("append", path="*.log", number=errno.ENOSPC)
+        for sequence in range(first, first + 5):
+            assert produce(node, sequence) is E.kafka_storage_error
+        for sequence in range(first, first + 5):
+            assert produce(node, sequence) is E.none
+
+    play(scene)
+
+
+def test_what_comes_after_all_that_could_be_on_their_way_is_out_of_order() -> None:
+    """Its producer has given up the one that was sent back: it must learn that it can't go on like this."""
+
+    async def scene(node: Node) -> None:
+        assert produce(node, 0) is E.none
+        node.env.machine.disk.faults.fail("append", path="*.log", number=errno.ENOSPC)
+        for sequence in range(1, 6):
+            assert produce(node, sequence) is E.kafka_storage_error
+        assert produce(node, 6) is E.out_of_order_sequence_number
+        assert produce(node, 1) is E.none
+        assert produce(node, 6) is E.out_of_order_sequence_number
+
+    play(scene)
+
+
+def test_another_epoch_is_not_behind_it() -> None:
+    async def scene(node: Node) -> None:
+        assert produce(node, 0) is E.none
+        node.env.machine.disk.faults.fail("append", path="*.log", number=errno.ENOSPC)
+        assert produce(node, 1) is E.kafka_storage_error
+        assert produce(node, 2, epoch=1) is E.out_of_order_sequence_number
+        assert produce(node, 0, epoch=1) is E.none
+
+    play(scene)
+
+
+def test_of_a_log_that_failed_nothing_is_judged() -> None:
+    """The batch that failed is not in its producer's history; those behind it were told that they are out of order."""
+
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        assert produce(node, 0) is E.none
+        node.env.machine.disk.faults.fail("append", path="*.log", number=errno.EIO)
+        for sequence in range(1, 9):
+            late = batch("late", pid=7, sequence=sequence)
+            answer = partition.append_as_leader(late, required_acks=-1, now_ms=0)
+            assert getattr(answer, "error", None) is E.kafka_storage_error
+
+    play(scene)
