@@ -23,9 +23,9 @@ OF_FINAL: Final = 32
 COUNT_MAX: Final = 255  # sends of a line that a byte can count
 FOREVER: Final = float("inf")
 KEPT_PER_RULE: Final = 1_000
-VALUES_PER_BUCKET: Final = 300_000
+VALUES_PER_BUCKET: Final = 100_000
 BYTES_PER_VALUE: Final = 150  # of a history, for a guess
-VALUE_BUCKETS_MAX: Final = 512
+VALUE_BUCKETS_MAX: Final = 2_048
 ONLY: Final = 0  # the one bucket of what is not sorted yet
 INT, EXT, GROUP = 0, 1, 2  # what a gap was seen by
 

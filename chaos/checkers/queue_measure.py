@@ -188,9 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         large["operations"] - small["operations"]
     )
     whole = large["peak_bytes"] + share * max(0, WHOLE - large["operations"])
-    hours = large["seconds"] / large["operations"] * WHOLE / 3_600
+    hours = large["cpu_seconds"] / large["operations"] * WHOLE / 3_600
     sys.stdout.write(
-        f"{WHOLE:,} operations at this rate: {whole / 2**30:.2f} GiB, {hours:.1f} h "
+        f"{WHOLE:,} operations at this rate: {whole / 2**30:.2f} GiB, {hours:.1f} h of one core "
         f"({share:.1f} bytes an operation beyond the first)\n"
     )
     return 0 if large["found"] == chosen.spoil else 1

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from .queue_buckets import Buckets
 from .queue_lines import FAIL, INFO, IS_TXN, KIND, OF_FINAL, OK, POLL, WAS_SEEN, Found, Lines
 
-SHIFT: Final = 18  # places of a bucket, as a power of two
+SHIFT: Final = 17  # places of a bucket, as a power of two
 PERHAPS: Final = 1  # of a place: it counts only if its line turns out to be committed
 # place, value, line, process, flags
 PLACE_FORM: Final = "<qqIIB"

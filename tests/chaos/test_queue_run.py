@@ -21,7 +21,7 @@ def lines(file: Path) -> list[dict]:
 
 def test_a_run_whose_nodes_are_killed_is_judged_and_leaves_its_folder(tmp_path, capsys) -> None:
     out = tmp_path / "run"
-    code = main(["chaos", "run", "--faults", "kill", "--seconds", "6", *SHORT, "--out", str(out)])
+    code = main(["chaos", "run", "--faults", "kill", "--seconds", "4", *SHORT, "--out", str(out)])
     said = capsys.readouterr().out
     run = json.loads((out / "run.json").read_text())
     assert (code, run["verdict"]) == (0, "valid"), said
