@@ -249,7 +249,7 @@ def how(found: Measured) -> str:
         ("seed", run.seed),
         ("began", words.moment(run.began)),
         ("load asked for", words.seconds(run.asked_s) if run.asked_s else ""),
-        ("took", words.seconds(run.seconds) if run.seconds else ""),
+        ("took" if run.asked_s else "seconds", words.seconds(run.seconds) if run.seconds else ""),
         *run.versions.items(),
         *run.machine.items(),
     ]
