@@ -60,7 +60,7 @@ class Child:
 def compiled(tmp_path_factory) -> Path:
     if not shutil.which("gcc"):
         give_up("needs gcc: there is no `gcc` on the PATH")
-    return library(tmp_path_factory.mktemp("world"))
+    return library(tmp_path_factory.getbasetemp() / "compiled")
 
 
 @pytest.fixture
