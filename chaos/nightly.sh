@@ -33,11 +33,11 @@ worse() { # a broken promise (1) weighs more than what is unknown (2)
 simulate() {
   local code left
   while left=$((half - SECONDS)) && ((left > 30)); do
-    timeout --signal INT --kill-after 300 "$left" "$fencepost" sim run --campaign all \
+    timeout --preserve-status --signal INT --kill-after 300 "$left" "$fencepost" sim run --campaign all \
       --seeds "$seed..$((seed + chunk))" --summary "$out/campaigns.jsonl" >"$out/running.log" 2>&1
     code=$?
-    # Interrupted by the clock is as it should be; what was run until then is in the summary.
-    if [[ $code -ne 0 && $code -ne 124 && $code -ne 130 ]]; then
+    # Interrupted by the clock (130) is as it should be, unless a seed had failed by then (1): the summary has both.
+    if [[ $code -ne 0 && $code -ne 130 ]]; then
       worse $((code == 1 ? 1 : 2))
       mv "$out/running.log" "$out/failed-$seed.log"
       echo "seeds from $seed: see $out/failed-$seed.log"
