@@ -39,6 +39,7 @@ TIMESTAMP_WORD: Final = WORDS + 3
 SPAN: Final = TIMESTAMP_WORD + 1
 MOST: Final = 16_384  # messages at once
 NO_ERROR: Final = 0
+NO_OFFSET: Final = -1
 
 
 class Fetched:
@@ -47,29 +48,30 @@ class Fetched:
     def __init__(self, pointers: Any, count: int) -> None:
         self.count = count
         self._pointers = pointers
-        every = _int64(ctypes.addressof(pointers), count, pointers)
-        self._records = every
+        self._records = _int64(ctypes.addressof(pointers), count, pointers)
         self.errors: list[tuple[int, int]] = []  # code and offset
         if count:
-            self._find_errors(every)
+            self._words = _Words(self._records)
+            self._find_errors()
 
-    def _find_errors(self, every: pa.Array) -> None:
-        codes = pc.bit_wise_and(_Words(every).take(0), 0xFFFFFFFF)
+    def _find_errors(self) -> None:
+        codes = pc.bit_wise_and(self._words.take(0), 0xFFFFFFFF)
         if pc.max(codes).as_py() == NO_ERROR:
             return
         is_record = pc.equal(codes, NO_ERROR)
         for index in pc.indices_nonzero(pc.invert(is_record)).to_pylist():
             message = Message.from_address(self._pointers[index])
             self.errors.append((message.err, message.offset))
-        self._records = every.filter(is_record)
+        self._records = self._records.filter(is_record)
+        if len(self._records):
+            self._words = _Words(self._records)
 
     def columns(self, end: int) -> "Columns | None":
         """Of the records before `end`; None when there are none."""
         if not len(self._records):
             return None
-        words = _Words(self._records)
-        offsets = words.take(OFFSET_WORD)
-        return Columns(self._records, words, offsets, pc.sum(pc.less(offsets, end)).as_py())
+        offsets = self._words.take(OFFSET_WORD)
+        return Columns(self._records, self._words, offsets, pc.sum(pc.less(offsets, end)).as_py())
 
     def free(self) -> None:
         destroy = c_library.short_calls().rd_kafka_message_destroy
@@ -198,7 +200,11 @@ class PartitionConsumer:
 
     def __init__(self, settings: Mapping[str, Any], topic: str, partition: int) -> None:
         self._c = c_library.library()
-        self._handle = c_library.new_client(CONSUMER, settings)
+        self._told: list[
+            tuple[int, int]
+        ] = []  # of no message: a topic that is gone, a wrong password
+        self._on_error = c_library.ErrorTold(self._hear)
+        self._handle = c_library.new_client(CONSUMER, settings, error=self._on_error)
         self._name, self._partition = topic, partition
         self._topic = self._c.rd_kafka_topic_new(self._handle, topic.encode(), None)
         self._queue = self._c.rd_kafka_queue_new(self._handle)
@@ -225,10 +231,16 @@ class PartitionConsumer:
         fetched: Fetched | None = None
         try:
             fetched = Fetched(pointers, count)
+            fetched.errors += self._told
+            self._told.clear()
             yield fetched
         finally:
             if fetched is not None:
                 fetched.free()
+
+    def _hear(self, _client: Any, code: int, _why: Any, _opaque: Any) -> None:
+        """Called in the middle of a fetch."""
+        self._told.append((code, NO_OFFSET))
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
         low, high = ctypes.c_int64(), ctypes.c_int64()

@@ -37,12 +37,35 @@ class Message(ctypes.Structure):
     ]
 
 
+class TopicMetadata(ctypes.Structure):
+    """rd_kafka_metadata_topic_t."""
+
+    _fields_: ClassVar = [
+        ("topic", TEXT),
+        ("partition_count", INT),
+        ("partitions", POINTER),
+        ("err", INT),
+    ]
+
+
+class Metadata(ctypes.Structure):
+    """rd_kafka_metadata_t, as far as it is needed."""
+
+    _fields_: ClassVar = [
+        ("broker_count", INT),
+        ("brokers", POINTER),
+        ("topic_count", INT),
+        ("topics", ctypes.POINTER(TopicMetadata)),
+    ]
+
+
 WORDS: Final = ctypes.sizeof(Message) // 8
 # Which of them.
 PARTITION_WORD, PAYLOAD_WORD, LENGTH_WORD, KEY_WORD, KEY_LENGTH_WORD, OFFSET_WORD = range(2, 8)
 
 Delivered = ctypes.CFUNCTYPE(None, POINTER, ctypes.POINTER(Message), POINTER)
 Statistics = ctypes.CFUNCTYPE(INT, POINTER, POINTER, SIZE, POINTER)
+ErrorTold = ctypes.CFUNCTYPE(None, POINTER, INT, POINTER, POINTER)
 
 SIGNATURES: Final[Mapping[str, tuple[Any, list[Any]]]] = {
     "rd_kafka_err2str": (TEXT, [INT]),
@@ -50,6 +73,7 @@ SIGNATURES: Final[Mapping[str, tuple[Any, list[Any]]]] = {
     "rd_kafka_conf_destroy": (None, [POINTER]),
     "rd_kafka_conf_set": (INT, [POINTER, TEXT, TEXT, TEXT, SIZE]),
     "rd_kafka_conf_set_dr_msg_cb": (None, [POINTER, Delivered]),
+    "rd_kafka_conf_set_error_cb": (None, [POINTER, ErrorTold]),
     "rd_kafka_conf_set_stats_cb": (None, [POINTER, Statistics]),
     "rd_kafka_new": (POINTER, [INT, POINTER, TEXT, SIZE]),
     "rd_kafka_destroy": (None, [POINTER]),
@@ -134,6 +158,7 @@ def new_client(
     *,
     delivered: Any = None,
     statistics: Any = None,
+    error: Any = None,
 ) -> int:
     """A client's handle; whoever gives callbacks keeps them for as long as it. KafkaException for a wrong setting."""
     c = library()
@@ -148,6 +173,8 @@ def new_client(
         c.rd_kafka_conf_set_dr_msg_cb(conf, delivered)
     if statistics is not None:
         c.rd_kafka_conf_set_stats_cb(conf, statistics)
+    if error is not None:
+        c.rd_kafka_conf_set_error_cb(conf, error)
     handle = c.rd_kafka_new(kind, conf, said, SAID_BYTES)
     if not handle:
         c.rd_kafka_conf_destroy(conf)

@@ -63,7 +63,7 @@ class ColumnProducer:
         self._delivered = c_library.Delivered(self._on_delivery)
         self._statistics = c_library.Statistics(self._on_statistics)
         self._topics: dict[str, int] = {}
-        self._learned: set[str] = set()  # whose partitions librdkafka knows
+        self._partitions: dict[str, int] = {}  # how many, of topics whose rows name them
         self._handle = 0
         self._handle = c_library.new_client(
             PRODUCER,
@@ -111,9 +111,9 @@ class ColumnProducer:
             owners.append(_fill(table, key, KEY_WORD, KEY_LENGTH_WORD))
         flags = COPY
         if partition is not None:
-            self._learn_partitions(topic)
             flags |= EACH_ITS_PARTITION
             chosen = pc.fill_null(partition.cast(pa.int64()), ANY_PARTITION)
+            self._check_partitions(topic, chosen)
             table[PARTITION_WORD::WORDS] = _view(chosen)
         address = ctypes.addressof(ctypes.c_char.from_buffer(words))
         begun = 0
@@ -193,22 +193,39 @@ class ColumnProducer:
             )
         return found
 
-    def _learn_partitions(self, name: str) -> None:
+    def _check_partitions(self, topic: str, chosen: pa.Array) -> None:
         """Rows for a partition that librdkafka has not heard of are never sent: `produce_batch` forgets them (2.16)."""
-        if name in self._learned:
-            return
-        found = ctypes.c_void_p()
+        known = self._partition_count(topic)
+        is_wrong = pc.or_(pc.less(chosen, ANY_PARTITION), pc.greater_equal(chosen, known))
+        if pc.any(is_wrong).as_py():
+            row = pc.indices_nonzero(is_wrong)[0].as_py()
+            error = KafkaError(
+                KafkaError._UNKNOWN_PARTITION,
+                f"there is no partition {chosen[row]}, {topic} has {known}",
+            )
+            raise NotTaken(row, error)
+
+    def _partition_count(self, name: str) -> int:
+        found = self._partitions.get(name)
+        if found is not None:
+            return found
+        told = ctypes.POINTER(c_library.Metadata)()
         code = self._c.rd_kafka_metadata(
             self._handle,
             ONLY_THIS_TOPIC,
             self._topic(name),
-            ctypes.byref(found),
+            ctypes.byref(told),
             c_library.milliseconds(METADATA_S),
         )
         if code != NO_ERROR:
             raise NotTaken(0, c_library.error_of(code))
-        self._c.rd_kafka_metadata_destroy(found)
-        self._learned.add(name)
+        topic = told.contents.topics[0]
+        code, count = topic.err, int(topic.partition_count)
+        self._c.rd_kafka_metadata_destroy(told)
+        if code != NO_ERROR:
+            raise NotTaken(0, c_library.error_of(code))
+        self._partitions[name] = count
+        return count
 
     def _on_delivery(self, _client: Any, message: Any, _opaque: Any) -> None:
         told = message.contents

@@ -16,7 +16,7 @@ def main() -> None:
     brokers = {"kafka.bootstrap.servers": bootstrap}
     rows = spark.sql(
         "select cast(id as string) as key, concat('row ', id) as value,"
-        " array(named_struct('key', 'h', 'value', cast(id as binary))) as headers from range(200)"
+        " array(named_struct('key', 'h', 'value', cast('1' as binary))) as headers from range(200)"
     )
     rows.write.format("kafka").options(**brokers, topic=topic, includeHeaders=True).save()
     read = spark.read.format("kafka").options(**brokers, subscribe=topic, includeHeaders=True)

@@ -11,11 +11,17 @@ VERSION = importlib.metadata.version("pyspark")
 # description adds for the rest are not reached from everywhere.
 ARTIFACTS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),  # a mirror may have no 4.2
+    (
+        "org.apache.spark",
+        "spark-token-provider-kafka-0-10_2.13",
+        "4.0.0",
+    ),  # a mirror may have no 4.2
     ("org.apache.kafka", "kafka-clients", "3.9.2"),  # as Spark 4.2.0 has them
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
-ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+ALONE = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
 
 
 def jars() -> list[Path]:

@@ -1,0 +1,124 @@
+"""What users run into, on a real node and without Spark in between: each ends in a sentence, and nothing half is left."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+from fencepost.clients.spark.cluster import Cluster, WrongTopic
+from fencepost.clients.spark.data_loss import DataLoss
+from fencepost.clients.spark.offsets import Range
+from fencepost.clients.spark.option_table import BATCH, STREAM, STREAM_SINK
+from fencepost.clients.spark.options import read_options, write_options
+from fencepost.clients.spark.range_reader import read_range
+from fencepost.clients.spark.reading import OffsetOutOfRange, StreamPlan, batch_ranges
+from fencepost.clients.spark.sink_names import Place, Task, place_in_stream
+from fencepost.clients.spark.sink_writer import CouldNotWrite
+from fencepost.clients.spark.writers import _write
+from fencepost.clients.transactional import AdminApi, TransactionGroup
+from spark_topics import Served, column_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def delete(node: Served, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    admin.delete_topics([topic])[topic].result(20)
+
+
+def plan(node: Served, topic: str, **said: str) -> StreamPlan:
+    given = {**node.reading, "subscribe": topic, "startingoffsets": "earliest", **said}
+    options = read_options(given, STREAM)
+    return StreamPlan(Cluster(options), options)
+
+
+def test_a_topic_that_vanished_under_a_query_is_named(node: Served, topic: str) -> None:
+    node.write(topic, ["a", "b"])
+    stream = plan(node, topic)
+    start = stream.initial()
+    delete(node, topic)
+    with pytest.raises(WrongTopic, match=f"there is no topic {topic} in the cluster at .* create"):
+        stream.next_end(start, None)
+
+
+def test_a_topic_that_vanished_under_a_pattern_is_lost_data(node: Served, topic: str) -> None:
+    node.write(topic, ["a", "b"])
+    given = {**node.reading, "subscribepattern": f"{topic}|other", "startingoffsets": "earliest"}
+    options = read_options(given, STREAM)
+    stream = StreamPlan(Cluster(options), options)
+    end = stream.next_end(stream.initial(), None)
+    delete(node, topic)
+    with pytest.raises(DataLoss, match=f"{topic}-0 was read up to 2 and is not there any more"):
+        stream.next_end(end, None)
+
+
+def test_a_topic_that_vanished_under_a_task_is_named(node: Served, topic: str) -> None:
+    node.write(topic, ["a", "b"])
+    delete(node, topic)
+    client = {"bootstrap.servers": node.bootstrap, "topic.metadata.propagation.max.ms": "500"}
+    wanted = Range(topic, 0, 0, 2)
+    with pytest.raises(DataLoss, match=r"\[0,2\): its topic or partition is not there any more"):
+        list(read_range(wanted, client, headers=False, fail_on_data_loss=True))
+    assert list(read_range(wanted, client, headers=False, fail_on_data_loss=False)) == []
+
+
+def test_offsets_that_are_not_there_are_told_before_a_task_waits(node: Served, topic: str) -> None:
+    node.write(topic, ["a", "b"])
+    asked = f'{{"{topic}":{{"0":9,"1":0}}}}'
+    batch = read_options({**node.reading, "subscribe": topic, "endingoffsets": asked}, BATCH)
+    with pytest.raises(OffsetOutOfRange, match=r"endingOffsets asks for 9, and .* ends at 2 now"):
+        batch_ranges(Cluster(batch), batch)
+    with pytest.raises(OffsetOutOfRange, match=r"startingOffsets asks for 9, and .* ends at 2"):
+        plan(node, topic, startingoffsets=asked).initial()
+
+
+class Writes:
+    """A task of a stream."""
+
+    def __init__(self, node: Served, topic: str, name: str) -> None:
+        self.node = node
+        self.options = write_options({**node.writing, "topic": topic}, STREAM_SINK)
+        self.place: Place = place_in_stream(Task(0, 0, name, 1), None)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        _write(self.options, self.place, iter([rows]))
+
+    def open_members(self) -> list[str]:
+        return list(
+            TransactionGroup(self.place.group, AdminApi(self.node.admin_url)).open_members()
+        )
+
+
+@pytest.fixture
+def writes(node: Served, topic: str, fresh: Callable[[str], str]) -> Writes:
+    return Writes(node, topic, fresh("query"))
+
+
+def test_a_partition_that_is_not_there_is_named_and_nothing_stays_open(
+    node: Served, topic: str, writes: Writes
+) -> None:
+    rows = pa.record_batch({"value": ["a", "b"], "partition": pa.array([0, 7], pa.int32())})
+    with pytest.raises(
+        CouldNotWrite, match=f"could not write to {topic}: .* has it this partition"
+    ):
+        writes.write(rows)
+    assert (writes.open_members(), node.committed(topic)) == ([], [])
+
+
+def test_a_value_over_the_topic_s_limit_is_told_and_nothing_stays_open(
+    node: Served, fresh: Callable[[str], str]
+) -> None:
+    strict = fresh("strict")
+    node.create(strict, partitions=2, max_message_bytes="500")
+    writes = Writes(node, strict, fresh("query"))
+    with pytest.raises(CouldNotWrite, match=r"Raise max.message.bytes of the topic, or write"):
+        writes.write(column_of("fits", "".join(map(chr, range(40, 2_000)))))
+    assert (writes.open_members(), node.committed(strict)) == ([], [])
+
+
+def test_a_row_without_a_topic_is_told(node: Served, fresh: Callable[[str], str]) -> None:
+    writes = Writes(node, "", fresh("query"))
+    rows = pa.record_batch({"value": ["a"], "topic": pa.array([None], pa.string())})
+    with pytest.raises(CouldNotWrite, match="a row has null in the column topic"):
+        writes.write(rows)
+    assert writes.open_members() == []
