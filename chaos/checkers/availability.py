@@ -21,7 +21,8 @@ AVAILABLE_S: Final = (
 )
 LOOK_S: Final = 60.0  # after the last moment that counts, a fault is looked at no more
 # Faults during which nodes of theirs are away, or may be for others.
-TAKES_AWAY: Final = frozenset({"kill", "pause", "cut", "one-way", "hunt", "power", "disk"})
+TAKES_AWAY: Final = frozenset({"kill", "pause", "cut", "restart", "power"})
+ONE_BY_ONE: Final = frozenset({"restart"})  # the next goes when the one before it serves
 
 
 @dataclass(slots=True)
@@ -61,6 +62,8 @@ class Availability:
     @staticmethod
     def _recovery(fault: Mapping[str, Any], others: list[dict[str, Any]], nodes: int) -> Recovery:
         away = set(fault.get("nodes") or ())
+        if fault.get("fault") in ONE_BY_ONE:
+            away = set(sorted(away)[:1])
         for other in others:
             if _overlap(fault, other):
                 away |= set(other.get("nodes") or ())

@@ -28,7 +28,14 @@ def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
         summary |= {"verdict": UNKNOWN, "why": "there is no history"}
         folder.write(summary)
         return summary
-    judged = judge_history(folder.history, folder.lines(FAULTS), int(summary.get("nodes", 3)))
+    try:
+        judged = judge_history(folder.history, folder.lines(FAULTS), int(summary.get("nodes", 3)))
+    except (MemoryError, OSError) as lacking:  # no room for what it writes on the way
+        why = f"it could not be judged: {type(lacking).__name__} {lacking}".rstrip()
+        summary |= {"verdict": UNKNOWN, "why": why}
+        folder.write(summary)
+        say(f"UNKNOWN: {why}")
+        return summary
     anomalies = [*judged.anomalies]
     if missed := summary.get("missed"):
         anomalies.append(Anomaly("unseen", "all", str(missed)))

@@ -61,6 +61,12 @@ def test_two_faults_at_a_time_take_the_nodes_of_both_away() -> None:
     assert looked(both, send(A, 21.0, kind="info")).anomalies(200.0) == []
 
 
+def test_nodes_that_are_restarted_one_by_one_are_missed_by_nobody() -> None:
+    rolling = fault(10.0, 99.0, [1, 2, 3], "restart")
+    assert len(looked([rolling], send(A, 11.0, kind="info")).anomalies(200.0)) == 1
+    assert looked([rolling], send(A, 11.0)).anomalies(200.0) == []
+
+
 def test_a_fault_near_the_end_is_not_judged() -> None:
     assert looked([fault(10.0, None, [1])], send(A, 11.0, kind="info")).anomalies(20.0) == []
 

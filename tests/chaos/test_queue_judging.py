@@ -5,6 +5,7 @@ import json
 import pytest
 from fencepost.chaos.checkers.history import FINAL
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
+from fencepost.chaos.runs import judging
 from fencepost.chaos.runs.commands import _check
 from fencepost.chaos.runs.folder import ANOMALIES, HISTORY, RunFolder
 from fencepost.chaos.runs.judging import judge
@@ -48,6 +49,17 @@ def test_what_was_found_in_a_run_that_was_cut_short_is_invalid_all_the_same(tmp_
 def test_final_polls_that_found_not_all_though_all_nodes_served_are_invalid(tmp_path) -> None:
     said, why = verdict(tmp_path / "run", SENT, missed="transactions are still open in t0-0")
     assert (said, why) == ("invalid", "found: 1 unseen")
+
+
+def test_a_checker_that_runs_out_of_memory_says_unknown(tmp_path, monkeypatch) -> None:
+    def out(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(judging, "judge_history", out)
+    assert verdict(tmp_path / "run", SENT, SEEN) == (
+        "unknown",
+        "it could not be judged: MemoryError",
+    )
 
 
 def unserved(path, load):
