@@ -110,6 +110,12 @@ class Partition(CopiedPartition):
             if self._copying is not None:
                 self._copying.on_closed()
 
+    def damaged(self, why: str) -> None:
+        """What is read here is not what was written: nothing is served from it until a restart."""
+        if self.closed is None:
+            self.close(ErrorCode.kafka_storage_error)
+            self._owner.on_offline(self, f"{self.log.folder}: {why}")
+
     def _tell_waiting(self, error: ErrorCode) -> None:
         for waits in (self._commits, self._syncs, self._deletions):
             if waits is not None:
@@ -235,8 +241,7 @@ class Partition(CopiedPartition):
         self._counters.refuse(ErrorCode.kafka_storage_error)
         why = f"the producers' history can't be read: {failed}"
         if isinstance(failed, LogDamaged) or failed.errno not in PASSING:
-            self.close(ErrorCode.kafka_storage_error)
-            self._owner.on_offline(self, why)
+            self.damaged(why)
         return Refusal(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
 
     def _refuse_retriable(

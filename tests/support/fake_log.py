@@ -20,9 +20,14 @@ class FakeLog:
         self.commits_at_once = commits_at_once
         self.refuse: ErrorCode = E.none  # what the next append is answered
         self.is_leader = True
+        self.damages: list[str] = []
         self.fenced: tuple[Producer, ...] = ()  # whose transactions nothing is written in
         self._waiting: list[tuple[Offset, asyncio.Future[ErrorCode]]] = []
         self._told: list[tuple[Offset, Callable[[ErrorCode], None]]] = []
+
+    def damaged(self, why: str) -> None:
+        self.damages.append(why)
+        self.is_leader = False
 
     def may_append(self, producer: Producer | None = None) -> ErrorCode:
         if not self.is_leader:

@@ -72,6 +72,25 @@ def test_a_record_that_can_not_be_read_keeps_the_partition_closed_and_says_why()
     on_node(scenario, partitions=1)
 
 
+def test_a_bit_that_flipped_on_the_disk_is_not_coordinated_by_and_gives_up_the_replica() -> None:
+    """It was believed: a committed offset, a state of a transaction. The other replicas have what was written."""
+
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        await node.commit(1)
+        node.lead(0, 2)
+        damaged = bytearray(node.logs[0].batches[-1])
+        damaged[-3] ^= 4
+        node.logs[0].batches[-1] = bytes(damaged)
+        node.lead(0, 1)
+        await asyncio.sleep(1)
+        assert isinstance(shard_of(node), ErrorCode)
+        (why,) = node.logs[0].damages
+        assert "is not what was written" in why
+
+    on_node(scenario, partitions=1)
+
+
 def test_a_lost_shard_is_built_anew_after_a_pause_that_grows() -> None:
     async def scenario(node: GroupNode) -> None:
         await created(node)

@@ -204,7 +204,10 @@ class Coordinator:
                 cause=self._why(partition),
                 read_all=seat.reads_all,
             )
-        except (LogDamaged, BatchRefused, ValueError) as trouble:
+        except LogDamaged as damage:
+            log.damaged(str(damage))
+            return ErrorCode.not_coordinator
+        except (BatchRefused, ValueError) as trouble:
             # A record that can't be read is there to stay, and no group is served without it. As Kafka does,
             # nobody is asked to wait for that; the other partitions' groups are listed without this one's.
             self._env.log.error("coordinator_unreadable", shard=name, cause=str(trouble))

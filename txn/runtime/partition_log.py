@@ -93,6 +93,9 @@ class PartitionLog:
             return found.error
         return b"".join(_bytes_of(chunk) for chunk in found.records)
 
+    def damaged(self, why: str) -> None:
+        self._partition.damaged(why)
+
 
 class LocalPartitions:
     """The partitions that this node leads, for `Coordinator`."""

@@ -44,6 +44,9 @@ class RecordLog(Protocol):
     async def read(self, offset: Offset, max_bytes: int) -> Buffer | ErrorCode:
         """Whole committed batches, the first of which holds `offset`; empty at the high watermark."""
 
+    def damaged(self, why: str) -> None:
+        """What is on this node's disk is not what was written: another replica shall lead."""
+
 
 class Machine(Protocol):
     """A pure state machine over one partition (style: decide, apply, tick)."""

@@ -14,15 +14,17 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import NO_TIMESTAMP
 from fencepost.cluster.wire.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    CRC_FROM,
     HEADER_SIZE,
     LENGTH_PREFIX,
     TRANSACTIONAL_FLAG,
     BatchRefused,
+    compute_crc,
 )
 from fencepost.cluster.wire.compression import SIZE_MAX, decompress
 from fencepost.cluster.wire.records import Record, read_control
@@ -35,6 +37,7 @@ NO_PRODUCER: Final = -1
 
 # base offset, length, attributes, last offset delta, producer id, record count: what a replay asks of a header
 _HEADER: Final = Struct(">qi9xhi16xq6xi")
+_CRC: Final = Struct(">I")
 _LENGTH_MIN: Final = HEADER_SIZE - LENGTH_PREFIX
 Row = tuple[int, bytes, bytes | None]
 
@@ -66,6 +69,9 @@ class Replay:
             behind = position + LENGTH_PREFIX + length
             if length < _LENGTH_MIN or behind > end:
                 raise _cut_off(position)
+            (crc,) = _CRC.unpack_from(buffer, position + CRC_FROM - _CRC.size)
+            if crc != compute_crc(buffer, position, behind - position):
+                raise LogDamaged(f"the batch at offset {base_offset} is not what was written")
             self.records += count
             body, at = buffer, position + HEADER_SIZE
             if attributes & COMPRESSION_MASK:
@@ -188,7 +194,7 @@ def _cut_off(position: int) -> BatchRefused:
 def rows_of(body: bytes, at: int, count: int, base_offset: int) -> list[Row]:
     """Offset, key and value of each record: what `read_records` gives, without what nobody asked for.
 
-    The batch is from our own log and its CRC was checked when it came in, so lengths are not doubted here;
+    The batch is what was written, as its CRC says, and it was checked when it came in, so lengths are not doubted here;
     one that runs over the end gives short bytes, which the decoder refuses. Numbers of one byte are spelled out:
     nearly all are, and a call would cost as much as the rest.
     """
