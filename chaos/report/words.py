@@ -42,6 +42,13 @@ RULES: Final[dict[str, str]] = {
     "replicas-differ": "replicas of one partition do not hold the same bytes",
     "progress": "nothing was acknowledged though it should have been",
     "no-progress": "nothing was acknowledged though it should have been",
+    "unavailable": "nothing was acknowledged for long, though a majority of the nodes was there",
+    "group-skip": "a group that consumes in transactions passed over records",
+    "group-repeat": "a group that consumes in transactions consumed records twice",
+    "key-order": "values of one process fall along a partition",
+    "backwards": "a reader went back",
+    "out-of-order": "outputs are not in the order of their inputs",
+    "from-nothing": "an output was made of no input",
     "stale-read": "a reader was told of an end that was behind what it had been told before",
 }
 _THOUSAND: Final = 1_000

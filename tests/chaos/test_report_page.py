@@ -4,13 +4,16 @@ import json
 import re
 import tracemalloc
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+from fencepost.chaos.checkers import history as history_module
 from fencepost.chaos.report import run_folder
 from fencepost.chaos.report.__main__ import main
 from fencepost.chaos.report.measured import measure
 from fencepost.chaos.report.page import write_page
 from fencepost.chaos.report.verdict import judged
+from fencepost.chaos.report.words import RULES
 from report_scene import HOSTILE, bad_run, good_run, history, operation, run_json, write
 
 VOID = {"meta", "link", "input", "br"}
@@ -126,6 +129,28 @@ def test_a_terminal_obeys_no_name_either(tmp_path, capsys) -> None:
     write(tmp_path, run, history=history(seconds=1.0), anomalies=[lost])
     assert main(["report", str(tmp_path)]) == 0
     assert "Invalid: 1 × \\u001b]0;owned\\u0007\\ud800" in capsys.readouterr().out
+
+
+def test_every_rule_that_judges_a_run_is_explained() -> None:
+    """Of those that look inside simulated nodes no page is made."""
+    checkers = Path(history_module.__file__).parent
+    inside = {
+        "committed",
+        "decisions",
+        "epochs",
+        "group_offsets",
+        "prefixes",
+        "producer_state",
+        "raft_properties",
+    }
+    named = {
+        rule
+        for file in checkers.glob("*.py")
+        if file.stem not in inside
+        for rule in re.findall(r'Anomaly\(\s*"([A-Za-z0-9-]+)"', file.read_text())
+    }
+    assert len(named) > 20
+    assert sorted(named - set(RULES)) == []
 
 
 def test_a_run_that_was_cut_short_says_so_and_shows_what_was_measured(tmp_path) -> None:
