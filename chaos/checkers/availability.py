@@ -65,7 +65,7 @@ class Availability:
         if fault.get("fault") in ONE_BY_ONE:
             away = set(sorted(away)[:1])
         for other in others:
-            if _overlap(fault, other):
+            if other is not fault and _overlap(fault, other):
                 away |= set(other.get("nodes") or ())
         tolerated = len(away) * 2 < nodes
         until_s = fault.get("until_s")

@@ -12,8 +12,8 @@ that are fenced by their group's generation (KIP-447) they may not. A transactio
 
 from typing import Final, NamedTuple
 
-from .history import Anomaly
-from .txn_history import Log, Txn, Txns, final_values, transactions
+from .history import FINAL, Anomaly
+from .txn_history import Log, Txn, Txns, transactions
 
 # Groups that several share, and that poll in transactions alone.
 GROUPS: Final = ("lists", "pipeline", "queue")
@@ -29,13 +29,13 @@ class Step(NamedTuple):
 
 def check(history: Txns) -> list[Anomaly]:
     log = Log(history)
-    final = final_values(history)
+    has_final = any(op.process == FINAL for op in history)
     known: dict[str, list[Step]] = {}
     perhaps: dict[str, list[Step]] = {}
     for op in transactions(history):
-        is_there = op.type == "ok" or any(sent.value in final for sent in op.sends)
-        if not is_there and (op.type == "fail" or op.sends):
-            continue  # of an unknown one with sends, those show that it was not committed
+        is_there = log.is_committed(op)
+        if not is_there and (op.type == "fail" or (op.sends and has_final)):
+            continue  # of an unknown one with sends, those show in the end that it was not committed
         for place in op.offsets:
             group, _, key = place.partition("|")
             step = _step(log, op, key)
@@ -56,16 +56,18 @@ def _step(log: Log, op: Txn, key: str) -> Step | None:
 
 def _walk(place: str, known: list[Step], perhaps: list[Step]) -> list[Anomaly]:
     found = []
-    next_rank, before = 0, "the beginning"
+    next_rank, before, line = 0, "the beginning", 0
     for step in known:
         who = f"transaction {step.op.number} of {step.op.process}"
         if step.first < next_rank:
             what = f"{who} begins at record {step.first}, though {before} went up to {next_rank}"
-            found.append(Anomaly("group-repeat", place, what))
+            lines = tuple(sorted({line, step.op.line} - {0}))
+            found.append(Anomaly("group-repeat", place, what, lines))
         elif step.first > next_rank and not _filled(next_rank, step.first, perhaps):
             what = f"{who} begins at record {step.first}, and {before} ended before {next_rank}"
-            found.append(Anomaly("group-skip", place, what))
-        next_rank, before = max(next_rank, step.last + 1), who
+            lines = tuple(sorted({line, step.op.line} - {0}))
+            found.append(Anomaly("group-skip", place, what, lines))
+        next_rank, before, line = max(next_rank, step.last + 1), who, step.op.line
     return found
 
 

@@ -105,11 +105,10 @@ class Places:
     def _group_steps(self) -> None:
         lines, bases = self.lines, self.values.bases
         for group, key, first, last, line in lines.steps.take(ONLY):
-            is_there = lines.outcome[line] & KIND == OK or lines.found_at_end(line) > 0
-            if is_there:
+            if lines.is_committed(line):
                 place = bases[key] + first
                 self._steps.add(place >> SHIFT, place, bases[key] + last, group, line)
-            elif not lines.sends_of(line):
+            elif not (lines.sends_of(line) and lines.has_final):
                 self._perhaps.append((group, bases[key] + first, bases[key] + last))
         reached: dict[
             int, tuple[int, int]

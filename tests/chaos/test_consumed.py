@@ -53,6 +53,13 @@ def test_of_an_unknown_one_its_sends_show_whether_it_was_committed() -> None:
     assert judged(took("a", 2, 0), maybe, took("a", 5, 3), final=seen) == []
 
 
+def test_without_final_polls_nobody_knows_whether_an_unknown_one_was_committed() -> None:
+    maybe = took("b", 3, 1, kind="info")
+    maybe.sends = [Sent("t-0", 99)]
+    seen = Txn("read", "ok", "r", polls=ALL)
+    assert consumed.check([FEED, took("a", 2, 0), maybe, took("a", 5, 2), seen]) == []
+
+
 def test_a_transaction_that_failed_has_consumed_nothing() -> None:
     assert judged(took("a", 2, 0, 1, kind="fail"), took("b", 3, 0, 1)) == []
 
