@@ -7,6 +7,10 @@ assigns or subscribes to keys that are in use; after everything that is not `ok`
 that the operation polled. A process that is told that it is fenced comes back as another one: with another transactional id,
 and another consumer. The notes are lines of `txn_history`; of a number the last line counts. Key k is partition k % 2
 of topic t{k // 2}; a key that was written to often enough is left for the next one.
+
+INVARIANT  what a transaction sends is written down before it begins, what it consumes before its positions are sent.
+PREVENTS   a record that nobody sent, and a gap in what a group consumed, that a killed client had filled.
+PROVED BY  tests/chaos/test_queue_client.py::test_what_a_transaction_consumes_is_written_down_before_its_positions_are_sent
 """
 
 import argparse
@@ -234,6 +238,10 @@ class QueueClient(Transactor):
         for key, position in self.positions.items():
             if position is not None and position != before.get(key):
                 op.offsets[f"{self.group}|{key}"] = position
+        if op.polls:
+            self.note(
+                op
+            )  # what it consumes is known, though this process may be killed before it says how that ended
         if op.offsets:
             self._send_offsets(op, consumer)
         self._maybe_abort()

@@ -1,0 +1,119 @@
+"""One process of the queue workload, on a producer and a consumer that know no broker."""
+
+import io
+
+import pytest
+from confluent_kafka import KafkaError
+from fencepost.chaos.checkers.txn_history import Polled, from_lines
+from fencepost.chaos.workloads.queue_client import QueueClient, parser
+
+
+class FakeProducer:
+    """Acknowledges all, and keeps what was noted when the positions were sent."""
+
+    def __init__(self, notes: io.StringIO) -> None:
+        self.notes = notes
+        self.sent: list[tuple] = []
+        self.noted: list = []
+        self._told: list = []
+
+    def begin_transaction(self) -> None: ...
+
+    def produce(self, topic, data, *, partition, on_delivery) -> None:
+        self.sent.append((topic, partition, data))
+        self._told.append(on_delivery)
+
+    def poll(self, seconds) -> None:
+        for told in self._told:
+            told(None, FakeMessage(7))
+        self._told.clear()
+
+    def send_offsets_to_transaction(self, offsets, metadata, seconds) -> None:
+        self.noted = from_lines(self.notes.getvalue().splitlines())
+
+    def commit_transaction(self, seconds) -> None: ...
+
+    def abort_transaction(self, seconds) -> None: ...
+
+
+class FakeMessage:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class FakeConsumer:
+    def __init__(self) -> None:
+        self.assigned: list[tuple] = []
+
+    def assign(self, places) -> None:
+        self.assigned = [(each.topic, each.partition, each.offset) for each in places]
+
+    def consumer_group_metadata(self) -> object:
+        return object()
+
+
+class Client(QueueClient):
+    """Polls one record each time; `moved` comes with the next poll."""
+
+    moved = False
+
+    def poll(self, consumer, op, most, seconds) -> None:
+        at = self.positions.get("t0-1") or 4
+        op.polls.append(Polled("t0-1", at, at * 8, at))
+        self.positions["t0-1"] = at + 1
+
+
+@pytest.fixture
+def made():
+    notes = io.StringIO()
+    words = ["--slot", "1", "--life", "1", "--bootstrap", "127.0.0.1:1", "--notes", "none"]
+    client = Client(parser().parse_args(words), notes)
+    client.producer = FakeProducer(notes)
+    client.topics._there = {f"t{number}" for number in range(40)}
+    client.born()
+    client.positions = {"t0-1": None}
+    client.rng.random = lambda: 0.99  # neither aborts nor dawdles, and polls only
+    return client, notes, FakeConsumer()
+
+
+def test_what_a_transaction_consumes_is_written_down_before_its_positions_are_sent(made) -> None:
+    client, notes, consumer = made
+    assert client._operate(consumer)
+    before = client.producer.noted[-1]
+    assert (before.type, before.ended_s) == ("info", 0.0)
+    assert before.polls
+    assert before.offsets == {"queue-1.1.1|t0-1": before.polls[-1].offset + 1}
+    assert from_lines(notes.getvalue().splitlines())[-1].type == "ok"
+
+
+def test_after_an_abort_it_polls_again_from_the_first_record_on(made) -> None:
+    client, _, consumer = made
+    client.positions = {"t0-0": None, "t0-1": 4}
+    client.producer.commit_transaction = refuse
+    assert client._operate(consumer)
+    assert client.positions == {"t0-0": None, "t0-1": 4}
+    assert ("t0", 1, 4) in consumer.assigned
+
+
+def refuse(_seconds) -> None:
+    from confluent_kafka import KafkaException
+
+    raise KafkaException(Abortable(KafkaError._STATE))
+
+
+class Abortable(KafkaError):
+    def retriable(self) -> bool:
+        return False
+
+    def txn_requires_abort(self) -> bool:
+        return True
+
+
+def test_a_key_that_was_written_to_often_enough_is_left_for_the_next(made) -> None:
+    client, _, _ = made
+    client.chosen.keys, client.chosen.writes_max, client.chosen.clients = 1, 6, 2
+    client.window = [5]
+    assert [client._next_key() for _ in range(7)] == [5, 5, 5, 6, 6, 6, 7]
