@@ -129,10 +129,11 @@ def lease_too_long(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="two-images no-progress commit-missing",
+    seen_by="images-differ two-images",
     campaign="cluster",
     faults="older-build kill",
     seconds=8.0,
+    seeds=20,
 )
 def unknown_commands_are_skipped(patch: Patch) -> None:
     """A node of an older build passes over commands of the metadata log that it does not know."""
@@ -142,3 +143,9 @@ def unknown_commands_are_skipped(patch: Patch) -> None:
         return [codec._decode_one(each) for each in packed if codec.COMMANDS.get(each[0])]
 
     patch.put(metadata_machine, "decode", lenient)
+
+
+@bug(seen_by="feature-unknown", campaign="cluster", faults="older-build", seconds=6.0, seeds=20)
+def older_builds_may_register(patch: Patch) -> None:
+    """A node is let into a cluster whose features are at levels that it does not know."""
+    patch.put(brokers_policy, "why_not_here", lambda _levels, _known: None)

@@ -40,8 +40,10 @@ class Build:
 NEW: Final = Build()
 # Before KIP-848 and KIP-890: it forms a cluster whose levels can be raised when all nodes are newer.
 OLD: Final = Build(features=tuple((name, 0) for name in NEWEST))
-# As if these had come with the build of today.
+# As if these had come with the build of today. (The first two may not even register, where a cluster has these levels.)
 WITHOUT: Final = (
+    Build(features=((TRANSACTIONS, 1),)),
+    Build(features=((GROUPS, 0),)),
     Build(commands=frozenset({records.PartitionsCreated.TYPE})),
     Build(commands=frozenset({records.TopicDeleted.TYPE})),
     Build(commands=frozenset({records.ConfigsChanged.TYPE})),

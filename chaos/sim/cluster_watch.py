@@ -35,6 +35,7 @@ from ..checkers.prefixes import Prefixes
 from ..checkers.producer_state import Known
 from .cluster_nodes import ClusterNodes, node_name
 from .file_node import FileNode
+from .image_watch import compare_images
 from .node import SimEnv
 from .quorum_witness import Witness
 from .world import World
@@ -204,6 +205,9 @@ class ClusterWatch:
         self._look_who_controls()
         self._look_at_features()
         producers = producers or self.sweeps % PRODUCERS_EVERY == 0
+        if producers:
+            running = [(id_, self.nodes.brokers[id_].image) for id_ in self.nodes.up()]
+            self._report(compare_images(running))
         for node_id in self.nodes.up():
             broker = self.nodes.brokers[node_id]
             for name, partition in broker.replicas.partitions.items():
