@@ -181,9 +181,9 @@ class ReplicaManager:
         for topic, state in changed:
             name = TopicPartition(topic.name, state.partition)
             known = self.partitions.get(name)
-            if known is not None and (
-                known.topic_id != topic.topic_id or self.node_id not in state.replicas
-            ):
+            is_here = known is not None or name in self.offline
+            is_old = known is not None and known.topic_id != topic.topic_id
+            if is_here and (is_old or self.node_id not in state.replicas):
                 gone.append(name)
         self._drop(gone)
         for topic, state in changed:
@@ -233,21 +233,25 @@ class ReplicaManager:
 
     def _drop(self, names: Iterable[TopicPartition]) -> None:
         """Deleted, or moved to other brokers: one pass for all that went at once."""
-        logs = []
+        logs, unopened = [], []
         for name in names:
-            self.offline.pop(name, None)
+            is_offline = self.offline.pop(name, None) is not None
             self._doubtful.pop(name, None)
             partition = self.partitions.pop(name, None)
             if partition is not None:
                 partition.close(ErrorCode.unknown_topic_or_partition)
                 self.rounds.forget(partition)
                 logs.append(partition.log)
-        if not logs:
-            return
+            elif is_offline:
+                unopened.append(name)
         try:
-            self.store.delete(logs)
+            if logs:
+                self.store.delete(logs)
+            if unopened:
+                self.store.delete_unopened(unopened)
         except OSError as error:  # the folders stay; a topic of that name sets them aside
-            self.env.log.error("partitions_not_deleted", count=len(logs), cause=str(error))
+            count = len(logs) + len(unopened)
+            self.env.log.error("partitions_not_deleted", count=count, cause=str(error))
 
     def _reconfigure(self, changed: Sequence[tuple[ConfigType, str]]) -> None:
         topics = {name for kind, name in changed if kind is ConfigType.TOPIC}

@@ -34,7 +34,7 @@ from .shared import Shared
 from .swap import tidy_folder
 from .torn import cut_off
 from .txn_index import AbortedIndex, IndexDamaged
-from .walk import damaged
+from .walk import HOW_TO_MEND, damaged
 
 
 class Known(NamedTuple):
@@ -146,8 +146,8 @@ def _empty(
     start = known.log_start_offset
     if (known.recovery_point or 0) > start:
         raise LogDamaged(
-            f"{folder} holds no log, and with it offsets {start} to {(known.recovery_point or 0) - 1}; restore it"
-            " from a replica"
+            f"{folder} holds no log, and with it offsets {start} to {(known.recovery_point or 0) - 1} are gone."
+            f" {HOW_TO_MEND}"
         )
     segment = Segment(
         shared.pool, folder, start, interval=config.index_interval_bytes, fresh=True,

@@ -21,7 +21,7 @@ from .index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from .names import INDEX, LOG, TIMEINDEX, file_name
 from .pool import FilePool
 from .txn_index import AbortedIndex, IndexDamaged
-from .walk import Cold, walk_headers
+from .walk import HOW_TO_MEND, Cold, walk_headers
 
 UNKNOWN: Final = -2  # a timestamp that nobody has looked up yet
 TAIL_MAX: Final = 64  # remembered batches; 1 KiB for each partition that is written
@@ -98,7 +98,7 @@ class Segment:
         try:
             file = self.pool.open(self, create=self.fresh)
         except FileNotFoundError:
-            message = f"{self.path} is missing, and with it {offsets}; restore it from a replica"
+            message = f"{self.path} is missing, and with it {offsets}. {HOW_TO_MEND}"
             raise LogDamaged(message) from None
         self.fresh = False
         if file.size() != self.size:

@@ -184,23 +184,32 @@ class LogStore:
 
     def delete(self, logs: Sequence[Log]) -> None:
         """For good. Blocks for two syncs; the files go later, those who still read them are served."""
-        disk = self.env.disk
-        partitions = [log.topic_partition for log in logs]
-        self.offsets.forget(partitions)
+        self.offsets.forget(log.topic_partition for log in logs)
         for log in logs:
             log.removed = True
             log.close(clean=False)
             log.failed = log.failed or OSError("the log was deleted")
-            if not disk.exists(log.folder):
-                continue
-            number = f"{self.env.rng.getrandbits(64):016x}"
-            kept = log.folder[: len(self.data_dir) + FOLDER_NAME_MAX]
-            grave = f"{kept}.{number}{DELETE_SUFFIX}"
-            disk.rename(log.folder, grave)
-            delay_s = log.config.file_delete_delay_ms / 1000
-            self.env.clock.call_later(delay_s, functools.partial(self._remove_folder, grave))
+            self._bury(log.folder, log.config.file_delete_delay_ms / 1000)
         if logs:
-            disk.sync_folder(self.data_dir)
+            self.env.disk.sync_folder(self.data_dir)
+
+    def delete_unopened(self, partitions: Sequence[TopicPartition]) -> None:
+        """The same for what can't be opened: without it a damaged replica that is moved away comes back damaged."""
+        self.offsets.forget(partitions)
+        for partition in partitions:
+            self._bury(f"{self.data_dir}/{partition}", 0.0)
+        if partitions:
+            self.env.disk.sync_folder(self.data_dir)
+
+    def _bury(self, folder: str, delay_s: float) -> None:
+        disk = self.env.disk
+        if not disk.exists(folder):
+            return
+        number = f"{self.env.rng.getrandbits(64):016x}"
+        kept = folder[: len(self.data_dir) + FOLDER_NAME_MAX]
+        grave = f"{kept}.{number}{DELETE_SUFFIX}"
+        disk.rename(folder, grave)
+        self.env.clock.call_later(delay_s, functools.partial(self._remove_folder, grave))
 
     def _remove_folder(self, folder: str) -> None:
         self.env.tasks.spawn(self._remove(folder), name=f"remove {folder}")

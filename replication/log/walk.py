@@ -44,11 +44,17 @@ class Cold(Exception):
         self.work = work
 
 
+# With another replica: reassignments take this one out, which deletes its folder, and in again. Without: what is left.
+HOW_TO_MEND: Final = (
+    "Take this replica out of the partition and in again (kafka-reassign-partitions): it is copied anew."
+    " If it is the only one, restore the file, or have the partition recovered without what is lost"
+)
+
+
 def damaged(path: str, position: int, offset: int, why: str) -> LogDamaged:
     return LogDamaged(
         f"{path} is damaged at position {position}, where offset {offset} should be: {why}. What lies"
-        " before it and behind it was left as it is; restore the file, or have the partition recovered"
-        " from a replica or without what is lost"
+        f" before it and behind it was left as it is. {HOW_TO_MEND}"
     )
 
 

@@ -308,6 +308,30 @@ def test_a_crash_between_the_image_and_the_folder_leaves_nothing_of_a_deleted_to
         start(after)
 
 
+def test_a_damaged_replica_that_is_moved_away_and_back_is_a_new_one() -> None:
+    """Its folder stayed, and was found damaged again: nothing but another disk could mend it."""
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"))
+        start = Restarts(world, metadata)
+
+        async def before(node: Node) -> None:
+            await node.write(batch("a"))
+            await node.manager.store.checkpoint()
+
+        async def after(node: Node) -> None:
+            manager, here = node.manager, metadata.image.topics["orders"].partitions[0].replicas
+            assert "holds no log" in manager.offline[ORDERS]
+            there = (BrokerId(2), BrokerId(3))
+            metadata.change(manager, "orders", replicas=there, isr=there, leader=there[0])
+            assert not manager.offline
+            metadata.change(manager, "orders", replicas=(*there, *here))
+            assert node.partition().log_end_offset == 0
+
+        start(before, stop=False)
+        world.node("a").disk.remove(f"{FOLDER}/orders-0/00000000000000000000.log")
+        start(after)
+
+
 def test_a_stop_in_the_middle_of_a_checkpoint_lets_it_end() -> None:
     """The log has handed its work to the checkpoint: cut off there, nobody would do it."""
 
