@@ -48,7 +48,8 @@ EXECUTORS: Final = "local-cluster[2,1,1024]"
 STANDALONE: Final = "standalone"
 STANDALONE_EACH: Final = 4  # one round of the points in so many
 SOURCE: Final = "source"
-SAID_MAX: Final = 300
+SAID_MAX: Final = 120
+ENDED_WITH: Final = "terminated with exception: "
 
 
 ALL_POINTS: Final = (*sorted(POINTS), *sorted(BROKER_POINTS))
@@ -351,8 +352,13 @@ def one_verdict(cluster: LocalCluster, drivers: Drivers, run: Run, where: Path) 
 
 
 def why_failed(said: list[str]) -> str:
-    """What Spark said when it gave up a start by itself: nobody killed that one."""
-    return "".join(f" ({each[:SAID_MAX]}…)" for each in said if each.startswith("failed"))
+    """What Spark said when it gave up starts by itself: nobody killed those."""
+    why = Counter(
+        (each.partition(ENDED_WITH)[2] or each)[:SAID_MAX]
+        for each in said
+        if each.startswith("failed")
+    )
+    return "".join(f" ({count} × {each}…)" for each, count in why.items())
 
 
 def admin_of(cluster: LocalCluster) -> str:

@@ -62,6 +62,27 @@ def test_a_topic_that_vanished_under_a_task_is_named(node: Served, topic: str) -
     assert list(read_range(wanted, client, headers=False, fail_on_data_loss=False)) == []
 
 
+def test_records_that_aged_out_under_a_task_fail_it_or_are_left_out(
+    node: Served, topic: str
+) -> None:
+    node.write(topic, list("abcdef"))
+    node.delete_records(topic, 4)
+    client = {"bootstrap.servers": node.bootstrap}
+    wanted = Range(topic, 0, 1, 6)
+    with pytest.raises(DataLoss, match=r"\[1,6\): the partition begins at 4 now"):
+        list(read_range(wanted, client, headers=False, fail_on_data_loss=True))
+    left = read_range(wanted, client, headers=False, fail_on_data_loss=False)
+    assert [row for batch in left for row in batch.column("value").to_pylist()] == [b"e", b"f"]
+
+
+def test_a_topic_that_was_made_anew_is_told_by_a_task(node: Served, topic: str) -> None:
+    node.write(topic, ["a"])
+    wanted = Range(topic, 0, 5, 9)
+    client = {"bootstrap.servers": node.bootstrap}
+    with pytest.raises(DataLoss, match="ends at 1 now; was the topic deleted and created again"):
+        list(read_range(wanted, client, headers=False, fail_on_data_loss=True))
+
+
 def test_offsets_that_are_not_there_are_told_before_a_task_waits(node: Served, topic: str) -> None:
     node.write(topic, ["a", "b"])
     asked = f'{{"{topic}":{{"0":9,"1":0}}}}'

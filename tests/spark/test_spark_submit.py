@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,7 +35,8 @@ class Submitted:
         assert spec is not None and spec.origin is not None
         home = Path(spec.origin).parent
         small = ["--driver-memory", "512m", "--driver-java-options", JAVA]
-        confs = ["spark.ui.enabled=false", f"spark.executor.extraJavaOptions={JAVA}"]
+        confs = ["spark.ui.enabled=false", "spark.python.authenticate.socketTimeout=120s"]
+        confs += [f"spark.executor.extraJavaOptions={JAVA}"]
         self.process = Process(
             [
                 *[str(home / "bin" / "spark-submit"), *small, *flags],
@@ -42,7 +44,11 @@ class Submitted:
                 *[str(HERE / job), *arguments],
             ],
             log=folder / f"{job}.log",
-            environment={"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+            environment={
+                "SPARK_HOME": str(home),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,  # else the first python3 on the PATH
+            },
         )
         self.process.start()
 
