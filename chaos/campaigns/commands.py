@@ -110,7 +110,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return _refuse(refused)
     checks = Checks(arguments.check_every)
     progress = Progress(len(plans))
-    summaries: dict[str, Summary] = {}
+    first = plans[0].campaign  # the others begin when their first seed has ended
+    summaries = {first: Summary(first)}
 
     def tell(outcome: "Outcome") -> None:
         name = outcome.plan.campaign
