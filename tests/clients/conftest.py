@@ -12,13 +12,21 @@ from brokers import IN_CHAOS, NOTICED_S, brokers, died
 from client_programs import Programs, programs
 from confluent_kafka import KafkaError, KafkaException
 
-# Kafka's defaults, but for two waits that are long because clusters are large: three seconds for more
-# members before a group's first assignment, and five between a KIP-848 member's heartbeats.
+# Kafka's defaults, but for waits that are long because clusters are large: three seconds for more members
+# before a group's first assignment, six at least for a classic session, and five between a KIP-848 member's heartbeats.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
 }
+if IN_CHAOS:
+    # A member that left says so once. If its coordinator dies just then it is missed after its session, which begins
+    # anew with each coordinator, on Kafka too: 45 seconds are not had while leaders die.
+    SETTINGS |= {
+        "group.consumer.min.session.timeout.ms": "10000",
+        "group.consumer.session.timeout.ms": "10000",
+    }
 _number = count(1)
 TRIES = 3
 TIMEOUT_S = 400  # of one test while leaders die

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import pytest
+from brokers import IN_CHAOS
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from librdkafka import (
     WAIT_S,
@@ -211,7 +212,8 @@ def test_more_partitions_reach_the_group(bootstrap, topic, group, protocol) -> N
 def test_a_member_that_falls_silent_loses_its_partitions(bootstrap, topic, group) -> None:
     """It stops polling, so librdkafka leaves the group for it at max.poll.interval.ms."""
     create(bootstrap, topic, partitions=2)
-    short = {**CLASSIC, "max_poll_interval_ms": 6000, "session_timeout_ms": 6000}
+    patience_ms = 6_000 if IN_CHAOS else 2_000
+    short = {**CLASSIC, "max_poll_interval_ms": patience_ms, "session_timeout_ms": patience_ms}
     with (
         consumer_of(bootstrap, group, **short) as silent,
         consumer_of(bootstrap, group, **CLASSIC) as lively,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -177,6 +178,10 @@ def play(seed: int, scenario: Callable[[Groups, int], Awaitable[None]], *, nodes
 SEEDS = pytest.mark.parametrize("seed", range(3))
 
 
+class AnotherSeed(Exception):
+    """What a scenario is about can't be had with this one."""
+
+
 @SEEDS
 def test_every_node_names_the_leader_of_the_groups_partition(seed: int) -> None:
     async def scenario(groups: Groups, coordinator: int) -> None:
@@ -283,14 +288,14 @@ def test_under_the_minimum_of_replicas_members_stay_and_positions_are_told(seed:
         followers = groups.replicas_of_group()
         followers.remove(coordinator)
         if set(followers) <= set(map(int, groups.nodes.voters)):
-            pytest.skip("the quorum would be gone")
+            raise AnotherSeed("the quorum would be gone")
         await groups.become_stable(coordinator)
         assert await groups.commit(coordinator, 7) is E.none
         for follower in followers:
             groups.world.kill(node_name(follower))
         await asyncio.sleep(6)
         if await groups.coordinator(coordinator) != coordinator:
-            pytest.skip("the leaders were balanced meanwhile")
+            raise AnotherSeed("the leaders were balanced meanwhile")
         for _ in range(5):
             assert await groups.beat(coordinator) is E.none
             assert await groups.fetch(coordinator) == 7
@@ -302,7 +307,10 @@ def test_under_the_minimum_of_replicas_members_stay_and_positions_are_told(seed:
         await groups.until(one, E.none, lambda: groups.commit(one, 9))
         assert await groups.beat(one) is E.none
 
-    play(seed, scenario, nodes=5)
+    for other in range(seed, 30, 3):
+        with suppress(AnotherSeed):
+            return play(other, scenario, nodes=5)
+    raise AssertionError("none of ten seeds has a follower that does not vote")
 
 
 @SEEDS

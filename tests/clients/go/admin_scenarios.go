@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -122,37 +123,37 @@ func listedOffsets(kit *Kit) {
 		record := &kgo.Record{Timestamp: time.UnixMilli(at)}
 		must(kit.producer().ProduceSync(kit.ctx, record).FirstErr())
 	}
-	told := func(listed kadm.ListedOffsets, err error) int64 {
-		must(err)
+	told := func(ask func(context.Context, ...string) (kadm.ListedOffsets, error)) int64 {
+		listed := answered(func() (kadm.ListedOffsets, error) { return ask(kit.ctx, kit.topic) })
 		offset, _ := listed.Lookup(kit.topic, 0)
 		must(offset.Err)
 		return offset.Offset
 	}
-	equal(int64(0), told(kit.admin.ListStartOffsets(kit.ctx, kit.topic)), "start")
-	equal(int64(3), told(kit.admin.ListEndOffsets(kit.ctx, kit.topic)), "end")
-	equal(int64(3), told(kit.admin.ListCommittedOffsets(kit.ctx, kit.topic)), "last stable")
-	equal(int64(1), told(kit.admin.ListMaxTimestampOffsets(kit.ctx, kit.topic)), "of the latest time")
-	equal(int64(1), told(kit.admin.ListOffsetsAfterMilli(kit.ctx, 1500, kit.topic)), "after a time")
-	equal(int64(0), told(kit.admin.ListLocalLogStartOffsets(kit.ctx, kit.topic)), "local start")
+	after := func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return kit.admin.ListOffsetsAfterMilli(ctx, 1500, topics...)
+	}
+	equal(int64(0), told(kit.admin.ListStartOffsets), "start")
+	equal(int64(3), told(kit.admin.ListEndOffsets), "end")
+	equal(int64(3), told(kit.admin.ListCommittedOffsets), "last stable")
+	equal(int64(1), told(kit.admin.ListMaxTimestampOffsets), "of the latest time")
+	equal(int64(1), told(after), "after a time")
+	equal(int64(0), told(kit.admin.ListLocalLogStartOffsets), "local start")
 }
 
 func deletedRecords(kit *Kit) {
 	kit.create(1)
 	kit.send(kit.producer(), 0, 20, 1)
-	until := func(offset int64) (kadm.DeleteRecordsResponses, error) {
+	before := func(offset int64) kadm.DeleteRecordsResponses {
 		offsets := kadm.Offsets{}
 		offsets.AddOffset(kit.topic, 0, offset, -1)
-		return kit.admin.DeleteRecords(kit.ctx, offsets)
+		return answered(func() (kadm.DeleteRecordsResponses, error) { return kit.admin.DeleteRecords(kit.ctx, offsets) })
 	}
-	deleted, err := until(8)
-	must(err)
+	deleted := before(8)
 	answer, _ := deleted.Lookup(kit.topic, 0)
 	must(answer.Err)
 	equal(int64(8), answer.LowWatermark, "low watermark")
 	equal(span(8, 20), numbers(kit.readAll(1, 12)), "what is left")
-	deleted, err = until(99)
-	must(err)
-	refused(kerr.OffsetOutOfRange, deleted.Error())
+	refused(kerr.OffsetOutOfRange, before(99).Error())
 }
 
 func epochEnds(kit *Kit) {

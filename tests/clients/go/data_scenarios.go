@@ -86,8 +86,9 @@ func idempotence(kit *Kit) {
 			equal(index*3+int(partition), number, "value")
 		}
 	}
-	described, err := kit.admin.DescribeProducers(kit.ctx, kadm.TopicsSet{kit.topic: {0: {}}})
-	must(err)
+	described := answered(func() (kadm.DescribedProducersTopics, error) {
+		return kit.admin.DescribeProducers(kit.ctx, kadm.TopicsSet{kit.topic: {0: {}}})
+	})
 	producers := described.SortedProducers()
 	equal(1, len(producers), "producers of a partition")
 	equal(int32(1999), producers[0].LastSequence, "its last sequence")

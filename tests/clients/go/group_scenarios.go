@@ -80,8 +80,7 @@ func resuming(options ...kgo.Opt) func(*Kit) {
 		equal(span(12, 20), numbers(next.seen()), "after the commit")
 		next.leave()
 		if len(options) == 0 { // kadm asks for lag with DescribeGroups, which knows classic groups alone
-			lag, err := kit.admin.Lag(kit.ctx, kit.group)
-			must(err)
+			lag := answered(func() (kadm.DescribedGroupLags, error) { return kit.admin.Lag(kit.ctx, kit.group) })
 			must(lag.Error())
 			equal(int64(8), lag[kit.group].Lag.Total(), "lag")
 		}
@@ -162,9 +161,7 @@ func migrating(kit *Kit) {
 	settle(4, old, modern)
 	old.leave()
 	settle(4, modern)
-	described, err := kit.admin.DescribeConsumerGroups(kit.ctx, kit.group)
-	must(err)
-	equal("Stable", described[kit.group].State, "state")
+	equal("Stable", kit.described()[kit.group].State, "state")
 	again := kit.member(cooperative)
 	settle(4, modern, again)
 	modern.leave()
@@ -180,27 +177,36 @@ func init() {
 	})
 }
 
+func (kit *Kit) described() kadm.DescribedConsumerGroups {
+	return answered(func() (kadm.DescribedConsumerGroups, error) {
+		return kit.admin.DescribeConsumerGroups(kit.ctx, kit.group)
+	})
+}
+
+func (kit *Kit) describedClassic() kadm.DescribedGroups {
+	return answered(func() (kadm.DescribedGroups, error) { return kit.admin.DescribeGroups(kit.ctx, kit.group) })
+}
+
 func describing(kind, assignor string, options ...kgo.Opt) func(*Kit) {
 	return func(kit *Kit) {
 		kit.create(2)
 		member := kit.member(append(options, kgo.ClientID("somebody"))...)
 		settle(2, member)
 		until("stable", func() bool {
-			listed, err := kit.admin.ListGroupsByType(kit.ctx, []string{kind}, "Stable")
-			must(err)
+			listed := answered(func() (kadm.ListedGroups, error) {
+				return kit.admin.ListGroupsByType(kit.ctx, []string{kind}, "Stable")
+			})
 			_, there := listed[kit.group]
 			return there
 		})
 		id, _ := member.client.GroupMetadata()
 		if kind == "classic" {
-			described, err := kit.admin.DescribeGroups(kit.ctx, kit.group)
-			must(err)
+			described := kit.describedClassic()
 			equal(assignor, described[kit.group].Protocol, "assignor")
 			equal(id, described[kit.group].Members[0].MemberID, "member id")
 			equal("somebody", described[kit.group].Members[0].ClientID, "client id")
 		} else {
-			described, err := kit.admin.DescribeConsumerGroups(kit.ctx, kit.group)
-			must(err)
+			described := kit.described()
 			equal(assignor, described[kit.group].AssignorName, "assignor")
 			equal(id, described[kit.group].Members[0].MemberID, "member id")
 			equal("somebody", described[kit.group].Members[0].ClientID, "client id")
@@ -244,7 +250,5 @@ func removing(kit *Kit) {
 	responses, err := kit.admin.LeaveGroup(kit.ctx, who)
 	must(err)
 	must(responses.Error())
-	described, err := kit.admin.DescribeGroups(kit.ctx, kit.group)
-	must(err)
-	equal("Empty", described[kit.group].State, "state")
+	equal("Empty", kit.describedClassic()[kit.group].State, "state")
 }

@@ -119,7 +119,9 @@ final class AdminScenarios {
 
     private static void partitions(Kit kit) throws Exception {
         kit.create(1);
-        Kit.await(kit.admin().createPartitions(Map.of(kit.topic, NewPartitions.increaseTo(3))).all());
+        Kit.done(
+            () -> kit.admin().createPartitions(Map.of(kit.topic, NewPartitions.increaseTo(3))).all(),
+            InvalidPartitionsException.class);
         Kit.until("three partitions", () -> Kit.await(
             kit.admin().describeTopics(List.of(kit.topic)).allTopicNames())
             .get(kit.topic).partitions().size() == 3);

@@ -84,7 +84,9 @@ final class ConsumeScenarios {
         long started = System.nanoTime();
         kit.fill(1);
         Kit.receive(consumer, 1);
-        Kit.check(System.nanoTime() - started < 5_000_000_000L, "answered at the deadline only");
+        // A leader that dies meanwhile costs both clients a search for the next one, which has no limit that anybody promises.
+        boolean inTime = System.nanoTime() - started < 5_000_000_000L;
+        Kit.check(inTime || Kit.IN_CHAOS, "answered at the deadline only");
     }
 
     /** Only partitions with news are in the answers of an incremental session (KIP-227). */

@@ -117,19 +117,25 @@ public final class Kit implements AutoCloseable {
 
     void create(String name, int partitions, String... settings) throws Exception {
         NewTopic made = new NewTopic(name, partitions, COPIES).configs(pairs(settings));
-        until("the topic is made", () -> {
+        done(() -> admin().createTopics(List.of(made)).all(), TopicExistsException.class);
+    }
+
+    /** While leaders die an answer may be lost with its broker: it is asked for again, and may then have been done before. */
+    static <T> void done(Asked<T> asked, Class<? extends Exception> before) throws Exception {
+        boolean[] lost = {false};
+        until("it is done", () -> {
             try {
-                await(admin().createTopics(List.of(made)).all());
+                await(asked.ask());
                 return true;
             } catch (ExecutionException failed) {
-                // The broker that was asked may have died with the answer; the name is this scenario's own.
-                if (IN_CHAOS && failed.getCause() instanceof TopicExistsException) {
+                if (lost[0] && before.isInstance(failed.getCause())) {
                     return true;
                 }
-                if (IN_CHAOS && failed.getCause() instanceof RetriableException) {
-                    return false;
+                if (!IN_CHAOS || !(failed.getCause() instanceof RetriableException)) {
+                    throw failed;
                 }
-                throw failed;
+                lost[0] = true;
+                return false;
             }
         });
     }

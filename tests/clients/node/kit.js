@@ -8,10 +8,13 @@ const IN_CHAOS = process.env.FENCEPOST_TEST_AGAINST === "cluster-chaos"; // a re
 const WAIT_MS = IN_CHAOS ? 75_000 : 25_000;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
+/** `what` is waited for, in words; or a function that has the words for what there is instead. */
 async function until(what, condition) {
   const deadline = Date.now() + WAIT_MS;
   while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error(`waited ${WAIT_MS} ms in vain: ${what}`);
+    if (Date.now() > deadline) {
+      throw new Error(`waited ${WAIT_MS} ms in vain: ${typeof what === "function" ? await what() : what}`);
+    }
     await pause(20);
   }
 }
@@ -27,6 +30,12 @@ const marked = (admin) =>
       };
     },
   });
+
+/** The error behind retries that gave up, if it is an admin client's and says that its broker is gone. */
+function lostBroker(error) {
+  const last = error.name === "KafkaJSNumberOfRetriesExceeded" ? error.cause : error;
+  return error.ofAdmin && last.name.startsWith("KafkaJSConnection") ? last : null;
+}
 
 const byPartition = (parts) => [...parts].sort((a, b) => a.partition - b.partition);
 
@@ -172,4 +181,4 @@ class Kit {
   }
 }
 
-module.exports = { Kit, NODES, IN_CHAOS, until, pause, byPartition };
+module.exports = { Kit, NODES, IN_CHAOS, until, pause, byPartition, lostBroker };

@@ -2,7 +2,7 @@
 // {"name": …, "ok": …, "seconds": …, "error": …, "gave_up": null or {"broker", "at"}}. Arguments: bootstrap, then names.
 "use strict";
 
-const { Kit, IN_CHAOS } = require("./kit.js");
+const { Kit, IN_CHAOS, lostBroker } = require("./kit.js");
 const scenarios = { ...require("./scenarios.js"), ...require("./transactions.js") };
 
 const AT_A_TIME = 4;
@@ -20,8 +20,8 @@ function gaveUp(failed) {
     const moved = failed.groups.length > 0 && failed.groups.every(({ error }) => MOVES.includes(error.type));
     return moved ? { broker: null, at } : null;
   }
-  const last = failed.name === "KafkaJSNumberOfRetriesExceeded" ? failed.cause : failed;
-  return last.name.startsWith("KafkaJSConnection") ? { broker: last.broker ?? "", at } : null;
+  const last = lostBroker(failed);
+  return last ? { broker: last.broker ?? "", at } : null;
 }
 
 async function runOne(bootstrap, name) {

@@ -30,7 +30,7 @@ public final class WordCount {
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0); // each update is a record of the output
         config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
-        config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "6000");
+        config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), arguments[6]);
         config.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "500");
         config.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), "10000");
 
