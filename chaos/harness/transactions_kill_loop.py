@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn, Txns, to_line
 from ..checkers.txn_verdict import judge
+from ..workloads.txn_keys import key_of
 from ..workloads.txn_process import CLIENT, HANGS, place_of, polled_of
-from ..workloads.txn_reader import key_of
 from . import cluster_faults, loop_frame
 from .cluster_faults import Fault, Faults
 from .cluster_kill_loop import replicas_differ

@@ -14,7 +14,8 @@ from .cluster_client import ClusterClient
 from .txn_answers import Abortable, Fenced, Partition
 from .txn_book import Book
 from .txn_client import TransactionalProducer
-from .txn_reader import CommittedReader, key_of
+from .txn_keys import key_of
+from .txn_reader import CommittedReader
 
 RESTART_S: Final = 1.0
 CRASH_S: Final = 0.6  # about as long as a transaction takes while things fail

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..checkers.txn_history import Sent, Txn, Txns
 from .txn_answers import Partition
 from .txn_client import TransactionalProducer
-from .txn_reader import key_of, payload
+from .txn_keys import key_of, payload
 
 
 class Book:

@@ -15,7 +15,8 @@ from .txn_answers import Abortable, Fenced, Partition
 from .txn_bank import RESTART_S, Crashed, Habits
 from .txn_book import Book
 from .txn_client import TransactionalProducer
-from .txn_reader import CommittedReader, GroupPositions, key_of
+from .txn_keys import key_of
+from .txn_reader import CommittedReader, GroupPositions
 
 GROUP: Final = "pipeline"
 IDLE_S: Final = 0.1

@@ -27,21 +27,13 @@ from .cluster_client import (
 )
 from .coordinator_client import GROUP, Coordinator
 from .txn_answers import BrokenPromise, Partition
+from .txn_keys import key_of
 
 ASK_END_ODDS: Final = 0.1
 ANY_EPOCH: Final = -1
 OFFSET_FETCH_VERSION: Final = 7
 WAIT_MS: Final = 50
 RETRY_PAUSE_S: Final = 0.1
-
-
-def payload(number: int, value: int, extra: int = 0) -> bytes:
-    """What a record of these workloads holds: whose it is, which it is, and what the workload wants."""
-    return f"{number}/{value}/{extra}".encode()
-
-
-def key_of(topic: str, partition: int) -> str:
-    return f"{topic}-{partition}"
 
 
 def committed_records(

@@ -11,7 +11,8 @@ from fencepost.chaos.checkers.txn_history import Polled, Txn
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.chaos.workloads.cluster_client import ClusterClient
 from fencepost.chaos.workloads.txn_client import TransactionalProducer
-from fencepost.chaos.workloads.txn_reader import CommittedReader, payload
+from fencepost.chaos.workloads.txn_keys import payload
+from fencepost.chaos.workloads.txn_reader import CommittedReader
 from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.batch import headers_of
