@@ -277,7 +277,7 @@ func answered[T any](ask func() (T, error)) T {
 	return answer
 }
 
-// gone is whether nobody listened where the answers that are missing should have come from.
+// gone is whether nobody listened, or somebody was killed, where the answers that are missing should have come from.
 func gone(err error) bool {
 	var shards *kadm.ShardErrors
 	if !errors.As(err, &shards) {
@@ -285,7 +285,8 @@ func gone(err error) bool {
 	}
 	for _, shard := range shards.Errs {
 		var failed *net.OpError
-		if !errors.As(shard.Err, &failed) || failed.Op != "dial" {
+		var ended *kgo.ErrFirstReadEOF
+		if !errors.As(shard.Err, &ended) && !(errors.As(shard.Err, &failed) && failed.Op == "dial") {
 			return false
 		}
 	}

@@ -120,22 +120,23 @@ public final class Kit implements AutoCloseable {
         done(() -> admin().createTopics(List.of(made)).all(), TopicExistsException.class);
     }
 
-    /** While leaders die an answer may be lost with its broker: it is asked for again, and may then have been done before. */
+    /**
+     * While leaders die an answer may be lost with its broker. The client asks again by itself where it lost its connection,
+     * and here where the broker lost the controller: what is asked for may have been done before.
+     */
     static <T> void done(Asked<T> asked, Class<? extends Exception> before) throws Exception {
-        boolean[] lost = {false};
         until("it is done", () -> {
             try {
                 await(asked.ask());
                 return true;
             } catch (ExecutionException failed) {
-                if (lost[0] && before.isInstance(failed.getCause())) {
+                if (IN_CHAOS && before.isInstance(failed.getCause())) {
                     return true;
                 }
-                if (!IN_CHAOS || !(failed.getCause() instanceof RetriableException)) {
-                    throw failed;
+                if (IN_CHAOS && failed.getCause() instanceof RetriableException) {
+                    return false;
                 }
-                lost[0] = true;
-                return false;
+                throw failed;
             }
         });
     }

@@ -368,7 +368,8 @@ const admin = {
       try {
         return (await admin.describeGroups([kit.group])).groups[0].state === "Empty";
       } catch (error) {
-        if (!IN_CHAOS || !lostBroker(error)) throw error;
+        const moved = error.cause?.type === "NOT_COORDINATOR_FOR_GROUP"; // it asks the one that it found, again and again
+        if (!IN_CHAOS || !(moved || lostBroker(error))) throw error;
         return false; // in half a minute some broker dies while it is asked
       }
     };

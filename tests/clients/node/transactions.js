@@ -24,6 +24,12 @@ async function transact(producer, work) {
   }
 }
 
+/** What a transaction that is aborted anyway fails with while leaders die: it asks its coordinator once. What is read is looked at. */
+function forgiven(error) {
+  const lost = error.name.startsWith("KafkaJSConnection") || error.type === "NOT_COORDINATOR_FOR_GROUP";
+  if (!IN_CHAOS || !lost) throw error;
+}
+
 module.exports = {
   async transactions_are_read_whole_or_not_at_all(kit) {
     await kit.create(2);
@@ -31,7 +37,7 @@ module.exports = {
     const send = (transaction, first) => kit.send(transaction, first, 10, { partitions: 2 });
     for (const round of range(0, 5)) {
       const aborted = await producer.transaction();
-      await send(aborted, 1000);
+      await send(aborted, 1000).catch(forgiven);
       await aborted.abort();
       await transact(producer, (transaction) => send(transaction, round * 10));
     }
@@ -68,7 +74,8 @@ module.exports = {
       return there.partitions[0].offset;
     };
     const aborted = await producer.transaction();
-    await send(aborted, "5");
+    // kafkajs asks for a group's coordinator once a transaction (eosManager): one that has moved ends the try, and it is aborted anyway.
+    await send(aborted, "5").catch(forgiven);
     await aborted.abort();
     assert.equal(await committed(), "-1");
     await transact(producer, (transaction) => send(transaction, "8"));
