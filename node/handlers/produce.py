@@ -61,6 +61,7 @@ class _Prepared:
     refused: dict[int, ErrorCode] = field(
         default_factory=dict
     )  # by their transaction's coordinator
+    allowed: set[int] = field(default_factory=set)  # by the same
     # Of transactions: the leader epoch that a partition had when it was said whether its coordinator must be asked.
     led_in: dict[int, int] = field(default_factory=dict)
 
@@ -144,7 +145,9 @@ async def _prepare(
             add=ctx.api_version >= ADDS_ITSELF_SINCE,
         )
         for (wanted, _), code in zip(first, codes, strict=True):
-            if code is not ErrorCode.none:
+            if code is ErrorCode.none:
+                prepared.allowed.add(id(wanted))
+            else:
                 knows = ctx.api_version >= ABORTABLE_SINCE
                 prepared.refused[id(wanted)] = produce_word(code, knows_abortable=knows)
     now_ms = ctx.services.env.clock.now_ms()
@@ -288,8 +291,12 @@ def _append(
         behind=refused.before(place, wanted.records) if (refused := ctx.origin.refused) else None,
     )
     if not isinstance(appended, Appended):
+        error = appended.error
+        if error is ErrorCode.invalid_txn_state and id(wanted) in prepared.allowed:
+            # A marker was written here since its coordinator said yes, of the transaction before, and voids all words.
+            error = ErrorCode.not_enough_replicas
         return {
-            **_refused(index, appended.error),
+            **_refused(index, error),
             "error_message": appended.message,
             "record_errors": [
                 {"batch_index": place, "batch_index_error_message": why}

@@ -243,6 +243,28 @@ def test_a_partition_that_comes_while_another_is_asked_about_sends_its_producer_
     end(talk, who, 5)
 
 
+def test_a_marker_between_the_coordinators_word_and_the_write_has_the_producer_come_again(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. Two partitions are asked about, the word on one comes too late and is asked for anew. 2. The marker of the
+    transaction before is sent once more to the other, whose word it voids. INVALID_TXN_STATE ended the producer.
+    """
+    who = talk.begun("begin", "voided", 5)
+    broker = node.broker
+    verify = broker.verifier.verify
+
+    async def voided(*arguments: Any, **named: Any) -> list[ErrorCode]:
+        codes = await verify(*arguments, **named)
+        broker.replicas.partitions[FIRST].producers.verifications.ended(who.producer_id)
+        return codes
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.verifier, "verify", voided)
+        assert code_of(talk.produce("produce", who, NEW)) is E.not_enough_replicas
+    assert code_of(talk.produce("produce again", who, NEW)) is E.none
+    end(talk, who, 5)
+
+
 def test_producers_that_nobody_knows_leave_nothing_behind(node: SimNode, talk: Talk) -> None:
     waiting = node.broker.replicas.partitions[FIRST].producers.verifications
     for producer_id in range(5_000, 5_010):
