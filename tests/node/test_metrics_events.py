@@ -166,6 +166,10 @@ def test_data_that_was_given_up_is_counted() -> None:
         )
         cluster.topic_id = reply.topics[0].topic_id
         leader, lacks = cluster.partition().replicas
+        nodes = cluster.nodes
+        await cluster.until(
+            lambda: all("t" in nodes.broker(each).image.topics for each in nodes.ids)
+        )
         cluster.kill(lacks)
         await cluster.until(lambda: lacks not in cluster.partition().isr)
         assert await cluster.produce(leader) is NONE

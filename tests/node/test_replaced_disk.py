@@ -1,5 +1,7 @@
 """A machine that comes back with an empty disk, in the name of the node that it was."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.cluster.base.errors import ErrorCode
@@ -8,10 +10,11 @@ from fencepost.cluster.metadata.offline import why_offline
 from sim_cluster import Cluster
 
 
-@pytest.mark.slow
-def test_the_last_of_an_isr_does_not_lead_with_an_empty_disk() -> None:
-    """Power goes for all while the leader's disk is changed: the others would drop what they were told is committed."""
-    cluster = Cluster(seed="replaced")
+def play(
+    flush_policy: str, afterwards: Callable[[Cluster, int, list[int]], Awaitable[None]]
+) -> None:
+    """Power goes for all while the leader's disk is changed; the others come back first."""
+    cluster = Cluster(seed="replaced", config=(f"flush.policy={flush_policy}",))
 
     async def scenario() -> None:
         await cluster.create("t")
@@ -21,18 +24,29 @@ def test_the_last_of_an_isr_does_not_lead_with_an_empty_disk() -> None:
         assert await cluster.produce(leader) is ErrorCode.none
         for node_id in cluster.nodes.ids:
             cluster.world.crash(node_name(node_id))
-        disk = cluster.world.restart(node_name(leader)).disk
-        kept = "/data/metadata"  # the voter's journal is another matter
-        for each in disk.list("/data"):
-            path = f"/data/{each}"
-            if path != kept:
-                (
-                    disk.remove_tree
-                    if cluster.world.disk(node_name(leader)).is_folder(path)
-                    else disk.remove
-                )(path)
+        _empty_the_disk(cluster, leader)
         for node_id in others:
             cluster.nodes.start(node_id)
+        await cluster.until(lambda: set(others) <= set(cluster.nodes.ready()))
+        await afterwards(cluster, leader, others)
+
+    cluster.play(scenario)
+
+
+def _empty_the_disk(cluster: Cluster, node_id: int) -> None:
+    disk = cluster.world.restart(node_name(node_id)).disk
+    files = cluster.world.disk(node_name(node_id))
+    for name in disk.list("/data"):
+        if name != "metadata":  # the voter's journal is another matter
+            remove = disk.remove_tree if files.is_folder(f"/data/{name}") else disk.remove
+            remove(f"/data/{name}")
+
+
+@pytest.mark.slow
+def test_the_last_of_an_isr_does_not_lead_with_an_empty_disk() -> None:
+    """Under `os` nobody knows what the others lost with their power: they would drop what they were told is committed."""
+
+    async def afterwards(cluster: Cluster, leader: int, _others: list[int]) -> None:
         await cluster.until(lambda: cluster.partition().isr == (leader,))
         cluster.nodes.start(leader)
         await cluster.until(lambda: len(cluster.nodes.ready()) == 3)
@@ -42,4 +56,17 @@ def test_the_last_of_an_isr_does_not_lead_with_an_empty_disk() -> None:
         assert image is not None
         assert "another disk" in str(why_offline(image, TopicPartition("t", 0)))
 
-    cluster.play(scenario)
+    play("os", afterwards)
+
+
+@pytest.mark.slow
+def test_those_who_had_synced_everything_go_on_and_fill_the_empty_disk() -> None:
+    async def afterwards(cluster: Cluster, leader: int, others: list[int]) -> None:
+        await cluster.until(lambda: sorted(cluster.partition().isr) == others)
+        assert await cluster.produce(cluster.partition().leader) is ErrorCode.none
+        cluster.nodes.start(leader)
+        await cluster.until(lambda: len(cluster.partition().isr) == 3)
+        log = cluster.nodes.broker(leader).replicas.partitions[TopicPartition("t", 0)].log
+        assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+    play("ack", afterwards)
