@@ -8,6 +8,7 @@ from fencepost.replication import appends, streams_leader
 from fencepost.replication.divergence_machine import GoOn
 from fencepost.replication.isr_machine import IsrMachine
 from fencepost.replication.log import log, producers_machine, snapshots, sync
+from fencepost.replication.log.doubts import Doubts
 from fencepost.replication.log.producer_verdicts import Duplicate
 from fencepost.replication.manager import ReplicaManager
 from fencepost.replication.partition import Partition
@@ -141,9 +142,20 @@ def leads_before_it_is_registered(patch: Patch) -> None:
     right = ReplicaManager.__init__
 
     def eager(self: ReplicaManager, *args: Any, **named: Any) -> None:
-        right(self, *args, **{**named, "may_lead": True})
+        right(self, *args, **{**named, "is_registered": True})
 
     patch.put(ReplicaManager, "__init__", eager)
+
+
+@bug(
+    seen_by="commit-missing commit-lost lost",
+    campaign="cluster",
+    faults="power-apart",
+    config="flush.policy=os",
+)
+def power_cuts_are_forgiven(patch: Patch) -> None:
+    """A node whose machine went down under flush.policy=os says that it lacks nothing."""
+    patch.put(Doubts, "lacking", property(lambda _self: []))
 
 
 # --- what is copied -------------------------------------------------------------------------------
