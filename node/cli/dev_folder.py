@@ -122,7 +122,7 @@ class DevFolder:
     # -- what is remembered ----------------------------------------------------------------------
 
     def layout(self, nodes: int, port: int) -> Layout:
-        """The ports of this start. Peer ports stay what they were, unless another took one meanwhile."""
+        """The ports of this start. They stay what they were, unless another took one meanwhile."""
         kept = self._remembered()
         if kept is not None and kept.nodes != nodes:
             raise Refused(
@@ -136,8 +136,12 @@ class DevFolder:
             keep = old and old not in clients and is_free(old)
             peers.append(old if keep else free_port({*clients, *peers}))
         admins: list[int] = []
-        for client in clients:
-            admins.append(admin_port(client, {*clients, *peers, *admins}))
+        # With other client ports people look elsewhere for the admin doors, too.
+        same = kept is not None and kept.client_ports == clients and kept.admin_ports
+        for client, old in zip(clients, same or (0,) * nodes, strict=True):
+            taken = {*clients, *peers, *admins}
+            keep = old and old not in taken and is_free(old)
+            admins.append(old if keep else admin_port(client, taken))
         layout = Layout(client_ports=clients, peer_ports=tuple(peers), admin_ports=tuple(admins))
         _write(self.path / CLUSTER, json.dumps({"version": 1, **asdict(layout)}, indent=1) + "\n")
         return layout
@@ -151,7 +155,7 @@ class DevFolder:
             layout = Layout(
                 client_ports=tuple(map(int, kept["client_ports"])),
                 peer_ports=tuple(map(int, kept["peer_ports"])),
-                admin_ports=(),  # found anew at each start, from those of the clients
+                admin_ports=tuple(map(int, kept.get("admin_ports", ()))),
             )
         except (ValueError, KeyError, TypeError) as damaged:
             raise Refused(
@@ -160,6 +164,10 @@ class DevFolder:
             ) from damaged
         if not 1 <= layout.nodes == len(layout.peer_ports):
             raise Refused(f"{path} names {layout.nodes} nodes and {len(layout.peer_ports)} peers")
+        if len(layout.admin_ports) not in (0, layout.nodes):
+            raise Refused(
+                f"{path} names {layout.nodes} nodes and {len(layout.admin_ports)} admin doors"
+            )
         return layout
 
     def secret(self) -> str:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from fencepost.node.cli import children
 from fencepost.node.cli.children import free_port, held, is_free
-from fencepost.node.cli.dev_folder import DevFolder, Refused, node_flags, node_settings
+from fencepost.node.cli.dev_folder import (
+    ADMIN_PORTS_APART,
+    DevFolder,
+    Refused,
+    node_flags,
+    node_settings,
+)
 from fencepost.node.config import NodeConfig
 from fencepost.node.main import main
 
@@ -24,6 +30,16 @@ def test_the_same_command_finds_the_ports_and_the_secret_of_the_last(folder: Dev
     assert len({*first.client_ports, *first.peer_ports}) == 6
     assert folder.layout(3, 0) == first
     assert folder.secret() == folder.secret() != ""
+
+
+def test_an_admin_port_that_was_another_one_stays_that(folder: DevFolder) -> None:
+    """The usual one was taken when the cluster was made, and is free again: people know the other by now."""
+    port = free_port()
+    with socket.socket() as somebody:
+        somebody.bind(("127.0.0.1", port + ADMIN_PORTS_APART))
+        first = folder.layout(1, port)
+    assert first.admin_ports[0] != port + ADMIN_PORTS_APART
+    assert folder.layout(1, port) == first
 
 
 def test_a_client_port_named_is_followed_by_the_others_and_may_change(folder: DevFolder) -> None:
