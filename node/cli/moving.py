@@ -23,6 +23,10 @@ THROTTLED: Final = [f"{side}.replication.throttled.replicas" for side in SIDES]
 ALL: Final = "*"
 OF_THE_TOPIC: Final = 1  # ConfigSource.DYNAMIC_TOPIC_CONFIG
 TOPICS_MAX: Final = 1000  # of one question
+DONE: Final = (
+    ErrorCode.none,
+    ErrorCode.no_reassignment_in_progress,
+)  # the latter: it arrived just before
 CANCEL: Final = "`fencepost node cancel-moves`"
 
 Key = tuple[str, int]
@@ -113,7 +117,7 @@ class Throttle:
 def order(
     wire: Wire, orders: Sequence[tuple[str, int, Sequence[int] | None]]
 ) -> dict[Key, str | None]:
-    """Give orders; None cancels. What was refused, and why."""
+    """Give orders; None cancels, if it has not arrived meanwhile. What was refused, and why."""
     answers: dict[Key, str | None] = {}
     for start in range(0, len(orders), ORDERS_MAX):
         topics: dict[str, list[dict[str, Any]]] = {}
@@ -131,7 +135,7 @@ def order(
         for answered in reply.responses:
             for each in answered.partitions:
                 why = None
-                if each.error_code is not ErrorCode.none:
+                if each.error_code not in DONE:
                     why = each.error_message or each.error_code.name
                 answers[answered.name, each.partition_index] = why
     return answers

@@ -1,3 +1,4 @@
+import gc
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -114,6 +115,8 @@ def many(topics: int) -> tuple[list[Place], dict[int, str | None]]:
 def test_a_plan_for_ten_thousand_partitions_is_made_in_a_moment(kind: str, topics: int) -> None:
     """It looked through all that can't go before each move: 10 to 100 s. A tenth of that budget is used now."""
     before, racks = many(topics)
+    gc.collect()  # what other tests have left is not to be looked through while this one is timed
+    gc.freeze()
     began = time.process_time()
     if kind == "drain":
         plan = plan_drain(before, racks, 1)
@@ -121,8 +124,10 @@ def test_a_plan_for_ten_thousand_partitions_is_made_in_a_moment(kind: str, topic
         plan = plan_add(before, {**racks, 6: "r0"}, 6)
     else:
         plan = plan_rebalance(before, racks)
+    took_s = time.process_time() - began
+    gc.unfreeze()
     assert len(plan) > 3_000
-    assert time.process_time() - began < 2
+    assert took_s < 2
 
 
 def test_leaders_are_evened_out_without_copying_anything() -> None:
