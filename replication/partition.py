@@ -67,7 +67,7 @@ class Partition(CopiedPartition):
         super().__init__(env, topic_id, log, config, machine, counters, flusher, owner)
         self._commits: OffsetWaits | None = None
         self._syncs: OffsetWaits | None = None
-        self._sent_back = SentBack()
+        self._sent_back: SentBack | None = None
         self.set_config(config)
 
     def set_config(self, config: TopicConfig) -> None:
@@ -202,6 +202,11 @@ class Partition(CopiedPartition):
     def _check_log(self) -> ErrorCode:
         return ErrorCode.none if self.log.failed is None else ErrorCode.kafka_storage_error
 
+    def _note_sent_back(self, batch: BatchHeader, error: ErrorCode) -> None:
+        if self._sent_back is None:
+            self._sent_back = SentBack()
+        self._sent_back.note(batch, error)
+
     def _told(self, error: ErrorCode, batch: BatchHeader) -> ErrorCode:
         if self._sent_back and error is ErrorCode.out_of_order_sequence_number:
             return self._sent_back.was_behind(batch) or error
@@ -230,7 +235,7 @@ class Partition(CopiedPartition):
         if origin_client:
             for _, header in headers:
                 self.log.producers.note_refused(header)
-                self._sent_back.note(header, ErrorCode.kafka_storage_error)
+                self._note_sent_back(header, ErrorCode.kafka_storage_error)
         self._owner.on_write(self, failed)
         self._counters.refuse(ErrorCode.kafka_storage_error)
         why = "the disk is full" if failed.errno in NO_SPACE else str(failed)
@@ -252,7 +257,7 @@ class Partition(CopiedPartition):
             try:
                 header = parse_header(records)
                 self.log.producers.note_refused(header)
-                self._sent_back.note(header, error)
+                self._note_sent_back(header, error)
             except BatchRefused:
                 pass  # it is no batch at all: there is nothing to remember, and the error stands
             except (OSError, LogDamaged) as failed:

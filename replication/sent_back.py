@@ -27,7 +27,7 @@ TRIED_AGAIN: Final = frozenset(
 
 
 class SentBack:
-    """Of one partition. Empty, and then false, for nearly all."""
+    """Of one partition; made when first needed. Empty, and then false, when all of them came again."""
 
     __slots__ = ("_first",)
 

@@ -36,7 +36,7 @@ def build() -> str:
     """The image's name. DidNotStart when there is no engine, or it can't be built."""
     words = ["build", "--network", "host", "--tag", IMAGE]
     words += ["--file", str(CHECKOUT / "deploy" / "docker" / "Dockerfile")]
-    for name, value in _pip().items():
+    for name, value in pip_settings().items():
         words += ["--build-arg", f"{name}={value}"]
     try:
         docker(*words, str(CHECKOUT), timeout_s=BUILD_S)
@@ -45,7 +45,8 @@ def build() -> str:
     return IMAGE
 
 
-def _pip() -> dict[str, str]:
+def pip_settings() -> dict[str, str]:
+    """Where this machine has its packages from, as arguments of the build."""
     found = {}
     for variable, setting in PIP_SETTINGS.items():
         value = os.environ.get(variable, "")

@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from fencepost.chaos.faults.power import lose_power, read_journal
-from fencepost.chaos.faults.world import World, library
-from support.needs import give_up
+from fencepost.chaos.faults.world import World
 
 HEAD = """
 import os, signal, sys
@@ -28,13 +26,6 @@ def make(path, data=b""):
     return fd
 """
 DIES = "os.kill(os.getpid(), signal.SIGKILL)\n"
-
-
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory) -> Path:
-    if not shutil.which("gcc"):
-        give_up("needs gcc: there is no `gcc` on the PATH")
-    return library(tmp_path_factory.getbasetemp() / "compiled")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from fencepost.chaos.faults.world import World, library
-from support.needs import give_up
+from fencepost.chaos.faults.world import World
 
 # Answers each line of Python with what it evaluates to, as JSON.
 CHILD = """
@@ -54,13 +52,6 @@ class Child:
         for pipe in pipes:
             assert pipe is not None
             pipe.close()
-
-
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory) -> Path:
-    if not shutil.which("gcc"):
-        give_up("needs gcc: there is no `gcc` on the PATH")
-    return library(tmp_path_factory.getbasetemp() / "compiled")
 
 
 @pytest.fixture

@@ -2,23 +2,15 @@
 
 import contextlib
 import io
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import docker
 import pytest
 from containers import ROOT, Cluster, Lab, remove_what_dead_runs_left
+from fencepost.chaos.faults.container_image import pip_settings
 from support.needs import give_up, missing
 
 TAG = "fencepost-test"
-# A machine that reaches its packages by a mirror says so to pip; the build must be told.
-PIP_SETTINGS = {
-    "PIP_INDEX_URL": "global.index-url",
-    "PIP_EXTRA_INDEX_URL": "global.extra-index-url",
-    "PIP_TRUSTED_HOST": "global.trusted-host",
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,23 +31,6 @@ def engine() -> Iterator[object]:
     client.close()
 
 
-def build_arguments() -> dict[str, str]:
-    found = {}
-    for variable, setting in PIP_SETTINGS.items():
-        value = os.environ.get(variable, "")
-        if not value:
-            asked = subprocess.run(
-                [sys.executable, "-m", "pip", "config", "get", setting],
-                check=False,
-                capture_output=True,
-                text=True,
-            )
-            value = asked.stdout.strip()
-        if value:
-            found[variable] = value
-    return found
-
-
 @pytest.fixture(scope="session")
 def image(engine) -> Iterator[str]:
     """What the Dockerfile makes of this checkout."""
@@ -65,7 +40,7 @@ def image(engine) -> Iterator[str]:
         dockerfile="deploy/docker/Dockerfile",
         tag=tag,
         network_mode="host",
-        buildargs=build_arguments() | {"VERSION": "now"},
+        buildargs=pip_settings() | {"VERSION": "now"},
         rm=True,
         forcerm=True,
     )

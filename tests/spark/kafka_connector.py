@@ -1,10 +1,9 @@
 """Spark's own Kafka connector, of PySpark's version, from Maven Central: to be measured beside, and to be a client."""
 
 import importlib.metadata
-import subprocess
 from pathlib import Path
 
-from support.kafka_peer import CACHE, POM, NotFetched, alone
+from support.kafka_peer import CACHE, alone, download
 
 VERSION = importlib.metadata.version("pyspark")
 # It and what PySpark does not have of what it needs. Each is named, because the repositories that the connector's own
@@ -29,23 +28,5 @@ def jars() -> list[Path]:
     folder = CACHE / f"spark-kafka-{VERSION}"
     with alone(folder.name):
         if not (folder / "complete").exists():
-            _download(folder)
+            download(folder, ARTIFACTS, f"Spark's connector {VERSION}", ALONE)
     return sorted((folder / "libs").glob("*.jar"))
-
-
-def _download(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    elements = [
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version>{ALONE}</dependency>"
-        for group, name, version in ARTIFACTS
-    ]
-    (folder / "pom.xml").write_text(POM.format(dependencies="\n    ".join(elements)))
-    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"]
-    command = ["mvn", "--quiet", "--batch-mode", "--file", str(folder / "pom.xml"), *goal]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode != 0:
-        raise NotFetched(
-            f"Maven could not fetch Spark's connector {VERSION}: {done.stdout[-2000:]}"
-        )
-    (folder / "complete").touch()

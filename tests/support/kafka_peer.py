@@ -67,7 +67,7 @@ DEPENDENCIES = {
 
 
 class NotFetched(Exception):
-    """Kafka's jars are not here and can't be downloaded; says what Maven said."""
+    """Jars are not here and can't be downloaded; says what Maven said."""
 
 
 @contextmanager
@@ -84,15 +84,18 @@ def jars(of: str = "kafka") -> Path:
     folder = CACHE / f"{of}-{VERSION}"
     with alone(folder.name):
         if not (folder / "complete").exists():
-            _download(folder, DEPENDENCIES[of])
+            download(folder, DEPENDENCIES[of], f"Kafka {VERSION}")
     return folder / "libs"
 
 
-def _download(folder: Path, dependencies: Sequence[tuple[str, str, str]]) -> None:
+def download(
+    folder: Path, dependencies: Sequence[tuple[str, str, str]], what: str, each: str = ""
+) -> None:
+    """Into its folder `libs`. `each` stands in every dependency of the description for Maven."""
     folder.mkdir(parents=True, exist_ok=True)
     elements = [
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>"
+        f"<version>{version}</version>{each}</dependency>"
         for group, name, version in dependencies
     ]
     (folder / "pom.xml").write_text(POM.format(dependencies="\n    ".join(elements)))
@@ -100,7 +103,7 @@ def _download(folder: Path, dependencies: Sequence[tuple[str, str, str]]) -> Non
     command = ["mvn", "--quiet", "--batch-mode", "--file", str(folder / "pom.xml"), *goal]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode != 0:
-        raise NotFetched(f"Maven could not fetch Kafka {VERSION}: {done.stdout[-2000:]}")
+        raise NotFetched(f"Maven could not fetch {what}: {done.stdout[-2000:]}")
     (folder / "complete").touch()
 
 

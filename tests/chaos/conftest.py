@@ -1,0 +1,16 @@
+"""What tests of several faults use."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from fencepost.chaos.faults.world import library
+from support.needs import give_up
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory) -> Path:
+    """The library that stands between a process and its disk and clock."""
+    if not shutil.which("gcc"):
+        give_up("needs gcc: there is no `gcc` on the PATH")
+    return library(tmp_path_factory.getbasetemp() / "compiled")
