@@ -4,7 +4,8 @@ A node alone has no door: its `links` carry nothing, as there is nobody to send 
 """
 
 import asyncio
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgpack
@@ -21,6 +22,7 @@ from fencepost.cluster.wire.peer_door import PeerDoor
 
 from .peer_settings import Address, PeerSettings
 from .voters import PEER_LISTENER
+from .who_votes import WhoVotes
 
 QUORUM, DESCRIBE_QUORUM = "quorum", "describe quorum"
 DESCRIBE_S: Final = 5.0
@@ -59,6 +61,7 @@ class Peers:
         self._settings = settings
         self._image = image
         self._quorum: Quorum | None = None
+        self._who_votes: WhoVotes | None = None
         self._is_ready = False
         self._dials: dict[BrokerId, int] = {}
         self._lost_since: dict[BrokerId, float] = {}
@@ -89,8 +92,9 @@ class Peers:
 
         self.door.on_message(QUORUM, on_frame)
         self.door.on_request(DESCRIBE_QUORUM, self._describe)
+        self._who_votes = WhoVotes(self.door, quorum)
         self.door.on_up(quorum.on_peer_up)
-        self.door.on_up(liveness.on_up)
+        self.door.on_up(functools.partial(self._tell_up, liveness))
         self.door.on_up(self._seen)
         self.door.on_gone(quorum.on_peer_gone)
         self.door.on_gone(liveness.on_gone)
@@ -104,6 +108,12 @@ class Peers:
                 EXIT_LATER,
             ) from refused
         self._watch()
+
+    def _tell_up(self, liveness: Liveness, node_id: BrokerId) -> None:
+        assert self.door is not None
+        process = self.door.incarnation_of(node_id)
+        assert process is not None, "a link is up that is not there"
+        liveness.on_up(node_id, process)
 
     async def close(self) -> None:
         if self.door is not None:
@@ -121,6 +131,9 @@ class Peers:
                 return
             except TimeoutError:
                 refusals = self._refusals()
+            if self._who_votes is not None:
+                await self._who_votes.ask()
+                self._watch()
             now = self._env.clock.steady()
             if not refusals:
                 refused_since = None
@@ -147,8 +160,12 @@ class Peers:
     def _watch(self) -> None:
         if self.door is not None:
             voters = {} if self._quorum is None else self._quorum.voters
-            known = {*self._settings.voters, *voters, *self._image.brokers} - {self._node_id}
-            self.door.watch(sorted(known))
+            known = {*self._settings.voters, *voters, *self._image.brokers, *self._heard()}
+            self.door.watch(sorted(known - {self._node_id}))
+
+    def _heard(self) -> Mapping[BrokerId, Address]:
+        """Voters that others name, until this node knows for itself."""
+        return {} if self._is_ready or self._who_votes is None else self._who_votes.heard
 
     def _address_of(self, node_id: BrokerId) -> Address | None:
         """Where it was registered; of a voter that never was, where the settings say.
@@ -162,6 +179,8 @@ class Peers:
         configured = self._settings.voters.get(node_id)
         if configured is None and self._quorum is not None:
             configured = self._quorum.voters.get(node_id)  # of later than the settings
+        if configured is None:
+            configured = self._heard().get(node_id)
         if registered is None or configured is None or self._is_ready:
             return registered or configured
         dial = self._dials[node_id] = self._dials.get(node_id, 0) + 1

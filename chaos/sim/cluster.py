@@ -95,7 +95,10 @@ class ClusterRun:
             await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
+            person = asyncio.ensure_future(self._on(admin.client.env, admin.give_up_lost()))
             await self._converge()
+            person.cancel()
+            await asyncio.wait([person])
             for reader in self.readers:
                 reader.stopping = True
             for keeper in self.keepers:

@@ -3,11 +3,13 @@
 Nothing here is asserted but by the watch: an answer may be lost or refused, and the next request is another one.
 """
 
+import contextlib
 import random
 from collections import Counter
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
+from fencepost.cluster.metadata.offline import complete_replicas
 from fencepost.cluster.wire.api import ApiKey
 
 from ..workloads.cluster_client import ClusterClient
@@ -16,6 +18,8 @@ from .cluster_nodes import ClusterNodes
 CHURNED: Final = ("churn-a", "churn-b")
 PARTITIONS_MAX: Final = 6
 TIMEOUT_MS: Final = 5000
+UNCLEAN: Final = 1
+LOOK_S: Final = 1.0
 NO_ERROR: Final = ErrorCode.none.name
 
 
@@ -50,6 +54,35 @@ class Admin:
                 answer = f"trouble: {trouble.outcome.value}"
             self.answers[f"{name}: {answer}"] += 1
             await self.client.env.clock.sleep(self._rng.uniform(0.05, 1.0))
+
+    async def give_up_lost(self) -> None:
+        """What a person does whom `fencepost partition recover` asks for it: a topic that nobody writes to may have been put
+        on a disk alone in the moment in which that was replaced. Until cancelled."""
+        while True:
+            if lost := self._lost():
+                with contextlib.suppress(Trouble):
+                    await self._ask(
+                        ApiKey.elect_leaders,
+                        election_type=UNCLEAN,
+                        topic_partitions=lost,
+                        timeout=TIMEOUT_MS,
+                    )
+            await self.client.env.clock.sleep(LOOK_S)
+
+    def _lost(self) -> list[dict[str, Any]]:
+        image = self.nodes.image
+        topics = [] if image is None else [image.topics.get(name) for name in CHURNED]
+        found = []
+        for topic in topics:
+            held = () if topic is None else topic.partitions
+            lost = [
+                state.partition
+                for state in held
+                if state.leader < 0 and self.nodes.emptied.issuperset(complete_replicas(state))
+            ]
+            if topic is not None and lost:
+                found.append({"topic": topic.name, "partitions": lost})
+        return found
 
     async def _ask(self, api_key: ApiKey, **fields: Any) -> Any:
         return await self.client.any().request(api_key, **fields)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..base.errors import ErrorCode
-from ..base.ids import NO_LEADER
-from ..metadata.image import PartitionState, TopicState
+from ..base.ids import NO_LEADER, BrokerId
+from ..metadata.image import NO_DISK, PartitionState, TopicState
 from ..metadata.records import PartitionChange
 from .commands import ElectionResult, ElectionType, ElectLeaders
 from .decision import CommandRefused, Decision, Scene
@@ -65,7 +65,7 @@ def _elected(
     preferred = election is ElectionType.PREFERRED
     change = changed(
         now,
-        Wish(preferred=preferred, unclean=not preferred),
+        Wish(preferred=preferred, unclean=not preferred, on_other_disks=_on_other_disks(scene)),
         alive=active_brokers(scene.image),
         min_isr=scene.min_insync_replicas(topic.name, now),
     )
@@ -74,6 +74,11 @@ def _elected(
     if preferred:
         raise CommandRefused(ErrorCode.preferred_leader_not_available, NO_PREFERRED)
     raise CommandRefused(ErrorCode.eligible_leaders_not_available, NO_ELIGIBLE)
+
+
+def _on_other_disks(scene: Scene) -> frozenset[BrokerId]:
+    waiting = (each for each in scene.image.brokers.values() if each.waits_for_disk != NO_DISK)
+    return frozenset(each.broker_id for each in waiting)
 
 
 def _is_needless(election: ElectionType, now: PartitionState) -> bool:

@@ -60,6 +60,8 @@ class Wish:
     new_epoch: bool = False  # even if the leader stays: it starts anew
     preferred: bool = False  # the first replica leads if it can
     unclean: bool = False  # whoever is alive leads if no one has everything
+    # Of those whose logs are marked as failed: who has a sound disk, only not the one that this partition waits for.
+    on_other_disks: frozenset[BrokerId] = frozenset()
 
 
 def changed(
@@ -87,6 +89,9 @@ def changed(
     if leader == NO_LEADER:
         heir = next((each for each in replicas if each in elr and each in may_lead), NO_LEADER)
         survivor = _survivor(placed, may_lead) if wish.unclean else NO_LEADER
+        if wish.unclean and survivor == NO_LEADER:
+            survivor = _survivor(placed, wish.on_other_disks.intersection(alive))
+            offline = tuple(each for each in offline if each != survivor)
         if heir != NO_LEADER:
             leader, isr = heir, (heir,)
             elr = tuple(each for each in elr if each != heir)

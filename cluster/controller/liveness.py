@@ -5,7 +5,8 @@ PREVENTS   a broker that has registered anew being taken out of service for the 
 PROVED BY  tests/cluster/controller/test_liveness.py::test_one_that_registered_anew_is_not_fenced_for_its_predecessor
 
 Heartbeats stay off the log unless they change something. A session ends after `broker.session.timeout.ms` of
-silence, or at once when the peer door says that the process is dead: its machine refuses connections. A new
+silence, or at once when the peer door says that the process is dead: its machine refuses connections. One that is up
+again before anybody tried, is another process where the broker is registered: it may register at once. A new
 controller gives every broker a fresh session, except those that it knows to be dead.
 
 Time that this process itself did not run is nobody's silence (`LATE_S`): a controller that was stopped and goes on
@@ -66,6 +67,8 @@ class Liveness:
         self._sessions = HeartbeatsMachine(session_timeout_ms)
         # Who was heard by this node since it leads; others have a session that was just given to them.
         self._known: dict[BrokerId, BrokerEpoch] = {}
+        self._processes: dict[BrokerId, int] = {}  # that answered last where each is registered
+        self._heard_as: dict[BrokerId, int] = {}  # which of them that was, when it was heard
         self._dead: dict[BrokerId, None] = {}  # their processes, as the peer door says
         self._doomed: dict[BrokerId, BrokerEpoch] = {}  # to be fenced
         self._leads = False
@@ -112,6 +115,7 @@ class Liveness:
             and not before.in_controlled_shutdown
             and command.broker_id not in self._dead
             and self._known.get(before.broker_id) == before.broker_epoch
+            and not self._is_replaced(before.broker_id)
             and self._sessions.has_session(before.broker_id, before.broker_epoch, self._now_ms())
         ):
             duplicate = ErrorCode.duplicate_broker_registration
@@ -121,18 +125,27 @@ class Liveness:
             self._heard(command.broker_id, registered.broker_epoch)
         return registered
 
+    def _is_replaced(self, broker_id: BrokerId) -> bool:
+        """Another process answers by now where the one that was heard is registered."""
+        heard_as = self._heard_as.get(broker_id)
+        return heard_as is not None and heard_as != self._processes[broker_id]
+
     def _heard(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         # This node is not watched: its silence would be that of whoever watches.
         if broker_id != self._quorum.node_id:
             self._sessions.heard(broker_id, broker_epoch, self._now_ms())
             self._known[broker_id] = broker_epoch
+            if broker_id in self._processes:
+                self._heard_as[broker_id] = self._processes[broker_id]
             self._doomed.pop(broker_id, None)
             self._wake.set()
 
     # --- what happens ---
 
-    def on_up(self, broker_id: BrokerId) -> None:
+    def on_up(self, broker_id: BrokerId, process: int) -> None:
+        """This process answers where the broker is registered: one that was heard as another process holds that no more."""
         self._dead.pop(broker_id, None)
+        self._processes[broker_id] = process
 
     def on_gone(self, broker_id: BrokerId) -> None:
         """Its process is dead."""

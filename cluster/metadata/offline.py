@@ -37,10 +37,21 @@ def living_replicas(image: ClusterImage, now: PartitionState) -> tuple[BrokerId,
     )
 
 
+def empty_replicas(image: ClusterImage, now: PartitionState) -> tuple[BrokerId, ...]:
+    """Those that can begin anew, if the disk that they had is lost and they have another one; seen from afar it may also
+    be the same disk, which failed: then the cluster refuses it."""
+    return tuple(each for each in now.replicas if _is_alive(image, each) and each in now.offline)
+
+
 def what_is_lost(image: ClusterImage, place: TopicPartition, heir: BrokerId) -> str:
     """What it means to have this replica lead, though it may lack something."""
     now = image.partition(*place)
     assert now is not None
+    if heir in now.offline:
+        return (
+            f"All that was acknowledged in {place} would be gone for good: node {heir} begins it anew on the"
+            " disk that it has now."
+        )
     said = (
         f"What was acknowledged in {place} after node {heir} was last in sync would be gone for good, and"
         f" {_nodes(complete_replicas(now), 'and')} would drop it too when back."
@@ -62,12 +73,17 @@ def _way_out(image: ClusterImage, now: PartitionState, place: TopicPartition) ->
     living = living_replicas(image, now)
     if any(each in complete for each in living):
         return "It is alive: the controller makes it the leader."
+    recover = f"`fencepost partition recover {place.topic} {place.partition} --accept-data-loss`"
+    if mend and not living:
+        return (
+            f"{start} If that disk is lost for good, and {_nodes(mend, 'or')} has another one: {recover}; all"
+            " that was in the partition is gone then."
+        )
     if not living:
         return f"{start} No replica is alive."
     return (
         f"{start} {_nodes(living, 'and').capitalize()} {'is' if len(living) == 1 else 'are'} alive and may"
-        " lack some of it. If the others never return:"
-        f" `fencepost partition recover {place.topic} {place.partition} --accept-data-loss`."
+        f" lack some of it. If the others never return: {recover}."
     )
 
 

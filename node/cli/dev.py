@@ -123,7 +123,7 @@ def _supervise(folder: DevFolder, arguments: argparse.Namespace) -> int:
 
 
 def _start_again(folder: DevFolder, arguments: argparse.Namespace) -> int:
-    from .supervisor import ask_for_start
+    from .start_again import ask_for_start
 
     if arguments.set:
         raise Refused(

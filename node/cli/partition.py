@@ -6,7 +6,12 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER, BrokerId, TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage, PartitionState
-from fencepost.cluster.metadata.offline import living_replicas, what_is_lost, why_offline
+from fencepost.cluster.metadata.offline import (
+    empty_replicas,
+    living_replicas,
+    what_is_lost,
+    why_offline,
+)
 from fencepost.cluster.wire.api import ApiKey
 
 from .cluster import EXIT_OK, Failed, add_cluster_arguments, run_safely
@@ -117,7 +122,7 @@ def _recover(arguments: argparse.Namespace) -> int:
 def _heir(
     image: ClusterImage, now: PartitionState, wanted: int | None, place: TopicPartition
 ) -> BrokerId:
-    living = living_replicas(image, now)
+    living = living_replicas(image, now) or empty_replicas(image, now)
     settled = [each for each in living if each not in now.adding]
     if not living:
         raise Failed(f"{why_offline(image, place)}")

@@ -13,15 +13,20 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from .children import die_with_parent
 from .dev_folder import SOCKET, DevFolder, Layout, node_flags, node_settings
+from .start_again import inside, say
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 STOP_S: Final = 30.0  # for a node that was told to stop
+TWICE_S: Final = (
+    0.5  # who passes signals on, as timeout(1), may tell one twice: only a later one means haste
+)
 GRACE_S: Final = 0.3  # SIGKILL is delivered later than `kill` returns
 REMIND_S: Final = 20.0
 START_S: Final = 120.0  # how long `--start` waits for a node that runs and doesn't serve
@@ -163,7 +168,7 @@ class Supervisor:
         }
         self._tasks: set[asyncio.Task[None]] = set()
         self._told_to_stop = asyncio.Event()
-        self._is_hurried = asyncio.Event()
+        self._is_hurried, self._asked_at = asyncio.Event(), 0.0
         self._is_starting = True
 
     def _arguments(self, number: int, settings: Sequence[str]) -> list[str]:
@@ -185,9 +190,9 @@ class Supervisor:
                 await self._start(child)
             if served := await self._all_serve():
                 print(f"ready {self._bootstrap()}", flush=True)
-                _say(f"admin doors: {', '.join(map(self._admin_door, self.children))}")
+                say(f"admin doors: {', '.join(map(self._admin_door, self.children))}")
                 if sys.stderr.isatty():
-                    _say(f"each node's log is {self.folder.path}/node-N/log; Ctrl-C stops all")
+                    say(f"each node's log is {self.folder.path}/node-N/log; Ctrl-C stops all")
                 self._is_starting = False
                 await self._told_to_stop.wait()
             was_told = self._told_to_stop.is_set()
@@ -199,7 +204,8 @@ class Supervisor:
             await self._kill()
 
     def _stop_was_asked(self) -> None:
-        if self._told_to_stop.is_set():
+        self._asked_at = self._asked_at or time.monotonic()
+        if time.monotonic() - self._asked_at > TWICE_S:
             self._is_hurried.set()
         self._told_to_stop.set()
 
@@ -223,7 +229,7 @@ class Supervisor:
         if child.exit_code == EXIT_USAGE and self._is_starting:
             self._told_to_stop.set()  # the others were told the same and will say the same
             return
-        _say(
+        say(
             f"node {child.number} {child.how_it_ended()}\n  it stays down until "
             f"`fencepost dev --data {self.folder.path} --start {child.number}`"
         )
@@ -251,7 +257,7 @@ class Supervisor:
             if not self._can_decide:
                 return False
             if not await self._any_of(late[0].serves, late[0].ended, self._told_to_stop):
-                _say(f"still waiting for node {late[0].number}; its log is {late[0].log}")
+                say(f"still waiting for node {late[0].number}; its log is {late[0].log}")
         return False
 
     async def _any_of(self, *events: asyncio.Event, timeout_s: float = REMIND_S) -> bool:
@@ -264,11 +270,11 @@ class Supervisor:
     def _why_it_failed(self, *, was_told: bool) -> int:
         refused = [c for c in self.children.values() if c.exit_code == EXIT_USAGE]
         if refused:
-            _say(refused[0].last_words())
+            say(refused[0].last_words())
             return EXIT_USAGE
         if was_told:  # before all served
             return EXIT_OK
-        _say("too few nodes are left to serve")
+        say("too few nodes are left to serve")
         return EXIT_FAILED
 
     async def _stop(self) -> None:
@@ -278,18 +284,18 @@ class Supervisor:
         for child in children:
             child.signal(signal.SIGCONT)  # a paused process can't stop
             child.signal(signal.SIGTERM)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + STOP_S
+        deadline = time.monotonic() + STOP_S
         while late := [child for child in children if child.runs]:
-            left = deadline - loop.time()
+            left = deadline - time.monotonic()
             await self._any_of(late[0].ended, self._is_hurried, timeout_s=max(left, 0.0))
             if late[0].runs and (left <= 0 or self._is_hurried.is_set()):
-                names = ", ".join(str(child.number) for child in late)
-                _say(f"node {names} did not stop in time and is killed; nothing is lost")
+                names = ", ".join(str(child.number) for child in late if child.runs)
+                why = "did not stop in time" if left <= 0 else "had no time to stop"
+                say(f"node {names} {why} and is killed; nothing is lost")
                 return
         for child in children:
             if child.exit_code not in (EXIT_OK, EXIT_USAGE, -signal.SIGTERM):
-                _say(f"node {child.number} {child.how_it_ended()}")
+                say(f"node {child.number} {child.how_it_ended()}")
 
     async def _kill(self) -> None:
         for child in self.children.values():
@@ -338,60 +344,9 @@ class Supervisor:
         return {"refused": f"node {number} {child.how_it_ended()}"}
 
 
-def ask_for_start(folder: DevFolder, number: int) -> int:
-    """`fencepost dev --data DIR --start N`: the supervisor starts it, this process says what came of it."""
-    try:
-        answer = _ask(folder, {"start": number})
-    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
-        _say(
-            f"no cluster runs on {folder.path}. Start all of its nodes with "
-            f"`fencepost dev --nodes N --data {folder.path}`."
-        )
-        return EXIT_FAILED
-    except ConnectionError:
-        answer = {}
-    if "note" in answer:
-        _say(answer["note"])
-    if "ready" in answer:
-        print(f"ready {answer['ready']}", flush=True)
-        return EXIT_OK
-    if "waits" in answer:
-        _say(answer["waits"])
-        return EXIT_OK
-    _say(answer.get("refused", "the cluster ended before the node served"))
-    return EXIT_FAILED
-
-
-@contextlib.contextmanager
-def _inside(folder: DevFolder) -> Iterator[None]:
-    """A socket's path may have 107 bytes at most, so it is named from within. Where this process was may be gone."""
-    before = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.chdir(folder.path)
-        yield
-    finally:
-        os.fchdir(before)
-        os.close(before)
-
-
 def _bind(folder: DevFolder) -> socket.socket:
     door = socket.socket(socket.AF_UNIX)
-    with _inside(folder):
+    with inside(folder):
         Path(SOCKET).unlink(missing_ok=True)
         door.bind(SOCKET)
     return door
-
-
-def _ask(folder: DevFolder, question: Mapping[str, int]) -> dict[str, str]:
-    with socket.socket(socket.AF_UNIX) as door:
-        with _inside(folder):
-            door.connect(SOCKET)
-        with door.makefile("rw") as file:
-            file.write(json.dumps(question) + "\n")
-            file.flush()
-            answer: dict[str, str] = json.loads(file.readline() or "{}")
-            return answer
-
-
-def _say(sentence: str) -> None:
-    print(f"fencepost: {sentence}", file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fencepost.chaos.harness.processes import Process
-from fencepost.node.cli.supervisor import Child
+from fencepost.node.cli.supervisor import TWICE_S, Child
 from fencepost.node.main import main
 
 # Ends as soon as it is told to; STRAW says what else it does: `late 2` never serves as node 2, and so on.
@@ -26,7 +26,7 @@ if what == "fail" and is_me:
     print("noise", file=sys.stderr)
     print("fencepost: the journal is damaged", file=sys.stderr)
     sys.exit(1)
-if what == "deaf" and is_me:
+if what in ("deaf", "mute") and is_me:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 else:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -229,6 +229,22 @@ def test_a_node_that_does_not_stop_is_killed_and_named(make: Make) -> None:
     pid = cluster.pid(2)
     assert cluster.process.stop() == 0
     assert "node 2 did not stop in time and is killed" in cluster.process.said()
+    assert not running(pid)
+
+
+def test_a_signal_that_comes_twice_at_once_is_one_and_a_later_one_means_haste(make: Make) -> None:
+    """timeout(1) tells its child and its group, and the child is in that."""
+    cluster = make(straw="mute 2")
+    cluster.wait_ready()
+    other, pid, began = cluster.pid(1), cluster.pid(2), time.monotonic()
+    for _ in range(2):
+        os.kill(cluster.process.pid, signal.SIGTERM)
+    until(lambda: not running(other))
+    until(lambda: time.monotonic() - began > TWICE_S + 0.1)
+    assert running(pid)
+    os.kill(cluster.process.pid, signal.SIGTERM)
+    until(lambda: not cluster.process.alive)
+    assert "node 2 had no time to stop and is killed" in cluster.process.said()
     assert not running(pid)
 
 

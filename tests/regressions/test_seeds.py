@@ -58,6 +58,14 @@ def test_a_clock_that_was_set_back_keeps_no_transaction_open(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("seed", [110, 145, 272])
+def test_brokers_that_come_new_or_with_an_empty_disk_keep_nothing_waiting(seed: int) -> None:
+    """A newcomer knew no leader; what had its one copy on a disk that was replaced could only be deleted."""
+    ClusterRun(Plan(campaign="cluster", seed=seed)).run()
+
+
+@pytest.mark.slow
 def test_a_rotten_file_of_leader_epochs_keeps_no_follower_out() -> None:
     """Kafka's format has no checksum: one flipped bit, and it refused whatever its leaders sent."""
     TransactionsRun(Plan(campaign="transactions", seed=20016)).run()

@@ -4,8 +4,18 @@ import pytest
 from cluster_scene import Scene, play
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
+
+
+async def change(scene: Scene, key: ApiKey, voter: int, asked: int) -> None:
+    wire = WireClient(scene.env, node_name(asked), 9092, timeout_s=60)
+    more = {"timeout": 15_000, "listeners": []} if key is ApiKey.add_raft_voter else {}
+    work = wire.request(key, cluster_id=None, voter_id=voter, voter_directory_id=None, **more)
+    reply = await scene.world.on(scene.env, work)
+    assert reply.error_code is ErrorCode.none, reply
+    await scene.world.on(scene.env, wire.close())
 
 
 @pytest.mark.slow
@@ -15,20 +25,9 @@ def test_three_voters_are_replaced_one_at_a_time_under_load(seed: int) -> None:
     """The whole first set goes, then the controller dies, then everybody: nothing is lost and nobody waits for long."""
 
     async def scenario(scene: Scene) -> None:
-        async def change(key: ApiKey, voter: int) -> None:
-            asked = next(id_ for id_ in scene.nodes.ready() if id_ not in (1, 2, 3))
-            wire = WireClient(scene.env, node_name(asked), 9092, timeout_s=60)
-            more = {"timeout": 15_000, "listeners": []} if key is ApiKey.add_raft_voter else {}
-            work = wire.request(
-                key, cluster_id=None, voter_id=voter, voter_directory_id=None, **more
-            )
-            reply = await scene.world.on(scene.env, work)
-            assert reply.error_code is ErrorCode.none, reply
-            await scene.world.on(scene.env, wire.close())
-
         for old, new in ((1, 4), (2, 5), (3, 6)):
-            await change(ApiKey.add_raft_voter, new)
-            await change(ApiKey.remove_raft_voter, old)
+            await change(scene, ApiKey.add_raft_voter, new, asked=new)
+            await change(scene, ApiKey.remove_raft_voter, old, asked=new)
             await scene.until_acknowledged(10)
             await scene.nodes.stop(old)  # it comes back as a node that follows
             scene.nodes.start(old)
@@ -52,3 +51,24 @@ def test_three_voters_are_replaced_one_at_a_time_under_load(seed: int) -> None:
         assert scene.nodes.controller() in (4, 5, 6)
 
     play(seed, scenario, count=6)
+
+
+@pytest.mark.timeout(60)
+def test_a_newcomer_finds_a_leader_that_its_settings_do_not_name() -> None:
+    """One voter of the settings is left, which follows: the leader has never heard of the newcomer, nor it of the leader."""
+
+    async def scenario(scene: Scene) -> None:
+        for old, new in ((1, 4), (2, 5)):
+            await change(scene, ApiKey.add_raft_voter, new, asked=3)
+            await change(scene, ApiKey.remove_raft_voter, old, asked=3)
+        scene.kill(3)
+        await scene.until("one of the new leads", lambda: scene.nodes.controller() in (4, 5))
+        scene.nodes.start(3)
+        await scene.nodes.until_ready()
+        newcomer = BrokerId(6)
+        scene.nodes.ids.append(newcomer)
+        scene.nodes.start(newcomer)
+        await scene.nodes.until_ready()
+        assert scene.nodes.controller() in (4, 5)
+
+    play(0, scenario, count=5)

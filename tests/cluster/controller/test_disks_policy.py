@@ -10,6 +10,7 @@ from fencepost.cluster.controller.commands import (
     CreateTopics,
     ElectionType,
     ElectLeaders,
+    FailedReplica,
     NewTopic,
 )
 from fencepost.cluster.controller.disks_policy import NOBODYS
@@ -104,6 +105,43 @@ def test_a_person_may_give_the_old_disk_up() -> None:
     now = scene.partition()
     assert (now.isr, now.offline) == ((2,), ())
     assert scene.image.brokers[1].waits_for_disk == NO_DISK
+
+
+def test_a_person_may_have_the_last_replica_begin_anew() -> None:
+    """Nobody else is alive, or there never was anybody else: else the topic could only be deleted."""
+    scene = three()
+    _create(scene, "u", [1])
+    come(scene, NEW)
+    why = why_offline(scene.image, TopicPartition("u", 0))
+    assert why is not None
+    assert "`fencepost partition recover u 0 --accept-data-loss`" in why
+    for broker_id in (2, 3):
+        scene.register(broker_id, disk=UUID(int=broker_id), fenced=True)
+    for name in "tu":
+        scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=((name, 0),)))
+        now = scene.partition(name)
+        assert (now.leader, now.isr, now.elr, now.offline) == (1, (1,), (), ())
+    come(scene, NEW)
+    assert {scene.partition(each).leader for each in "tu"} == {1}
+    come(scene, OLD)  # which is older than what was begun anew
+    assert {scene.partition(each).leader for each in "tu"} == {NO_LEADER}
+
+
+def test_a_log_that_failed_is_not_begun_anew() -> None:
+    scene = three()
+    come(scene, OLD)
+    failed = FailedReplica(topic_id=scene.image.topics["t"].topic_id, partition=0, may_lack=True)
+    scene.when(
+        BrokerHeartbeat(
+            broker_id=1,
+            broker_epoch=scene.epoch(),
+            image_version=scene.image.version,
+            failed=(failed,),
+        )
+    )
+    assert scene.partition().offline == (1,)
+    scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("t", 0),)))
+    assert scene.partition().leader == NO_LEADER
 
 
 def test_a_disk_that_an_older_build_did_not_name_is_believed_once() -> None:

@@ -134,7 +134,7 @@ def test_one_that_is_heard_again_is_let_in_again(scene: Scene) -> None:
     scene.silence(2)
     scene.play(0.4, (0.3, lambda: scene.liveness.on_gone(2)))
     scene.silent.clear()
-    scene.liveness.on_up(2)
+    scene.liveness.on_up(2, 1)
     scene.play(1)
     assert not scene.fenced
 
@@ -228,6 +228,25 @@ def test_a_node_that_was_killed_may_come_back_at_once_where_its_death_was_seen(
     scene.play(1)
     scene.liveness.on_gone(2)
     assert scene.register(2, 22, fenced=True).error_code is ErrorCode.none
+
+
+def test_a_node_that_was_up_again_before_anybody_saw_it_die_may_register_at_once(
+    scene: Scene,
+) -> None:
+    scene.liveness.on_up(2, 1)
+    scene.play(1)
+    scene.liveness.on_up(2, 1)  # the same process: only a connection was lost
+    code = scene.register(2, 22, fenced=True).error_code
+    assert code is ErrorCode.duplicate_broker_registration
+    scene.liveness.on_up(2, 2)
+    assert scene.register(2, 22, fenced=True).error_code is ErrorCode.none
+
+
+def test_which_process_was_heard_before_any_link_was_up_is_not_guessed(scene: Scene) -> None:
+    scene.play(1)
+    scene.liveness.on_up(2, 1)
+    code = scene.register(2, 22, fenced=True).error_code
+    assert code is ErrorCode.duplicate_broker_registration
 
 
 def test_a_session_that_was_given_and_never_used_keeps_nobody_out(scene: Scene) -> None:

@@ -78,6 +78,16 @@ def test_a_partition_with_a_leader_is_not_offline() -> None:
         ),
         (
             partition(-1, (1,), offline=(1,)),
+            (1,),
+            (),
+            (
+                "Only node 1 has all that was acknowledged in orders-0: node 1 (in sync) is alive, but its log"
+                " of this partition failed. Mend the disk of node 1 and start it again. If that disk is lost"
+                f" for good, and node 1 has another one: {RECOVER}; all that was in the partition is gone then."
+            ),
+        ),
+        (
+            partition(-1, (1,), offline=(1,)),
             (1, 2),
             (),
             (
@@ -90,6 +100,14 @@ def test_a_partition_with_a_leader_is_not_offline() -> None:
 )
 def test_an_offline_partition_says_who_must_return(now, alive, gone, sentence) -> None:
     assert why_offline(image(now, alive=alive, gone=gone), PLACE) == sentence
+
+
+def test_an_heir_that_begins_anew_has_nothing() -> None:
+    told = what_is_lost(image(partition(-1, (1,), offline=(1,)), alive=(1,)), PLACE, 1)
+    assert told == (
+        "All that was acknowledged in orders-0 would be gone for good: node 1 begins it anew on the disk that"
+        " it has now."
+    )
 
 
 def test_what_an_heir_may_lack_is_said_before_it_leads() -> None:

@@ -1,0 +1,72 @@
+"""What peers answer to "who votes" is where to dial; an answer that is none is forgotten, and costs nobody a start."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from fencepost.cluster.base.errors import Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.node.who_votes import WhoVotes
+
+
+class Door:
+    """Peers that answer as they were told to."""
+
+    def __init__(self, answers: dict[int, Any]) -> None:
+        self.answers = {BrokerId(peer): answer for peer, answer in answers.items()}
+
+    def connected(self) -> list[BrokerId]:
+        return sorted(self.answers)
+
+    def on_request(self, kind: str, handler: Any) -> None:
+        pass
+
+    async def request(self, peer: BrokerId, *_: Any, **__: Any) -> tuple[Any, memoryview]:
+        answer = self.answers[peer]
+        if isinstance(answer, Trouble):
+            raise answer
+        return answer, memoryview(b"")
+
+
+def asked(door: Door, times: int) -> WhoVotes:
+    who_votes = WhoVotes(door, None)  # type: ignore[arg-type]
+
+    async def ask() -> None:
+        for _ in range(times):
+            await who_votes.ask()
+
+    asyncio.run(ask())
+    return who_votes
+
+
+def test_one_peer_after_another_is_asked_and_all_that_they_say_counts() -> None:
+    old = Trouble("node 2 does not know that request", Outcome.REFUSED)
+    door = Door({1: {"voters": [[4, "four", 9192]]}, 2: old, 3: {"voters": [[5, "five", 9192]]}})
+    assert asked(door, 1).heard == {4: ("four", 9192)}
+    assert asked(door, 3).heard == {4: ("four", 9192), 5: ("five", 9192)}
+
+
+def test_who_answers_otherwise_later_has_said_only_that() -> None:
+    door = Door({1: {"voters": [[4, "four", 9192]]}})
+    who_votes = asked(door, 1)
+    door.answers[BrokerId(1)] = {"voters": [[5, "five", 9192]]}
+    asyncio.run(who_votes.ask())
+    assert who_votes.heard == {5: ("five", 9192)}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"voters": 7},
+        {"voters": [[4, "four"]]},
+        {"voters": [[-1, "four", 9192]]},
+        {"voters": [[4, "", 9192]]},
+        {"voters": [[4, "f" * 256, 9192]]},
+        {"voters": [[4, "four", 0]]},
+        {"voters": [[4, "four", 65536]]},
+        {"voters": [[place, "many", 9192] for place in range(17)]},
+    ],
+)
+def test_an_answer_that_is_none_is_forgotten(answer: Any) -> None:
+    assert asked(Door({1: answer}), 2).heard == {}
