@@ -95,7 +95,7 @@ class ClusterRun:
             await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
-            person = asyncio.ensure_future(self._on(admin.client.env, admin.give_up_lost()))
+            person = asyncio.ensure_future(self._give_up_lost(admin))
             await self._converge()
             person.cancel()
             await asyncio.wait([person])
@@ -108,6 +108,9 @@ class ClusterRun:
         sweeping.cancel()
         await asyncio.wait([sweeping])
         await self._judge()
+
+    async def _give_up_lost(self, admin: Admin) -> None:
+        await self._on(admin.client.env, admin.give_up_lost())
 
     async def _sweep(self) -> None:
         while True:

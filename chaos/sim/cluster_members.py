@@ -121,11 +121,13 @@ async def _leave(faults: "ClusterFaults", node_id: BrokerId) -> None:
     """Held down until it is off the list; if something was put there meanwhile, it comes back."""
     faults.hold_down(node_id, 1)
     try:
-        if node_id in faults.nodes.ready() and not faults.nodes.is_paused(node_id):
-            with contextlib.suppress(NodeLost):
-                await faults.nodes.stop(node_id)
-        if faults.nodes.is_up(node_id):
-            faults.world.kill(node_name(node_id))
+        try:
+            if node_id in faults.nodes.ready() and not faults.nodes.is_paused(node_id):
+                with contextlib.suppress(NodeLost):
+                    await faults.nodes.stop(node_id)
+        finally:  # also when time is up: no process stays half stopped
+            if faults.nodes.is_up(node_id):
+                faults.world.kill(node_name(node_id))
         while True:
             result = await _ask(faults, UnregisterBroker(broker_id=node_id))
             code = None if result is None else result.error_code
