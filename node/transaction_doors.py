@@ -82,6 +82,9 @@ _ASK_AGAIN: Final = frozenset(
 )
 
 
+_PASSING: Final = _ASK_AGAIN | {E.concurrent_transactions}
+
+
 class MarkersBetweenNodes:
     """What the coordinators of this node write by, and what it does for those of others (`MarkerDoor`)."""
 
@@ -382,17 +385,19 @@ class Verifier:
 
 # -- what a client is told ---------------------------------------------------------------------------
 
-_PASSING: Final = _ASK_AGAIN | {E.concurrent_transactions}
+
+# Versions of Produce.
+ABORTABLE_SINCE: Final = 11
+ADDS_ITSELF_SINCE: Final = 12
 
 
-def produce_word(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+def produce_word(code: ErrorCode, *, version: int) -> ErrorCode:
     """As ReplicaManager.handleProduceAppend and AddPartitionsToTxnManager translate it for producers."""
-    if code in _PASSING:
-        return (
-            E.not_enough_replicas
-        )  # what old clients, too, just send again, without asking who leads
+    if code in _ASK_AGAIN or (code is E.concurrent_transactions and version < ADDS_ITSELF_SINCE):
+        # What old clients, too, just send again, without asking who leads.
+        return E.not_enough_replicas
     if code is E.producer_fenced:
         return E.invalid_producer_epoch
-    if code is E.transaction_abortable and not knows_abortable:
+    if code is E.transaction_abortable and version < ABORTABLE_SINCE:
         return E.invalid_txn_state
     return code

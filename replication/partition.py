@@ -8,6 +8,7 @@ PROVED BY  tests/replication/test_partition_crash.py::test_what_was_acknowledged
 The decisions are in `partition_machine.py` and `log/producers_machine.py`; this is the shell around them.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
@@ -33,7 +34,7 @@ from .metrics import Counters
 from .partition_copies import AT_ONCE, CopiedPartition, Owner, flush_delay_ms
 from .partition_machine import ALL_REPLICAS, PartitionMachine
 from .partition_reads import Read
-from .sent_back import SentBack
+from .sent_back import TRIED_AGAIN, SentBack
 from .waits import OffsetWait, OffsetWaits
 
 __all__ = ["Appended", "Owner", "Partition", "Read", "Refusal"]
@@ -206,6 +207,14 @@ class Partition(CopiedPartition):
         if self._sent_back is None:
             self._sent_back = SentBack()
         self._sent_back.note(batch, error)
+
+    def note_sent_back(self, records: Buffer, error: ErrorCode) -> None:
+        """A batch that was refused before it was asked of this partition: its transaction's coordinator said so, or nothing."""
+        if error in TRIED_AGAIN and self.is_leader:
+            with contextlib.suppress(
+                BatchRefused
+            ):  # it is no batch at all: there is nothing to remember
+                self._note_sent_back(parse_header(records), error)
 
     def _told(self, error: ErrorCode, batch: BatchHeader) -> ErrorCode:
         if self._sent_back and error is ErrorCode.out_of_order_sequence_number:

@@ -19,6 +19,7 @@ IN_FLIGHT_MAX: Final = 5  # batches that an idempotent producer may have on thei
 PRODUCERS_MAX: Final = 1_000  # the oldest go first
 TRIED_AGAIN: Final = frozenset(
     {
+        ErrorCode.concurrent_transactions,
         ErrorCode.kafka_storage_error,
         ErrorCode.not_enough_replicas,
         ErrorCode.not_leader_or_follower,

@@ -35,15 +35,13 @@ from ..moved import name_new_leaders
 from ..server.dispatch import Answer, Cancel, Fields
 from ..server.overtaking import TRIED_AGAIN, Place
 from ..services import HandlerContext
-from ..transaction_doors import FirstWrite, produce_word
+from ..transaction_doors import ADDS_ITSELF_SINCE, FirstWrite, produce_word
 
 # One batch that is appended: where its answer goes, and what it waits for.
 _Appended = tuple[Fields, Partition, int]
 # A batch that begins a transaction somewhere: its part of the request, and what must be asked.
 _First = tuple[Any, FirstWrite]
 
-ABORTABLE_SINCE: Final = 11
-ADDS_ITSELF_SINCE: Final = 12
 # Which transactional id it belongs to is not said, so nobody may write it.
 NAMELESS: Final = ErrorCode.transactional_id_authorization_failed
 LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT = (
@@ -148,8 +146,7 @@ async def _prepare(
             if code is ErrorCode.none:
                 prepared.allowed.add(id(wanted))
             else:
-                knows = ctx.api_version >= ABORTABLE_SINCE
-                prepared.refused[id(wanted)] = produce_word(code, knows_abortable=knows)
+                prepared.refused[id(wanted)] = produce_word(code, version=ctx.api_version)
     now_ms = ctx.services.env.clock.now_ms()
     for wanted, partition in heavy:
         prepared.checked[id(wanted)] = await partition.check_off_loop(
@@ -270,11 +267,14 @@ def _append(
     if acks not in (-1, 0, 1):
         return _refused(index, ErrorCode.invalid_required_acks), None
     prepared: _Prepared = ctx.prepared or _NOTHING
+    partition = services.replicas.partition(TopicPartition(topic, index))
     if id(wanted) in prepared.refused:
-        return _refused(index, prepared.refused[id(wanted)]), None
+        error = prepared.refused[id(wanted)]
+        if isinstance(partition, Partition) and wanted.records is not None:
+            partition.note_sent_back(wanted.records, error)
+        return _refused(index, error), None
     if topic in INTERNAL_TOPICS:
         return _refused(index, ErrorCode.invalid_topic_exception), None
-    partition = services.replicas.partition(TopicPartition(topic, index))
     if isinstance(partition, ErrorCode):
         return _refused(index, partition), None
     if wanted.records is None:
@@ -295,6 +295,7 @@ def _append(
         if error is ErrorCode.invalid_txn_state and id(wanted) in prepared.allowed:
             # A marker was written here since its coordinator said yes, of the transaction before, and voids all words.
             error = ErrorCode.not_enough_replicas
+            partition.note_sent_back(wanted.records, error)
         return {
             **_refused(index, error),
             "error_message": appended.message,

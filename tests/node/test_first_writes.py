@@ -204,7 +204,7 @@ def test_a_coordinator_that_is_away_for_long_sends_producers_away(
         assert code_of(talk.produce("produce", who, NEW)) is E.not_enough_replicas
     behind = who.but()
     behind.sequence = 1
-    assert code_of(talk.produce("overtake", behind, NEW)) is E.out_of_order_sequence_number
+    assert code_of(talk.produce("overtake", behind, NEW)) is E.not_enough_replicas
     assert code_of(talk.produce("produce again", who, NEW)) is E.none
     end(talk, who, 5)
 
@@ -263,6 +263,34 @@ def test_a_marker_between_the_coordinators_word_and_the_write_has_the_producer_c
         assert code_of(talk.produce("produce", who, NEW)) is E.not_enough_replicas
     assert code_of(talk.produce("produce again", who, NEW)) is E.none
     end(talk, who, 5)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [(OLD, E.not_enough_replicas), (NEW, E.concurrent_transactions)]
+)
+def test_what_follows_a_batch_that_its_coordinator_sent_back_is_not_out_of_order(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch, version: int, told: ErrorCode
+) -> None:
+    """1. The word on batch 0 is "not now". 2. Batch 1, which was on its way, is asked about anew, and may be written."""
+    monkeypatch.setattr(node.broker.transactions._words._door, "tell", lambda *_: None)
+    who = talk.begun("begin", f"behind {version}", 5)
+    if version == OLD:
+        talk.add("add", who)
+    broker, first, second = node.broker, who.but(), who.but()
+    second.sequence = 1
+
+    async def not_now(_name: str, writes: list[Any], **_: Any) -> list[ErrorCode]:
+        return [E.concurrent_transactions] * len(writes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.verifier, "verify", not_now)
+        assert code_of(talk.produce("produce", first, version)) is told
+    assert code_of(talk.produce("produce what follows", second, version)) is told
+    first.sequence = 0
+    assert code_of(talk.produce("produce again", first, version)) is E.none
+    second.sequence = 1
+    assert code_of(talk.produce("produce what follows again", second, version)) is E.none
+    end(talk, who, 5 if version == NEW else 3)
 
 
 def test_producers_that_nobody_knows_leave_nothing_behind(node: SimNode, talk: Talk) -> None:
@@ -326,23 +354,24 @@ def test_without_verification_a_partition_takes_what_comes(node: SimNode, talk: 
 
 
 @pytest.mark.parametrize(
-    ("said", "knows_abortable", "told"),
+    ("said", "version", "told"),
     [
-        (E.none, True, E.none),
-        (E.invalid_txn_state, True, E.invalid_txn_state),
-        (E.transaction_abortable, True, E.transaction_abortable),
-        (E.transaction_abortable, False, E.invalid_txn_state),
-        (E.producer_fenced, True, E.invalid_producer_epoch),
-        (E.invalid_producer_id_mapping, True, E.invalid_producer_id_mapping),
-        (E.concurrent_transactions, True, E.not_enough_replicas),
-        (E.network_exception, True, E.not_enough_replicas),
-        (E.coordinator_load_in_progress, True, E.not_enough_replicas),
-        (E.coordinator_not_available, True, E.not_enough_replicas),
-        (E.not_coordinator, True, E.not_enough_replicas),
+        (E.none, 12, E.none),
+        (E.invalid_txn_state, 12, E.invalid_txn_state),
+        (E.transaction_abortable, 11, E.transaction_abortable),
+        (E.transaction_abortable, 10, E.invalid_txn_state),
+        (E.producer_fenced, 12, E.invalid_producer_epoch),
+        (E.invalid_producer_id_mapping, 12, E.invalid_producer_id_mapping),
+        (E.concurrent_transactions, 12, E.concurrent_transactions),
+        (E.concurrent_transactions, 11, E.not_enough_replicas),
+        (E.network_exception, 12, E.not_enough_replicas),
+        (E.coordinator_load_in_progress, 12, E.not_enough_replicas),
+        (E.coordinator_not_available, 12, E.not_enough_replicas),
+        (E.not_coordinator, 12, E.not_enough_replicas),
     ],
 )
 def test_producers_hear_words_that_they_know(
-    said: ErrorCode, knows_abortable: bool, told: ErrorCode
+    said: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     """ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager."""
-    assert produce_word(said, knows_abortable=knows_abortable) is told
+    assert produce_word(said, version=version) is told

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from sim_node import SimNode
+from fencepost.txn.transactions.config import TransactionConfig
+from sim_node import NODE, SimNode
 from txn_answers import SETTINGS, hold
 
 KAFKA = json.loads((Path(__file__).parent / "kafka_4_3_txn_answers.json").read_text())
@@ -14,7 +15,13 @@ NAMELESS: Final = (
     "A batch of a transaction without a producer id belongs to no transaction. Kafka writes it, and readers of committed "
     "records get it whatever becomes of the transaction."
 )
+DECIDED: Final = (
+    "What an end that is asked for again is told does not depend on the markers of the first: the decision is written. "
+    "Kafka has it asked once more until they are."
+)
 OTHERWISE: Final[dict[str, tuple[str, str]]] = {
+    "middle: commit again": ("none", DECIDED),
+    "middle: abort what is committed": ("invalid_txn_state", DECIDED),
     **{
         f"strangers: produce, no id, v{version}": ("invalid_record", NAMELESS)
         for version in (3, 11, 12)
@@ -27,8 +34,13 @@ OTHERWISE: Final[dict[str, tuple[str, str]]] = {
 
 
 def answers_of_ours() -> dict[str, Any]:
+    """Whoever asks while markers are being written is told so at once: so long nobody waits who talks to a Kafka."""
     node = SimNode(seed="transactions", **SETTINGS)
-    node.start()
+    disk = node.world.disk(NODE).faults  # that takes its time, as a real one does
+    disk.slow_sync_odds, disk.slow_sync_s = 1.0, (0.003, 0.006)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TransactionConfig.__init__.__kwdefaults__, "wait_ms_max", 0)
+        node.start()
     try:
         said = hold(node).said
         assert "client_request_failed" not in node.events

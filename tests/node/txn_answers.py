@@ -1,6 +1,6 @@
 """One conversation about transactions, held with Kafka and with us: above all what goes wrong.
 
-    python tests/node/txn_answers.py > tests/node/kafka_4_3_txn_answers.json
+    PYTHONPATH=tests python tests/node/txn_answers.py > tests/node/kafka_4_3_txn_answers.json
 
 holds it with a fresh Kafka of one node and writes down what it answered. `test_txn_answers.py` holds it with ours,
 and on demand again with a Kafka.
@@ -8,11 +8,12 @@ and on demand again with a Kafka.
 
 import json
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from fencepost.cluster.wire.api import ApiKey
 from sim_node import Asker
-from txn_talk import MISSING, TIMEOUT_MS, TOPIC, E, Producer, Talk, position
+from txn_talk import MISSING, TIMEOUT_MS, TOPIC, UNSETTLED, E, Producer, Talk, position
 
 GROUP_KIND, TRANSACTION_KIND = 0, 1
 # Everything in one partition: it is loaded when the first of its ids is. Timeouts are looked for often.
@@ -21,6 +22,7 @@ SETTINGS: Final = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
+WIDE, WIDTH = "wide", 400
 TIMEOUT_MS_MAX: Final = 900_000
 INT_MAX, INT_MIN = 2**31 - 1, -(2**31)
 
@@ -379,6 +381,44 @@ def about_a_group_that_moved_on(talk: Talk) -> None:
     talk.settle("moving")
 
 
+def about_the_middle_of_an_end(talk: Talk) -> None:
+    """What comes between the decision, which is answered at once, and the last of its markers: many, so that they take a while."""
+    talk.node.create_topic(WIDE, WIDTH)
+    questions: tuple[tuple[str, Callable[[str, Producer], Any]], ...] = (
+        ("add", talk.add),
+        ("add in a batch", lambda label, who: talk.verify(label, who, 5, only=False)),
+        ("add offsets", talk.add_offsets),
+        ("verify", talk.verify),
+        ("begin again", lambda label, who: talk.init(label, who, 4)),
+        ("begin again with what is had", lambda label, who: talk.init(label, who, 4, **_had(who))),
+        ("commit again", talk.end),
+        ("abort what is committed", lambda label, who: talk.end(label, who, commit=False)),
+        ("end as a new client", lambda label, who: talk.end(label, who, 5)),
+        ("produce", talk.produce),
+        ("produce as a new client", lambda label, who: talk.produce(label, who, 12)),
+    )
+    for name, question in questions:
+        talk.in_time(partial(_in_the_middle, talk, f"middle: {name}", question))
+
+
+def _had(who: Producer) -> dict[str, int]:
+    return {"producer_id": who.producer_id, "producer_epoch": who.producer_epoch}
+
+
+def _in_the_middle(talk: Talk, label: str, question: Callable[[str, Producer], Any]) -> bool:
+    """Whether it was asked in time: the transaction has not ended after it either."""
+    who = Producer(label)
+    talk.until(lambda: _begun(talk, who, 4))
+    wide = [{"name": WIDE, "partitions": list(range(WIDTH))}]
+    old = {f"v3_and_below_{field}": value for field, value in who.fields.items()}
+    talk.node.ask(ApiKey.add_partitions_to_txn, 3, **old, v3_and_below_topics=wide)
+    talk.node.ask(ApiKey.end_txn, 3, **who.fields, committed=True)
+    question(label, who)
+    was_in_time = talk.state(who.transactional_id) in UNSETTLED
+    talk.settle(who.transactional_id)
+    return was_in_time
+
+
 def about_timeouts(talk: Talk) -> None:
     """A transaction that took too long was aborted meanwhile."""
     old = talk.begun("late: begin", "late", 4, transaction_timeout=100)
@@ -477,6 +517,7 @@ CHAPTERS: Final[tuple[Callable[[Talk], None], ...]] = (
     about_batches,
     about_offsets,
     about_a_group_that_moved_on,
+    about_the_middle_of_an_end,
     about_timeouts,
     about_lists,
     about_markers,

@@ -74,6 +74,16 @@ class Talk:
         self.said.append([label, key.name, version, answer])
         return body
 
+    def in_time(self, ask: Callable[[], bool]) -> None:
+        """Again until what was asked came in time; of those that came too late nothing is kept."""
+        for _ in range(PATIENCE):
+            said, names = len(self.said), dict(self._names)
+            if ask():
+                return
+            del self.said[said:]
+            self._names = names
+        raise AssertionError("it always comes too late")
+
     def settle(self, transactional_id: str) -> None:
         """Until all markers of what was ended last are written."""
         self.until(lambda: self.state(transactional_id) not in UNSETTLED)
