@@ -138,6 +138,7 @@ class Broker:
             config=group_config(self.config),
             consumer_config=consumer_config(self.config),
             create_topic=self._create_internal_topic,
+            confirm_image=self.peers.confirm_image,
         )
 
     def _make_transactions(self) -> TransactionService:

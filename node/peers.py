@@ -20,6 +20,7 @@ from fencepost.cluster.quorum.raft_shell import Quorum
 from fencepost.cluster.quorum.view import QuorumView, ReplicaView
 from fencepost.cluster.wire.peer_door import PeerDoor
 
+from .fresh_image import FreshImage
 from .peer_settings import Address, PeerSettings
 from .voters import PEER_LISTENER
 from .who_votes import WhoVotes
@@ -62,6 +63,7 @@ class Peers:
         self._image = image
         self._quorum: Quorum | None = None
         self._who_votes: WhoVotes | None = None
+        self._fresh: FreshImage | None = None
         self._is_ready = False
         self._dials: dict[BrokerId, int] = {}
         self._lost_since: dict[BrokerId, float] = {}
@@ -93,6 +95,7 @@ class Peers:
         self.door.on_message(QUORUM, on_frame)
         self.door.on_request(DESCRIBE_QUORUM, self._describe)
         self._who_votes = WhoVotes(self.door, quorum)
+        self._fresh = FreshImage(self._env, quorum, self._image, self.door)
         self.door.on_up(quorum.on_peer_up)
         self.door.on_up(functools.partial(self._tell_up, liveness))
         self.door.on_up(self._seen)
@@ -153,6 +156,8 @@ class Peers:
     # --- who is watched, and where ---
 
     def on_image(self, delta: ImageDelta) -> None:
+        if self._fresh is not None:
+            self._fresh.on_image()
         if self._quorum is not None and delta.brokers_changed:
             self._watch()
             self._look_again()
@@ -185,6 +190,10 @@ class Peers:
             return registered or configured
         dial = self._dials[node_id] = self._dials.get(node_id, 0) + 1
         return configured if dial % 2 else registered
+
+    async def confirm_image(self) -> bool:
+        """Whether this node knows by now all that the cluster had agreed on when this was asked. A node alone always does."""
+        return self._fresh is None or await self._fresh.confirm()
 
     def may_decide(self) -> bool:
         """Whether so many voters are in sight that there can be a controller."""

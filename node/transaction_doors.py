@@ -52,6 +52,7 @@ from .transaction_frames import (
     read_questions,
     read_words,
 )
+from .verdict_codes import ASK_AGAIN, PASSING
 
 E = ErrorCode
 WRITE, VERIFY = "write_txn_markers", "verify_transactions"
@@ -68,21 +69,6 @@ PAUSE_S, PAUSE_S_MAX = 0.02, 0.2
 WORDS_MAX: Final = 5
 # Questions on their way to one coordinator; more wait, and go together.
 ASKED_MAX: Final = 64
-
-# The coordinator is another by now, or will be in a moment; or it has not heard of a new topic yet.
-_ASK_AGAIN: Final = frozenset(
-    {
-        E.coordinator_load_in_progress,
-        E.coordinator_not_available,
-        E.network_exception,
-        E.not_coordinator,
-        E.operation_not_attempted,
-        E.unknown_topic_or_partition,
-    }
-)
-
-
-_PASSING: Final = _ASK_AGAIN | {E.concurrent_transactions}
 
 
 class MarkersBetweenNodes:
@@ -245,7 +231,7 @@ class Verifier:
             said, started_ms = await self._until_answered(question)
             codes.update(zip(question.partitions, said, strict=True))
             for write, code in zip(left, said, strict=True):
-                if code is not E.none and code not in _PASSING:
+                if code is not E.none and code not in PASSING:
                     _forget(write)
             late = [
                 write
@@ -301,7 +287,7 @@ class Verifier:
         deadline, pause_s = steady() + VERIFY_S_MAX, PAUSE_S
         while True:
             word = await self._ask(question)
-            if _ASK_AGAIN.isdisjoint(word.codes) or steady() + pause_s >= deadline:
+            if ASK_AGAIN.isdisjoint(word.codes) or steady() + pause_s >= deadline:
                 return word
             if self._is_stopped or TRANSACTION_STATE_TOPIC not in self._image.topics:
                 return word  # for the latter: nobody has ever begun a transaction
@@ -381,23 +367,3 @@ class Verifier:
         if len(questions) == 1:
             return {}, pack_words([await self._answer(questions[0])])
         return {}, pack_words(await asyncio.gather(*map(self._answer, questions)))
-
-
-# -- what a client is told ---------------------------------------------------------------------------
-
-
-# Versions of Produce.
-ABORTABLE_SINCE: Final = 11
-ADDS_ITSELF_SINCE: Final = 12
-
-
-def produce_word(code: ErrorCode, *, version: int) -> ErrorCode:
-    """As ReplicaManager.handleProduceAppend and AddPartitionsToTxnManager translate it for producers."""
-    if code in _ASK_AGAIN or (code is E.concurrent_transactions and version < ADDS_ITSELF_SINCE):
-        # What old clients, too, just send again, without asking who leads.
-        return E.not_enough_replicas
-    if code is E.producer_fenced:
-        return E.invalid_producer_epoch
-    if code is E.transaction_abortable and version < ABORTABLE_SINCE:
-        return E.invalid_txn_state
-    return code

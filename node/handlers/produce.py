@@ -35,7 +35,8 @@ from ..moved import name_new_leaders
 from ..server.dispatch import Answer, Cancel, Fields
 from ..server.overtaking import TRIED_AGAIN, Place
 from ..services import HandlerContext
-from ..transaction_doors import ADDS_ITSELF_SINCE, FirstWrite, produce_word
+from ..transaction_doors import FirstWrite
+from ..verdict_codes import ADDS_ITSELF_SINCE, produce_word
 
 # One batch that is appended: where its answer goes, and what it waits for.
 _Appended = tuple[Fields, Partition, int]

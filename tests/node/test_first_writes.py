@@ -9,7 +9,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.controller.commands import CreatePartitions, MorePartitions
 from fencepost.cluster.wire.api import ApiKey
-from fencepost.node.transaction_doors import produce_word
+from fencepost.node.verdict_codes import produce_word
 from fencepost.txn.transactions.marker_sender import Marker
 from sim_node import SimNode
 from txn_answers import SETTINGS, prepare

@@ -66,6 +66,13 @@ def test_brokers_that_come_new_or_with_an_empty_disk_keep_nothing_waiting(seed: 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_a_coordinator_that_slept_tells_no_position_of_long_ago() -> None:
+    """It woke, named itself as the group's coordinator, and told from memory what had been overtaken meanwhile."""
+    ClusterRun(Plan(campaign="cluster", seed=1286)).run()
+
+
+@pytest.mark.slow
 def test_a_rotten_file_of_leader_epochs_keeps_no_follower_out() -> None:
     """Kafka's format has no checksum: one flipped bit, and it refused whatever its leaders sent."""
     TransactionsRun(Plan(campaign="transactions", seed=20016)).run()

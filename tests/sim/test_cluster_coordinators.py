@@ -257,6 +257,32 @@ def test_a_coordinator_that_slept_answers_for_nobody_when_it_wakes(seed: int) ->
 
 
 @SEEDS
+@pytest.mark.parametrize("away", ["asleep", "cut off"])
+def test_a_coordinator_that_slept_tells_nobody_positions_of_long_ago(seed: int, away: str) -> None:
+    """Another was elected meanwhile and has stored a newer one. A client that asks in the first moment afterwards, before
+    anybody else has said a word to it, is told where the group is now, or to look for it."""
+
+    async def scenario(groups: Groups, coordinator: int) -> None:
+        assert await groups.commit(coordinator, 7) is E.none
+        name = node_name(coordinator)
+        if away == "asleep":
+            groups.world.pause(name)
+        else:
+            for other in groups.others(coordinator):
+                groups.world.net.cut(name, node_name(other))
+        one = await groups.next_coordinator(coordinator)
+        await groups.until(one, E.none, lambda: groups.commit(one, 9))
+        if away == "asleep":
+            groups.world.resume(name)
+        for _ in range(5):
+            assert await groups.fetch(coordinator) in (9, E.not_coordinator)
+        groups.world.heal()
+        await groups.nodes.until_whole()
+
+    play(seed, scenario)
+
+
+@SEEDS
 def test_the_last_of_three_tells_positions_until_it_is_asked_to_store_one(seed: int) -> None:
     """Nobody is left to take the dead out of the in-sync set: what is appended waits for them, as in Kafka, and what
     is asked of that group afterwards waits with it."""

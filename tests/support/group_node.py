@@ -49,12 +49,16 @@ class GroupNode:
             config=config,
             consumer_config=ConsumerConfig(),
             create_topic=self.create_offsets_topic,
+            confirm_image=self.confirm_image,
         )
 
     # -- the cluster -------------------------------------------------------------------------------
 
     def record_log(self, partition: TopicPartition) -> FakeLog | ErrorCode:
         return self.logs.get(partition.partition, ErrorCode.not_leader_or_follower)
+
+    async def confirm_image(self) -> bool:
+        return True
 
     async def create_offsets_topic(self, name: str) -> None:
         assert name == GROUP_OFFSETS_TOPIC

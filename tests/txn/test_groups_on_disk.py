@@ -60,7 +60,11 @@ class Node:
             config=GroupConfig(group_initial_rebalance_delay_ms=0),
             consumer_config=ConsumerConfig(),
             create_topic=self._create,
+            confirm_image=self._alone,
         )
+
+    async def _alone(self) -> bool:
+        return True
 
     async def _create(self, name: str) -> None:
         raise AssertionError("it is there")

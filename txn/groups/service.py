@@ -66,13 +66,15 @@ class GroupService:
         config: GroupConfig,
         consumer_config: ConsumerConfig,
         create_topic: Callable[[str], Awaitable[None]],
+        confirm_image: Callable[[], Awaitable[bool]],
     ) -> None:
-        """`create_topic` makes an internal topic unless it is there; Trouble if it can't."""
+        """`create_topic` makes an internal topic, Trouble if it can't; `confirm_image` is False if that may not be of now."""
         self.config = config
         self.consumer_config = consumer_config
         self._env = env
         self._image = image
         self._create_topic = create_topic
+        self._confirm_image = confirm_image
         self._creating = asyncio.Lock()
         self._tickets = itertools.count(1)
         self._ticker = Ticker(env.clock)
@@ -310,9 +312,13 @@ class GroupService:
 
     async def offset_fetch(self, ctx: Caller, body: Any) -> Fields:
         plans = offset_requests.plan_fetch(self._image, ctx, body)
-        replies = await asyncio.gather(
-            *(self._execute(plan.command.group_id, plan.command) for plan in plans)
-        )
+        replies: list[Any] = [E.not_coordinator] * len(plans)
+        if (
+            await self._confirm_image()
+        ):  # or another may have been given the group, and newer positions
+            replies = await asyncio.gather(
+                *(self._execute(plan.command.group_id, plan.command) for plan in plans)
+            )
         answers = [plan.answer(reply) for plan, reply in zip(plans, replies, strict=True)]
         if ctx.api_version >= offset_requests.BATCHED_FETCH_SINCE:
             return {"groups": answers}
