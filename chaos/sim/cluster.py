@@ -118,13 +118,18 @@ class ClusterRun:
             self.watch.sweep()
 
     async def _converge(self) -> None:
-        """Nothing is broken any more: who is down is started, and all must be well within a bounded time."""
-        for producer in self.producers:
-            producer.stopping = True
+        """Nothing is broken any more: who is down is started, and all must be well, and written to by everybody, within a
+        bounded time."""
+        writing = [each for each in self.producers if self.plan.keeps_client(each.client.name)]
+        before = {each: each.acknowledged for each in writing}
 
         def complaint() -> str:
             waits = self.faults.mend()
-            waiting = [(each.name, each.waiting) for each in self.producers if each.waiting]
+            for each in writing:
+                each.stopping = each.acknowledged > before[each]
+            waiting = [
+                (each.name, each.waiting) for each in writing if each.waiting or not each.stopping
+            ]
             return (
                 waits
                 or self.nodes.not_whole()
