@@ -205,6 +205,7 @@ class Broker:
             replicas=self.replicas,
             transactions=self.transactions,
             door=self.peers.door,
+            confirm_image=self.peers.confirm_image,
         )
 
     def _make_services(self) -> Services:

@@ -9,7 +9,7 @@ Both go by the peer door, never by the clients' one; a node that is itself the o
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged, Outcome, Trouble
@@ -153,7 +153,9 @@ class Verifier:
         replicas: ReplicaManager,
         transactions: TransactionService,
         door: PeerDoor | None,
+        confirm_image: Callable[[], Awaitable[bool]],
     ) -> None:
+        self._confirm_image = confirm_image
         self._env = env
         self._node_id = node_id
         self._image = image
@@ -353,6 +355,10 @@ class Verifier:
 
     async def _answer(self, question: Question) -> Word:
         transactional_id, producer_id, producer_epoch, partitions, add = question
+        if not (add or await self._confirm_image()):
+            # Another may have ended it meanwhile, and a late write would hang in the partition for ever. (What is added is
+            # a record, which nobody writes who does not lead; and its epoch is over with its transaction.)
+            return Word([E.not_coordinator] * len(partitions))
         found = await self._transactions.verify(
             transactional_id, producer_id, producer_epoch, partitions, add=add
         )

@@ -52,6 +52,6 @@ class FencepostDataSource(DataSource):
     def _check_write(self, schema: Any, topic: str | None, overwrite: bool) -> None:
         if overwrite:
             raise ValueError(
-                "a topic can't be overwritten: use mode('append'), or outputMode append or update"
+                "a topic can't be overwritten: use mode('append'), or outputMode('append')"
             )
         schemas.check_write(schema, topic)

@@ -265,6 +265,25 @@ def test_a_marker_between_the_coordinators_word_and_the_write_has_the_producer_c
     end(talk, who, 5)
 
 
+def test_a_coordinator_that_may_be_deposed_gives_no_word(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It slept, and its successor has ended the transaction: the late write that it let in would hang there for ever."""
+    monkeypatch.setattr(node.broker.transactions._words._door, "tell", lambda *_: None)
+    who = talk.begun("begin", "unsure", 5)
+    talk.add("add", who)
+    confirmed: list[bool] = []
+
+    async def confirm() -> bool:
+        confirmed.append(bool(confirmed))
+        return confirmed[-1]
+
+    monkeypatch.setattr(node.broker.verifier, "_confirm_image", confirm)
+    assert code_of(talk.produce("produce", who, OLD)) is E.none
+    assert confirmed == [False, True], "asked again"
+    end(talk, who, 3)
+
+
 @pytest.mark.parametrize(
     ("version", "told"), [(OLD, E.not_enough_replicas), (NEW, E.concurrent_transactions)]
 )
