@@ -245,7 +245,7 @@ class Broker:
             self.env,
             self.config.node_id,
             self.peers.door,
-            AddedService(self.env, self.transactions),
+            AddedService(self.env, self.transactions, self.peers.confirm_image),
             alive=lambda: [each.broker_id for each in self.image.alive_brokers()],
         )
         return AdminDoor(

@@ -5,7 +5,7 @@ not take the question or can't tell its outcome: all of them may be asked again,
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -57,8 +57,12 @@ class Transactions(Protocol):
 
 
 class AddedService:
-    def __init__(self, env: Env, transactions: Transactions) -> None:
+    def __init__(
+        self, env: Env, transactions: Transactions, confirm_image: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """`confirm_image` is False if what this node knows may not be of now."""
         self._env = env
+        self._confirm_image = confirm_image
         self._execute = transactions.execute
         self._next_ticket = transactions.next_ticket
         self._shards = transactions.shards
@@ -75,6 +79,10 @@ class AddedService:
         return ended
 
     async def group_decision(self, group: str, number: int) -> GroupDecided | Undecided | ErrorCode:
+        """Not from memory alone: whoever hears "undecided" may do it all again, and must not hear it from a coordinator
+        that slept while another one decided."""
+        if not await self._confirm_image():
+            return ErrorCode.not_coordinator
         command = DescribeDecision(group=group, number=number)
         decision: GroupDecided | Undecided | ErrorCode = await self._execute(group, command)
         return decision
