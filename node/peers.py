@@ -20,7 +20,7 @@ from fencepost.cluster.quorum.raft_shell import Quorum
 from fencepost.cluster.quorum.view import QuorumView, ReplicaView
 from fencepost.cluster.wire.peer_door import PeerDoor
 
-from .fresh_image import FreshImage
+from .fresh_image import CONFIRM_S, FreshImage
 from .peer_settings import Address, PeerSettings
 from .voters import PEER_LISTENER
 from .who_votes import WhoVotes
@@ -94,10 +94,11 @@ class Peers:
 
         self.door.on_message(QUORUM, on_frame)
         self.door.on_request(DESCRIBE_QUORUM, self._describe)
-        self._who_votes = WhoVotes(self.door, quorum)
+        self._who_votes = WhoVotes(self.door, quorum, self._registered)
         self._fresh = FreshImage(self._env, quorum, self._image, self.door)
         self.door.on_up(quorum.on_peer_up)
         self.door.on_up(functools.partial(self._tell_up, liveness))
+        liveness.is_connected = self.door.has_process
         self.door.on_up(self._seen)
         self.door.on_gone(quorum.on_peer_gone)
         self.door.on_gone(liveness.on_gone)
@@ -175,25 +176,28 @@ class Peers:
     def _address_of(self, node_id: BrokerId) -> Address | None:
         """Where it was registered; of a voter that never was, where the settings say.
 
-        Until this node has caught up nobody knows which of the two is newer: each is tried in turn. A cluster that
-        was moved as a whole finds together by its settings.
+        Until this node has caught up nobody knows which of them is newest, or whether others know a newer one: each is
+        tried in turn. A cluster that was moved as a whole finds together by its settings.
         """
-        broker = self._image.brokers.get(node_id)
-        endpoint = None if broker is None else broker.endpoint(PEER_LISTENER)
-        registered = None if endpoint is None else (endpoint.host, endpoint.port)
+        registered = self._registered(node_id)
         configured = self._settings.voters.get(node_id)
         if configured is None and self._quorum is not None:
             configured = self._quorum.voters.get(node_id)  # of later than the settings
-        if configured is None:
-            configured = self._heard().get(node_id)
-        if registered is None or configured is None or self._is_ready:
+        if self._is_ready:
             return registered or configured
-        dial = self._dials[node_id] = self._dials.get(node_id, 0) + 1
-        return configured if dial % 2 else registered
+        known = (configured, registered, self._heard().get(node_id))
+        tried = list(dict.fromkeys(each for each in known if each is not None))
+        dial = self._dials[node_id] = self._dials.get(node_id, -1) + 1
+        return tried[dial % len(tried)] if tried else None
 
-    async def confirm_image(self) -> bool:
+    def _registered(self, node_id: BrokerId) -> Address | None:
+        broker = self._image.brokers.get(node_id)
+        endpoint = None if broker is None else broker.endpoint(PEER_LISTENER)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    async def confirm_image(self, within_s: float = CONFIRM_S) -> bool:
         """Whether this node knows by now all that the cluster had agreed on when this was asked. A node alone always does."""
-        return self._fresh is None or await self._fresh.confirm()
+        return self._fresh is None or await self._fresh.confirm(within_s)
 
     def may_decide(self) -> bool:
         """Whether so many voters are in sight that there can be a controller."""

@@ -62,6 +62,7 @@ ANSWER_S_MAX: Final = 0.5
 # One question; then it is asked again, for there may be another coordinator. Well above what a transaction waits for
 # its markers in a cluster that is well.
 ASK_S_MAX: Final = 2.0
+SURE_S_MAX: Final = 1.5  # of that, until a coordinator knows that it still is one
 # All attempts together: below what a client's produce request waits, and above a change of the coordinator.
 VERIFY_S_MAX: Final = 5.0
 PAUSE_S, PAUSE_S_MAX = 0.02, 0.2
@@ -153,7 +154,7 @@ class Verifier:
         replicas: ReplicaManager,
         transactions: TransactionService,
         door: PeerDoor | None,
-        confirm_image: Callable[[], Awaitable[bool]],
+        confirm_image: Callable[[float], Awaitable[bool]],
     ) -> None:
         self._confirm_image = confirm_image
         self._env = env
@@ -355,7 +356,7 @@ class Verifier:
 
     async def _answer(self, question: Question) -> Word:
         transactional_id, producer_id, producer_epoch, partitions, add = question
-        if not (add or await self._confirm_image()):
+        if not (add or await self._confirm_image(SURE_S_MAX)):
             # Another may have ended it meanwhile, and a late write would hang in the partition for ever. (What is added is
             # a record, which nobody writes who does not lead; and its epoch is over with its transaction.)
             return Word([E.not_coordinator] * len(partitions))

@@ -8,7 +8,7 @@ PROVED BY  tests/sim/test_cluster_voters.py::test_a_newcomer_finds_a_leader_that
 What is heard is where to dial, never who votes: that, the metadata log alone says.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import FrameRefused, Trouble
@@ -19,7 +19,7 @@ from fencepost.cluster.quorum.voters import Address, pack_voters
 from fencepost.cluster.wire.peer_door import PeerDoor
 
 KIND: Final = "who votes"
-ASK_S: Final = 2.0
+ASK_S: Final = 0.5  # the quorum may become ready meanwhile
 # Of voters there are five at most (`peer_settings.VOTER_COUNTS`), and six while one is exchanged.
 NAMED_MAX: Final = 16
 HOST_MAX: Final = 255
@@ -28,9 +28,17 @@ HOST_MAX: Final = 255
 class WhoVotes:
     """Asks one peer after another, and answers those who ask."""
 
-    def __init__(self, door: PeerDoor, quorum: Quorum) -> None:
+    def __init__(
+        self,
+        door: PeerDoor,
+        quorum: Quorum,
+        registered: Callable[[BrokerId], Address | None],
+    ) -> None:
+        """`registered`: where a node has said that its peer door is, which may be elsewhere by now than when it was made a
+        voter."""
         self._door = door
         self._quorum = quorum
+        self._registered = registered
         self._asked = 0
         self._said: dict[BrokerId, Mapping[BrokerId, Address]] = {}  # by whom
         door.on_request(KIND, self._serve)
@@ -55,7 +63,9 @@ class WhoVotes:
     async def _serve(
         self, _peer_id: BrokerId, _header: dict[str, Any], _payload: memoryview
     ) -> tuple[dict[str, Any], Buffer]:
-        return {"voters": pack_voters(self._quorum.voters)}, b""
+        voters = self._quorum.voters
+        now = {voter: self._registered(voter) or voters[voter] for voter in voters}
+        return {"voters": pack_voters(now)}, b""
 
 
 def _read(asked: BrokerId, said: Mapping[str, Any]) -> Mapping[BrokerId, Address]:

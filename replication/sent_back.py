@@ -42,7 +42,10 @@ class SentBack:
     def note(self, batch: BatchHeader, error: ErrorCode) -> None:
         if batch.base_sequence < 0 or error not in TRIED_AGAIN:
             return
-        known = self._first.pop(batch.producer_id, None)
+        known = self._first.get(batch.producer_id)
+        if known and known[0] > batch.producer_epoch:
+            return  # of one that was fenced
+        self._first.pop(batch.producer_id, None)
         if known and known[0] == batch.producer_epoch and known[1] < batch.base_sequence:
             self._first[batch.producer_id] = known
             return

@@ -98,7 +98,8 @@ class ClusterRun:
             person = asyncio.ensure_future(self._give_up_lost(admin))
             await self._converge()
             person.cancel()
-            await asyncio.wait([person])
+            with contextlib.suppress(asyncio.CancelledError):
+                await person
             for reader in self.readers:
                 reader.stopping = True
             for keeper in self.keepers:

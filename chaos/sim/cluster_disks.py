@@ -6,6 +6,7 @@ it had, and the cluster fills it. What is derived from the logs (`DERIVED`) must
 """
 
 import asyncio
+import contextlib
 import errno
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.image import PartitionState
 
 from .cluster_nodes import node_name
+from .loop import NodeDown
 from .world import World
 
 if TYPE_CHECKING:
@@ -101,6 +103,13 @@ def _partitions(faults: "ClusterFaults", node_id: int) -> list[PartitionState]:
 
 def empty_disk(world: World, name: str) -> None:
     """The machine has another disk, on which there is nothing."""
+    with contextlib.suppress(NodeDown):  # this is not code of that node
+        _remove_all(world, name)
+        return
+    _remove_all(world, name)  # a fault that waited for a write has struck meanwhile
+
+
+def _remove_all(world: World, name: str) -> None:
     disk = world.restart(name).disk
     for each in disk.list("/data"):
         path = f"/data/{each}"
@@ -124,6 +133,8 @@ async def _until_whole(faults: "ClusterFaults") -> None:
         pass  # other faults keep it from that
     finally:
         faults.is_replacing = bool(faults.nodes.not_whole())
+        if not faults.is_replacing:
+            faults.nodes.emptied.clear()  # and what is lost from here on has to be explained
 
 
 # --- rot ------------------------------------------------------------------------------------------

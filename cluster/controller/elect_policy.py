@@ -29,7 +29,8 @@ def decide_elect_leaders(scene: Scene, command: ElectLeaders) -> Decision[list[E
     for topic_name, index in _asked(scene, command):
         code, message = ErrorCode.none, None
         try:
-            changes.append(_elected(scene, command.election, topic_name, index))
+            named = command.partitions is not None
+            changes.append(_elected(scene, command.election, topic_name, index, named=named))
         except CommandRefused as refused:
             code, message = refused.error_code, refused.message
             if command.partitions is None and code is ErrorCode.election_not_needed:
@@ -50,7 +51,7 @@ def _asked(scene: Scene, command: ElectLeaders) -> Iterator[tuple[str, int]]:
 
 
 def _elected(
-    scene: Scene, election: ElectionType, topic_name: str, index: int
+    scene: Scene, election: ElectionType, topic_name: str, index: int, *, named: bool
 ) -> tuple[TopicState, PartitionChange]:
     topic = scene.image.topics.get(topic_name)
     now = scene.image.partition(topic_name, index)
@@ -63,9 +64,11 @@ def _elected(
     if _is_needless(election, now):
         raise CommandRefused(ErrorCode.election_not_needed, NOT_NEEDED)
     preferred = election is ElectionType.PREFERRED
+    # To begin a partition anew it has to be named.
+    others = _on_other_disks(scene) if named else frozenset()
     change = changed(
         now,
-        Wish(preferred=preferred, unclean=not preferred, on_other_disks=_on_other_disks(scene)),
+        Wish(preferred=preferred, unclean=not preferred, on_other_disks=others),
         alive=active_brokers(scene.image),
         min_isr=scene.min_insync_replicas(topic.name, now),
     )

@@ -60,7 +60,8 @@ class Wish:
     new_epoch: bool = False  # even if the leader stays: it starts anew
     preferred: bool = False  # the first replica leads if it can
     unclean: bool = False  # whoever is alive leads if no one has everything
-    # Of those whose logs are marked as failed: who has a sound disk, only not the one that this partition waits for.
+    # Who has a sound disk, only not the one that partitions wait for. If all who had everything are among them, one of them
+    # may begin anew; else those who are merely down have it.
     on_other_disks: frozenset[BrokerId] = frozenset()
 
 
@@ -89,7 +90,7 @@ def changed(
     if leader == NO_LEADER:
         heir = next((each for each in replicas if each in elr and each in may_lead), NO_LEADER)
         survivor = _survivor(placed, may_lead) if wish.unclean else NO_LEADER
-        if wish.unclean and survivor == NO_LEADER:
+        if wish.unclean and survivor == NO_LEADER and wish.on_other_disks.issuperset((*isr, *elr)):
             survivor = _survivor(placed, wish.on_other_disks.intersection(alive))
             offline = tuple(each for each in offline if each != survivor)
         if heir != NO_LEADER:

@@ -71,6 +71,7 @@ class Liveness:
         self._heard_as: dict[BrokerId, int] = {}  # which of them that was, when it was heard
         self._dead: dict[BrokerId, None] = {}  # their processes, as the peer door says
         self._doomed: dict[BrokerId, BrokerEpoch] = {}  # to be fenced
+        self.is_connected: Callable[[BrokerId, int], bool] = _nobody_is  # with that process of it
         self._leads = False
         self._wake = asyncio.Event()
         self._changed = False
@@ -126,9 +127,12 @@ class Liveness:
         return registered
 
     def _is_replaced(self, broker_id: BrokerId) -> bool:
-        """Another process answers by now where the one that was heard is registered."""
+        """Another process answers by now where the one that was heard is registered, and that one is gone from here: two
+        that share a name by mistake take turns at its address."""
         heard_as = self._heard_as.get(broker_id)
-        return heard_as is not None and heard_as != self._processes[broker_id]
+        if heard_as is None or heard_as == self._processes[broker_id]:
+            return False
+        return not self.is_connected(broker_id, heard_as)
 
     def _heard(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         # This node is not watched: its silence would be that of whoever watches.
@@ -253,3 +257,7 @@ class Liveness:
     def _now_ms(self) -> int:
         """Steady: a clock that is set must not end anybody's session."""
         return round(self._env.clock.steady() * 1000)
+
+
+def _nobody_is(_broker_id: BrokerId, _process: int) -> bool:
+    return False

@@ -38,9 +38,10 @@ def living_replicas(image: ClusterImage, now: PartitionState) -> tuple[BrokerId,
 
 
 def empty_replicas(image: ClusterImage, now: PartitionState) -> tuple[BrokerId, ...]:
-    """Those that can begin anew, if the disk that they had is lost and they have another one; seen from afar it may also
-    be the same disk, which failed: then the cluster refuses it."""
-    return tuple(each for each in now.replicas if _is_alive(image, each) and each in now.offline)
+    """Those that can begin anew, if the disk that they had is lost and they have another one, and nobody else had
+    everything; seen from afar it may also be the same disk, which failed: then the cluster refuses it."""
+    found = tuple(each for each in now.replicas if _is_alive(image, each) and each in now.offline)
+    return found if set(complete_replicas(now)).issubset(found) else ()
 
 
 def what_is_lost(image: ClusterImage, place: TopicPartition, heir: BrokerId) -> str:
@@ -74,17 +75,24 @@ def _way_out(image: ClusterImage, now: PartitionState, place: TopicPartition) ->
     if any(each in complete for each in living):
         return "It is alive: the controller makes it the leader."
     recover = f"`fencepost partition recover {place.topic} {place.partition} --accept-data-loss`"
-    if mend and not living:
-        return (
-            f"{start} If that disk is lost for good, and {_nodes(mend, 'or')} has another one: {recover}; all"
-            " that was in the partition is gone then."
-        )
     if not living:
-        return f"{start} No replica is alive."
+        return f"{start} {_anew(image, now, recover)}"
     return (
         f"{start} {_nodes(living, 'and').capitalize()} {'is' if len(living) == 1 else 'are'} alive and may"
         f" lack some of it. If the others never return: {recover}."
     )
+
+
+def _anew(image: ClusterImage, now: PartitionState, recover: str) -> str:
+    anew = empty_replicas(image, now)
+    if not anew:
+        return "No replica is alive."
+    said = "If that disk is lost for good"
+    others = [each for each in now.replicas if each not in anew]
+    if others:
+        said += f", start {_nodes(others, 'or')}, which may have much of it, and recover then. If that is lost, too"
+        recover = f"{recover[:-1]} --replica {anew[0]}`"
+    return f"{said}, and {_nodes(anew, 'or')} has another disk: {recover}; all that was in the partition is gone then."
 
 
 def _role(now: PartitionState, broker_id: BrokerId) -> str:

@@ -30,19 +30,28 @@ READ_S: Final = 0.05
 
 
 class ElectionMachine:
-    """`draw` gives a number in [0, 1)."""
+    """`draw` gives a number in [0, 1). `first`: this voter has never voted before.
 
-    def __init__(self, now: float, draw: Callable[[], float]) -> None:
+    What a leader was promised by the process before this one, it forgot: it holds to it as if it had heard that leader when
+    it began. Else two who are killed and back in less than ELECTION_S would elect another in the lease of the first.
+    """
+
+    def __init__(self, now: float, draw: Callable[[], float], *, first: bool = True) -> None:
         self._draw = draw
         self._heard_at: float | None = None
+        self._promised_until = now if first else now + ELECTION_S
         self._granted: dict[BrokerId, bool] = {}  # whether it is fresh
         self.round = 0
-        self.deadline = now + RETRY_S * (1 + draw())
+        self._deadline = now + RETRY_S * (1 + draw())
+
+    @property
+    def deadline(self) -> float:
+        return max(self._deadline, self._promised_until)
 
     def heard_leader(self, now: float) -> None:
-        self._heard_at = now
+        self._heard_at = self._promised_until = now
         self._granted.clear()
-        self.deadline = now + ELECTION_S * (1 + self._draw())
+        self._deadline = now + ELECTION_S * (1 + self._draw())
 
     def leader_gone(self, now: float) -> None:
         """The leader's process is dead, or it has stepped down: it need not be waited for."""
@@ -50,28 +59,28 @@ class ElectionMachine:
         self.hurry(now)
 
     def hurry(self, now: float) -> None:
-        self.deadline = min(self.deadline, now + GONE_S * self._draw())
+        self._deadline = min(self._deadline, now + GONE_S * self._draw())
 
     def voted(self, now: float) -> None:
         """For another voter: it gets the time to win."""
-        self.deadline = max(self.deadline, now + CANDIDATE_S * (1 + self._draw()))
+        self._deadline = max(self._deadline, now + CANDIDATE_S * (1 + self._draw()))
 
     def is_due(self, now: float) -> bool:
         if now - self.deadline > LATE_S:
-            self.deadline = now + READ_S
+            self._deadline = now + READ_S
         return now >= self.deadline
 
     def ask(self, now: float, me: BrokerId, *, fresh: bool) -> int:
         """A round of pre-votes begins. Answers to earlier rounds count no more."""
         self.round += 1
         self._granted = {me: fresh}
-        self.deadline = now + RETRY_S * (1 + self._draw())
+        self._deadline = now + RETRY_S * (1 + self._draw())
         return self.round
 
     def stand(self, now: float) -> None:
         """The pre-vote was won, or a leader has asked for it: the real election begins."""
         self._granted.clear()
-        self.deadline = now + CANDIDATE_S * (1 + self._draw())
+        self._deadline = now + CANDIDATE_S * (1 + self._draw())
 
     def on_granted(
         self, voter: BrokerId, round_: int, voters: Collection[BrokerId], *, fresh: bool
@@ -93,4 +102,6 @@ class ElectionMachine:
 
     def misses_leader(self, now: float) -> bool:
         """Whether this voter, for its part, has given up the leader that it had."""
+        if now < self._promised_until:
+            return False
         return self._heard_at is None or now - self._heard_at >= ELECTION_S

@@ -45,7 +45,7 @@ class FollowerSide(LeaderSide):
         self._receiving: SnapshotReceiving | None = None
         self.to_install: Snapshot | None = None
         super().__init__(*args)
-        self.election = ElectionMachine(self._now(), self._draw)
+        self.election = ElectionMachine(self._now(), self._draw, first=self.journal.vote.fresh)
 
     # --- a leader is heard ---
 

@@ -257,14 +257,17 @@ class PeerDoor:
         self._on_gone.append(call)
 
     def incarnation_of(self, node_id: BrokerId) -> int | None:
-        """Which process of that node there is a connection with; it differs after a restart."""
-        wire = self._wire(node_id)
-        return None if wire is None else wire.name.incarnation
+        """Of the process that there is a connection with; it differs after a restart."""
+        return None if (wire := self._wire(node_id)) is None else wire.name.incarnation
+
+    def has_process(self, node_id: BrokerId, incarnation: int) -> bool:
+        """Whether there is a connection with that very process, whoever opened it."""
+        wires = (self._link(node_id).wire, self._guests.wires.get(node_id))
+        return incarnation in [each.name.incarnation for each in wires if each and not each.ended]
 
     def connected(self) -> list[BrokerId]:
         """The nodes that a message can be sent to now."""
-        known = sorted({*self._links, *self._guests.wires})
-        return [node_id for node_id in known if self._wire(node_id) is not None]
+        return [each for each in sorted({*self._links, *self._guests.wires}) if self._wire(each)]
 
     def refusal_of(self, node_id: BrokerId) -> str | None:
         """Why that node does not want this one, when that is what it last said."""
@@ -277,8 +280,7 @@ class PeerDoor:
         link = self._links.get(node_id)
         if link is not None and link.wire is not None and not link.wire.ended:
             return link.wire
-        wire = self._guests.wires.get(node_id)
-        return None if wire is None or wire.ended else wire
+        return wire if (wire := self._guests.wires.get(node_id)) and not wire.ended else None
 
     def _link(self, node_id: BrokerId) -> PeerLink:
         link = self._links.get(node_id)

@@ -124,7 +124,9 @@ def _heir(
 ) -> BrokerId:
     living = living_replicas(image, now) or empty_replicas(image, now)
     settled = [each for each in living if each not in now.adding]
-    if not living:
+    others = [each for each in now.replicas if each not in living]
+    begins_anew = bool(living) and living[0] in now.offline
+    if not living or (wanted is None and begins_anew and others):
         raise Failed(f"{why_offline(image, place)}")
     if wanted is None:
         return (settled or list(living))[0]

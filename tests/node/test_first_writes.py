@@ -274,7 +274,7 @@ def test_a_coordinator_that_may_be_deposed_gives_no_word(
     talk.add("add", who)
     confirmed: list[bool] = []
 
-    async def confirm() -> bool:
+    async def confirm(_within_s: float) -> bool:
         confirmed.append(bool(confirmed))
         return confirmed[-1]
 

@@ -29,7 +29,7 @@ class Door:
 
 
 def asked(door: Door, times: int) -> WhoVotes:
-    who_votes = WhoVotes(door, None)  # type: ignore[arg-type]
+    who_votes = WhoVotes(door, None, lambda _: None)  # type: ignore[arg-type]
 
     async def ask() -> None:
         for _ in range(times):

@@ -67,6 +67,13 @@ def test_brokers_that_come_new_or_with_an_empty_disk_keep_nothing_waiting(seed: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
+def test_voters_that_are_back_at_once_keep_what_they_promised() -> None:
+    """Two of three came back and elected another within the lease of the third, which they had answered."""
+    ClusterRun(Plan(campaign="cluster", seed=1427)).run()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
 def test_a_coordinator_that_slept_tells_no_position_of_long_ago() -> None:
     """It woke, named itself as the group's coordinator, and told from memory what had been overtaken meanwhile."""
     ClusterRun(Plan(campaign="cluster", seed=1286)).run()

@@ -4,6 +4,8 @@ import errno
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode as E
+from fencepost.cluster.wire.batch import BatchHeader, parse_header
+from fencepost.replication.sent_back import SentBack
 from replica_helpers import Node, batch, play
 
 
@@ -43,6 +45,18 @@ def test_what_comes_after_all_that_could_be_on_their_way_is_out_of_order() -> No
         assert produce(node, 6) is E.out_of_order_sequence_number
 
     play(scene)
+
+
+def test_one_that_was_fenced_does_not_stand_for_its_successor() -> None:
+    back = SentBack()
+    back.note(header(sequence=3, epoch=1), E.not_enough_replicas)
+    back.note(header(sequence=0, epoch=0), E.not_enough_replicas)
+    assert back.was_behind(header(sequence=4, epoch=1)) is E.not_enough_replicas
+    assert back.was_behind(header(sequence=1, epoch=0)) is None
+
+
+def header(*, sequence: int, epoch: int) -> BatchHeader:
+    return parse_header(memoryview(batch("x", pid=7, sequence=sequence, epoch=epoch)))
 
 
 def test_another_epoch_is_not_behind_it() -> None:

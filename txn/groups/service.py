@@ -312,17 +312,17 @@ class GroupService:
 
     async def offset_fetch(self, ctx: Caller, body: Any) -> Fields:
         plans = offset_requests.plan_fetch(self._image, ctx, body)
-        replies: list[Any] = [E.not_coordinator] * len(plans)
-        if (
-            await self._confirm_image()
-        ):  # or another may have been given the group, and newer positions
-            replies = await asyncio.gather(
-                *(self._execute(plan.command.group_id, plan.command) for plan in plans)
-            )
+        replies = await asyncio.gather(*(self._fetch(plan.command) for plan in plans))
         answers = [plan.answer(reply) for plan, reply in zip(plans, replies, strict=True)]
         if ctx.api_version >= offset_requests.BATCHED_FETCH_SINCE:
             return {"groups": answers}
         return offset_requests.single(answers[0])
+
+    async def _fetch(self, command: Any) -> Any:
+        here = isinstance(self._coordinator.shard_of(command.group_id), Shard)
+        if here and not await self._confirm_image():  # another may have newer positions
+            return E.not_coordinator
+        return await self._execute(command.group_id, command)
 
     async def offset_delete(self, ctx: Caller, body: Any) -> Fields:
         if not body.group_id:

@@ -117,6 +117,8 @@ def test_a_person_may_have_the_last_replica_begin_anew() -> None:
     assert "`fencepost partition recover u 0 --accept-data-loss`" in why
     for broker_id in (2, 3):
         scene.register(broker_id, disk=UUID(int=broker_id), fenced=True)
+    scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=None))
+    assert {scene.partition(each).leader for each in "tu"} == {NO_LEADER}, "it was not named"
     for name in "tu":
         scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=((name, 0),)))
         now = scene.partition(name)
@@ -127,18 +129,37 @@ def test_a_person_may_have_the_last_replica_begin_anew() -> None:
     assert {scene.partition(each).leader for each in "tu"} == {NO_LEADER}
 
 
+def test_nothing_is_begun_anew_where_somebody_who_is_down_has_everything() -> None:
+    """1. Broker 1 has another disk, because t waits for the old one. 2. On that its log of y fails, 2 has all of it and
+    leads. 3. 2 goes down for a moment, and a person asks for the partition."""
+    scene = three()
+    come(scene, NEW)
+    scene.register(2, disk=UUID(int=2))
+    _create(scene, "y", [1, 2])
+    _fail(scene, "y")
+    assert (scene.partition("y").leader, scene.partition("y").isr) == (2, (2,))
+    scene.register(2, disk=UUID(int=2), fenced=True)
+    scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("y", 0),)))
+    now = scene.partition("y")
+    assert (now.leader, now.isr) == (NO_LEADER, (2,))
+
+
+def _fail(scene: Scene, name: str) -> None:
+    """Its log on broker 1."""
+    failed = FailedReplica(topic_id=scene.image.topics[name].topic_id, partition=0, may_lack=True)
+    beat = BrokerHeartbeat(
+        broker_id=1,
+        broker_epoch=scene.epoch(),
+        image_version=scene.image.version,
+        failed=(failed,),
+    )
+    scene.when(beat)
+
+
 def test_a_log_that_failed_is_not_begun_anew() -> None:
     scene = three()
     come(scene, OLD)
-    failed = FailedReplica(topic_id=scene.image.topics["t"].topic_id, partition=0, may_lack=True)
-    scene.when(
-        BrokerHeartbeat(
-            broker_id=1,
-            broker_epoch=scene.epoch(),
-            image_version=scene.image.version,
-            failed=(failed,),
-        )
-    )
+    _fail(scene, "t")
     assert scene.partition().offline == (1,)
     scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("t", 0),)))
     assert scene.partition().leader == NO_LEADER

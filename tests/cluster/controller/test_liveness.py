@@ -242,6 +242,16 @@ def test_a_node_that_was_up_again_before_anybody_saw_it_die_may_register_at_once
     assert scene.register(2, 22, fenced=True).error_code is ErrorCode.none
 
 
+def test_two_that_share_an_address_by_mistake_do_not_throw_each_other_out(scene: Scene) -> None:
+    """A name with two addresses: the controller's next connection goes to the second, while the first is still heard."""
+    scene.liveness.on_up(2, 1)
+    scene.play(1)
+    scene.liveness.is_connected = lambda broker_id, process: (broker_id, process) == (2, 1)
+    scene.liveness.on_up(2, 2)
+    code = scene.register(2, 22, fenced=True).error_code
+    assert code is ErrorCode.duplicate_broker_registration
+
+
 def test_which_process_was_heard_before_any_link_was_up_is_not_guessed(scene: Scene) -> None:
     scene.play(1)
     scene.liveness.on_up(2, 1)

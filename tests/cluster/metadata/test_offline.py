@@ -83,7 +83,8 @@ def test_a_partition_with_a_leader_is_not_offline() -> None:
             (
                 "Only node 1 has all that was acknowledged in orders-0: node 1 (in sync) is alive, but its log"
                 " of this partition failed. Mend the disk of node 1 and start it again. If that disk is lost"
-                f" for good, and node 1 has another one: {RECOVER}; all that was in the partition is gone then."
+                " for good, start nodes 2 or 3, which may have much of it, and recover then. If that is lost, too, and"
+                f" node 1 has another disk: {RECOVER[:-1]} --replica 1`; all that was in the partition is gone then."
             ),
         ),
         (

@@ -66,3 +66,28 @@ def test_whom_a_first_election_waits_for_is_known() -> None:
     assert not election.on_granted(2, asked, VOTERS, fresh=True)
     assert election.waits_for(VOTERS) == [3]
     assert election.on_granted(3, asked, VOTERS, fresh=True)
+
+
+def test_what_was_promised_before_a_restart_is_kept() -> None:
+    """Two of three are killed and back in a moment, in which the third may lead by what they had answered it."""
+    election = ElectionMachine(5.0, lambda: 0.0, first=False)
+    for now in (5.0, 5.2, 5.0 + ELECTION_S - 0.001):
+        assert not election.misses_leader(now)
+        assert not election.is_due(now)
+    assert election.deadline == 5.0 + ELECTION_S
+    assert election.misses_leader(5.0 + ELECTION_S)
+    assert election.is_due(5.0 + ELECTION_S)
+
+
+def test_who_never_voted_has_promised_nothing() -> None:
+    election = ElectionMachine(5.0, lambda: 0.0, first=True)
+    assert election.misses_leader(5.0)
+
+
+def test_a_leader_that_was_heard_is_the_one_that_counts() -> None:
+    """It is the one from before, or was elected when that one's time was over."""
+    election = ElectionMachine(5.0, lambda: 0.0, first=False)
+    election.heard_leader(5.1)
+    election.leader_gone(5.2)
+    assert election.misses_leader(5.2)
+    assert election.is_due(5.2)
