@@ -6,6 +6,7 @@ PROVED BY  tests/chaos/test_txn_worker.py::test_a_transaction_is_written_down_be
 """
 
 import argparse
+import faulthandler
 import os
 import random
 import threading
@@ -92,6 +93,7 @@ class Worker:
             time.sleep(1.0)
             at = self._called_at
             if at is not None and time.monotonic() - at > WATCH_S:
+                faulthandler.dump_traceback()
                 os._exit(HUNG)
 
     def stop(self, *_: object) -> None:
@@ -139,7 +141,14 @@ class Worker:
         self._called_at = None
 
     def poll(self, consumer: Consumer, op: Txn, most: int, seconds: float) -> None:
-        for message in consumer.consume(most, timeout=seconds):
+        self._called_at = (
+            time.monotonic()
+        )  # with a rebalance in it, this, too, was seen to wait for ever
+        try:
+            messages = consumer.consume(most, timeout=seconds)
+        finally:
+            self._called_at = None
+        for message in messages:
             error = message.error()
             if error is not None:
                 # Of a message's error librdkafka does not say what may help: but for a fatal one it goes on by itself.
