@@ -22,7 +22,7 @@ from fencepost.cluster.wire.peer_door import PeerDoor
 
 from .fresh_image import CONFIRM_S, FreshImage
 from .peer_settings import Address, PeerSettings
-from .voters import PEER_LISTENER
+from .voters import registered_address
 from .who_votes import WhoVotes
 
 QUORUM, DESCRIBE_QUORUM = "quorum", "describe quorum"
@@ -94,7 +94,8 @@ class Peers:
 
         self.door.on_message(QUORUM, on_frame)
         self.door.on_request(DESCRIBE_QUORUM, self._describe)
-        self._who_votes = WhoVotes(self.door, quorum, self._registered)
+        registered = functools.partial(registered_address, self._image)
+        self._who_votes = WhoVotes(self.door, quorum, registered)
         self._fresh = FreshImage(self._env, quorum, self._image, self.door)
         self.door.on_up(quorum.on_peer_up)
         self.door.on_up(functools.partial(self._tell_up, liveness))
@@ -179,7 +180,7 @@ class Peers:
         Until this node has caught up nobody knows which of them is newest, or whether others know a newer one: each is
         tried in turn. A cluster that was moved as a whole finds together by its settings.
         """
-        registered = self._registered(node_id)
+        registered = registered_address(self._image, node_id)
         configured = self._settings.voters.get(node_id)
         if configured is None and self._quorum is not None:
             configured = self._quorum.voters.get(node_id)  # of later than the settings
@@ -189,11 +190,6 @@ class Peers:
         tried = list(dict.fromkeys(each for each in known if each is not None))
         dial = self._dials[node_id] = self._dials.get(node_id, -1) + 1
         return tried[dial % len(tried)] if tried else None
-
-    def _registered(self, node_id: BrokerId) -> Address | None:
-        broker = self._image.brokers.get(node_id)
-        endpoint = None if broker is None else broker.endpoint(PEER_LISTENER)
-        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     async def confirm_image(self, within_s: float = CONFIRM_S) -> bool:
         """Whether this node knows by now all that the cluster had agreed on when this was asked. A node alone always does."""

@@ -29,6 +29,13 @@ ASK_S: Final = 15.0
 DONE_BEFORE: Final = (ErrorCode.duplicate_voter, ErrorCode.voter_not_found)
 
 
+def registered_address(image: ClusterImage, node_id: BrokerId) -> Address | None:
+    """Where that node has said that its peer door is."""
+    broker = image.brokers.get(node_id)
+    endpoint = None if broker is None else broker.endpoint(PEER_LISTENER)
+    return None if endpoint is None else (endpoint.host, endpoint.port)
+
+
 class VoterAnswer(NamedTuple):
     error_code: ErrorCode
     sentence: str = ""
@@ -76,14 +83,11 @@ class VoterChanges:
     async def _when_registered(self, node_id: BrokerId) -> Address | None:
         """A node that has just come may be known to others before it is known here."""
         give_up = self._env.clock.steady() + REGISTERED_S
-        while (found := self._registered(node_id)) is None and self._env.clock.steady() < give_up:
+        while (found := registered_address(self._image, node_id)) is None:
+            if self._env.clock.steady() >= give_up:
+                break
             await self._env.clock.sleep(RETRY_S)
         return found
-
-    def _registered(self, node_id: BrokerId) -> Address | None:
-        broker = self._image.brokers.get(node_id)
-        endpoint = None if broker is None else broker.endpoint(PEER_LISTENER)
-        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     # --- asking ---
 

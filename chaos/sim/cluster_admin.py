@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
+from fencepost.cluster.controller.commands import ElectionType
 from fencepost.cluster.metadata.offline import complete_replicas
 from fencepost.cluster.wire.api import ApiKey
 
@@ -18,7 +19,6 @@ from .cluster_nodes import ClusterNodes
 CHURNED: Final = ("churn-a", "churn-b")
 PARTITIONS_MAX: Final = 6
 TIMEOUT_MS: Final = 5000
-UNCLEAN: Final = 1
 LOOK_S: Final = 1.0
 NO_ERROR: Final = ErrorCode.none.name
 
@@ -63,7 +63,7 @@ class Admin:
                 with contextlib.suppress(Trouble):
                     await self._ask(
                         ApiKey.elect_leaders,
-                        election_type=UNCLEAN,
+                        election_type=ElectionType.UNCLEAN.value,
                         topic_partitions=lost,
                         timeout=TIMEOUT_MS,
                     )
@@ -135,7 +135,10 @@ class Admin:
 
     async def _elect(self) -> str:
         reply = await self._ask(
-            ApiKey.elect_leaders, election_type=0, topic_partitions=None, timeout=TIMEOUT_MS
+            ApiKey.elect_leaders,
+            election_type=ElectionType.PREFERRED.value,
+            topic_partitions=None,
+            timeout=TIMEOUT_MS,
         )
         return str(reply.error_code.name)
 

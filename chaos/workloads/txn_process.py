@@ -141,9 +141,8 @@ class Worker:
         self._called_at = None
 
     def poll(self, consumer: Consumer, op: Txn, most: int, seconds: float) -> None:
-        self._called_at = (
-            time.monotonic()
-        )  # with a rebalance in it, this, too, was seen to wait for ever
+        # With a rebalance in it, this, too, was seen to wait for ever.
+        self._called_at = time.monotonic()
         try:
             messages = consumer.consume(most, timeout=seconds)
         finally:

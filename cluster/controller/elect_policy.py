@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..base.errors import ErrorCode
-from ..base.ids import NO_LEADER, BrokerId
+from ..base.ids import NO_LEADER
 from ..metadata.image import NO_DISK, PartitionState, TopicState
 from ..metadata.records import PartitionChange
 from .commands import ElectionResult, ElectionType, ElectLeaders
@@ -26,11 +26,11 @@ NO_ELIGIBLE: Final = "Eligible topic partition leaders are not available."
 def decide_elect_leaders(scene: Scene, command: ElectLeaders) -> Decision[list[ElectionResult]]:
     results: list[ElectionResult] = []
     changes: list[tuple[TopicState, PartitionChange]] = []
+    wish = _wish(scene, command)
     for topic_name, index in _asked(scene, command):
         code, message = ErrorCode.none, None
         try:
-            named = command.partitions is not None
-            changes.append(_elected(scene, command.election, topic_name, index, named=named))
+            changes.append(_elected(scene, wish, topic_name, index))
         except CommandRefused as refused:
             code, message = refused.error_code, refused.message
             if command.partitions is None and code is ErrorCode.election_not_needed:
@@ -51,7 +51,7 @@ def _asked(scene: Scene, command: ElectLeaders) -> Iterator[tuple[str, int]]:
 
 
 def _elected(
-    scene: Scene, election: ElectionType, topic_name: str, index: int, *, named: bool
+    scene: Scene, wish: Wish, topic_name: str, index: int
 ) -> tuple[TopicState, PartitionChange]:
     topic = scene.image.topics.get(topic_name)
     now = scene.image.partition(topic_name, index)
@@ -61,30 +61,31 @@ def _elected(
     if now is None:
         why = f"No such partition as {topic_name}-{index}"
         raise CommandRefused(ErrorCode.unknown_topic_or_partition, why)
-    if _is_needless(election, now):
+    if _is_needless(wish, now):
         raise CommandRefused(ErrorCode.election_not_needed, NOT_NEEDED)
-    preferred = election is ElectionType.PREFERRED
-    # To begin a partition anew it has to be named.
-    others = _on_other_disks(scene) if named else frozenset()
     change = changed(
         now,
-        Wish(preferred=preferred, unclean=not preferred, on_other_disks=others),
+        wish,
         alive=active_brokers(scene.image),
         min_isr=scene.min_insync_replicas(topic.name, now),
     )
     if change is not None and change.leader not in (now.leader, NO_LEADER):
         return topic, change
-    if preferred:
+    if wish.preferred:
         raise CommandRefused(ErrorCode.preferred_leader_not_available, NO_PREFERRED)
     raise CommandRefused(ErrorCode.eligible_leaders_not_available, NO_ELIGIBLE)
 
 
-def _on_other_disks(scene: Scene) -> frozenset[BrokerId]:
+def _wish(scene: Scene, command: ElectLeaders) -> Wish:
+    if command.election is ElectionType.PREFERRED:
+        return Wish(preferred=True)
+    if command.partitions is None:
+        return Wish(unclean=True)  # to begin a partition anew it has to be named
     waiting = (each for each in scene.image.brokers.values() if each.waits_for_disk != NO_DISK)
-    return frozenset(each.broker_id for each in waiting)
+    return Wish(unclean=True, on_other_disks=frozenset(each.broker_id for each in waiting))
 
 
-def _is_needless(election: ElectionType, now: PartitionState) -> bool:
-    if election is ElectionType.PREFERRED:
+def _is_needless(wish: Wish, now: PartitionState) -> bool:
+    if wish.preferred:
         return now.leader == now.replicas[0]
     return now.leader != NO_LEADER

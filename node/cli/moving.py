@@ -23,10 +23,7 @@ THROTTLED: Final = [f"{side}.replication.throttled.replicas" for side in SIDES]
 ALL: Final = "*"
 OF_THE_TOPIC: Final = 1  # ConfigSource.DYNAMIC_TOPIC_CONFIG
 TOPICS_MAX: Final = 1000  # of one question
-DONE: Final = (
-    ErrorCode.none,
-    ErrorCode.no_reassignment_in_progress,
-)  # the latter: it arrived just before
+DONE: Final = (ErrorCode.none, ErrorCode.no_reassignment_in_progress)  # that arrived just before
 CANCEL: Final = "`fencepost node cancel-moves`"
 
 Key = tuple[str, int]

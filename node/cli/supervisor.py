@@ -24,9 +24,8 @@ from .start_again import inside, say
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 STOP_S: Final = 30.0  # for a node that was told to stop
-TWICE_S: Final = (
-    0.5  # who passes signals on, as timeout(1), may tell one twice: only a later one means haste
-)
+# Who passes signals on, as timeout(1), may tell one twice: only a later one means haste.
+TWICE_S: Final = 0.5
 GRACE_S: Final = 0.3  # SIGKILL is delivered later than `kill` returns
 REMIND_S: Final = 20.0
 START_S: Final = 120.0  # how long `--start` waits for a node that runs and doesn't serve
