@@ -2,7 +2,8 @@
 
     python tests/side_by_side.py [options of pytest]
 
-Each line says whose it is; the exit code is that of a half that failed, if one did. Ctrl-C ends both.
+Each line says whose it is, and what failed in either half is said once more at the end; the exit code is that of a
+half that failed, if one did. Ctrl-C ends both.
 """
 
 import subprocess
@@ -19,6 +20,7 @@ WAITING = ("binlog", "clients", "docker", "examples", "kubernetes", "monitoring"
 class Half:
     def __init__(self, name: str, arguments: Sequence[str]) -> None:
         self.name = name
+        self.failures: list[str] = []
         command = [sys.executable, "-m", "pytest", *arguments]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -30,6 +32,8 @@ class Half:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             print(f"{self.name} | {line}", end="", flush=True)
+            if line.startswith(("FAILED ", "ERROR ")):  # as pytest's summary names them
+                self.failures.append(line)
 
     def ended(self) -> int:
         while True:
@@ -48,6 +52,9 @@ def main(options: Sequence[str]) -> int:
         Half("works", [*options, *(f"--ignore={each}" for each in folders), str(TESTS)]),
     ]
     codes = [half.ended() for half in halves]
+    for half in halves:
+        for line in half.failures:
+            print(f"{half.name} | {line}", end="", flush=True)
     return next((abs(code) for code in codes if code), 0)
 
 
