@@ -6,17 +6,17 @@ the recovery point are derived again from the log at a start after a crash, so n
 
 from typing import TYPE_CHECKING
 
-from fencepost.cluster.wire.batch import HEADER_SIZE, parse_header
+from fencepost.cluster.base.ports import Disk
 
 from . import snapshots
-from .finding import headers_of, locate
+from .finding import headers_of
 from .names import TXNINDEX
 from .producer_verdicts import CompletedTxn
 from .producers_machine import ProducersMachine
 from .segment import Segment
 from .segment_files import extend, read_if_there
-from .txn_index import ENTRY_SIZE, AbortedIndex, AbortedTxn, IndexDamaged
-from .walk import Cold, read_range
+from .txn_index import CHECKSUM_SIZE, ENTRY_SIZE, AbortedIndex, AbortedTxn, IndexDamaged
+from .walk import Cold
 
 if TYPE_CHECKING:
     from .log import Log
@@ -55,20 +55,6 @@ def _derived(log: "Log", segment: Segment, damage: IndexDamaged) -> AbortedIndex
     return index
 
 
-def _check_marker(segment: Segment, entry: AbortedTxn, *, block: bool) -> None:
-    """The file has no checksum: each entry that counts must at least name a marker that is there."""
-    step = locate(segment, entry.last_offset, block=block)
-    if step is not None:
-        data = read_range(segment.file(), step.position, HEADER_SIZE, block=block)
-        header = parse_header(data)
-        if header.is_control and (header.producer_id, header.last_offset) == (
-            entry.producer_id,
-            entry.last_offset,
-        ):
-            return
-    raise IndexDamaged(f"there is no marker for {entry}")
-
-
 def mark(log: "Log", segment: Segment) -> None:
     if segment not in log.aborted_unsynced:
         log.aborted_unsynced.append(segment)
@@ -91,25 +77,10 @@ def between(log: "Log", first: int, last: int, *, block: bool = True) -> list[Ab
     for segment in log.segments[log.index_of(first) :]:
         index = load(log, segment, block=block)
         places, done = index.overlapping(first, last)
-        if (unproven := index.unproven(places)) and not _prove(
-            segment, index, unproven, block=block
-        ):
-            index = _derived(log, segment, IndexDamaged("a marker is not where an entry says"))
-            places, done = index.overlapping(first, last)
         found += [index[place] for place in places]
         if done:
             break
     return found
-
-
-def _prove(segment: Segment, index: AbortedIndex, places: list[int], *, block: bool) -> bool:
-    try:
-        for place in places:
-            _check_marker(segment, index[place], block=block)
-            index.prove(place)
-    except IndexDamaged:
-        return False
-    return True
 
 
 def has_any(log: "Log", segment: Segment) -> bool:
@@ -126,12 +97,25 @@ def cut(log: "Log", segment: Segment, end_offset: int) -> None:
 
 def write(log: "Log", segment: Segment) -> None:
     """Bring the file up to date."""
-    index = AbortedIndex() if segment.aborted is None else segment.aborted
+    index = segment.aborted
+    assert index is not None, f"what was never read of {segment.path_of(TXNINDEX)} is written"
     disk, path = log.env.disk, segment.path_of(TXNINDEX)
     at = min(segment.aborted_written, len(index))
-    if not extend(disk, path, at * ENTRY_SIZE, index.to_bytes(at)):
+    checksum = _checksum_before(disk, path, at)
+    if not extend(disk, path, at * ENTRY_SIZE, index.to_bytes(at, checksum=checksum)):
         extend(disk, path, 0, index.to_bytes())
     segment.aborted_written = len(index)
+
+
+def _checksum_before(disk: Disk, path: str, place: int) -> int:
+    """Of all entries before this place, as the file has it; nobody may have changed it but this log."""
+    if place == 0:
+        return 0
+    file = disk.open(path, create=True)
+    try:
+        return int.from_bytes(file.read(place * ENTRY_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE), "big")
+    finally:
+        file.close()
 
 
 def derive(log: "Log", segment: Segment) -> AbortedIndex:

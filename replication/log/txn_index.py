@@ -1,11 +1,14 @@
-"""Aborted transactions, for readers that want only what was committed: Kafka's `.txnindex` entries.
+"""Aborted transactions, for readers that want only what was committed: Kafka's `.txnindex` entries, and a checksum.
 
 INVARIANT  a read_committed fetch names every aborted transaction that has a record in its range.
 PREVENTS   records of an aborted transaction shown as data.
 PROVED BY  tests/replication/log/test_txn_index.py::test_no_aborted_record_is_left_unnamed
 
-One file a segment, for the transactions whose abort marker is in that segment; an entry is 34 bytes, big endian:
-version i16 (0), producer_id i64, first_offset i64, last_offset i64 (the marker's), last_stable_offset i64.
+One file a segment, for the transactions whose abort marker is in that segment; an entry is 38 bytes, big endian:
+version i16 (0), producer_id i64, first_offset i64, last_offset i64 (the marker's), last_stable_offset i64; behind
+these 34 bytes, which are Kafka's, the CRC-32C u32 of those of this entry and of all before it. So one look at the
+last checksum tells of the whole file, and entries are added without reading it. Kafka believes what it reads: one
+bit in a first offset, and the transaction is shown to readers who want only what was committed.
 
 In memory they are columns, 33 bytes an entry, and a summary a thousand entries: Kafka looks at every entry of the
 segment for each fetch, which one transaction that stays open for long makes a million.
@@ -20,13 +23,15 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 ENTRY: Final = struct.Struct(">hqqqq")
-ENTRY_SIZE: Final = ENTRY.size  # 34
+CHECKSUM_SIZE: Final = 4
+ENTRY_SIZE: Final = ENTRY.size + CHECKSUM_SIZE  # 38
 VERSION: Final = 0
 BLOCK: Final = 1024  # entries that one look tells to be of no interest
-_COLUMNS: Final = range(2, ENTRY_SIZE, 8)
+_COLUMNS: Final = range(2, ENTRY.size, 8)
 _NONE: Final = array("q")
-_NONE_SOUND: Final = bytearray()
 _NO_BLOCKS: Final[list[tuple[int, int]]] = []
 
 
@@ -41,19 +46,18 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
     def to_bytes(self) -> bytes:
+        """Kafka's part of it."""
         return ENTRY.pack(VERSION, *self)
 
 
 class AbortedIndex:
     """The entries of one segment, in the order of their markers."""
 
-    __slots__ = ("_blocks", "_firsts", "_lasts", "_producer_ids", "_sound", "_stables")
+    __slots__ = ("_blocks", "_firsts", "_lasts", "_producer_ids", "_stables")
 
     def __init__(self, entries: Iterable[AbortedTxn] = ()) -> None:
         # Nearly every segment has none, and there are ten thousands of them: they share one nothing.
         self._producer_ids = self._firsts = self._lasts = self._stables = _NONE
-        # Which entries are known to name a marker that is there: those that were not read from a file.
-        self._sound = _NONE_SOUND
         # Of each BLOCK entries: the lowest first offset, and the highest last stable offset.
         self._blocks = _NO_BLOCKS
         for entry in entries:
@@ -77,12 +81,11 @@ class AbortedIndex:
             self._producer_ids, self._firsts, self._lasts, self._stables = (
                 array("q") for _ in _COLUMNS
             )
-            self._sound, self._blocks = bytearray(), []
+            self._blocks = []
         self._producer_ids.append(entry.producer_id)
         self._firsts.append(entry.first_offset)
         self._lasts.append(entry.last_offset)
         self._stables.append(entry.last_stable_offset)
-        self._sound.append(1)
         if place % BLOCK == 0:
             self._blocks.append((entry.first_offset, entry.last_stable_offset))
         else:
@@ -97,7 +100,7 @@ class AbortedIndex:
         keep = bisect_left(self._lasts, end_offset)
         if keep == len(self._lasts):
             return False
-        for column in (self._producer_ids, self._firsts, self._lasts, self._stables, self._sound):
+        for column in (self._producer_ids, self._firsts, self._lasts, self._stables):
             del column[keep:]
         self._summarise(keep // BLOCK)
         return True
@@ -132,23 +135,18 @@ class AbortedIndex:
                 place += 1
         return found, False
 
-    def unproven(self, places: Iterable[int]) -> list[int]:
-        """Of these, and the one before: those that were read from a file and never compared with the log."""
-        wanted = list(places)
-        if wanted and wanted[0]:
-            wanted.insert(0, wanted[0] - 1)
-        return [place for place in wanted if not self._sound[place]]
-
-    def prove(self, place: int) -> None:
-        self._sound[place] = 1
-
-    def to_bytes(self, start: int = 0) -> bytes:
-        """The entries from this one on, as they stand in the file."""
-        return b"".join(self[place].to_bytes() for place in range(start, len(self)))
+    def to_bytes(self, start: int = 0, *, checksum: int = 0) -> bytes:
+        """The entries from this one on, as they stand in the file behind one whose checksum is this."""
+        parts = []
+        for place in range(start, len(self)):
+            entry = self[place].to_bytes()
+            checksum = crc32c(entry, checksum)
+            parts += (entry, checksum.to_bytes(CHECKSUM_SIZE, "big"))
+        return b"".join(parts)
 
     @classmethod
     def parse(cls, data: bytes, *, base_offset: int) -> "AbortedIndex":
-        """All entries of a segment's index, which hold together, or IndexDamaged. A million in a tenth of a second."""
+        """All entries of a segment's index, which hold together, or IndexDamaged. A million in a third of a second."""
         count, rest = divmod(len(data), ENTRY_SIZE)
         if rest:
             raise IndexDamaged(f"{len(data)} bytes are not whole entries of {ENTRY_SIZE}")
@@ -157,6 +155,8 @@ class AbortedIndex:
             return index
         if any(data[at::ENTRY_SIZE].count(0) != count for at in range(2)):
             raise IndexDamaged("an entry has another version")
+        if crc32c(_without_checksums(data, count)) != int.from_bytes(data[-CHECKSUM_SIZE:], "big"):
+            raise IndexDamaged("its checksum is of other entries")
         index._producer_ids, index._firsts, index._lasts, index._stables = (
             _column(data, at, count) for at in _COLUMNS
         )
@@ -169,9 +169,17 @@ class AbortedIndex:
             and all(map(operator.lt, lasts, islice(lasts, 1, None)))
         ):
             raise IndexDamaged("its markers are not in the order of a log")
-        index._sound, index._blocks = bytearray(count), []
+        index._blocks = []
         index._summarise(0)
         return index
+
+
+def _without_checksums(data: bytes, count: int) -> bytearray:
+    """What the last checksum covers, gathered as `_column` does."""
+    gathered = bytearray(ENTRY.size * count)
+    for byte in range(ENTRY.size):
+        gathered[byte :: ENTRY.size] = data[byte::ENTRY_SIZE]
+    return gathered
 
 
 def _column(data: bytes, at: int, count: int) -> "array[int]":
