@@ -288,15 +288,12 @@ class _Recovery:
             offset = checked.header.next_offset
         if at + 1 < len(log.segments):
             following = log.segments[at + 1].base_offset
-            if following != offset and not self._may_gap(following - offset):
+            # Compaction, too, ends a segment where the next one begins; only huge gaps are left open (`rolling.roll`).
+            if following != offset and following - offset < 2**31:
                 why = f"the next file starts at offset {following}"
                 raise Bad(segment.size, offset, why, short=False)
         else:
             segment.next_offset = offset
-
-    def _may_gap(self, gap: int) -> bool:
-        """Every segment begins where the one before it ends, but for Kafka's cleaner and huge gaps (`Log.roll`)."""
-        return gap >= 0 and (self.log.config.compact or gap >= 2**31)
 
     def _take(self, segment: Segment, checked: Checked) -> None:
         log, header = self.log, checked.header

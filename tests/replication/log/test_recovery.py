@@ -101,7 +101,7 @@ def test_damage_below_the_recovery_point_is_refused(
         # The leader epoch is the one field that nothing protects.
         inside = at % (header.size - 4)
         inside += 4 if inside >= 12 else 0
-        # An offset that is too high in the very last batch looks like a gap, as compaction leaves them.
+        # An offset that is too high in the very last batch looks like a gap between two batches: compaction leaves them.
         if which == 5 and inside < 8:
             return
         garbled = bytearray(data)
@@ -192,6 +192,29 @@ def test_a_missing_segment_is_refused_and_named() -> None:
         with pytest.raises(LogDamaged, match="the next file starts at offset 4"):
             world.node("n1").disk.remove(f"{FOLDER}/partition-offsets")
             await node.restart("kill")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_an_end_that_was_lost_before_a_file_that_was_not_ends_the_log(compact: bool) -> None:
+    """A power cut takes what was not synced in any order. What compaction leaves is no gap between two files."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, flush_policy="os", compact=compact)
+        await node.start()
+        produce(node.log, 4)
+        ends = [position + header.size for position, header in headers_of(read_all(node.log))]
+        await node.settle()
+        produce(node.log, 2)
+        node.log.roll(START_MS)
+        produce(node.log, 2)
+        data = read_all(node.log)
+        node.world.crash("n1", lose_unsynced=False)
+        rewrite(node, LOG, data[: ends[3]])
+        await node.restart("kill")
+        assert node.log.log_end_offset == 4
+        assert read_all(node.log) == data[: ends[3]]
 
     run(scenario)
 
