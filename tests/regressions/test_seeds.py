@@ -83,3 +83,15 @@ def test_a_coordinator_that_slept_tells_no_position_of_long_ago() -> None:
 def test_a_rotten_file_of_leader_epochs_keeps_no_follower_out() -> None:
     """Kafka's format has no checksum: one flipped bit, and it refused whatever its leaders sent."""
     TransactionsRun(Plan(campaign="transactions", seed=20016)).run()
+
+
+@pytest.mark.slow
+def test_a_rotten_index_of_aborted_transactions_shows_none_as_committed() -> None:
+    """One flipped bit in a first offset, and the transaction was named to no reader."""
+    TransactionsRun(Plan(campaign="transactions", seed=96)).run()
+
+
+@pytest.mark.slow
+def test_a_compacted_log_that_lost_the_end_of_a_file_ends_there() -> None:
+    """The next file was there: the hole between the two was taken for a cleaner's."""
+    TransactionsRun(Plan(campaign="transactions", seed=169)).run()
