@@ -109,6 +109,7 @@ class LogStore:
     def open(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
         """The log of a partition, made when there is none. LogDamaged: it can't be used as it is."""
         folder = f"{self.data_dir}/{partition}"
+        opened_so_far, self._all_opened = self._all_opened, False
         hint = self._hints.pop(partition, None)
         if hint is not None and not hint.is_of(topic_id):
             hint = None
@@ -117,7 +118,6 @@ class LogStore:
         recovery_point = None
         if self._knows_offsets:
             recovery_point = self.offsets.get(Kind.RECOVERY_POINT, partition) or 0
-        opened_so_far, self._all_opened = self._all_opened, False
         log = Log.open(
             self.env,
             folder,

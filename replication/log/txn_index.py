@@ -6,7 +6,7 @@ PROVED BY  tests/replication/log/test_txn_index.py::test_no_aborted_record_is_le
 
 One file a segment, for the transactions whose abort marker is in that segment; an entry is 38 bytes, big endian:
 version i16 (0), producer_id i64, first_offset i64, last_offset i64 (the marker's), last_stable_offset i64; behind
-these 34 bytes, which are Kafka's, the CRC-32C u32 of those of this entry and of all before it. So one look at the
+these 34 bytes, which are Kafka's, the CRC-32 u32 of those of this entry and of all before it. So one look at the
 last checksum tells of the whole file, and entries are added without reading it. Kafka believes what it reads: one
 bit in a first offset, and the transaction is shown to readers who want only what was committed.
 
@@ -17,13 +17,12 @@ segment for each fetch, which one transaction that stays open for long makes a m
 import operator
 import struct
 import sys
+import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
-
-from crc32c import crc32c
 
 ENTRY: Final = struct.Struct(">hqqqq")
 CHECKSUM_SIZE: Final = 4
@@ -137,10 +136,10 @@ class AbortedIndex:
 
     def to_bytes(self, start: int = 0, *, checksum: int = 0) -> bytes:
         """The entries from this one on, as they stand in the file behind one whose checksum is this."""
-        parts = []
+        parts: list[bytes] = []
         for place in range(start, len(self)):
             entry = self[place].to_bytes()
-            checksum = crc32c(entry, checksum)
+            checksum = zlib.crc32(entry, checksum)
             parts += (entry, checksum.to_bytes(CHECKSUM_SIZE, "big"))
         return b"".join(parts)
 
@@ -155,7 +154,9 @@ class AbortedIndex:
             return index
         if any(data[at::ENTRY_SIZE].count(0) != count for at in range(2)):
             raise IndexDamaged("an entry has another version")
-        if crc32c(_without_checksums(data, count)) != int.from_bytes(data[-CHECKSUM_SIZE:], "big"):
+        if zlib.crc32(_without_checksums(data, count)) != int.from_bytes(
+            data[-CHECKSUM_SIZE:], "big"
+        ):
             raise IndexDamaged("its checksum is of other entries")
         index._producer_ids, index._firsts, index._lasts, index._stables = (
             _column(data, at, count) for at in _COLUMNS
