@@ -31,6 +31,13 @@ NONE: Final = "none"  # a run in which nothing is done
 CLIENTS: Final = "clients"  # what such a fault needs is the load's to give
 
 
+def why_none(name: str) -> str:
+    """A sentence if this is the name of no fault."""
+    if name in FAULTS or name == NONE:
+        return ""
+    return f"there is no fault {name!r}; there are {', '.join([*FAULTS, NONE])}"
+
+
 def possible(system: System) -> list[str]:
     return [name for name, kind in FAULTS.items() if kind.needs in {*system.can, CLIENTS}]
 
@@ -43,7 +50,7 @@ def chosen(system: System, names: Sequence[str]) -> dict[str, type[Fault]]:
             continue
         kind = FAULTS.get(name)
         if kind is None:
-            raise CannotDo(f"there is no fault {name!r}; there are {', '.join([*FAULTS, NONE])}")
+            raise CannotDo(why_none(name))
         if kind.needs not in {*system.can, CLIENTS}:
             raise CannotDo(
                 f"{system.name} have no fault {name!r} (it needs {kind.needs!r}); they have "

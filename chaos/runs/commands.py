@@ -117,10 +117,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> "Plan | str":
     """Or why there is none."""
+    from ..faults.kinds import why_none
     from .plan import VIAS, Plan
 
     if not arguments.faults:
         return "--faults names none; say `--faults none` for a run in which nothing is done"
+    if sentences := [why for name in arguments.faults if (why := why_none(name))]:
+        return sentences[0]
     if wrong := [via for via in arguments.via if via not in VIAS]:
         return f"--via {wrong[0]!r} is no way to consume; there are {', '.join(VIAS)}"
     if arguments.clients > CLIENTS_MAX:
