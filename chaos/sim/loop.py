@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import heapq
 import types
+import warnings
 from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -334,7 +335,8 @@ def _take_apart(coroutine: Any, context: Context) -> None:
     """Close a coroutine that may not like it: each `await` of its handlers is one more exit to take."""
     for _ in range(CLOSES_MAX):
         # RuntimeError: it awaited once more. NodeDown: it tried to reach the world.
-        with contextlib.suppress(BaseException):
+        with contextlib.suppress(BaseException), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what it was to await never will be
             context.run(coroutine.close)
             return
         if coroutine.cr_frame is None:

@@ -210,3 +210,15 @@ def test_a_healed_world_has_no_faults_left() -> None:
 
     with World(1) as world:
         world.run(main(world))
+
+
+def test_what_never_had_its_turn_is_no_news(recwarn: pytest.WarningsRecorder) -> None:
+    """Else Python says that a coroutine "was never awaited", in the middle of a campaign."""
+    with World(seed=1) as world:
+        node = world.node("n1")
+
+        async def scenario() -> None:
+            world.loop.create_task(world.on(node, asyncio.sleep(1)))
+
+        world.run(scenario())
+    assert not recwarn.list
