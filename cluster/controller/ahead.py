@@ -11,6 +11,11 @@ them. What comes in one turn of the loop shares one sync of the journal, whateve
 
 Should an entry not be applied as expected (the lead was lost, the disk is full), the log refuses all that were decided
 behind it, as their version never comes; they are decided again.
+
+A version counts entries, and does not tell which. When nobody knows what became of one (the lease was over for a moment,
+its client has gone), it may be in the log still, and make the version that a later one was to make: what is decided
+behind that one would be taken for right. So from then on one decision is made at a time, until the log has answered
+one: it is behind all that was in doubt.
 """
 
 import asyncio
@@ -26,9 +31,10 @@ from ..metadata.records import PartitionsChanged, PartitionsCreated
 class Proposal:
     """Commands on their way to the log, and the version that they make."""
 
-    __slots__ = ("commands", "ended", "is_lost", "version")
+    __slots__ = ("commands", "ended", "is_lost", "number", "version")
 
-    def __init__(self, version: int, commands: Sequence[Command]) -> None:
+    def __init__(self, number: int, version: int, commands: Sequence[Command]) -> None:
+        self.number = number
         self.version = version
         self.commands = commands
         # Whether they were applied as expected: for those who only read what they will have made.
@@ -43,6 +49,14 @@ class Ahead:
         self._applied = applied
         self._proposed: deque[Proposal] = deque()
         self._copy: _Copy | None = None
+        self._count = 0
+        self._in_doubt_to = 0  # the number of the last one that may be in the log unknown to us
+        self._alone: Proposal | None = None
+
+    @property
+    def alone(self) -> Proposal | None:
+        """While something is in doubt: what has to end before anything else is decided."""
+        return self._alone
 
     @property
     def image(self) -> ClusterImage:
@@ -66,14 +80,24 @@ class Ahead:
 
     def propose(self, commands: Sequence[Command]) -> Proposal:
         """They were decided on `image`, and are on their way."""
-        proposal = Proposal(self.image.version + 1, commands)
+        assert self._alone is None, "a decision stands on one that may not be what it seems"
+        self._count += 1
+        proposal = Proposal(self._count, self.image.version + 1, commands)
+        if self._in_doubt_to:
+            self._alone = proposal
         if self._copy is not None:
             self._copy.take(commands)
         self._proposed.append(proposal)
         return proposal
 
-    def end(self, proposal: Proposal, *, well: bool) -> None:
+    def end(self, proposal: Proposal, *, well: bool, is_known: bool) -> None:
         """What became of it; if not what was expected, whatever was decided behind it is void."""
+        if not is_known:
+            self._in_doubt_to = self._count
+        elif proposal.number > self._in_doubt_to:
+            self._in_doubt_to = 0
+        if proposal is self._alone:
+            self._alone = None
         if not well and not proposal.is_lost:
             for each in self._proposed:
                 each.is_lost = True

@@ -161,6 +161,8 @@ class Controller:
         lines_of: Callable[[ClusterImage, Sequence[Command]], Sequence[told.Line]],
     ) -> tuple[Decision[R], int | Refused]:
         """A decision, and the version at which it holds; or why the log did not take it."""
+        while (first := self._ahead.alone) is not None:
+            await asyncio.shield(first.ended)
         # from here ...
         decision, entry = self._decide(decide)
         if not entry:
@@ -168,16 +170,17 @@ class Controller:
         lines = lines_of(self._ahead.image, decision.records)  # of what was before
         counted = metrics.count(self._ahead.image, decision.records)
         proposal = self._ahead.propose(decision.records)
-        well = False
+        is_known = well = False
         try:
             result = await self._quorum.propose(entry)
             # ... to here no await: entries reach the log in the order in which they were decided
+            is_known = True
             well = isinstance(result, Applied) and result.version == proposal.version
             if isinstance(result, Applied):
                 told.say(self._env.log, lines)
             return decision, result if isinstance(result, Refused) else result.version
         finally:
-            self._ahead.end(proposal, well=well)
+            self._ahead.end(proposal, well=well, is_known=is_known)
             if well:
                 self.counters.add(counted)
 

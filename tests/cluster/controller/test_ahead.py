@@ -310,3 +310,36 @@ def test_what_may_still_arrive_is_waited_for_before_anything_else_is_decided(
             assert fencing.exception() is not None
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("end", ["the client's time is over", "nobody knows"])
+def test_two_decisions_are_not_made_on_what_may_be_another_entry(scene: Scene, end: str) -> None:
+    """A lost fencing of broker 3 makes the version that one of broker 2 was to make; what is decided behind that one
+    would find its version, and another image."""
+
+    async def play() -> None:
+        lost = asyncio.create_task(scene.fence(3))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        ((_, answer),) = scene.held
+        if end == "nobody knows":
+            answer.set_exception(Trouble("the lead was lost for a moment", Outcome.UNKNOWN))
+        else:
+            lost.cancel()
+        await asyncio.wait([lost])
+        tasks = [asyncio.create_task(scene.fence(each)) for each in (1, 2)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(scene.held) == 2, "the lost one, and one behind it"
+        while not all(task.done() for task in tasks):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            scene.agree()
+        for task in tasks:
+            task.result()
+        if not lost.cancelled():
+            assert lost.exception() is not None
+
+    asyncio.run(play())
+    assert all(scene.image.brokers[each].fenced for each in (1, 2, 3))
+    assert scene.partition().leader == -1
