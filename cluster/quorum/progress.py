@@ -36,6 +36,7 @@ class Progress:
         self.caught_up_ms = -1
         self.bytes_under_way = 0
         self.sending: SnapshotSending | None = None
+        self._void_before = float("-inf")  # gaps behind what was sent until then are known
 
     def on_held(self, next_index: int) -> None:
         self.match_index = max(self.match_index, next_index - 1)
@@ -43,11 +44,19 @@ class Progress:
         if self.sending is not None and self.match_index >= self.sending.last.idx:
             self.sending = None
 
-    def on_gap(self, next_index: int, last_index: int) -> None:
-        """It lacks what comes from there on. If it once said otherwise, its disk was lost."""
+    def on_gap(self, next_index: int, last_index: int, *, stamp: float, now: float) -> bool:
+        """It lacks what comes from there on. If it once said otherwise, its disk was lost.
+
+        False: that is known. All that was under way at the first gap is answered with a gap, and where the logs part the
+        later ones lie further up: believed, each would send the leader back to where it was, and be answered again.
+        """
+        if stamp < self._void_before:
+            return False
+        self._void_before = now
         self.next_index = min(max(next_index, 2), last_index + 1)
         self.match_index = min(self.match_index, self.next_index - 1)
         self.bytes_under_way = 0
+        return True
 
     def has_room(self) -> bool:
         # Before the first answer nothing is known of what is under way but its size.

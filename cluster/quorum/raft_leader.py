@@ -178,10 +178,12 @@ class LeaderSide(HeldSyncObj):
 
     def _on_gap(self, node_id: BrokerId, message: dict[str, Any]) -> None:
         progress = self._on_answer(node_id, message)
-        if progress is not None:
-            progress.on_gap(message["next_index"], self.last.idx)
+        if progress is None:
+            return
+        now, stamp = self._now(), message["stamp"]
+        if progress.on_gap(message["next_index"], self.last.idx, stamp=stamp, now=now):
             self._SyncObj__raftMatchIndex[Peer(node_id)] = progress.match_index
-            self._send_to(progress, self._now())
+            self._send_to(progress, now)
 
     def _on_snapshot_wanted(self, node_id: BrokerId, message: dict[str, Any]) -> None:
         progress = self._on_answer(node_id, message)

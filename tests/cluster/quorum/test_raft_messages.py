@@ -398,6 +398,27 @@ def test_what_a_follower_lost_with_its_disk_counts_no_more(one: Peers) -> None:
     assert one.raft.commit_index == 2
 
 
+def test_of_gaps_behind_one_burst_the_first_is_answered(one: Peers) -> None:
+    """The others lie further up where logs part: taken for news, they went round for ever, and grew (seed 583)."""
+    one.lead()
+    one.held(2, 3)
+    with in_world(one.env):
+        for _ in range(3):
+            one.raft.submit(b"x", lambda *_: None)
+            one.raft.doTick()
+            one.raft.replicate()
+    stamp = one.world.loop.time()
+    one.sleep(0.01)
+    assert one.hear(2, 1, "gap", next_index=2, stamp=stamp) == [(2, "append_entries")]
+    again = one.world.loop.time()
+    assert one.said[0][2]["previous_index"] == 1
+    one.sleep(0.01)
+    assert one.hear(2, 1, "gap", next_index=5, stamp=stamp) == []
+    one.held(2, 6)
+    one.sleep(0.01)
+    assert one.hear(2, 1, "gap", next_index=3, stamp=again) == [(2, "append_entries")]
+
+
 def test_a_voter_that_is_being_removed_may_lead_until_that_is_committed(one: Peers) -> None:
     """It may be the only one that has what was committed: nobody else could be elected (seed 482)."""
     others = {each: VOTERS[each] for each in (2, 3)}
