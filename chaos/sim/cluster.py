@@ -95,11 +95,8 @@ class ClusterRun:
             await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
-            person = asyncio.ensure_future(self._give_up_lost(admin))
-            await self._converge()
-            person.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await person
+            async with admin.a_person_helps():
+                await self._converge()
             for reader in self.readers:
                 reader.stopping = True
             for keeper in self.keepers:
@@ -109,9 +106,6 @@ class ClusterRun:
         sweeping.cancel()
         await asyncio.wait([sweeping])
         await self._judge()
-
-    async def _give_up_lost(self, admin: Admin) -> None:
-        await self._on(admin.client.env, admin.give_up_lost())
 
     async def _sweep(self) -> None:
         while True:

@@ -3,9 +3,11 @@
 Nothing here is asserted but by the watch: an answer may be lost or refused, and the next request is another one.
 """
 
+import asyncio
 import contextlib
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
@@ -15,6 +17,7 @@ from fencepost.cluster.wire.api import ApiKey
 
 from ..workloads.cluster_client import ClusterClient
 from .cluster_nodes import ClusterNodes
+from .node import SimEnv
 
 CHURNED: Final = ("churn-a", "churn-b")
 PARTITIONS_MAX: Final = 6
@@ -55,7 +58,19 @@ class Admin:
             self.answers[f"{name}: {answer}"] += 1
             await self.client.env.clock.sleep(self._rng.uniform(0.05, 1.0))
 
-    async def give_up_lost(self) -> None:
+    @contextlib.asynccontextmanager
+    async def a_person_helps(self) -> AsyncIterator[None]:
+        env = self.client.env
+        assert isinstance(env, SimEnv)
+        person = asyncio.ensure_future(self.nodes.world.on(env, self._give_up_lost()))
+        try:
+            yield
+        finally:
+            person.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await person
+
+    async def _give_up_lost(self) -> None:
         """What a person does whom `fencepost partition recover` asks for it: a topic that nobody writes to may have been put
         on a disk alone in the moment in which that was replaced. Until cancelled."""
         while True:

@@ -175,7 +175,8 @@ class TransactionsRun:
             await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
-            await self._converge(running)
+            async with admin.a_person_helps():
+                await self._converge(running)
             await asyncio.wait([churning])
         sweeping.cancel()
         await asyncio.wait([sweeping])
