@@ -209,7 +209,7 @@ class Broker:
         )
 
     def _make_services(self) -> Services:
-        env, config = self.env, self.config
+        env, config, door, transactions = self.env, self.config, self.peers.door, self.transactions
         recent = RecentBrokers(env.clock)
         self.machine.listeners.append(recent)
         return Services(
@@ -224,16 +224,15 @@ class Broker:
                 slots_max=config.integer("max.incremental.fetch.session.cache.slots"),
             ),
             producer_ids=self.producer_ids,
-            transactions=self.transactions,
+            transactions=transactions,
             verifier=self.verifier,
-            transaction_starts=TransactionStarts(
-                env.clock, config.node_id, self.peers.door, self.transactions
-            ),
+            transaction_starts=TransactionStarts(env.clock, config.node_id, door, transactions),
             markers=self.markers,
             topics=Topics(env, self.controller),
             describe_quorum=self.peers.describe_quorum,
-            voters=VoterChanges(env, config.node_id, self.quorum, self.image, self.peers.door),
+            voters=VoterChanges(env, config.node_id, self.quorum, self.image, door),
             settled=self.peers.settled,
+            confirm_image=self.peers.confirm_image,
             recent=recent,
             is_cut_off=lambda: self.session.is_cut_off,
             apis=list(APIS.values()),

@@ -52,6 +52,8 @@ class Services:
     voters: VoterChanges
     # Waits, for a bounded time, until it is known what became of brokers that were just lost sight of.
     settled: Callable[[], Awaitable[None]]
+    # Whether it is known, within so many seconds, all that the cluster had agreed on when this was asked.
+    confirm_image: Callable[[float], Awaitable[bool]]
     recent: "RecentBrokers"
     # Whether others may lead by now what this node takes for its own.
     is_cut_off: Callable[[], bool]

@@ -71,7 +71,9 @@ class Topics:
         found = {}
         for place, answer in answers.items():
             try:
-                found[key_of(place.topic, place.partition)] = answer.result(ASK_S).offset
+                offset = answer.result(ASK_S).offset
             except (KafkaException, TimeoutError):
                 continue
+            if offset >= 0:  # librdkafka says -1001, and no error, where a leader went away before it answered
+                found[key_of(place.topic, place.partition)] = offset
         return found

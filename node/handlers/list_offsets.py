@@ -2,8 +2,11 @@
 
 Does      finds the offset of a time, of an end, or of the largest timestamp, on partitions led here.
 Versions  2 isolation; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE (KIP-207); 7 max timestamp; 8 local log start; 9, 11 remote tiers (none here).
+Keeps     an end is never behind what had been acknowledged when it was asked for: a leader that slept or was cut off asks
+          the quorum first whether it leads still. Kafka's tells the end that it knows, however long ago that was.
 Refuses   INVALID_REQUEST for a partition asked for twice, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
-          NOT_LEADER_OR_FOLLOWER, UNSUPPORTED_VERSION for a special timestamp that the version has not.
+          NOT_LEADER_OR_FOLLOWER, UNSUPPORTED_VERSION for a special timestamp that the version has not,
+          OFFSET_NOT_AVAILABLE for an end while there is no majority of the voters.
 """
 
 from collections import Counter
@@ -12,7 +15,7 @@ from typing import Any
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER_EPOCH, TopicPartition
 
-from ..services import HandlerContext, Services
+from ..services import HandlerContext
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 # Special timestamps and the first version that knows them.
@@ -20,6 +23,8 @@ SPECIAL_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 SPECIAL_SINCE |= {EARLIEST_PENDING: 11}
 # Older clients know another error for "the new leader does not know yet what was committed" (KIP-207).
 OFFSET_NOT_AVAILABLE_SINCE = 5
+# Clients ask again; what waits here holds up what else comes over its connection.
+CONFIRM_S = 2.0
 _UNKNOWN = {"timestamp": -1, "offset": -1, "leader_epoch": NO_LEADER_EPOCH}
 
 
@@ -27,6 +32,8 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
     isolation = getattr(request, "isolation_level", 0)
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    wants_end = any(p.timestamp == LATEST for t in request.topics for p in t.partitions)
+    knows_end = not wants_end or await services.confirm_image(CONFIRM_S)
     return {
         "topics": [
             {
@@ -35,7 +42,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
                     {
                         "partition_index": wanted.partition_index,
                         **(
-                            await _find(services, topic.name, wanted, isolation, ctx.api_version)
+                            await _find(ctx, topic.name, wanted, isolation, knows_end=knows_end)
                             if asked[topic.name, wanted.partition_index] == 1
                             else {"error_code": ErrorCode.invalid_request, **_UNKNOWN}
                         ),
@@ -49,9 +56,9 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
 
 
 async def _find(
-    services: Services, topic: str, wanted: Any, isolation: int, version: int
+    ctx: HandlerContext, topic: str, wanted: Any, isolation: int, *, knows_end: bool
 ) -> dict[str, Any]:
-    timestamp = wanted.timestamp
+    services, version, timestamp = ctx.services, ctx.api_version, wanted.timestamp
     if timestamp < 0 and SPECIAL_SINCE.get(timestamp, version + 1) > version:
         return {"error_code": ErrorCode.unsupported_version, **_UNKNOWN}
     partition = services.replicas.partition(TopicPartition(topic, wanted.partition_index))
@@ -62,7 +69,11 @@ async def _find(
         return {"error_code": refused, **_UNKNOWN}
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return {"error_code": ErrorCode.none, **_UNKNOWN}
-    found = await partition.list_offset_waiting(timestamp, isolation)
+    found = (
+        await partition.list_offset_waiting(timestamp, isolation)
+        if knows_end or timestamp != LATEST
+        else ErrorCode.offset_not_available
+    )
     if isinstance(found, ErrorCode):
         if found is ErrorCode.offset_not_available and version < OFFSET_NOT_AVAILABLE_SINCE:
             found = ErrorCode.leader_not_available

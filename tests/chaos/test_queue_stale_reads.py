@@ -1,7 +1,11 @@
 """Ends that were asked for, against what had been acknowledged."""
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+
 from fencepost.chaos.checkers.stale_reads import StaleReads
 from fencepost.chaos.checkers.txn_history import Sent, Txn
+from fencepost.chaos.workloads.queue_topics import Topics
 
 A = "t0-0"
 
@@ -32,3 +36,19 @@ def test_an_end_behind_it_is_right() -> None:
 def test_what_came_after_the_question_or_is_unknown_says_nothing() -> None:
     assert found(sent(4, 1.0), sent(5, 3.5), asked(5, 3.0)) == []
     assert found(sent(4, 1.0), sent(5, 2.0, "info"), asked(5, 3.0)) == []
+
+
+def test_an_end_that_nobody_told_is_none(monkeypatch) -> None:
+    """librdkafka's answer for a partition whose leader went away is -1001, without an error."""
+    told = {0: 7, 1: -1001}
+
+    class Admin:
+        def list_offsets(self, asked, **_: object):
+            found = {place: Future() for place in asked}
+            for place, answer in found.items():
+                answer.set_result(SimpleNamespace(offset=told[place.partition]))
+            return found
+
+    topics = Topics("nowhere:1", 3)
+    monkeypatch.setattr(topics, "_admin", Admin)
+    assert topics.ends(["t0-0", "t0-1"]) == {"t0-0": 7}
