@@ -80,6 +80,9 @@ $(VENV)/.linted: $(VENV)/.tested
 	$(BIN)/python -m pip install --quiet -e '.[clients,chaos,test,lint]'
 	@touch $@
 
+# setuptools warns of every editable install, at length.
+$(VENV)/.installed $(VENV)/.tested $(VENV)/.linted: export PYTHONWARNINGS = ignore
+
 # mypy can't follow an editable install that maps folders, so it is given the same tree as links.
 build/types: pyproject.toml
 	@mkdir -p build/types/fencepost

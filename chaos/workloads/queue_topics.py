@@ -74,6 +74,7 @@ class Topics:
                 offset = answer.result(ASK_S).offset
             except (KafkaException, TimeoutError):
                 continue
-            if offset >= 0:  # librdkafka says -1001, and no error, where a leader went away before it answered
+            # librdkafka says -1001, and no error, where a leader went away before it answered.
+            if offset >= 0:
                 found[key_of(place.topic, place.partition)] = offset
         return found

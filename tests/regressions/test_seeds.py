@@ -95,3 +95,15 @@ def test_a_rotten_index_of_aborted_transactions_shows_none_as_committed() -> Non
 def test_a_compacted_log_that_lost_the_end_of_a_file_ends_there() -> None:
     """The next file was there: the hole between the two was taken for a cleaner's."""
     TransactionsRun(Plan(campaign="transactions", seed=169)).run()
+
+
+@pytest.mark.slow
+def test_a_decision_does_not_stand_on_another_entry_than_it_believes() -> None:
+    """An entry that the controller had forgotten made the version that one of its decisions was to make."""
+    TransactionsRun(Plan(campaign="transactions", seed=1141)).run()
+
+
+@pytest.mark.slow
+def test_a_voter_whose_log_parts_from_its_leaders_comes_up_again() -> None:
+    """Its answers to one burst of appends sent the leader to and fro, for ever."""
+    TransactionsRun(Plan(campaign="transactions", seed=583)).run()
