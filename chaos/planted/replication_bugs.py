@@ -161,7 +161,7 @@ def power_cuts_are_forgiven(patch: Patch) -> None:
 # --- what is copied -------------------------------------------------------------------------------
 
 
-@bug(seen_by="diverged commit-missing", campaign="cluster")
+@bug(seen_by="diverged commit-missing", campaign="cluster", faults="kill isolate")
 def no_truncation(patch: Patch) -> None:
     """Followers never cut what their leader lacks: leader epochs are not compared."""
     patch.put(streams_leader, "answer", lambda *_, **__: GoOn())
