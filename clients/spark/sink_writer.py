@@ -130,9 +130,14 @@ class MemberWriter:
         """Where the task commits for itself: the record that says so goes with its rows."""
         value, key = pa.array([record["value"]]), pa.array([record["key"]])
         partition = pa.array([record["partition"]], pa.int32())
-        self.producer.produce(record["topic"], key, value, partition)
         try:
+            self.producer.produce(record["topic"], key, value, partition)
             retrying(lambda: self.producer.commit_transaction(CALL_S), FLUSH_S)
+        except NotTaken as refused:  # it has failed already: if it was fenced, librdkafka says only "fatal error" here
+            fatal = self.producer.fatal()
+            if fatal is None:
+                self.give_up()
+            raise CouldNotWrite(self._why("could not commit", fatal or refused.error)) from refused
         except KafkaException as trouble:
             error = trouble.args[0]
             if error.txn_requires_abort():

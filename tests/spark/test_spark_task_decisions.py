@@ -1,5 +1,7 @@
 """`transactions=task`, without transaction groups: what Kafka can be promised, seen on a real node and a real Kafka."""
 
+import contextlib
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -66,8 +68,9 @@ def test_a_task_that_committed_is_not_written_again(
     assert brokers.committed(out) == ["a", "b"]
 
 
+@pytest.mark.parametrize("knows", [False, True], ids=["it learns of it", "it knows"])
 def test_an_attempt_that_was_overtaken_can_not_commit(
-    brokers: Served, out: str, fresh: Callable[[str], str]
+    brokers: Served, out: str, fresh: Callable[[str], str], *, knows: bool
 ) -> None:
     decisions, name = fresh("decisions"), fresh("task")
     zombie = Attempt(brokers, name, decisions)
@@ -75,6 +78,12 @@ def test_an_attempt_that_was_overtaken_can_not_commit(
     second = Attempt(brokers, name, decisions)
     second.write(out, ["once"])
     second.commit(0)
+    deadline = time.monotonic() + 30
+    while knows and zombie.writer.producer.fatal() is None:
+        assert time.monotonic() < deadline, "it was never told"
+        with contextlib.suppress(CouldNotWrite):
+            zombie.write(out, ["twice"])
+            zombie.writer.settle()
     with pytest.raises(CouldNotWrite, match="Another run of this query"):
         zombie.commit(0)
     assert brokers.committed(out) == ["once"]
