@@ -2,6 +2,7 @@
 
     .venv/bin/python tests/benchmarks/bench_metrics.py scrape [--partitions 2000] [--transactions 200] [--topics all]
     .venv/bin/python tests/benchmarks/bench_metrics.py requests [--rounds 300]
+    .venv/bin/python tests/benchmarks/bench_metrics.py throughput [--turns 5] [--seconds 4]
 
 `scrape` fills a node in this process and scrapes it. It prints how long a scrape took, by the clock and by the CPU of the
 loop's thread; the CPU of its longest step, between two of which the loop goes to others; and the longest that another
@@ -9,16 +10,25 @@ task of the loop had to wait, for whatever reason. On a machine that others use 
 targets: under 100 ms a scrape, never over 10 ms at a time.
 
 `requests` takes produce requests through a node in this process, from the frame to the bytes of the answer, in blocks with
-and without all that counts, in turns, and compares the CPU. The target: under 2 % more.
+and without all that counts, in turns, and compares the CPU: what one request costs more, be it large or small.
+
+`throughput` is the target's: two nodes as processes of their own, one without all that counts, and librdkafka with its
+defaults and acks=all writes to each in turn as much as it takes. The target: under 2 % less.
 """
 
 import argparse
 import asyncio
+import contextlib
 import gc
+import json
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -31,7 +41,9 @@ from fencepost.cluster.wire.api import ApiKey, encode_request, encode_response
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.cluster.wire.render import render, render_request
 from fencepost.node.broker import Broker
+from fencepost.node.cli.children import free_port
 from fencepost.node.config import NodeConfig
+from fencepost.node.main import main as fencepost
 from fencepost.node.metrics import scrape as scrapes
 from fencepost.node.metrics.gathering import Gathering
 from fencepost.node.server.dispatch import Call, Origin
@@ -123,6 +135,10 @@ async def scrape(arguments: argparse.Namespace) -> None:
             await fill(broker, arguments.partitions, arguments.transactions)
             gc.collect()
             gc.freeze()  # as a node does once it serves (node/process.py)
+            while broker.replicas.store.shared.unsettled:
+                await asyncio.sleep(
+                    0.05
+                )  # the checkpoint of all that was just written is no scrape's
             stalls = Stalls()
             await measured(broker, 3)  # Python's caches, and when transactions began
             watching = asyncio.create_task(stalls.watch())
@@ -226,7 +242,7 @@ async def requests(arguments: argparse.Namespace) -> None:
             await broker.start()
             topic = NewTopic(name="t", num_partitions=1, replication_factor=1)
             await broker.controller.execute(CreateTopics(topics=(topic,)))
-            for records in (1, 16):
+            for records in (1, 16, 256):
                 frame = frame_of(broker.image.topics["t"].topic_id, records)
                 await compare(broker, frame, arguments.rounds, records)
             await broker.stop()
@@ -263,19 +279,77 @@ def send(broker: Broker, frame: bytes) -> float:
     return took
 
 
+# -- what a whole node takes ---------------------------------------------------------------------------
+
+
+def node(arguments: argparse.Namespace) -> None:
+    """A node of its own, for `throughput`."""
+    Counting().switch(on=arguments.counts == "yes")
+    settings = {
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:{arguments.port}",
+        "log.dirs": arguments.folder,
+        "log.flush.policy": "os",
+        "num.partitions": "6",
+    }
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    sys.exit(fencepost(["serve", *words]))
+
+
+async def throughput(arguments: argparse.Namespace) -> None:
+    took: dict[str, list[float]] = {"yes": [], "no": []}
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as started:
+        ports = {counts: free_port() for counts in took}
+        for counts, port in ports.items():
+            command = [sys.executable, __file__, "node", "--counts", counts, "--port", str(port)]
+            process = subprocess.Popen(
+                [*command, "--folder", f"{folder}/{counts}"], stdout=subprocess.PIPE, text=True
+            )
+            started.callback(process.wait, 30)
+            started.callback(process.terminate)
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("ready"), "the node did not start"
+        for turn in range(arguments.turns + 1):  # the first one warms them up
+            for counts in ("yes", "no") if turn % 2 else ("no", "yes"):
+                rate = produced(ports[counts], f"t{turn}", arguments.seconds)
+                if turn:
+                    took[counts].append(rate)
+    without, counted = statistics.median(took["no"]), statistics.median(took["yes"])
+    print(f"MB/s without counting {without:.0f} {_rounded(took['no'])}, with it {counted:.0f}"
+          f" {_rounded(took['yes'])}: {counted / without - 1:+.1%}")  # fmt: skip
+
+
+def produced(port: int, topic: str, seconds: float) -> float:
+    load = Path(__file__).parents[2] / "deploy/benchmarks/bench_load.py"
+    command = [sys.executable, str(load), "produce", "--bootstrap", f"127.0.0.1:{port}"]
+    words = [*command, "--topic", topic, "--seconds", str(seconds)]
+    os.sync()  # what the turn before left to be written is not this one's to wait for
+    rate: float = json.loads(subprocess.check_output(words, text=True))["mb_per_s"]
+    return rate
+
+
+def _rounded(values: list[float]) -> list[int]:
+    return [round(each) for each in values]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     actions = parser.add_subparsers(required=True)
     for run, options in (
         (scrape, {"partitions": 2_000, "transactions": 200, "topics": "none", "scrapes": 50}),
         (requests, {"rounds": 300}),
+        (throughput, {"turns": 5, "seconds": 4.0}),
+        (node, {"counts": "yes", "port": 0, "folder": ""}),
     ):
         action = actions.add_parser(run.__name__)
         for option, value in options.items():
             action.add_argument(f"--{option}", default=value, type=type(value))
         action.set_defaults(run=run)
     arguments = parser.parse_args()
-    uvloop.run(arguments.run(arguments))
+    if arguments.run is node:
+        node(arguments)
+    else:
+        uvloop.run(arguments.run(arguments))
 
 
 if __name__ == "__main__":
