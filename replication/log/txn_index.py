@@ -10,7 +10,7 @@ these 34 bytes, which are Kafka's, the CRC-32 u32 of those of this entry and of 
 last checksum tells of the whole file, and entries are added without reading it. Kafka believes what it reads: one
 bit in a first offset, and the transaction is shown to readers who want only what was committed.
 
-In memory they are columns, 33 bytes an entry, and a summary a thousand entries: Kafka looks at every entry of the
+In memory they are columns, 32 bytes an entry, and a summary a thousand entries: Kafka looks at every entry of the
 segment for each fetch, which one transaction that stays open for long makes a million.
 """
 

@@ -135,10 +135,9 @@ async def scrape(arguments: argparse.Namespace) -> None:
             await fill(broker, arguments.partitions, arguments.transactions)
             gc.collect()
             gc.freeze()  # as a node does once it serves (node/process.py)
+            # The checkpoint of all that was just written is no scrape's.
             while broker.replicas.store.shared.unsettled:
-                await asyncio.sleep(
-                    0.05
-                )  # the checkpoint of all that was just written is no scrape's
+                await asyncio.sleep(0.05)
             stalls = Stalls()
             await measured(broker, 3)  # Python's caches, and when transactions began
             watching = asyncio.create_task(stalls.watch())
@@ -299,8 +298,9 @@ def node(arguments: argparse.Namespace) -> None:
 async def throughput(arguments: argparse.Namespace) -> None:
     took: dict[str, list[float]] = {"yes": [], "no": []}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as started:
-        ports = {counts: free_port() for counts in took}
-        for counts, port in ports.items():
+        ports: dict[str, int] = {}
+        for counts in took:
+            port = ports[counts] = free_port(ports.values())
             command = [sys.executable, __file__, "node", "--counts", counts, "--port", str(port)]
             process = subprocess.Popen(
                 [*command, "--folder", f"{folder}/{counts}"], stdout=subprocess.PIPE, text=True

@@ -60,13 +60,29 @@ class Scene(ControllerScene):
 
         async def play() -> list[Any]:
             tasks = [asyncio.create_task(each) for each in work]
-            while not all(task.done() for task in tasks):
-                for _ in range(10):
-                    await asyncio.sleep(0)
-                self.agree()
+            await self.agree_until_done(*tasks)
             return [await task for task in tasks]
 
         return asyncio.run(play())
+
+    async def agree_until_done(self, *tasks: asyncio.Task[Any]) -> None:
+        while not all(task.done() for task in tasks):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.agree()
+
+    async def fencing_that_nobody_waits_for(self, broker_id: int, end: str) -> asyncio.Task[Any]:
+        """Its entry is in the log all the same."""
+        fencing = asyncio.create_task(self.fence(broker_id))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        ((_, answer),) = self.held
+        if end == "nobody knows":
+            answer.set_exception(Trouble("the lead was lost for a moment", Outcome.UNKNOWN))
+        else:
+            fencing.cancel()
+        await asyncio.wait([fencing])
+        return fencing
 
     def fence(self, broker_id: int) -> Coroutine[Any, Any, Any]:
         decide = functools.partial(
@@ -228,10 +244,7 @@ def test_what_was_decided_behind_one_that_did_not_happen_is_decided_again(scene:
         (_, refused), (_, second) = scene.held
         del scene.held[0]
         refused.set_exception(Trouble("the lead was lost for a moment", Outcome.REFUSED))
-        while not creating.done():
-            for _ in range(10):
-                await asyncio.sleep(0)
-            scene.agree()
+        await scene.agree_until_done(creating)
         assert second.done()
         assert isinstance(fencing.exception(), Trouble)
 
@@ -289,21 +302,10 @@ def test_what_may_still_arrive_is_waited_for_before_anything_else_is_decided(
     """The answer to a fencing is not waited for any more. It is in the log all the same."""
 
     async def play() -> None:
-        fencing = asyncio.create_task(scene.fence(3))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        ((_, answer),) = scene.held
-        if end == "nobody knows":
-            answer.set_exception(Trouble("the lead was lost for a moment", Outcome.UNKNOWN))
-        else:
-            fencing.cancel()
-        await asyncio.wait([fencing])
+        fencing = await scene.fencing_that_nobody_waits_for(3, end)
         new = CreateTopics(topics=(NewTopic(name="new", assignments=((0, (3, 1)),)),))
         creating = asyncio.create_task(scene.controller.execute(new))
-        while not creating.done():
-            for _ in range(10):
-                await asyncio.sleep(0)
-            scene.agree()
+        await scene.agree_until_done(creating)
         assert scene.image.brokers[3].fenced
         assert scene.partition("new").leader == 1
         if not fencing.cancelled():
@@ -318,23 +320,12 @@ def test_two_decisions_are_not_made_on_what_may_be_another_entry(scene: Scene, e
     would find its version, and another image."""
 
     async def play() -> None:
-        lost = asyncio.create_task(scene.fence(3))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        ((_, answer),) = scene.held
-        if end == "nobody knows":
-            answer.set_exception(Trouble("the lead was lost for a moment", Outcome.UNKNOWN))
-        else:
-            lost.cancel()
-        await asyncio.wait([lost])
+        lost = await scene.fencing_that_nobody_waits_for(3, end)
         tasks = [asyncio.create_task(scene.fence(each)) for each in (1, 2)]
         for _ in range(10):
             await asyncio.sleep(0)
         assert len(scene.held) == 2, "the lost one, and one behind it"
-        while not all(task.done() for task in tasks):
-            for _ in range(10):
-                await asyncio.sleep(0)
-            scene.agree()
+        await scene.agree_until_done(*tasks)
         for task in tasks:
             task.result()
         if not lost.cancelled():
