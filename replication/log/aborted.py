@@ -31,8 +31,7 @@ def load(log: "Log", segment: Segment, *, block: bool = True) -> AbortedIndex:
         assert segment.raw_aborted is not None, "it was read just now"
         if isinstance(segment.raw_aborted, IndexDamaged):
             return _derived(log, segment, segment.raw_aborted)
-        segment.aborted, segment.aborted_written = segment.raw_aborted, len(segment.raw_aborted)
-        segment.raw_aborted = None
+        segment.aborted, segment.raw_aborted = segment.raw_aborted, None
     return segment.aborted
 
 
@@ -50,7 +49,6 @@ def _derived(log: "Log", segment: Segment, damage: IndexDamaged) -> AbortedIndex
     log.env.log.warn("transaction_index_damaged", path=path, cause=str(damage))
     index = segment.aborted = derive(log, segment)
     segment.raw_aborted = None
-    segment.aborted_written = 0
     mark(log, segment)
     return index
 
@@ -100,11 +98,11 @@ def write(log: "Log", segment: Segment) -> None:
     index = segment.aborted
     assert index is not None, f"what was never read of {segment.path_of(TXNINDEX)} is written"
     disk, path = log.env.disk, segment.path_of(TXNINDEX)
-    at = min(segment.aborted_written, len(index))
-    checksum = _checksum_before(disk, path, at)
-    if not extend(disk, path, at * ENTRY_SIZE, index.to_bytes(at, checksum=checksum)):
+    checksum = _checksum_before(disk, path, index.written)
+    added = index.to_bytes(index.written, checksum=checksum)
+    if not extend(disk, path, index.written * ENTRY_SIZE, added):
         extend(disk, path, 0, index.to_bytes())
-    segment.aborted_written = len(index)
+    index.written = len(index)
 
 
 def _checksum_before(disk: Disk, path: str, place: int) -> int:

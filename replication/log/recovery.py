@@ -232,8 +232,8 @@ class _Recovery:
                 self.replay_from = max(log.log_start_offset, log.bases[0])
                 self.machine.reset(self.replay_from)
                 aborted.mark(log, segment)
-            segment.aborted_written = len(segment.aborted)
-            segment.aborted.cut(self.trusted)
+            if segment.aborted.cut(self.trusted):
+                aborted.mark(log, segment)  # or the file keeps what may never come back
 
     def _load_epochs(self) -> bool:
         log = self.log

@@ -30,7 +30,7 @@ INDEX_WRITE_BATCH: Final = 512  # entries that wait before they are appended to 
 
 class Segment:
     __slots__ = (
-        "_index", "_raw_indexes", "_times", "aborted", "aborted_written", "base_offset", "bytes_since_index",
+        "_index", "_raw_indexes", "_times", "aborted", "base_offset", "bytes_since_index",
         "created_ms", "dirty", "ends", "extra", "first_timestamp", "folder", "fresh", "index_written", "interval",
         "jitter_ms", "max_timestamp", "next_offset", "nexts", "offset_of_max", "open_file", "pool", "raw_aborted",
         "sealed", "size", "synced_size", "times_written", "used",
@@ -73,7 +73,6 @@ class Segment:
         self._raw_indexes: tuple[bytes | None, bytes | None] | None = None
         self.nexts = array("q", (self.next_offset,))
         self.ends = array("q", (size,))
-        self.aborted_written = 0
         self.raw_aborted: AbortedIndex | IndexDamaged | None = None  # as it was read, on a thread
         self.aborted = AbortedIndex() if size == 0 else None  # None: in the file
 

@@ -50,15 +50,16 @@ class AbortedTxn(NamedTuple):
 
 
 class AbortedIndex:
-    """The entries of one segment, in the order of their markers."""
+    """The entries of one segment, in the order of their markers. Of them the first `written` are the file's first."""
 
-    __slots__ = ("_blocks", "_firsts", "_lasts", "_producer_ids", "_stables")
+    __slots__ = ("_blocks", "_firsts", "_lasts", "_producer_ids", "_stables", "written")
 
     def __init__(self, entries: Iterable[AbortedTxn] = ()) -> None:
         # Nearly every segment has none, and there are ten thousands of them: they share one nothing.
         self._producer_ids = self._firsts = self._lasts = self._stables = _NONE
         # Of each BLOCK entries: the lowest first offset, and the highest last stable offset.
         self._blocks = _NO_BLOCKS
+        self.written = 0
         for entry in entries:
             self.append(entry)
 
@@ -102,6 +103,7 @@ class AbortedIndex:
         for column in (self._producer_ids, self._firsts, self._lasts, self._stables):
             del column[keep:]
         self._summarise(keep // BLOCK)
+        self.written = min(self.written, keep)
         return True
 
     def _summarise(self, block: int) -> None:
@@ -172,6 +174,7 @@ class AbortedIndex:
             raise IndexDamaged("its markers are not in the order of a log")
         index._blocks = []
         index._summarise(0)
+        index.written = count
         return index
 
 

@@ -106,14 +106,17 @@ def produce(log: Log, batches: int = 1, **fields: Any) -> None:
         append(log, batch_at(log.log_end_offset, **fields))
 
 
-def end_txn(
-    log: Log, producer_id: int, *, commit: bool, epoch: int = 0, leader_epoch: int = 0
-) -> None:
-    marker = control_batch(
+def marker_at(
+    offset: int, producer_id: int, *, commit: bool, epoch: int = 0, leader_epoch: int = 0
+) -> bytes:
+    return bytes(control_batch(
         commit=commit, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=3,
-        timestamp=START_MS, base_offset=log.log_end_offset, leader_epoch=leader_epoch,
-    )  # fmt: skip
-    append(log, bytes(marker))
+        timestamp=START_MS, base_offset=offset, leader_epoch=leader_epoch,
+    ))  # fmt: skip
+
+
+def end_txn(log: Log, producer_id: int, *, commit: bool, **epochs: int) -> None:
+    append(log, marker_at(log.log_end_offset, producer_id, commit=commit, **epochs))
 
 
 def read_bytes(log: Log, offset: int, max_bytes: int = 1 << 30, *, limit: int | None = None,

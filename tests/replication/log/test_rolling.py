@@ -150,6 +150,58 @@ def test_a_damaged_index_of_aborted_transactions_is_made_again() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("how", ["clean", "kill", "crash"])
+def test_a_truncated_index_of_aborted_transactions_is_written_again(how: str) -> None:
+    """As many are aborted after the cut as the file had, and one more: the file must not keep the old ones."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        end_txn(log, 1, commit=False)
+        await node.settle()
+        log.truncate_to(0)
+        for number in (2, 3):
+            produce(log, producer_id=number, producer_epoch=0, base_sequence=0, transactional=True)
+            end_txn(log, number, commit=False)
+        want = log.aborted_between(0, 4)
+        assert [txn.producer_id for txn in want] == [2, 3]
+        await node.settle()
+        log = await node.restart(how)
+        assert log.aborted_between(0, 4) == want
+
+    run(scenario)
+
+
+def test_an_abort_whose_marker_was_lost_is_not_told_of_what_came_instead() -> None:
+    """The index was on the disk before the end of the log, and the power was cut."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log)
+        await node.settle()
+        synced = log.size_bytes
+        fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        produce(log, **fields)
+        end_txn(log, 1, commit=False)
+        await node.store.checkpoint()
+        node.down("crash")
+        file = world.node("n1").disk.open(node.path("00000000000000000000.log"))
+        file.truncate(synced)
+        file.sync()
+        file.close()
+        log = await node.restart("kill")
+        assert log.log_end_offset == 1
+        produce(log, **fields)
+        end_txn(log, 1, commit=True)
+        await node.settle()
+        log = await node.restart("kill")
+        assert log.aborted_between(0, log.log_end_offset) == []
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("then", ["nothing", "truncated", "removed", "full disk"])
 def test_many_producers_are_written_off_the_loop(
     then: str, monkeypatch: pytest.MonkeyPatch
