@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Never
 
 import pyarrow as pa
+from fencepost.clients.spark.sink_names import Place
 from fencepost.clients.spark.source import FencepostDataSource
 from fencepost.clients.spark.writers import BatchWriter, Driver, StreamWriter, TaskWrote
 from fencepost.clients.transactional import Decision, MemberWrote, TransactionGroup
@@ -182,10 +183,10 @@ class _StruckGroup(TransactionGroup):
 class _StruckDriver(Driver):
     strike: Strike | None = None
 
-    def group(self, told: TaskWrote) -> TransactionGroup:
-        real = super().group(told)
+    def group(self, place: Place) -> TransactionGroup:
+        real = super().group(place)
         group = _StruckGroup(real.name, real._admin)
-        group.strike, group.batch = self.strike, told.place.number
+        group.strike, group.batch = self.strike, place.number
         return group
 
     def _fence(self, group: str, members: Sequence[str]) -> None:
@@ -205,11 +206,13 @@ class _StruckDriver(Driver):
         if strike is not None and strike.falls("driver-committed"):
             strike.kill_driver()
 
-    def abort(self, messages: Sequence[Any], number: int | None) -> None:
+    def abort(
+        self, messages: Sequence[Any], number: int | None, place: Place | None = None
+    ) -> None:
         strike = self.strike
         if strike is not None and strike.at == "driver-aborts" and strike.is_first("aborts"):
             strike.kill_driver()
-        super().abort(messages, number)
+        super().abort(messages, number, place)
         if strike is not None and strike.at == "driver-aborted" and strike.is_first("aborted"):
             strike.kill_driver()
 

@@ -13,6 +13,7 @@ Who does what when a driver dies in a commit:
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -44,6 +45,8 @@ class Group(Protocol):
     def name(self) -> str: ...
 
     def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision: ...
+
+    def abort(self, number: int) -> Decision: ...
 
     def decision(self, number: int) -> Decision: ...
 
@@ -77,8 +80,17 @@ def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     return is_new
 
 
-def abort(group: Group, owner: str, members: Iterable[str], fence: Fence) -> None:
-    """For a batch that is to be run again: the number stays free."""
+def abort(
+    group: Group, owner: str, members: Iterable[str], fence: Fence, *, last: int | None = None
+) -> None:
+    """The number stays free for a batch that is to be run again. `last` is the one of a group that nobody uses again.
+
+    Spark aborts while it still ends tasks: one of them may begin after what is open was looked for. Where the number is
+    not needed any more it is decided, and such a task finds that out (see `_in_group`); elsewhere the next run ends it.
+    """
+    if last is not None:
+        with suppress(DecidedBefore):  # a commit whose answer was lost: nothing of it is open
+            group.abort(last)
     fence(group.name, sorted({*members, *_left_open(group, owner)}))
 
 

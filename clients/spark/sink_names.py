@@ -38,6 +38,7 @@ class Place:
     number: int
     owner: str
     member: str
+    is_used_once: bool = False  # the group, by this batch alone
 
     @property
     def task(self) -> str:
@@ -80,4 +81,4 @@ def place_in_batch(task: Task, group: str | None, number: int | None, job_id: st
             "say transactionGroup (one for each write in the function) and transactionNumber=the batch id; or write "
             "with writeStream.format('fencepost')"
         )
-    return Place(f"spark-batch-{job_id}", 0, JOB, member_name(JOB, task))
+    return Place(f"spark-batch-{job_id}", 0, JOB, member_name(JOB, task), is_used_once=True)

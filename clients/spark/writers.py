@@ -131,17 +131,26 @@ class Driver:
     def commit(self, messages: Sequence[WriterCommitMessage | None], number: int | None) -> None:
         told = _told(messages, number)
         if told and self._options.transactions == GROUP:
-            group, wrote = self.group(told[0]), _wrote(told)
+            group, wrote = self.group(told[0].place), _wrote(told)
             sink_commit.commit(group, wrote, self._fence)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], number: int | None) -> None:
+    def abort(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        number: int | None,
+        place: Place | None = None,
+    ) -> None:
+        """`place` is where the batch's tasks write, if that is known without any of them having told."""
         told = _told(messages, number)
-        if told and self._options.transactions == GROUP:
-            members = [each.place.member for each in told if each.producer_id >= 0]
-            sink_commit.abort(self.group(told[0]), told[0].place.owner, members, self._fence)
+        place = told[0].place if told else place
+        if place is None or self._options.transactions != GROUP:
+            return
+        members = [each.place.member for each in told if each.producer_id >= 0]
+        last = place.number if place.is_used_once else None
+        sink_commit.abort(self.group(place), place.owner, members, self._fence, last=last)
 
-    def group(self, told: TaskWrote) -> TransactionGroup:
-        return _group(self._options, told.place)
+    def group(self, place: Place) -> TransactionGroup:
+        return _group(self._options, place)
 
     def _fence(self, group: str, members: Sequence[str]) -> None:
         fence(self._options.client[BOOTSTRAP], self._options.client, group, members)
@@ -191,12 +200,13 @@ class BatchWriter(DataSourceArrowWriter):
         return Driver(self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
-        options = self._options
-        place = place_in_batch(_this_task(), options.group, options.number, self._job_id)
-        return _write(options, place, iterator)
+        return _write(self._options, self._place(_this_task()), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.driver().commit(messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self.driver().abort(messages, None)
+        self.driver().abort(messages, None, self._place(Task(0, 0, "", None)))
+
+    def _place(self, task: Task) -> Place:
+        return place_in_batch(task, self._options.group, self._options.number, self._job_id)

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.clients.binlog.reading import read_to_end
 from support.fencepost_process import fencepost
 
 OPENED = re.compile(r'"admin_open".*"address": \["([^"]+)", (\d+)\]')
-END_S = 15.0
 
 
 class Served(NamedTuple):
@@ -59,30 +59,10 @@ class Served(NamedTuple):
             getattr(producer, f"{outcome}_transaction")(20)
         return producer
 
-    def committed(self, topic: str, partitions: int = 2) -> list[str]:
+    def committed(self, topic: str) -> list[str]:
         """What a `read_committed` reader finds, up to the last record: an open transaction in the way fails."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "looks",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
-        )
-        try:
-            consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
-            found, ended = [], set()
-            while len(ended) < partitions:
-                message = consumer.poll(END_S)
-                assert message is not None, f"{topic} has no end"
-                if message.error() is None:
-                    found.append(message.value().decode())
-                else:
-                    ended.add(message.partition())
-            return sorted(found)
-        finally:
-            consumer.close()
+        read = read_to_end({"bootstrap.servers": self.bootstrap}, topic)
+        return sorted(each.value().decode() for each in read)
 
 
 def column_of(*values: str) -> pa.RecordBatch:

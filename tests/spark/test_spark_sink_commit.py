@@ -41,6 +41,12 @@ class Table:
         self.decisions[number] = Decision(number=number, outcome="commit", members=named)
         return self.decisions[number]
 
+    def abort(self, number: int) -> Decision:
+        if number in self.decisions:
+            raise DecidedBefore(self.decisions[number])
+        self.decisions[number] = Decision(number=number, outcome="abort")
+        return self.decisions[number]
+
     def decision(self, number: int) -> Decision:
         return self.decisions.get(number, Decision(number=number, outcome="undecided"))
 
@@ -136,6 +142,21 @@ def test_an_abort_leaves_the_number_free() -> None:
     assert table.fenced == [member(0).member, member(1).member]
     table.open[member(0).member] = member(0, epoch=1)
     assert commit(table, wrote(member(0, epoch=1)), table.fence)
+
+
+def test_an_abort_of_a_group_that_nobody_uses_again_is_decided() -> None:
+    """So that a task that Spark still ends finds it out when it begins after this."""
+    table = Table(member(0))
+    abort(table, OWNER, [], table.fence, last=7)
+    assert table.fenced == [member(0).member]
+    assert table.decision(7).outcome == "abort"
+
+
+def test_an_abort_after_a_commit_whose_answer_was_lost_changes_nothing() -> None:
+    table = Table(member(0))
+    commit(table, wrote(member(0)), table.fence)
+    abort(table, OWNER, [member(0).member], table.fence, last=7)
+    assert table.decision(7).outcome == "commit"
 
 
 def test_a_batch_without_rows_decides_nothing() -> None:
