@@ -6,7 +6,9 @@ unknown, and fail the campaign.
 
 import contextlib
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -98,7 +100,7 @@ def spread(
         return
     waiting = iter(items)
     context = multiprocessing.get_context("forkserver")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_belong_to_parent)
     running: dict[Future[Result], Item] = {}
     try:
         while True:
@@ -122,6 +124,14 @@ def spread(
         signal.signal(signal.SIGINT, before)
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C is the parent's to hear."""
+def _belong_to_parent() -> None:
+    """Ctrl-C is the parent's to hear; and when somebody kills it, nobody waits for this worker any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "workers have a parent"
+
+    def leave() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=leave, daemon=True).start()

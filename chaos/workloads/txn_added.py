@@ -32,6 +32,8 @@ SETTINGS: Final = (
 SHOP_GROUP: Final = "shop"
 WRITERS: Final = 2
 ASK_S: Final = 15.0
+SLOW_S: Final = 1.0  # a door that let somebody wait so long in vain, its machine may be gone,
+SHUN_S: Final = 60.0  # is left alone so long
 PAUSE_S: Final = 0.05
 DIE_ODDS: Final = 0.3
 LATE_S: Final = 0.02  # a driver dies so soon after it has sent its end
@@ -47,14 +49,20 @@ class Doors:
         self._env = env
         self._hosts = list(hosts)
         self._ask = ask
+        self._shunned: dict[str, float] = {}  # host -> until when
 
     async def once(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Any node's answer; 503 for none."""
-        host = self._env.rng.choice(self._hosts)
+        began_s = self._env.clock.steady()
+        open_ones = [each for each in self._hosts if self._shunned.get(each, 0.0) <= began_s]
+        host = self._env.rng.choice(open_ones or self._hosts)
         try:
             async with asyncio.timeout(ASK_S):
                 return await self._ask(self._env, host, ADMIN_PORT, method, path, body)
         except (Trouble, TimeoutError):
+            now_s = self._env.clock.steady()
+            if now_s - began_s > SLOW_S:
+                self._shunned[host] = now_s + SHUN_S
             return 503, {}
 
     async def until(self, method: str, path: str, body: Any = None) -> Any:
