@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +39,20 @@ IN_CHAOS = AGAINST == "cluster-chaos"
 WAIT_S = 75 if IN_CHAOS else 20
 IN_SYNC_S = 60.0
 LOG_TAIL = 3_000
+LOGGED_MAX = 20  # lines
 
 
 def as_variables(settings: Mapping[str, str]) -> dict[str, str]:
     """How `fencepost dev` is told the same: FENCEPOST_GROUP_INITIAL_REBALANCE_DELAY_MS=0."""
     return {f"FENCEPOST_{name.upper().replace('.', '_')}": v for name, v in settings.items()}
+
+
+LOGS: list[Callable[[], str]] = []  # of the session's node: what it has said
+
+
+def logged(name: str) -> list[str]:
+    """The last lines of the log that tell of this name."""
+    return [line for log in LOGS for line in log().splitlines() if name in line][-LOGGED_MAX:]
 
 
 @contextmanager
@@ -61,6 +70,7 @@ def brokers(settings: Mapping[str, str]) -> Iterator[str]:
             yield address
     else:
         with fencepost(environment=as_variables(settings)) as node:
+            LOGS.append(node.process.said)
             yield node.bootstrap
 
 

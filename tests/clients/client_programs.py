@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers import IN_CHAOS, NOTICED_S, calm, died
+from brokers import IN_CHAOS, NOTICED_S, calm, died, logged
 from support.kafka_peer import CACHE, VERSION, NotFetched, alone, jars, java
 from support.needs import give_up, missing
 
@@ -156,7 +156,7 @@ def _gave_up(said: Mapping[str, Any]) -> bool:
 
 def verify(outcomes: Mapping[str, Outcome], scenario: str) -> None:
     outcome = outcomes[scenario]
-    assert outcome.ok, outcome.error
+    assert outcome.ok, "\n".join([str(outcome.error), *logged(scenario)])
 
 
 def _build(name: str, sources: Sequence[Path], salt: str, build: Callable[[Path], None]) -> Path:
