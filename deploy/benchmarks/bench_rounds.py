@@ -4,9 +4,11 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import bench_load
+from bench_memory import PageCache
 from bench_run import Book, say
 from bench_systems import System, cpu_seconds, create_topics, delete_topic, load, resident_mb
 
@@ -60,10 +62,12 @@ def warm_up(system: System, seconds: float) -> None:
 
 def rounds(book: Book, systems: Sequence[System], options: argparse.Namespace) -> None:
     """The same work for each in turn, again and again, so that a bad minute hits all of them."""
-    for number in range(options.rounds):
-        for system in systems:
-            book.note(system.name, **throughput(system, f"bulk-{number}", options.seconds))
-            book.note(system.name, **latency(system, f"slow-{number}", options.latency_seconds))
+    with closing(PageCache()) as memory:
+        for number in range(options.rounds):
+            for system in systems:
+                memory.fill()
+                book.note(system.name, **throughput(system, f"bulk-{number}", options.seconds))
+                book.note(system.name, **latency(system, f"slow-{number}", options.latency_seconds))
     for system in systems:
         time.sleep(SETTLE_S)
         book.note(system.name, memory_worked_mb=resident_mb(system))
