@@ -107,3 +107,9 @@ def test_a_decision_does_not_stand_on_another_entry_than_it_believes() -> None:
 def test_a_voter_whose_log_parts_from_its_leaders_comes_up_again() -> None:
     """Its answers to one burst of appends sent the leader to and fro, for ever."""
     TransactionsRun(Plan(campaign="transactions", seed=583)).run()
+
+
+@pytest.mark.slow
+def test_aborted_transactions_are_told_of_after_a_cut_and_a_start() -> None:
+    """The file of their index kept entries that a truncation had taken out, in place of the newer ones."""
+    TransactionsRun(Plan(campaign="transactions", seed=152)).run()
