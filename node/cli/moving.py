@@ -3,6 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -60,16 +61,18 @@ class Carrier:
         bar.end()
 
     def _order(self) -> None:
-        orders: list[Move] = []
-        while self.left and len(self.under_way) + len(orders) < self._parallel:
-            orders.append(self.left.popleft())
+        room = self._parallel - len(self.under_way)
+        orders = list(islice(self.left, max(0, room)))
         self.throttle.begin([move.topic for move in orders])
+        for move in orders:
+            self.left.popleft()
+            # Whoever is interrupted before the answer is here has given the order all the same.
+            self.under_way[move.topic, move.partition] = move
         answers = order(self.wire, [(m.topic, m.partition, m.after) for m in orders])
         for move in orders:
             why = answers[move.topic, move.partition]
-            if why is None:
-                self.under_way[move.topic, move.partition] = move
-            else:
+            if why is not None:
+                del self.under_way[move.topic, move.partition]
                 self.refused.append((move, why))
 
     def _look(self) -> None:
