@@ -81,6 +81,8 @@ TXN: Final[Mapping[str, str]] = {
     " {producer_epoch}) was open for longer than its {timeout_ms} ms and is aborted.",
     "transaction_fenced": "Transaction {transactional_id} is aborted and its producer {producer_id},"
     " epoch {producer_epoch}, fenced: {cause}.",
+    "transaction_end_refused": "The {wanted} of transaction {transactional_id}, under epoch {named_epoch},"
+    " is refused: the transaction is {phase}, under epoch {producer_epoch}.",
     "markers_stuck": "The end of transaction {transactional_id} can't be written to"
     " {topic}-{partition}: {cause}. Readers of committed records wait there; it is tried again.",
     "markers_not_written": "Ends of transactions could not be written at node {broker_id}: {cause} It"

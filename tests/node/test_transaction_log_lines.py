@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from fencepost.chaos.sim.cluster_nodes import node_name
+from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from sim_transactions import TransactionCluster
 
@@ -75,6 +76,33 @@ def test_a_producer_that_is_fenced_by_its_next_instance_is_told_with_whose_reque
             request_id for request_id, event in env.log.of_requests if event == "transaction_fenced"
         ]
         assert asked.startswith(f"{coordinator}-")
+
+    cluster.play_up(scenario)
+
+
+def test_an_end_that_is_refused_is_told_with_what_it_found() -> None:
+    """A client's message names neither the phase nor the epochs."""
+    cluster = Told(seed="refused")
+
+    async def scenario() -> None:
+        who = await cluster.starts("pay", "m")
+        coordinator = cluster.coordinator("pay")
+        reply = await cluster._until(
+            "pay",
+            ApiKey.end_txn,
+            lambda reply: reply.error_code,
+            5,
+            transactional_id="pay::m",
+            committed=True,
+            **who,
+        )
+        assert reply.error_code is ErrorCode.invalid_txn_state
+        ((node, fields),) = cluster.told("transaction_end_refused")
+        assert node == coordinator
+        named = who["producer_epoch"]
+        assert fields == {
+            **who, "transactional_id": "pay::m", "phase": "Empty", "wanted": "commit", "named_epoch": named
+        }  # fmt: skip
 
     cluster.play_up(scenario)
 

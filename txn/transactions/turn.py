@@ -151,7 +151,18 @@ class Turn:
             case EndTransaction():
                 if self._is_late(transaction, command):
                     return Outcome(E.not_coordinator)
-                return end_transaction(transaction, command, self.now_ms)
+                outcome = end_transaction(transaction, command, self.now_ms)
+                if transaction is not None and outcome.reply is E.invalid_txn_state:
+                    wanted = "commit" if command.commit else "abort"
+                    named, phase = command.producer_epoch, transaction.phase.word
+                    self.note(
+                        "transaction_end_refused",
+                        transaction,
+                        phase=phase,
+                        wanted=wanted,
+                        named_epoch=named,
+                    )
+                return outcome
 
     def _tell_leaders(
         self, before: Transaction, command: AddPartitions, after: Transaction
