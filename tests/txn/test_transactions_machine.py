@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.txn.transactions.commands import AddPartitions, Ended, InitProducerId
+from fencepost.txn.transactions.commands import (
+    AddPartitions,
+    Ended,
+    InitProducerId,
+    MarkersWritten,
+)
 from fencepost.txn.transactions.config import TransactionConfig
 from fencepost.txn.transactions.policy import ON_END_TXN, ON_END_TXN_5, ON_END_TXN_5_AGAIN
 from fencepost.txn.transactions.transaction import (
@@ -221,6 +226,25 @@ def test_nobody_knows_a_transactional_id_that_was_never_begun() -> None:
     assert scene.add((1, 0), P0) is E.invalid_producer_id_mapping
     assert scene.end((1, 0)) is E.invalid_producer_id_mapping
     assert scene.verify((1, 0), P0) == {P0: E.invalid_producer_id_mapping}
+
+
+def test_markers_that_are_told_twice_do_not_end_the_next_transaction_of_an_old_client() -> None:
+    """All of its transactions have one epoch.
+
+    1. markers are written, and the record of it is, too, but the coordinator waits for it in vain and tries again
+    2. that record is committed after all, and the next transaction begins and ends   3. the second try comes
+    """
+    scene, who = begun()
+    scene.add(who, P0)
+    scene.end(who)
+    (first,) = scene.sent
+    scene.written()
+    scene.add(who, P0)
+    scene.end(who)
+    scene.take(scene.machine.decide(MarkersWritten(done=(first.done,)), scene.now_ms))
+    assert scene.phase == "PrepareCommit"
+    scene.written()
+    assert scene.phase == "CompleteCommit"
 
 
 # -- verification (KIP-890) ------------------------------------------------------------------------

@@ -70,11 +70,12 @@ class EndTransaction:
 
 
 class MarkersDone(NamedTuple):
-    """Every partition of this transaction shows how it ended."""
+    """Every partition of this transaction shows how it ended. Up to EndTxn 4 only its beginning tells it from the next."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    started_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,8 @@ class WriteMarkers:
 
     @property
     def done(self) -> MarkersDone:
-        return MarkersDone(self.transactional_id, self.producer_id, self.producer_epoch)
+        who = self.producer_id, self.producer_epoch
+        return MarkersDone(self.transactional_id, *who, self.started_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ class TransactionsMachine:
             transaction = turn.get(done.transactional_id)
             if transaction is None or transaction.phase not in DECIDED:
                 continue  # said twice
-            if (transaction.producer_id, transaction.producer_epoch) == done[1:]:
+            if markers_of(transaction).done == done:
                 turn.write(transaction.completed(now_ms))
         return turn.decision()
 
