@@ -238,8 +238,9 @@ def test_a_last_epoch_that_somebody_else_ended_is_followed_by_another_id() -> No
     scene.add(who, P0, version=2)
     scene.take(scene.machine.end("pay", commit=True, now_ms=scene.now_ms))
     ticket = scene.end(who, bumps=True)
-    assert scene.end(who, commit=False, bumps=True) is E.invalid_txn_state
+    assert scene.end(who, commit=False, bumps=True) is E.concurrent_transactions
     scene.written()
+    assert scene.end(who, commit=False, bumps=True) is E.invalid_txn_state
     assert scene.answers[ticket] == "needs a producer id"  # and its shell asks again with one
     assert scene.end(who, bumps=True) == Ended(102, 0)
     assert scene.add((102, 0), P0, version=2) is E.none

@@ -221,6 +221,26 @@ def test_nobody_but_its_producer_ends_a_transaction(phase: Phase, bumps: bool) -
     assert scene.end((who[0], who[1] - 2), bumps=bumps) is E.producer_fenced
 
 
+@pytest.mark.parametrize("commit", [False, True])
+def test_an_end_that_overtakes_its_batches_is_sent_back_until_they_have_come(commit: bool) -> None:
+    """Java's producer looks for batches to send and then, not in one step, for its EndTxn (4.3, Sender).
+
+    1. it finds no batch   2. its user begins a transaction, sends and commits   3. it finds the EndTxn and sends it
+    first. One that waited for the markers of the transaction before would find nothing open: its client ends on
+    INVALID_TXN_STATE; an abort is over, and the batches become part of the next transaction.
+    """
+    scene, who = begun()
+    scene.add(who, P0, version=2)
+    who = scene.end(who, commit=False, bumps=True)
+    assert scene.end(who, commit=commit, bumps=True) is E.concurrent_transactions
+    scene.written()
+    assert ID not in scene.machine.waiting
+    assert scene.phase == "CompleteAbort"
+    assert scene.add(who, P0, version=2) is E.none
+    assert scene.end(who, commit=commit, bumps=True) == Ended(101, 2)
+    assert scene.phase == ("PrepareCommit" if commit else "PrepareAbort")
+
+
 def test_nobody_knows_a_transactional_id_that_was_never_begun() -> None:
     scene = Scene()
     assert scene.add((1, 0), P0) is E.invalid_producer_id_mapping
@@ -289,7 +309,10 @@ def test_a_new_client_whose_transaction_timed_out_goes_on_after_its_abort() -> N
     scene, who = begun()
     scene.add(who, P0, version=2)
     scene.pass_time(60_000)
-    assert scene.end(who, commit=True, bumps=True) is E.invalid_txn_state
+    assert scene.end(who, commit=True, bumps=True) is E.concurrent_transactions
+    assert scene.end(who, commit=False, bumps=True) == Ended(101, 1)
+    scene.written()
+    assert scene.end(who, commit=True, bumps=True) is E.invalid_txn_state  # as Kafka 4.3 has it
     assert scene.end(who, commit=False, bumps=True) == Ended(101, 1)
 
 

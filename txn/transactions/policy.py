@@ -195,6 +195,7 @@ def _refuse(transaction: Transaction | None, producer_id: int, producer_epoch: i
 Verdicts = tuple[Phase | ErrorCode | str, Phase | ErrorCode | str]
 _ENDS: Final[Verdicts] = (P.PREPARE_ABORT, P.PREPARE_COMMIT)
 _WAITS: Final[Verdicts] = (WAITS, WAITS)
+_SENT_BACK: Final[Verdicts] = (E.concurrent_transactions, E.concurrent_transactions)
 _ITS: Final = E.invalid_txn_state
 
 # Of clients up to EndTxn 4, for whom the epoch stays. One that is sent again can't be told from the next transaction's.
@@ -210,20 +211,24 @@ ON_END_TXN: Final[Mapping[Phase, Verdicts]] = {
     P.PREPARE_EPOCH_FENCE: _WAITS,
 }
 # From EndTxn 5 on (KIP-890), from the present epoch. Aborting what was never begun is fine: the client can't know.
+# While the markers of the transaction before are written nothing is decided, nor does anybody wait: Java's producer looks
+# whether it has batches to send and then, not in one step, for its EndTxn. That may overtake the batches, and only an answer
+# that sends it back lets them come first; one that waited would be refused, or abort what then goes into the next transaction.
 ON_END_TXN_5: Final[Mapping[Phase, Verdicts]] = {
     P.EMPTY: (P.PREPARE_ABORT, _ITS),
     P.ONGOING: _ENDS,
     P.PREPARED: _ENDS,
-    P.PREPARE_COMMIT: _WAITS,
-    P.PREPARE_ABORT: _WAITS,
+    P.PREPARE_COMMIT: _SENT_BACK,
+    P.PREPARE_ABORT: _SENT_BACK,
     P.COMPLETE_COMMIT: (P.PREPARE_ABORT, _ITS),
     P.COMPLETE_ABORT: (P.PREPARE_ABORT, _ITS),
     P.PREPARE_EPOCH_FENCE: _WAITS,
 }
-# The same request once more: its epoch is the one before.
+# The same request once more: its epoch is the one before. Or the coordinator has aborted what a client wants to commit:
+# if that was for the next instance of its producer, it hears PRODUCER_FENCED when that one has its epoch.
 ON_END_TXN_5_AGAIN: Final[Mapping[Phase, Verdicts]] = {
-    P.PREPARE_COMMIT: (_ITS, E.none),
-    P.PREPARE_ABORT: (E.none, _ITS),
+    P.PREPARE_COMMIT: (E.concurrent_transactions, E.none),
+    P.PREPARE_ABORT: (E.none, E.concurrent_transactions),
     P.COMPLETE_COMMIT: (_ITS, E.none),
     P.COMPLETE_ABORT: (E.none, _ITS),
 }
