@@ -332,9 +332,13 @@ class Partition(CopiedPartition):
         if self.log.failed is None:
             self.on_synced()  # it had nothing in the group that failed
             return
+        self.on_log_failed(f"a sync failed: {error}")
+
+    def on_log_failed(self, cause: str) -> None:
+        """Nothing is written to it any more: somebody else is to lead, and this replica is in no ISR."""
         if self.closed is None:
             self.close(ErrorCode.kafka_storage_error)
-            self._owner.on_offline(self, f"a sync failed: {error}")
+            self._owner.on_offline(self, cause)
 
     def _high_watermark_moved(self) -> None:
         if self._commits is not None:

@@ -183,6 +183,8 @@ class Rounds:
             except (OSError, LogDamaged, BatchRefused) as error:
                 name = str(partition.topic_partition)
                 self._env.log.error("compaction_failed", partition=name, cause=str(error))
+                if partition.log.failed is not None:
+                    partition.on_log_failed(f"a compaction failed half-way: {error}")
             else:
                 self._manager.counters.compaction_rounds += 1
                 self._due.set()

@@ -133,6 +133,8 @@ async def _leave(faults: "ClusterFaults", node_id: BrokerId) -> None:
             code = None if result is None else result.error_code
             if code in (ErrorCode.none, ErrorCode.broker_id_not_registered):
                 break
+            if code is ErrorCode.invalid_request and _has_replicas(faults, node_id):
+                break  # it may be the last that has something
             await asyncio.sleep(LOOK_S)
         if not _has_replicas(faults, node_id):
             faults.nodes.ids.remove(node_id)

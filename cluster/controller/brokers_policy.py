@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..base.errors import ErrorCode
-from ..base.ids import BrokerEpoch, BrokerId
+from ..base.ids import BrokerEpoch, BrokerId, TopicPartition
 from ..metadata.brokers import PRODUCER_ID_MAX
 from ..metadata.codec import Command
 from ..metadata.image import NO_BROKER_EPOCH, BrokerState, PartitionState, TopicState
@@ -224,9 +224,10 @@ def _broker_changed(
 
 
 def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decision[ItemResult]:
-    """Taken off the list and out of every ISR that has someone else. Where it is the last it stays named.
+    """Taken off the list and out of every ISR that has someone else.
 
-    Kafka takes off one that is alive too, with all that it leads. Here that is refused: it is never meant.
+    Kafka takes off one that is alive too, with all that it leads. Here that is refused: it is never meant. So is one who
+    is the last that has everything of a partition. Forgotten with its disk, it could come with an empty one and lead.
     """
     broker = scene.image.brokers.get(command.broker_id)
     if broker is None:
@@ -237,6 +238,15 @@ def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decisio
         why = f"Broker {command.broker_id} is alive. Stop it first, and move away what it has."
         alive = ItemResult(error_code=ErrorCode.invalid_request, error_message=why)
         return Decision(reply=lambda _version: alive)
+    waiting = _waits_for(scene, broker.broker_id)
+    if waiting is not None:
+        why = (
+            f"Broker {command.broker_id} is the last that has all of {waiting}. Give it back its disk and start it, or give"
+            f" up what only it has: `fencepost partition recover {waiting.topic} {waiting.partition} --accept-data-loss`,"
+            " or delete the topic."
+        )
+        last = ItemResult(error_code=ErrorCode.invalid_request, error_message=why)
+        return Decision(reply=lambda _version: last)
     record = BrokerUnregistered(
         broker_id=broker.broker_id, expects_broker_epoch=broker.broker_epoch
     )
@@ -247,6 +257,15 @@ def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decisio
         active_brokers(scene.image),
     )
     return Decision(records=[record, *changes], reply=lambda _version: ItemResult())
+
+
+def _waits_for(scene: Scene, broker_id: BrokerId) -> TopicPartition | None:
+    """A partition of which nobody else has everything, if there is one."""
+    for name in sorted(scene.image.topics):
+        for now in scene.image.topics[name].partitions:
+            if {*now.isr, *now.elr} == {broker_id}:
+                return TopicPartition(name, now.partition)
+    return None
 
 
 # --- producer ids ---------------------------------------------------------------------------------

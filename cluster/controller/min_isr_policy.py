@@ -88,4 +88,5 @@ def _next(now: PartitionState, min_isr: int) -> PartitionChange:
         elr=() if enough else now.elr,
         adding=now.adding,
         removing=now.removing,
+        offline=now.offline,
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -453,6 +454,30 @@ def test_a_topic_that_can_not_be_compacted_says_so_and_the_node_goes_on() -> Non
         await node.write(batch("goes on", key=b"k"))
 
     play(scene)
+
+
+def test_a_compaction_that_fails_half_way_takes_its_partition_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It leads until somebody is told: all that is written there would be refused, with everybody in sync."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("fencepost.replication.log.compaction.rename_all", refuse)
+
+    async def scene(node: Node) -> None:
+        for number in range(6):
+            await node.write(batch(str(number), key=b"k", timestamp=node.env.clock.now_ms()))
+            if number == 4:
+                node.partition().log.roll(node.env.clock.now_ms())
+        place = node.partition().topic_partition
+        await node.env.clock.sleep(60)
+        assert node.manager.partition(place) is ErrorCode.kafka_storage_error
+        ((failed, cause),) = node.manager.offline.items()
+        assert (str(failed), "half-way" in str(cause)) == ("orders-0", True)
+
+    play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
 
 
 def test_a_compacted_topic_is_compacted_in_its_round() -> None:

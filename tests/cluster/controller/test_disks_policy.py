@@ -4,17 +4,23 @@ from typing import Any
 from uuid import UUID
 
 from controller_scene import Scene
+from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER, TopicPartition
 from fencepost.cluster.controller.commands import (
+    AlterConfigs,
     BrokerHeartbeat,
+    ConfigChange,
+    ConfigOperation,
     CreateTopics,
     ElectionType,
     ElectLeaders,
     FailedReplica,
     NewTopic,
+    ResourceChange,
+    UnregisterBroker,
 )
 from fencepost.cluster.controller.disks_policy import NOBODYS
-from fencepost.cluster.metadata.image import NO_DISK, ClusterImage
+from fencepost.cluster.metadata.image import NO_DISK, ClusterImage, ConfigType
 from fencepost.cluster.metadata.offline import why_offline
 from fencepost.cluster.metadata.snapshot import read_snapshot, write_snapshot
 
@@ -39,12 +45,21 @@ def _create(scene: Scene, name: str, replicas: list[int]) -> None:
     scene.when(CreateTopics(topics=(topic,)))
 
 
-def come(scene: Scene, disk: UUID, **other: Any) -> None:
-    scene.register(1, disk=disk, fenced=True, **other)
+def come(scene: Scene, disk: UUID, broker_id: int = 1, **other: Any) -> None:
+    scene.register(broker_id, disk=disk, fenced=True, **other)
     beat = BrokerHeartbeat(
-        broker_id=1, broker_epoch=scene.epoch(), image_version=scene.image.version
+        broker_id=broker_id,
+        broker_epoch=scene.epoch(broker_id),
+        image_version=scene.image.version,
     )
     scene.when(beat)
+
+
+def _minimum(scene: Scene, value: str) -> None:
+    setting = ConfigChange(name="min.insync.replicas", operation=ConfigOperation.SET, value=value)
+    change = ResourceChange(resource_type=ConfigType.TOPIC, name="t", changes=(setting,))
+    (result,) = scene.when(AlterConfigs(resources=(change,)))
+    assert result.error_code is ErrorCode.none
 
 
 def test_the_last_in_sync_does_not_lead_from_another_disk() -> None:
@@ -62,6 +77,34 @@ def test_the_last_in_sync_does_not_lead_from_another_disk() -> None:
     now = scene.partition()
     assert (now.leader, now.isr, now.offline) == (1, (1,), ())
     assert scene.image.brokers[1].waits_for_disk == NO_DISK
+
+
+def test_a_lower_minimum_does_not_have_the_last_in_sync_lead_from_another_disk() -> None:
+    """It is what a person does where replicas are missing."""
+    scene = three()
+    _minimum(scene, "2")
+    come(scene, NEW)
+    _minimum(scene, "1")
+    assert scene.partition().offline == (1,)
+    come(scene, UUID(int=2), 2)  # for which the partition is looked at again
+    now = scene.partition()
+    assert (now.leader, now.isr, now.offline) == (NO_LEADER, (1,), (1,))
+
+
+def test_the_last_in_sync_is_not_forgotten_with_its_disk() -> None:
+    """A machine is lost, and its number taken off the list and given to a new one: that would lead from an empty disk."""
+    scene = three()
+    scene.register(1, disk=OLD, fenced=True)
+    refused = scene.when(UnregisterBroker(broker_id=1))
+    assert refused.error_code is ErrorCode.invalid_request
+    assert "Broker 1 is the last that has all of t-0." in refused.error_message
+    come(scene, NEW)
+    assert scene.partition().leader == NO_LEADER
+    come(scene, UUID(int=2), 2)
+    scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("t", 0),)))
+    assert scene.partition().leader == 2, "a person has given up what only broker 1 had"
+    scene.register(1, disk=NEW, fenced=True)
+    assert scene.when(UnregisterBroker(broker_id=1)).error_code is ErrorCode.none
 
 
 def test_another_disk_is_out_of_sync_where_others_have_everything() -> None:
