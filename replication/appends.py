@@ -39,6 +39,8 @@ HEAVY_BYTES: Final = 64 * 1024  # packed; it may hold tenfold
 _COUNT: Final = Struct(">i")
 _COUNT_AT: Final = 57
 _ATTRIBUTES_AT: Final = 22  # the lower byte, with the codec
+_MAX_TIMESTAMP_AT: Final = 35
+_TIMESTAMP: Final = Struct(">q")
 Headers = list[tuple[int, BatchHeader]]
 Writable = bytearray | memoryview
 
@@ -101,7 +103,7 @@ def may_be_heavy(records: Buffer) -> bool:
     """Whether it is worth asking `is_heavy`: nearly every batch is small, whatever its partition's settings are."""
     if len(records) < HEADER_SIZE:
         return False
-    return len(records) > HEAVY_BYTES or _has_many(records)
+    return len(records) > HEAVY_BYTES or _has_many(records) or _codec_of(records) > 0
 
 
 def _has_many(records: Buffer) -> bool:
@@ -109,13 +111,27 @@ def _has_many(records: Buffer) -> bool:
     return bool(count > HEAVY_RECORDS)
 
 
-def is_heavy(records: Buffer, rules: Rules) -> bool:
+def _codec_of(records: Buffer) -> int:
+    return records[_ATTRIBUTES_AT] & COMPRESSION_MASK
+
+
+def is_heavy(records: Buffer, rules: Rules, now_ms: int) -> bool:
     """Whether `check` takes so long that others should not wait for it: it may have to unpack and pack, and to look
-    into each record (1.5 us)."""
-    if not may_be_heavy(records) or not (rules.asks_each or rules.codec >= 0):
+    into each record (1.5 us). What is packed may hold anything: 4 KB of zstd 16 million headers, seven seconds' worth."""
+    if not may_be_heavy(records):
         return False
-    is_packed = records[_ATTRIBUTES_AT] & COMPRESSION_MASK
-    return _has_many(records) or bool(is_packed or rules.codec > 0)
+    codec = _codec_of(records)
+    packs = rules.codec >= 0 and codec != rules.codec
+    if not (packs or rules.asks_each or _is_ahead(records, rules, now_ms)):
+        return False
+    return codec > 0 or _has_many(records) or (packs and len(records) > HEAVY_BYTES)
+
+
+def _is_ahead(records: Buffer, rules: Rules, now_ms: int) -> bool:
+    """Its header claims a time that is refused: each record is looked into."""
+    (claimed,) = _TIMESTAMP.unpack_from(records, _MAX_TIMESTAMP_AT)
+    latest = now_ms + rules.timestamp_after_max_ms
+    return bool(rules.timestamp_type == CREATE_TIME and claimed > latest)
 
 
 def check(

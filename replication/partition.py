@@ -124,9 +124,9 @@ class Partition(CopiedPartition):
 
     # -- writing ---------------------------------------------------------------------------------------
 
-    def is_heavy(self, records: Buffer) -> bool:
+    def is_heavy(self, records: Buffer, now_ms: int) -> bool:
         """Whether a client's batch should go through `check_off_loop` before it is appended."""
-        return appends.is_heavy(records, self._rules)
+        return appends.is_heavy(records, self._rules, now_ms)
 
     async def check_off_loop(
         self, records: Buffer, *, produce_version: int, now_ms: int

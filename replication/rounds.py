@@ -181,10 +181,13 @@ class Rounds:
             try:
                 await partition.log.compact(self._env.clock.now_ms(), partition.last_stable_offset)
             except (OSError, LogDamaged, BatchRefused) as error:
-                name = str(partition.topic_partition)
-                self._env.log.error("compaction_failed", partition=name, cause=str(error))
-                if partition.log.failed is not None:
-                    partition.on_log_failed(f"a compaction failed half-way: {error}")
+                self._not_compacted(partition, error)
             else:
                 self._manager.counters.compaction_rounds += 1
                 self._due.set()
+
+    def _not_compacted(self, partition: "Partition", error: Exception) -> None:
+        name = str(partition.topic_partition)
+        self._env.log.error("compaction_failed", partition=name, cause=str(error))
+        if partition.log.failed is not None:
+            partition.on_log_failed(f"a compaction failed half-way: {error}")

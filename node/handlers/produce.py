@@ -71,6 +71,7 @@ _NOTHING: Final = _Prepared()
 def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
     """What takes long is done before the request begins, and away from everybody else: large batches are checked, and
     coordinators asked about the first batches of transactions. What the connection sends next waits behind it."""
+    now_ms = ctx.services.env.clock.now_ms()
     heavy = [
         (wanted, partition)
         for topic in request.topic_data
@@ -78,7 +79,7 @@ def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
         if wanted.records is not None
         and may_be_heavy(wanted.records)
         and (partition := _partition_of(ctx, topic, wanted)) is not None
-        and partition.is_heavy(wanted.records)
+        and partition.is_heavy(wanted.records, now_ms)
     ]
     first: list[_First] = []
     if request.transactional_id is not None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.metadata.config_def import LONG_MAX
 from fencepost.cluster.wire.api import ApiKey
-from fencepost.cluster.wire.batch import BatchRefused
+from fencepost.cluster.wire.batch import CREATE_TIME, BatchRefused
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.node.broker import Broker
@@ -72,7 +73,7 @@ def test_a_heavy_batch_keeps_its_place_before_a_light_one(off_loop: list[int]) -
 
     async def scenario() -> None:
         await scene.ready()
-        heavy, light = batch(MANY), batch(3)
+        heavy, light = batch(MANY), batch(3, codec=0)
         answers = await scene.produce_all(heavy, light, bytearray(heavy))
         assert [each.error_code for each in answers] == [E.none] * 3
         assert [each.base_offset for each in answers] == [0, MANY, MANY + 3]
@@ -81,12 +82,47 @@ def test_a_heavy_batch_keeps_its_place_before_a_light_one(off_loop: list[int]) -
     scene.play(scenario())
 
 
+def test_what_has_to_be_unpacked_is_heavy_whatever_its_size(off_loop: list[int]) -> None:
+    """A few KB of zstd may hold a record with millions of headers, each to be looked at."""
+    scene = Compacted()
+
+    async def scenario() -> None:
+        await scene.ready()
+        headers = [("", b"")] * 100_000
+        packed = build_batch([Record(0, 0, b"k", b"v", headers)], compression=4)
+        assert len(packed) < 1000
+        (answer,) = await scene.produce_all(packed)
+        assert answer.error_code is E.none
+        assert off_loop == [len(packed)]
+
+    scene.play(scenario())
+
+
+def test_what_claims_a_time_to_come_is_heavy_where_nobody_looks_into_records_else() -> None:
+    hour_ms = 3_600_000
+    rules = appends.Rules(
+        message_max_bytes=1 << 20,
+        compacted=False,
+        timestamp_type=CREATE_TIME,
+        timestamp_before_max_ms=LONG_MAX,
+        timestamp_after_max_ms=hour_ms,
+        segment_bytes=1 << 30,
+        codec=-1,
+        asks_each=False,
+    )
+    packed = build_batch([Record(0, 3 * hour_ms, b"k", b"v")], compression=4)
+    assert appends.is_heavy(packed, rules, now_ms=0)
+    assert not appends.is_heavy(packed, rules, now_ms=3 * hour_ms)
+    unpacked = build_batch([Record(0, 3 * hour_ms, b"k", b"v")])
+    assert not appends.is_heavy(unpacked, rules, now_ms=0)
+
+
 def test_a_heavy_batch_is_refused_as_a_light_one_is(off_loop: list[int]) -> None:
     scene = Compacted()
 
     async def scenario() -> None:
         await scene.ready()
-        answers = await scene.produce_all(batch(MANY, key=None), batch(3, key=None))
+        answers = await scene.produce_all(batch(MANY, key=None), batch(3, key=None, codec=0))
         assert [each.error_code for each in answers] == [E.invalid_record] * 2
         assert len(answers[0].record_errors) == 1000
         assert len(off_loop) == 1
