@@ -30,7 +30,10 @@ PARTITIONS_A_TURN: Final = 500
 
 
 class IsrWish(NamedTuple):
-    """`broker_epochs` go with `proposal.isr`: whom the leader heard it from; -1 where it is not known."""
+    """`broker_epochs` go with `proposal.isr`: whom the leader heard it from; -1 where it is not known.
+
+    They are those of when it was proposed. Who starts again while it waits may have lost what speaks for it.
+    """
 
     topic_id: UUID
     partition: int
@@ -55,7 +58,7 @@ class IsrShell:
         self._manager = manager
         self._propose = propose
         self._broker_epoch_of = broker_epoch_of
-        self._wishes: dict[Partition, Proposal] = {}
+        self._wishes: dict[Partition, IsrWish] = {}
         self._refused: dict[Partition, int] = {}  # and until when it is left alone
         self._due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -99,7 +102,9 @@ class IsrShell:
         self._wish(partition, proposal)
 
     def _wish(self, partition: Partition, proposal: Proposal) -> None:
-        self._wishes[partition] = proposal
+        epochs = tuple(self._broker_epoch_of(BrokerId(member)) for member in proposal.isr)
+        index = partition.topic_partition.partition
+        self._wishes[partition] = IsrWish(partition.topic_id, index, proposal, epochs)
         self._due.set()
 
     async def _tick(self) -> None:
@@ -160,45 +165,37 @@ class IsrShell:
                 else:
                     wait_s = RETRY_S
 
-    def _take(self) -> list[tuple[Partition, Proposal]]:
+    def _take(self) -> list[tuple[Partition, IsrWish]]:
         """The oldest wishes that still make sense."""
         taken = []
         for partition in list(self._wishes)[:WISHES_MAX]:
-            proposal = self._wishes.pop(partition)
-            if partition.closed is None and partition.machine.isr.awaits(proposal):
-                taken.append((partition, proposal))
+            wish = self._wishes.pop(partition)
+            if partition.closed is None and partition.machine.isr.awaits(wish.proposal):
+                taken.append((partition, wish))
         return taken
 
-    async def _ask(self, wishes: list[tuple[Partition, Proposal]]) -> bool:
+    async def _ask(self, wishes: list[tuple[Partition, IsrWish]]) -> bool:
         """Whether some must be asked again, later."""
         try:
-            answers = await self._propose([self._worded(*wish) for wish in wishes])
+            answers = await self._propose([wish for _, wish in wishes])
         except Trouble as trouble:
             if trouble.outcome is Outcome.UNKNOWN:
                 self._env.log.warn("isr_change_unanswered", count=len(wishes), cause=str(trouble))
             answers = [ErrorCode.request_timed_out] * len(wishes)
         assert len(answers) == len(wishes), f"{len(answers)} answers to {len(wishes)} wishes"
         again = False
-        for (partition, proposal), error in zip(wishes, answers, strict=True):
+        for (partition, wish), error in zip(wishes, answers, strict=True):
             if error is ErrorCode.none:
                 continue  # the metadata log tells what it is now
             isr = partition.machine.isr
-            if partition.closed is None and isr.on_refused(proposal, error):
+            if partition.closed is None and isr.on_refused(wish.proposal, error):
                 again = True
-                self._wishes.setdefault(partition, proposal)
+                self._wishes.setdefault(partition, wish)
             elif not isr.is_in_flight:
                 self._refused[partition] = self._now_ms() + REFUSED_MS
                 name = str(partition.topic_partition)
                 self._env.log.info("isr_change_refused", partition=name, cause=error.name)
         return again
-
-    def _worded(self, partition: Partition, proposal: Proposal) -> IsrWish:
-        return IsrWish(
-            partition.topic_id,
-            partition.topic_partition.partition,
-            proposal,
-            tuple(self._broker_epoch_of(BrokerId(member)) for member in proposal.isr),
-        )
 
 
 def _lag_of(machine: PartitionMachine, broker_id: int, now_ms: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .campaign import Outcome
 
-HERE: Final = Path(__file__).parent
+HERE: Final = Path(__file__).resolve().parent  # types for mypy are links to it
 FAILURE_SHOWN: Final = 500
 
 
@@ -115,7 +115,7 @@ def spans(seeds: list[int]) -> str:
 def commit() -> str:
     """Of the code that runs; with a `+` when something of it was changed since. Empty when nobody knows."""
     try:
-        _git("ls-files", "--error-unmatch", __file__)  # else the checkout is somebody else's
+        _git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))  # else the checkout is somebody else's
         named = _git("rev-parse", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):

@@ -124,6 +124,33 @@ def test_who_is_asked_for_is_named_with_the_process_that_was_heard() -> None:
     play(scene)
 
 
+def test_a_wish_that_waits_does_not_speak_for_the_process_after() -> None:
+    """1. node 3 has all, and is to join   2. the controller can't be asked   3. node 3 loses its machine and comes back
+    4. the wish is sent again: what it had seen was the process before."""
+
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster)
+        asked: list[IsrWish] = []
+
+        def answer(_node: int, wish: IsrWish) -> ErrorCode | None:
+            asked.append(wish)
+            return ErrorCode.not_controller
+
+        cluster.answer = answer
+        await cluster.restart(3)
+        await cluster.until(lambda: bool(asked))
+        first = asked[0]
+        cluster.kill(3)
+        await cluster.restart(3)
+        epochs = cluster[1].image.brokers
+        await sleep(5.0)
+        assert asked[-1].proposal == first.proposal
+        assert epochs[BrokerId(3)].broker_epoch != first.broker_epochs[-1]
+        assert asked[-1].broker_epochs == first.broker_epochs
+
+    play(scene)
+
+
 def test_an_idle_follower_stays_for_as_long_as_its_stream_lives() -> None:
     async def scene(cluster: Cluster) -> None:
         cluster.create(partitions=3, min_insync_replicas="2")
