@@ -115,7 +115,9 @@ def spans(seeds: list[int]) -> str:
 def commit() -> str:
     """Of the code that runs; with a `+` when something of it was changed since. Empty when nobody knows."""
     try:
-        _git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))  # else the checkout is somebody else's
+        _git(
+            "ls-files", "--error-unmatch", str(Path(__file__).resolve())
+        )  # else the checkout is somebody else's
         named = _git("rev-parse", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):
