@@ -35,7 +35,7 @@ from .log.snapshots import read_marker
 # compression.type -> the codec that batches must have; "producer" leaves them as they come.
 CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 HEAVY_RECORDS: Final = 2_000  # 3 ms
-HEAVY_BYTES: Final = 64 * 1024  # packed; it may hold tenfold
+HEAVY_BYTES: Final = 64 * 1024  # to be packed
 _COUNT: Final = Struct(">i")
 _COUNT_AT: Final = 57
 _ATTRIBUTES_AT: Final = 22  # the lower byte, with the codec
@@ -100,7 +100,7 @@ class Checked(NamedTuple):
 
 
 def may_be_heavy(records: Buffer) -> bool:
-    """Whether it is worth asking `is_heavy`: nearly every batch is small, whatever its partition's settings are."""
+    """Whether it is worth asking `is_heavy`: most are small and not packed, whatever the settings are."""
     if len(records) < HEADER_SIZE:
         return False
     return len(records) > HEAVY_BYTES or _has_many(records) or _codec_of(records) > 0

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .campaign import Outcome
 
-HERE: Final = Path(__file__).resolve().parent  # types for mypy are links to it
+FILE: Final = Path(__file__).resolve()  # mypy's types are links to it
 FAILURE_SHOWN: Final = 500
 
 
@@ -115,9 +115,7 @@ def spans(seeds: list[int]) -> str:
 def commit() -> str:
     """Of the code that runs; with a `+` when something of it was changed since. Empty when nobody knows."""
     try:
-        _git(
-            "ls-files", "--error-unmatch", str(Path(__file__).resolve())
-        )  # else the checkout is somebody else's
+        _git("ls-files", "--error-unmatch", str(FILE))  # else the checkout is somebody else's
         named = _git("rev-parse", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):
@@ -126,6 +124,6 @@ def commit() -> str:
 
 
 def _git(*words: str) -> str:
-    command = ["git", "-C", str(HERE), *words]
+    command = ["git", "-C", str(FILE.parent), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603 - git
     return done.stdout.strip()

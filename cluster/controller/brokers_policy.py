@@ -30,7 +30,7 @@ from .commands import (
     UnregisterBroker,
 )
 from .decision import CommandRefused, Decision, Scene, printed
-from .disks_policy import Disks
+from .disks_policy import Disks, is_last
 from .election_policy import Wish, changed, records_of
 from .features_policy import why_not_here
 from .min_isr_policy import of_new_cluster
@@ -75,7 +75,7 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
 
     def starts(topic: TopicState, now: PartitionState) -> Wish:
         if not disks.has(now):
-            last = mine if disks.is_last(now) else None
+            last = mine if is_last(mine, now) else None
             return Wish(
                 isr=_without(now, mine), lost=mine, failed=last, restarted=None if last else mine
             )
@@ -263,7 +263,7 @@ def _waits_for(scene: Scene, broker_id: BrokerId) -> TopicPartition | None:
     """A partition of which nobody else has everything, if there is one."""
     for name in sorted(scene.image.topics):
         for now in scene.image.topics[name].partitions:
-            if {*now.isr, *now.elr} == {broker_id}:
+            if is_last(broker_id, now):
                 return TopicPartition(name, now.partition)
     return None
 

@@ -21,6 +21,11 @@ NOBODYS: Final = UUID(
 )  # waited for by partitions that were on different disks: none has them all
 
 
+def is_last(broker_id: BrokerId, now: PartitionState) -> bool:
+    """Nobody else has all that was committed."""
+    return {*now.isr, *now.elr} == {broker_id}
+
+
 class Disks:
     """Of one broker at one registration."""
 
@@ -38,13 +43,9 @@ class Disks:
             known = self._waited_for
         if NO_DISK in (known, self._disk) or known == self._disk:
             return True
-        if self.is_last(now):
+        if is_last(self._me, now):
             self._still.add(known)
         return False
-
-    def is_last(self, now: PartitionState) -> bool:
-        """Nobody else has all that was committed."""
-        return {*now.isr, *now.elr} == {self._me}
 
     @property
     def waits_for(self) -> UUID:
