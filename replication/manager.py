@@ -33,7 +33,7 @@ from .flusher import Flushable, Flusher
 from .log.checkpoint import Kind
 from .log.log import Log
 from .log.pool import OPEN_MAX
-from .log.producer_verdicts import PRODUCERS_MAX
+from .log.producer_budget import PRODUCERS_MAX
 from .log.store import LogStore
 from .metrics import Counters
 from .partition import NO_SPACE, Partition
@@ -175,8 +175,8 @@ class ReplicaManager:
             if self._topic_ids.get(topic.name) == topic.topic_id
             for index in range(len(topic.partitions))
         ]
-        if delta.configs_changed:
-            self._reconfigure(delta.configs_changed)
+        # A snapshot brings many entries at once. A leader deposed in it must not commit by a minimum lowered in it.
+        self._reconfigure(delta.configs_changed, acts=False)
         changed = delta.partitions_changed
         for topic, state in changed:
             name = TopicPartition(topic.name, state.partition)
@@ -189,6 +189,7 @@ class ReplicaManager:
         for topic, state in changed:
             if self.node_id in state.replicas:
                 self._follow(topic, state)
+        self._reconfigure(delta.configs_changed)
         self._write_doubts()
 
     def _write_doubts(self) -> None:
@@ -253,7 +254,10 @@ class ReplicaManager:
             count = len(logs) + len(unopened)
             self.env.log.error("partitions_not_deleted", count=count, cause=str(error))
 
-    def _reconfigure(self, changed: Sequence[tuple[ConfigType, str]]) -> None:
+    def _reconfigure(self, changed: Sequence[tuple[ConfigType, str]], *, acts: bool = True) -> None:
+        """With `acts` false the settings are taken, and what follows from them waits for the roles."""
+        if not changed:
+            return
         topics = {name for kind, name in changed if kind is ConfigType.TOPIC}
         mine = (BROKER_DEFAULT, str(self.node_id))
         if any(kind is ConfigType.BROKER and name in mine for kind, name in changed):
@@ -265,7 +269,7 @@ class ReplicaManager:
                 partition = self.partitions.get(TopicPartition(topic, index))
                 if partition is not None:
                     self.store.doubts.configured(partition.topic_partition, config)
-                    partition.set_config(config)
+                    partition.set_config(config, acts=acts)
         self.rounds.look_again()
 
     def _read_settings(self) -> None:

@@ -71,17 +71,15 @@ class Partition(CopiedPartition):
         self._sent_back: SentBack | None = None
         self.set_config(config)
 
-    def set_config(self, config: TopicConfig) -> None:
+    def set_config(self, config: TopicConfig, *, acts: bool = True) -> None:
         self.config = config
         self.log.config = config
         self._rules = appends.Rules.of(config)
         self._flush_messages = config.flush_messages
         self._flush_delay_ms = flush_delay_ms(config)
-        if self.machine.on_settings(
-            min_insync_replicas=config.min_insync_replicas,
-            sync_counts=self._flush_delay_ms == AT_ONCE,
-            now_ms=self._steady_ms(),
-        ):
+        self.machine.min_insync_replicas = config.min_insync_replicas
+        self.machine.sync_counts = self._flush_delay_ms == AT_ONCE
+        if acts and self.machine.on_settings(self._steady_ms()):
             self._high_watermark_moved()
 
     # -- leadership ------------------------------------------------------------------------------------

@@ -186,9 +186,8 @@ class PartitionMachine:
         self.high_watermark = moved
         return True
 
-    def on_settings(self, *, min_insync_replicas: int, sync_counts: bool, now_ms: int) -> bool:
-        self.min_insync_replicas = min_insync_replicas
-        self.sync_counts = sync_counts
+    def on_settings(self, now_ms: int) -> bool:
+        """`min_insync_replicas` or `sync_counts` is another one."""
         return self.role is Role.LEADER and self._maybe_move(now_ms)
 
     # -- followers -------------------------------------------------------------------------------------

@@ -4,9 +4,6 @@ from typing import Final, NamedTuple, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
 
-# Measured: 171 bytes a producer that wrote once, 330 with a full window: 330 MB at the very most.
-PRODUCERS_MAX: Final = 1_000_000
-
 
 class ProducedBatch(Protocol):
     """What the machine reads of a batch's header (`cluster.wire.batch.BatchHeader`)."""
@@ -66,13 +63,3 @@ class Refused(NamedTuple):
 
 Verdict = Accept | Duplicate | Refused
 ACCEPT: Final = Accept()
-
-
-class ProducerBudget:
-    """How many producer ids the partitions of one node may remember together."""
-
-    __slots__ = ("count", "maximum")
-
-    def __init__(self, maximum: int = PRODUCERS_MAX) -> None:
-        self.count = 0
-        self.maximum = maximum

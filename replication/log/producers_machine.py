@@ -15,18 +15,19 @@ Kafka 4.3), in its order of checks. Where we differ, for the promise's sake:
   the first of two batches in flight is refused (disk full) and the second is not, the second would be written
   first. Kafka itself keeps this for transactions only (VerificationStateEntry.lowestSequence).
 - *Snapshots hold the whole window* (`producer_snapshot.py`).
-- *A bound*: beyond `budget` the producers unseen the longest are forgotten, never one with an open transaction.
+- *A bound* for the whole node, `producer_budget.py`: beyond it the producers unseen the longest are forgotten.
 
 A forgotten producer's next batch is accepted with whatever sequence it has, as in Kafka since 2.5: nothing that
 ends a client comes of expiry. UNKNOWN_PRODUCER_ID is an error that no Kafka 4 broker gives here.
 """
 
 import heapq
-from itertools import islice
+from collections.abc import Iterator
 from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode
 
+from .producer_budget import ProducerBudget
 from .producer_rules import check_marker, check_sequence, old_epoch
 from .producer_snapshot import (
     BATCH,
@@ -48,7 +49,6 @@ from .producer_verdicts import (
     Duplicate,
     Marker,
     ProducedBatch,
-    ProducerBudget,
     Refused,
     Verdict,
 )
@@ -56,7 +56,6 @@ from .verifications_machine import NO_GUARD, Verifications
 
 PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000  # Kafka's producer.id.expiration.ms
 TOUCH_MS: Final = 60_000  # how exactly the order of last use is kept
-EVICT_SHARE: Final = 64  # one walk over the oldest frees 1/64 of them, so that no append walks far
 
 
 class ProducersMachine:
@@ -224,14 +223,12 @@ class ProducersMachine:
         window: bytes,
         now_ms: int,
     ) -> None:
-        if old is None:
-            if self.budget.count >= self.budget.maximum:
-                self._evict()
-            self.budget.count += 1
-        elif now_ms - head[3] >= TOUCH_MS:
+        if old is not None and now_ms - head[3] >= TOUCH_MS:
             head = (head[0], head[1], head[2], now_ms, head[4])
             del self._entries[producer_id]  # and so to the end of the order of last use
         self._entries[producer_id] = ENTRY.pack(*head) + window
+        if old is None:
+            self.budget.add(self, 1)
 
     # -- what may be read, and how far ----------------------------------------------------------------
 
@@ -313,7 +310,7 @@ class ProducersMachine:
                 break  # the rest was seen later
             elif txn_first_offset < 0:
                 gone.append(producer_id)
-        self._forget(gone)
+        self.forget(gone)
         for producer_id in ahead:
             entry = self._entries.pop(producer_id)
             epoch, coordinator_epoch, timestamp, _, first = ENTRY.unpack_from(entry)
@@ -323,19 +320,16 @@ class ProducersMachine:
             self._verifications.expire(now_ms, self.expiration_ms)
         return len(gone)
 
-    def _evict(self) -> None:
-        wanted = max(1, len(self._entries) // EVICT_SHARE)
-        idle = (
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if ENTRY.unpack_from(entry)[4] < 0
-        )
-        self._forget(list(islice(idle, wanted)))
+    def idle(self) -> Iterator[tuple[int, int]]:
+        for producer_id, entry in self._entries.items():
+            _, _, _, seen_ms, txn_first_offset = ENTRY.unpack_from(entry)
+            if txn_first_offset < 0:
+                yield seen_ms, producer_id
 
-    def _forget(self, producer_ids: list[int]) -> None:
+    def forget(self, producer_ids: list[int]) -> None:
         for producer_id in producer_ids:
             del self._entries[producer_id]
-        self.budget.count -= len(producer_ids)
+        self.budget.give_back(self, len(producer_ids))
 
     # -- snapshots and truncation ---------------------------------------------------------------------
 
@@ -351,24 +345,21 @@ class ProducersMachine:
         """Become what `data` says, less what has expired; the offset to replay from. Or SnapshotDamaged."""
         snapshot = read_snapshot(data)
         self.reset(snapshot.end_offset)
-        room = max(0, self.budget.maximum - self.budget.count)
-        over = max(0, len(snapshot.entries) - room)  # the oldest come first
-        for index, (producer_id, entry) in enumerate(snapshot.entries):
+        for producer_id, entry in snapshot.entries:
             _, _, _, seen_ms, txn_first_offset = ENTRY.unpack_from(entry)
             if txn_first_offset >= 0:
                 self._ongoing[txn_first_offset] = producer_id
-            elif index < over or now_ms - seen_ms >= self.expiration_ms:
+            elif now_ms - seen_ms >= self.expiration_ms:
                 continue
             self._entries[producer_id] = entry
-        self.budget.count += len(self._entries)
         self._ongoing = dict(sorted(self._ongoing.items()))
         self._completed = list(snapshot.completed)
+        self.budget.add(self, len(self._entries))
         return self.end_offset
 
     def reset(self, end_offset: int) -> None:
         """Know nobody: the log starts empty at `end_offset`, or is about to be replayed from there."""
-        self.budget.count -= len(self._entries)
-        self._entries = {}
+        self.forget(list(self._entries))
         self._ongoing = {}
         self._completed = []
         self._verifications = None

@@ -7,7 +7,7 @@ from fencepost.cluster.base.ports import Env
 
 from .checkpoint import PartitionOffsets
 from .pool import FilePool
-from .producer_verdicts import ProducerBudget
+from .producer_budget import ProducerBudget
 from .producers_clock import ProducersClock
 from .producers_machine import PRODUCER_ID_EXPIRATION_MS
 

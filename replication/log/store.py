@@ -33,7 +33,7 @@ from .log import Log
 from .metadata_file import read_topic_id
 from .names import METADATA
 from .pool import OPEN_MAX, FilePool
-from .producer_verdicts import PRODUCERS_MAX, ProducerBudget
+from .producer_budget import PRODUCERS_MAX, ProducerBudget
 from .producers_machine import PRODUCER_ID_EXPIRATION_MS
 from .settle import Settlement
 from .shared import Shared

@@ -1,6 +1,7 @@
 """A broker's partitions as the image makes them, through starts, stops, damage and rounds."""
 
 import asyncio
+import dataclasses
 import errno
 from typing import Any
 from uuid import UUID
@@ -9,12 +10,14 @@ import pytest
 from fencepost.chaos.sim.node import SimEnv
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
+from fencepost.cluster.metadata.image import ConfigType, ImageDelta
 from fencepost.cluster.wire.batch import compute_crc
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.replication.partition import Appended, Partition, Refusal
 from replica_helpers import (
     FOLDER,
+    ME,
     NONE,
     ORDERS,
     Metadata,
@@ -22,6 +25,7 @@ from replica_helpers import (
     batch,
     id_of,
     play,
+    state_of,
     surveyed,
     topic_of,
 )
@@ -131,6 +135,34 @@ def test_settings_take_effect_without_a_restart() -> None:
         assert partition.high_watermark == 1
 
     play(scene)
+
+
+def test_a_leader_deposed_in_a_snapshot_commits_nothing_by_a_minimum_that_came_with_it() -> None:
+    """Node 2 led when the minimum was lowered. What node 1 had alone before that was never committed."""
+    other = BrokerId(2)
+    topic = topic_of("orders")
+    topic.partitions[0] = dataclasses.replace(state_of(), replicas=(ME, other))
+
+    async def scene(node: Node) -> None:
+        image = node.metadata.image
+        node.produce(batch("alone"), acks=1)
+        await node.env.clock.sleep(1)
+        partition = node.partition()
+        assert partition.log_end_offset == 1 and partition.high_watermark == 0
+        state = dataclasses.replace(
+            topic.partitions[0],
+            leader=other, isr=(other,), leader_epoch=LeaderEpoch(2), partition_epoch=PartitionEpoch(2),
+        )  # fmt: skip
+        topic.partitions[0] = state
+        image.configs[ConfigType.TOPIC, "orders"] = {"min.insync.replicas": "1"}
+        delta = ImageDelta(image)
+        delta.configs_changed = [(ConfigType.TOPIC, "orders")]
+        delta.partitions_changed = [(topic, state)]
+        node.manager.on_image(delta)
+        assert not partition.is_leader
+        assert partition.high_watermark == 0
+
+    play(scene, topic, configs={"orders": {"min.insync.replicas": "2"}})
 
 
 def test_a_thousand_idle_partitions_take_no_files_and_no_timers() -> None:

@@ -32,7 +32,7 @@ def machine(
     end: int = 0, hw: int = 0, min_isr: int = 1, *, sync_counts: bool = True
 ) -> PartitionMachine:
     made = PartitionMachine(ME, log_end=end, durable_end=end, high_watermark=hw)
-    made.on_settings(min_insync_replicas=min_isr, sync_counts=sync_counts, now_ms=0)
+    made.min_insync_replicas, made.sync_counts = min_isr, sync_counts
     return made
 
 
@@ -83,9 +83,11 @@ def test_a_restarted_leader_of_one_commits_what_recovery_found() -> None:
 def test_a_change_of_policy_counts_at_once() -> None:
     one = leading(ME)
     one.on_append(10, 0)
-    assert one.on_settings(min_insync_replicas=1, sync_counts=False, now_ms=0)
+    one.sync_counts = False
+    assert one.on_settings(now_ms=0)
     assert one.high_watermark == 10
-    assert not one.on_settings(min_insync_replicas=1, sync_counts=True, now_ms=0)
+    one.sync_counts = True
+    assert not one.on_settings(now_ms=0)
     assert one.high_watermark == 10  # never back
 
 

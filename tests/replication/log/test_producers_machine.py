@@ -1,6 +1,6 @@
 """The producers machine: Kafka's rules row by row, and against a slow twin that remembers everything."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
@@ -15,65 +15,15 @@ from fencepost.replication.log.producer_verdicts import (
     CompletedTxn,
     Duplicate,
     Marker,
-    ProducerBudget,
     Refused,
 )
 from fencepost.replication.log.producers_machine import TOUCH_MS, ProducersMachine
 from fencepost.replication.log.verifications_machine import ENDED_MAX, NO_GUARD
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from producer_helpers import NOW, PID, Given, Produced
 
-PID = 7
-NOW = 1_700_000_000_000
 DAY = 24 * 60 * 60 * 1000
-
-
-@dataclass
-class Produced:
-    """A batch's header as far as the machine reads it."""
-
-    base_sequence: int = -1
-    count: int = 1
-    producer_epoch: int = 0
-    producer_id: int = PID
-    is_transactional: bool = False
-    is_control: bool = False
-    max_timestamp: int = 5
-    last_offset_delta: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.last_offset_delta = self.count - 1
-
-
-@dataclass
-class Given:
-    """A machine and the end of its log."""
-
-    machine: ProducersMachine = field(default_factory=lambda: ProducersMachine(name="orders-0"))
-    end: int = 0
-    now_ms: int = NOW
-
-    def wrote(self, *batches: Produced) -> "Given":
-        for batch in batches:
-            last = self.end + batch.last_offset_delta
-            self.machine.apply(batch, self.end, last, now_ms=self.now_ms)
-            self.end = last + 1
-        return self
-
-    def ended(
-        self, *, epoch: int = 0, coordinator_epoch: int = 3, commit: bool = False, pid: int = PID
-    ) -> CompletedTxn | None:
-        batch = Produced(
-            producer_epoch=epoch, is_control=True, is_transactional=True, producer_id=pid
-        )
-        marker = Marker(coordinator_epoch, commit, 9)
-        completed = self.machine.apply(batch, self.end, self.end, now_ms=self.now_ms, marker=marker)
-        self.end += 1
-        return completed
-
-    def answer(self, batch: Produced, *, origin_client: bool = True) -> object:
-        verdict = self.machine.decide(batch, origin_client=origin_client)
-        return verdict.error if isinstance(verdict, Refused) else verdict
 
 
 def five(first: int = 0, **kind: int) -> list[Produced]:
@@ -419,28 +369,6 @@ def test_verifications_expire_too() -> None:
     assert not log.machine.verifications.confirm(PID, 0, guard)
 
 
-def test_beyond_the_budget_those_unseen_the_longest_go() -> None:
-    log = Given(ProducersMachine(budget=ProducerBudget(3)))
-    log.wrote(Produced(0, producer_id=1, is_transactional=True))
-    for producer_id in (2, 3):
-        log.wrote(Produced(0, producer_id=producer_id))
-    log.now_ms += TOUCH_MS
-    log.wrote(Produced(1, producer_id=2), Produced(0, producer_id=4))
-    assert [state.producer_id for state in log.machine.states()] == [1, 2, 4]
-    assert log.machine.budget.count == 3
-
-
-def test_partitions_share_the_budget_and_give_back_what_they_drop() -> None:
-    budget = ProducerBudget(4)
-    one, two = (Given(ProducersMachine(budget=budget)) for _ in range(2))
-    for producer_id in range(4):
-        one.wrote(Produced(0, producer_id=producer_id))
-    two.wrote(Produced(0, producer_id=9), Produced(0, producer_id=10))
-    assert budget.count == len(one.machine) + len(two.machine)
-    one.machine.reset(0)
-    assert budget.count == len(two.machine)
-
-
 # -- snapshots ---------------------------------------------------------------------------------------
 
 
@@ -466,13 +394,6 @@ def test_what_expired_while_the_node_was_down_is_not_loaded() -> None:
     again = ProducersMachine()
     again.restore(some_log().machine.snapshot(), now_ms=NOW + DAY)
     assert [state.producer_id for state in again.states()] == [8]  # its transaction is open
-
-
-def test_a_snapshot_beyond_the_budget_loads_the_newest() -> None:
-    again = ProducersMachine(budget=ProducerBudget(2))
-    again.restore(some_log().machine.snapshot(), now_ms=NOW)
-    assert [state.producer_id for state in again.states()] == [8, 9]
-    assert again.budget.count == 2
 
 
 @given(st.data())
