@@ -18,13 +18,18 @@ from .appends import Refusal
 from .log.log import Log
 from .log.producer_snapshot import ProducerState
 from .log.producers_machine import ProducersMachine
+from .log.search import Heavy, Seek
 from .log.walk import Cold
 from .metrics import Counters
 from .partition_machine import NO_EPOCH, PartitionMachine, Role
 from .waits import FetchWait
 
 READ_COMMITTED: Final = 1
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4  # ListOffsets' special timestamps
+LATEST, EARLIEST, EARLIEST_LOCAL = (
+    -1,
+    -2,
+    -4,
+)  # ListOffsets' special timestamps, beside MAX_TIMESTAMP
 COLD_READS_MAX: Final = 16  # pieces brought into memory for one read before it just blocks
 
 
@@ -265,19 +270,27 @@ class ReadablePartition:
     async def list_offset_waiting(
         self, timestamp: int, isolation: int
     ) -> tuple[int, int, int] | ErrorCode:
-        """`list_offset`, with the disk waited for off the loop."""
-        for attempt in range(COLD_READS_MAX):
+        """`list_offset`, with the disk waited for off the loop, and what takes long done there."""
+        seek = Seek(timestamp, leaves=True)
+        leader_epoch, cold_reads = self.leader_epoch, 0
+        while self.leader_epoch == leader_epoch:
+            may_block = cold_reads == COLD_READS_MAX - 1
             try:
-                return self.list_offset(timestamp, isolation, block=attempt == COLD_READS_MAX - 1)
+                return self.list_offset(timestamp, isolation, block=may_block, seek=seek)
             except Cold as cold:
-                try:
-                    await self._env.disk.run(cold.work)
-                except (OSError, LogDamaged) as failed:
-                    return self._read_failed(failed, -1).error
-        raise AssertionError("a search that may block was cold")
+                assert not may_block, "a search that may block was cold"
+                cold_reads += 1
+                work = cold.work
+            except Heavy as heavy:
+                work = heavy.work
+            try:
+                await self._env.disk.run(work)
+            except (OSError, LogDamaged, BatchRefused) as failed:
+                return self._read_failed(failed, -1).error
+        return ErrorCode.not_leader_or_follower  # whoever led when it was asked for leads no more
 
     def list_offset(
-        self, timestamp: int, isolation: int, *, block: bool = True
+        self, timestamp: int, isolation: int, *, block: bool = True, seek: Seek | None = None
     ) -> tuple[int, int, int] | ErrorCode:
         """ListOffsets: (offset, timestamp, leader epoch), each -1 where there is none. `block` as in `read`."""
         error = self._why_not_read(NO_EPOCH)
@@ -294,13 +307,10 @@ class ReadablePartition:
         if timestamp == LATEST:
             return ErrorCode.offset_not_available if lags else (end, -1, machine.leader_epoch)
         try:
-            if timestamp == MAX_TIMESTAMP:
-                found = log.max_timestamp(block=block)
-            else:
-                found = log.offset_for_timestamp(timestamp, end, block=block)
+            found = log.search(seek or Seek(timestamp), end, block=block)
         except (OSError, LogDamaged, BatchRefused) as failed:
             return self._read_failed(failed, -1).error
-        if found is not None and found.offset < end:
+        if found is not None:
             return found.offset, found.timestamp, found.leader_epoch
         return ErrorCode.offset_not_available if lags else (-1, -1, -1)
 

@@ -5,7 +5,7 @@ PREVENTS   a few kilobytes of zstd that unpack to gigabytes taking the node down
 PROVED BY  tests/cluster/wire/test_wire_records.py::test_a_bomb_is_refused_before_it_is_unpacked
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from .batch import (
     LOG_APPEND_TIME_FLAG,
     MAGIC,
     TRANSACTIONAL_FLAG,
+    BatchHeader,
     BatchRefused,
     compute_crc,
     parse_header,
@@ -244,14 +245,37 @@ def decode_records(
     return records
 
 
-def read_records(buffer: Buffer, position: int = 0, *, size_max: int = SIZE_MAX) -> list[Record]:
-    """All records of the batch at `position`, unpacked to at most `size_max` bytes. Does not check the CRC."""
+def _unpack(buffer: Buffer, position: int, size_max: int) -> tuple[BatchHeader, bytes]:
     header = parse_header(buffer, position)
     if header.magic != MAGIC or position + header.size > len(buffer):
         raise BatchRefused(ErrorCode.corrupt_message, f"no whole v2 batch at {position}")
     with memoryview(buffer) as whole:
         packed = whole[position + HEADER_SIZE : position + header.size]
-        body = decompress(header.compression, packed, size_max)
+        return header, decompress(header.compression, packed, size_max)
+
+
+def read_times(buffer: Buffer) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of each record of a batch, one after the other; what else is in them is stepped over."""
+    header, body = _unpack(buffer, 0, SIZE_MAX)
+    append_time = header.max_timestamp if header.timestamp_type else None
+    end = 0
+    try:
+        for _ in range(header.record_count):
+            length, position = read_varint(body, end)
+            end = position + length
+            if length < 0 or end > len(body):
+                raise BatchRefused(ErrorCode.invalid_record, f"a record claims {length} bytes")
+            delta, position = read_varint(body, position + 1)
+            offset_delta, _ = read_varint(body, position)
+            at = wrap_int64(header.base_timestamp + delta) if append_time is None else append_time
+            yield header.base_offset + offset_delta, at
+    except IndexError:
+        raise BatchRefused(ErrorCode.invalid_record, "the batch ends inside a record") from None
+
+
+def read_records(buffer: Buffer, position: int = 0, *, size_max: int = SIZE_MAX) -> list[Record]:
+    """All records of the batch at `position`, unpacked to at most `size_max` bytes. Does not check the CRC."""
+    header, body = _unpack(buffer, position, size_max)
     return decode_records(
         body,
         header.record_count,

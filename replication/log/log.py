@@ -21,7 +21,7 @@ from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Buffer, Env, File
 from fencepost.cluster.wire.batch import BatchHeader
 
-from . import aborted, closing, compaction, retention, rolling, search, snapshots, truncation
+from . import aborted, closing, compaction, retention, rolling, snapshots, truncation
 from .burial import Burial
 from .checkpoint import Kind
 from .config import INT_MAX, LogConfig
@@ -29,6 +29,7 @@ from .epochs_machine import EpochsMachine
 from .finding import ReadResult, headers_of, read
 from .hints import LogHint
 from .producers_machine import ProducersMachine
+from .search import Found, Seek, first_at_or_after
 from .segment import Segment
 from .shared import Shared
 from .snapshots import read_marker
@@ -301,15 +302,9 @@ class Log:
                     return
                 yield segment, position, header
 
-    def offset_for_timestamp(
-        self, timestamp: int, limit: int, *, block: bool = True
-    ) -> search.Found | None:
-        """The first record below `limit` that is not older than `timestamp`. Cold as with `read`, here and below."""
-        return search.first_at_or_after(self, timestamp, limit, block=block)
-
-    def max_timestamp(self, *, block: bool = True) -> search.Found | None:
-        """The first record that bears the largest timestamp."""
-        return search.newest(self, block=block)
+    def search(self, seek: Seek, limit: int, *, block: bool = True) -> Found | None:
+        """For a timestamp, below `limit`. Cold as with `read`, here and below."""
+        return first_at_or_after(self, seek, limit, block=block)
 
     def aborted_between(self, first: int, last: int, *, block: bool = True) -> list[AbortedTxn]:
         """Aborted transactions with records in [first, last)."""

@@ -380,6 +380,24 @@ def test_offsets_by_time() -> None:
     play(scene)
 
 
+def test_what_is_packed_is_looked_into_on_a_thread_and_for_one_term_only() -> None:
+    """4 KB of zstd may hold 16 million records. What was found under another leader may not be there any more."""
+
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        await node.write(batch("a", timestamp=300, compression=4))
+        assert await partition.list_offset_waiting(200, 0) == (0, 300, 1)
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(partition.list_offset_waiting(200, 0))
+            await asyncio.sleep(0)
+            assert not asked.done()
+            node.metadata.change(node.manager, "orders")
+        assert asked.result() is E.not_leader_or_follower
+        assert await partition.list_offset_waiting(200, 0) == (0, 300, 1)
+
+    play(scene)
+
+
 def test_records_are_deleted_up_to_what_is_committed() -> None:
     async def scene(node: Node) -> None:
         partition = node.partition()

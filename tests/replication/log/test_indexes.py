@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.replication.log.index import OffsetIndex, TimeIndex
+from fencepost.replication.log.search import MAX_TIMESTAMP, Seek
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_helpers import START_MS, Node, append, batch_at, produce, read_all, read_bytes, run
@@ -70,8 +71,8 @@ def _answers(node: Node) -> list[object]:
     for offset in range(0, 60, 7):
         out.append(read_bytes(log, offset, 300))
         out.append(read_bytes(log, offset, 1000, limit=min(offset + 5, 60)))
-    out += [log.offset_for_timestamp(START_MS + at, 60) for at in range(0, 51, 5)]
-    return [*out, log.max_timestamp()]
+    out += [log.search(Seek(START_MS + at), 60) for at in range(0, 51, 5)]
+    return [*out, log.search(Seek(MAX_TIMESTAMP), log.log_end_offset)]
 
 
 def _harm(disk: Any, path: str, harm: tuple[Any, ...]) -> None:

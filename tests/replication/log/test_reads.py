@@ -9,6 +9,7 @@ from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import headers_of
 from fencepost.replication.log.log import Log
+from fencepost.replication.log.search import MAX_TIMESTAMP, Seek
 from fencepost.replication.log.walk import Cold
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,14 +184,14 @@ def test_time_and_offset_go_together(times: list[int]) -> None:
                 log = await node.restart("crash")
             for wanted in range(-1, 92, 9):
                 plain = next((at for at, time in enumerate(times) if time >= wanted), None)
-                found = log.offset_for_timestamp(START_MS + wanted, len(times))
+                found = log.search(Seek(START_MS + wanted), len(times))
                 assert (found and found.offset) == plain
                 half = len(times) // 2
-                found = log.offset_for_timestamp(START_MS + wanted, half)
+                found = log.search(Seek(START_MS + wanted), half)
                 assert (found and found.offset) == (
                     plain if plain is not None and plain < half else None
                 )
-            newest = log.max_timestamp()
+            newest = log.search(Seek(MAX_TIMESTAMP), log.log_end_offset)
             assert newest is not None
             assert newest.offset == times.index(max(times))
             assert newest.timestamp == START_MS + max(times)
@@ -202,10 +203,10 @@ def test_records_without_a_time_are_found_at_no_time() -> None:
     async def scenario(world: World) -> None:
         node = Node(world)
         log = await node.start()
-        assert log.max_timestamp() is None
+        assert log.search(Seek(MAX_TIMESTAMP), log.log_end_offset) is None
         produce(log, 3, timestamp=-1)
-        assert log.max_timestamp() is None
-        assert log.offset_for_timestamp(0, 3) is None
+        assert log.search(Seek(MAX_TIMESTAMP), log.log_end_offset) is None
+        assert log.search(Seek(0), 3) is None
 
     run(scenario)
 
@@ -267,19 +268,17 @@ def test_no_question_waits_for_a_cold_disk_on_the_loop(
                     timestamp=START_MS + number)  # fmt: skip
             end_txn(log, 1, commit=False)
         end = log.log_end_offset
-        asked = [START_MS + at for at in (-1, 0, 5, 11, 12)]
-        plain = [log.offset_for_timestamp(each, end) for each in asked]
-        newest, aborted = log.max_timestamp(), log.aborted_between(0, end)
+        asked = [MAX_TIMESTAMP, *(START_MS + at for at in (-1, 0, 5, 11, 12))]
+        plain = [log.search(Seek(each), end) for each in asked]
+        aborted = log.aborted_between(0, end)
         assert len(log.segments) > 2 and len(aborted) == 12
         await node.settle()
         log = await node.restart(how)
         loop = OffTheLoop(world, monkeypatch)
         found = [
-            loop.ask(log, lambda at=each: log.offset_for_timestamp(at, end, block=False))
-            for each in asked
+            loop.ask(log, lambda at=each: log.search(Seek(at), end, block=False)) for each in asked
         ]
         assert found == plain
-        assert loop.ask(log, lambda: log.max_timestamp(block=False)) == newest
         assert loop.ask(log, lambda: log.aborted_between(0, end, block=False)) == aborted
         assert loop.colds > 0
         assert loop.blocked == 0

@@ -8,6 +8,7 @@ from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import headers_of
 from fencepost.replication.log.checkpoint import Kind, PartitionOffsets
 from fencepost.replication.log.names import EPOCHS
+from fencepost.replication.log.search import MAX_TIMESTAMP, Seek
 from fencepost.replication.log.store import LogStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -240,8 +241,8 @@ def _everything(node: Node) -> object:
         log.first_unstable_offset,
         [state._replace(seen_ms=0) for state in log.producers.states()],
         log.aborted_between(0, log.log_end_offset),
-        [log.offset_for_timestamp(START_MS + at, log.log_end_offset) for at in range(0, 60, 7)],
-        log.max_timestamp(),
+        [log.search(Seek(START_MS + at), log.log_end_offset) for at in range(0, 60, 7)],
+        log.search(Seek(MAX_TIMESTAMP), log.log_end_offset),
     )
 
 
