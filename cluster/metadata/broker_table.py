@@ -213,8 +213,9 @@ _ROWS: Final = (
     integer("transaction.check.interval.ms", 10_000, at_least(1), internal=True),
     integer("transaction.check.max", 15, at_least(1), internal=True),
     integer("transaction.check.session.timeout.ms", 45_000, at_least(1), internal=True),
-    # Ours: how many decided numbers a transaction group remembers.
+    # Ours: how many decided numbers a transaction group remembers, and how long the last one.
     integer("transaction.group.decisions.max", 1_000, at_least(1), internal=True),
+    integer("transaction.group.expiration.ms", 7_776_000_000, at_least(1), internal=True),
     integer("transaction.max.timeout.ms", 900_000, at_least(1)),
     boolean("transaction.partition.verification.enable", True, update=CLUSTER_WIDE),
     integer("transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, at_least(1)),

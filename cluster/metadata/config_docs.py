@@ -142,6 +142,7 @@ _OF_BROKERS: Final[Mapping[str, str]] = {
     "transaction.check.max": "How often is asked before a transaction is parked for a person.",
     "transaction.check.session.timeout.ms": "How long a checker may be silent between two polls and still count as alive.",
     "transaction.group.decisions.max": "How many decided numbers of a transaction group are remembered; lower ones are never decided again.",
+    "transaction.group.expiration.ms": "How long the last decision of a transaction group is remembered that is not used.",
     "transaction.max.timeout.ms": "The longest timeout that a transaction may ask for.",
     "transaction.partition.verification.enable": "Whether a transaction's first write to a partition is verified.",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "How often is looked for transactional ids that expired.",

@@ -40,7 +40,7 @@ def read_prepare(fields: Mapping[str, Any]) -> Args:
 def read_poll(fields: Mapping[str, Any]) -> Args:
     inputs.allow(fields, "group", "member", "wait_ms_max", "checks_max", "delivered")
     return {
-        "group": inputs.name(fields, "group"),
+        "group": inputs.group_name(fields),
         "member": inputs.name(fields, "member"),
         "wait_ms_max": inputs.integer(
             fields, "wait_ms_max", most=inputs.WAIT_MS_MAX, default=20_000

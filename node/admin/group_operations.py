@@ -13,6 +13,7 @@ from .answers import Answer, refused
 
 Args = dict[str, Any]
 MEMBERS_MAX: Final = 10_000
+MEMBERS_SHOWN: Final = 1_000
 DECISIONS_SHOWN, DECISIONS_MAX = 20, 1_000
 COMMIT, ABORT = "commit", "abort"
 
@@ -54,9 +55,12 @@ def read_decision(fields: Mapping[str, Any]) -> Args:
 
 
 def read_group(fields: Mapping[str, Any]) -> Args:
-    inputs.allow(fields, "group", "limit")
-    limit = inputs.integer(fields, "limit", least=1, most=DECISIONS_MAX, default=DECISIONS_SHOWN)
-    return {"group": inputs.group_name(fields), "limit": limit}
+    inputs.allow(fields, "group", "limit", "members")
+    return {
+        "group": inputs.group_name(fields),
+        "limit": inputs.integer(fields, "limit", most=DECISIONS_MAX, default=DECISIONS_SHOWN),
+        "members": inputs.integer(fields, "members", most=MEMBERS_MAX, default=MEMBERS_SHOWN),
+    }
 
 
 async def end(service: AddedService, args: Args) -> Answer | ErrorCode:
@@ -115,7 +119,9 @@ def _undecided(found: Undecided) -> dict[str, Any]:
 
 
 async def describe(service: AddedService, args: Args) -> Answer | ErrorCode:
-    view = await service.describe_group(args["group"], args["limit"])
+    view = await service.describe_group(
+        args["group"], decisions_max=args["limit"], members_max=args["members"]
+    )
     if isinstance(view, ErrorCode):
         return view
     fields: dict[str, Any] = {
@@ -129,6 +135,7 @@ async def describe(service: AddedService, args: Args) -> Answer | ErrorCode:
             }
             for each in view.members
         },
+        "members_left_out": view.members_left_out,
     }
     if view.floor != NO_FLOOR:
         fields["forgotten_up_to"] = view.floor

@@ -51,9 +51,9 @@ def name(fields: Fields, field: str, *, default: str | None = None) -> str:
 
 def group_name(fields: Fields, field: str = "group") -> str:
     value = name(fields, field)
-    if "::" in value:
+    if "::" in value or value.endswith(":"):
         raise BadInput(
-            f"{field} must not contain '::', which parts a group from its member, as in GROUP::MEMBER"
+            f"{field} must not contain '::', nor end in ':': '::' parts a group from its member, as in GROUP::MEMBER"
         )
     return value
 
@@ -119,5 +119,8 @@ def _shown(value: object) -> str:
     """As JSON, and not all of a megabyte."""
     if value is None:
         return "nothing"
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:  # what was just shallow enough to be read
+        return _kind(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

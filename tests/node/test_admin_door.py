@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -61,7 +62,13 @@ GOOD: list[tuple[str, str, Any, str, dict[str, Any]]] = [
         "group.decision",
         {"group": "a/b c", "number": 12},
     ),
-    ("GET", "/v1/transaction-groups/job", b"", "group.describe", {"group": "job", "limit": 20}),
+    (
+        "GET",
+        "/v1/transaction-groups/job",
+        b"",
+        "group.describe",
+        {"group": "job", "limit": 20, "members": 1_000},
+    ),
     (
         "POST",
         "/v1/checks/prepare",
@@ -157,6 +164,8 @@ BAD: list[tuple[str, str, Any, int, str]] = [
         "a member's name must be a string that is not empty",
     ),
     ("GET", "/v1/transaction-groups/a%3A%3Ab", b"", 400, "must not contain '::'"),
+    ("GET", "/v1/transaction-groups/a%3A", b"", 400, "nor end in ':'"),
+    ("POST", "/v1/checks/poll", {"group": "a::b", "member": "m"}, 400, "must not contain '::'"),
     ("GET", "/v1/transaction-groups/", b"", 400, "group must be a string that is not empty"),
     ("GET", f"/v1/transaction-groups/{'x' * 2_000}", b"", 400, f"{NAME_BYTES_MAX} bytes at most"),
     ("POST", "/v1/checks/poll", {"group": "g"}, 400, "member must be"),
@@ -175,6 +184,30 @@ def test_what_can_not_be_meant_is_refused_with_what_is_wrong(
     assert (answered, fields["error"], asked) == (status, "INVALID_REQUEST", [])
     assert said in fields["message"]
     assert fields["next_step"]
+
+
+def test_what_is_just_shallow_enough_to_be_read_ends_nobody() -> None:
+    """To show it in the answer takes a few frames more than to read it took."""
+    limit = sys.getrecursionlimit()
+    for depth in range(limit - 200, limit + 1):
+        body = b'{"transactional_id": %s%s}' % (b"[" * depth, b"]" * depth)
+        status, fields, _ = ask("POST", "/v1/checks/prepare", body)
+        assert (status, fields["error"]) == (400, "INVALID_REQUEST"), depth
+
+
+def test_an_answer_is_laid_out_for_people_unless_it_is_long() -> None:
+    class Many(Calls):
+        async def ask(self, operation, args):
+            return Answer(200, {"members": {str(i): i for i in range(count)}})
+
+    def lines() -> int:
+        request = HttpRequest("GET", "/v1/checks", {}, b"")
+        return asyncio.run(door_of(Many()).handle(request)).body.count(b"\n")
+
+    count = 10
+    assert lines() == 14
+    count = 1_000
+    assert lines() == 1
 
 
 JSON = st.recursive(

@@ -140,12 +140,18 @@ class AddedScene:
             reply = self.answers[reply.ticket]
         return reply if isinstance(reply, ErrorCode) else Identity(*reply[:2])
 
-    def writes(self, transactional_id: str, identity: Identity, version: int = 0) -> Any:
+    def writes(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        version: int = 0,
+        partitions: tuple[TopicPartition, ...] = (DATA,),
+    ) -> Any:
         command = AddPartitions(
             transactional_id=transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
-            partitions=(DATA,),
+            partitions=partitions,
             client_transaction_version=version,
             ticket=self.next_ticket(),
         )

@@ -57,6 +57,25 @@ def test_nothing_is_added_to_a_prepared_transaction() -> None:
     assert scene.writes(ID, identity) is E.invalid_txn_state
 
 
+@pytest.mark.parametrize("commit", [False, True])
+@pytest.mark.parametrize("by_a_checker", [False, True])
+def test_a_half_message_in_no_partition_is_decided_like_any_other(
+    commit: bool, by_a_checker: bool
+) -> None:
+    """It ends in one turn, as no marker is to be written: every attempt ended its coordinator, one after the other."""
+    scene = AddedScene()
+    identity = scene.starts(ID)
+    assert scene.writes(ID, identity, partitions=()) is E.none
+    assert scene.prepares(ID, identity).is_new
+    if by_a_checker:
+        scene.answers_check(ID, Verdict.COMMIT if commit else Verdict.ROLLBACK)
+    else:
+        scene.ends(ID, identity, commit=commit)
+    assert scene.phase(ID) == ("CompleteCommit" if commit else "CompleteAbort")
+    state = HalfState.COMMITTED if commit else HalfState.ROLLED_BACK
+    assert scene.half(ID).state is scene.moved().half(ID).state is state
+
+
 def test_a_new_incarnation_waits_until_the_half_message_is_decided() -> None:
     """Kafka would abort what its predecessor left open: that would be a guess."""
     scene, _ = half_sent()

@@ -266,13 +266,45 @@ def test_decisions_with_many_members_are_forgotten_sooner(monkeypatch) -> None:
         assert isinstance(decision(each, 2), GroupDecided)
 
 
-def test_a_group_that_nobody_uses_is_forgotten_with_its_members() -> None:
-    scene = AddedScene(transactional_id_expiration_ms=7 * DAY_MS)
+def test_of_a_group_that_nobody_uses_the_highest_number_is_left_for_long() -> None:
+    """A weekly job died before it noted its last batch: to be told "undecided" it would write all of it again."""
+    scene, a, b = two_open()
+    for number in (3, 5):
+        scene.end_group("job", number, commit=False)
+    scene.end_group("job", 7, commit=True, a=a, b=b)
+    scene.finish()
+    scene.pass_ms(8 * DAY_MS)
+    for each in (scene, scene.moved()):
+        left = decision(each, 7)
+        assert isinstance(left, GroupDecided) and left.commit
+        assert [member.member for member in left.members] == ["a"], "whose it was"
+        assert [decision(each, number) for number in (3, 4, 5)] == [(True,)] * 3
+        assert each.end_group("job", 5, commit=True).code is E.invalid_txn_state
+        assert not each.end_group("job", 7, commit=True).is_new
+        assert decision(each, 8) == (False,)
+    before = len(scene.log)
+    scene.pass_ms(DAY_MS)
+    assert len(scene.log) == before, "what is left is not written again and again"
+
+
+def test_a_group_that_nobody_has_used_for_very_long_is_forgotten() -> None:
+    scene = AddedScene(transaction_group_expiration_ms=30 * DAY_MS)
     scene.end_group("job", 1, commit=True)
-    scene.pass_ms(6 * DAY_MS)
+    scene.pass_ms(29 * DAY_MS)
     scene.end_group("busy", 1, commit=True)
     assert isinstance(decision(scene, 1), GroupDecided)
     scene.pass_ms(2 * DAY_MS)
     assert decision(scene, 1) == (False,)
     assert isinstance(decision(scene, 1, "busy"), GroupDecided)
     assert sorted(scene.moved().groups.groups) == ["busy"]
+
+
+def test_members_that_are_not_shown_are_counted() -> None:
+    """A job that ended only those that it was shown would commit in part."""
+    scene = AddedScene()
+    for name in "cab":
+        scene.opened(f"job::{name}")
+    view = scene.do(DescribeGroup(group="job", decisions_max=0, members_max=2))
+    assert [each.member for each in view.members] == ["a", "b"]
+    assert view.members_left_out == 1
+    assert scene.do(DescribeGroup(group="job")).members_left_out == 0

@@ -13,6 +13,7 @@ class AddedConfig:
     # How long a check that was offered may take to reach its checker; then it is offered to another.
     transaction_check_delivery_timeout_ms: int = 5_000
     transaction_group_decisions_max: int = 1_000
+    transaction_group_expiration_ms: int = 7_776_000_000
     transactional_id_expiration_ms: int = 604_800_000
 
     def interval_ms(self, checks: int) -> int:

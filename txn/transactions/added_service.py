@@ -87,8 +87,10 @@ class AddedService:
         decision: GroupDecided | Undecided | ErrorCode = await self._execute(group, command)
         return decision
 
-    async def describe_group(self, group: str, decisions_max: int) -> GroupView | ErrorCode:
-        command = DescribeGroup(group=group, decisions_max=decisions_max)
+    async def describe_group(
+        self, group: str, *, decisions_max: int, members_max: int
+    ) -> GroupView | ErrorCode:
+        command = DescribeGroup(group=group, decisions_max=decisions_max, members_max=members_max)
         view: GroupView | ErrorCode = await self._execute(group, command)
         return view
 

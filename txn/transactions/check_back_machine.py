@@ -66,7 +66,7 @@ from .checkers import (
 )
 from .group_commit_commands import Refusal
 from .group_commit_machine import Transactions
-from .transaction import DECIDED, OPEN, Phase, Transaction
+from .transaction import COMPLETE, DECIDED, OPEN, Phase, Transaction
 
 E = ErrorCode
 # The first words of this machine's timer keys, beside CHECK.
@@ -219,6 +219,10 @@ class CheckBackMachine:
                 changed_ms=now_ms,
             )
             return Decision(records=(taken,))
+        if after.phase in COMPLETE:
+            return (
+                NOTHING  # no partition was in it: the step before, in this very turn, has closed it
+            )
         assert after.phase in DECIDED, f"{half} is prepared, and its transaction {after.phase.word}"
         commit = after.phase is Phase.PREPARE_COMMIT
         closed = self._closed(half, commit=commit, by=PRODUCER, now_ms=now_ms)

@@ -36,7 +36,7 @@ class DescribeDecision:
 class DescribeGroup:
     group: str
     decisions_max: int = 100  # the highest numbers
-    members_max: int = 1_000
+    members_max: int = 1_000  # by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +75,4 @@ class GroupView(NamedTuple):
     decisions: tuple[GroupDecided, ...]
     floor: int
     members: tuple[GroupMemberView, ...]
+    members_left_out: int = 0  # for there are more than were asked for

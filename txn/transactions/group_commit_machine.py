@@ -9,12 +9,12 @@ A driver that gives up on an answer asks what was decided. "Nothing" may become 
 still under way: members that are started anew (InitProducerId) are fenced from it, and it is refused.
 
 What is remembered is bounded: the decisions of the highest `transaction.group.decisions.max` numbers of a group, of
-fewer when they have more than 20,000 members together. A lower number is answered as forgotten and never decided any more. A group in which nothing has been decided for
-`transactional.id.expiration.ms` is forgotten as a whole: its members' ids have expired by then, too.
+fewer when they have more than 20,000 members together. A lower number is answered as forgotten and never decided any more. Of a group in which nothing has been decided for
+`transactional.id.expiration.ms` (its members' ids have expired by then, too) the highest decision is left, for
+`transaction.group.expiration.ms`: a job that runs once a week asks what was decided for its last batch.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -113,6 +113,8 @@ class GroupCommitMachine:
         forgotten = self._to_forget(group, command.number, len(command.members))
         if command.number <= group.floor or command.number in forgotten:
             return Decision(reply=_forgotten(command))
+        if _least_size(command) > BATCH_BYTES_MAX:  # before each of them is looked at
+            return Decision(reply=_too_large(command, _least_size(command)))
         for member in sorted(command.members):
             refusal = self._refuse(command, member, command.members[member])
             if refusal is not None:
@@ -203,19 +205,25 @@ class GroupCommitMachine:
 
     def _describe(self, command: DescribeGroup, now_ms: int) -> Decision:
         group = self.groups.get(command.group) or _Group()
-        newest = sorted(group.decisions)[-command.decisions_max :]
-        decisions = tuple(group.decisions[number] for number in newest)
-        members = tuple(islice(self._members(command.group), command.members_max))
-        return Decision(reply=GroupView(command.group, decisions, group.floor, members))
+        newest = sorted(group.decisions, reverse=True)[: command.decisions_max]
+        decisions = tuple(group.decisions[number] for number in reversed(newest))
+        beginning = f"{command.group}{GROUP_SEPARATOR}"
+        ids = [
+            each
+            for each in self._transactions.transactions
+            if each.startswith(beginning) and each != beginning
+        ]
+        members = tuple(
+            self._member(each, beginning) for each in sorted(ids)[: command.members_max]
+        )
+        left_out = len(ids) - len(members)
+        return Decision(reply=GroupView(command.group, decisions, group.floor, members, left_out))
 
-    def _members(self, group: str) -> Iterator[GroupMemberView]:
-        beginning = f"{group}{GROUP_SEPARATOR}"
-        for name in sorted(self._transactions.transactions):
-            if name.startswith(beginning) and name != beginning:
-                found = self._transactions.find(name)
-                assert found is not None, f"{name} is there and is not"
-                identity = found.producer_id, found.producer_epoch
-                yield GroupMemberView(name.removeprefix(beginning), *identity, found.phase)
+    def _member(self, transactional_id: str, beginning: str) -> GroupMemberView:
+        found = self._transactions.find(transactional_id)
+        assert found is not None, f"{transactional_id} is there and is not"
+        name = transactional_id.removeprefix(beginning)
+        return GroupMemberView(name, found.producer_id, found.producer_epoch, found.phase)
 
     def owners_of(self, command: Any) -> Sequence[str] | None:
         """Whose records a command rests on: the group's own, and its members'. To list members takes everybody's."""
@@ -228,18 +236,24 @@ class GroupCommitMachine:
         )
 
     def expired(self, now_ms: int, limit: int) -> list[LogRecord]:
-        """The tombstones of groups that nobody can have use for any more, of at most `limit` decisions."""
-        oldest_ms = now_ms - self.config.transactional_id_expiration_ms
+        """The tombstones of groups that nobody uses any more, of at most `limit` decisions and those of one group."""
+        idle_ms = now_ms - self.config.transactional_id_expiration_ms
+        oldest_ms = min(idle_ms, now_ms - self.config.transaction_group_expiration_ms)
         records: list[LogRecord] = []
         for name, group in self.groups.items():
             if len(records) >= limit:
                 break
-            if all(each.decided_ms < oldest_ms for each in group.decisions.values()):
-                # From below: what is left after a cut goes on refusing lower numbers.
-                records += (
-                    GroupDecisionForgotten(group=name, number=number)
-                    for number in sorted(group.decisions)
-                )
+            last_ms = max(each.decided_ms for each in group.decisions.values())
+            if last_ms >= idle_ms:
+                continue
+            *lower, highest = sorted(group.decisions)
+            if last_ms < oldest_ms:
+                lower.append(highest)
+            elif lower or len(group.decisions[highest].members) > 1:
+                # Before the tombstones: what is left after a cut goes on refusing lower numbers.
+                floor = max(lower, default=NO_FLOOR)
+                records.append(group.decisions[highest].remnant(floor))
+            records += (GroupDecisionForgotten(group=name, number=number) for number in lower)
         return records
 
     def tick(self, key: TimerKey, now_ms: int) -> Decision:
@@ -265,7 +279,9 @@ class GroupCommitMachine:
             if group is None:
                 group = self.groups[change.group] = _Group()
             known = group.decisions.get(change.number)
-            assert known is None or known == change, f"{known} is decided again: {change}"
+            assert known is None or change in (known, known.remnant(change.floor)), (
+                f"{known} is decided again: {change}"
+            )
             group.decisions[change.number] = change
             group.floor = max(group.floor, change.floor)
         elif group is not None:
@@ -287,6 +303,12 @@ def size_of(records: Sequence[LogRecord]) -> int:
         key, value = record.encode()
         size += len(key) + len(value or b"") + RECORD_OVERHEAD
     return size
+
+
+def _least_size(command: EndGroup) -> int:
+    """Of its batch: the group and the member are named in the record of each transaction that is ended."""
+    group = len(command.group) + len(GROUP_SEPARATOR) + RECORD_OVERHEAD
+    return sum(group + len(member) for member in command.members)
 
 
 def _forgotten(command: EndGroup) -> Refusal:

@@ -2,9 +2,11 @@
 
 `floor` is the highest number of this group that had been forgotten when the decision was made: a number at or
 below it may have been decided, nobody knows how any more, so it is never decided again.
+
+Of a group that nobody uses any more a `remnant` is left: its highest decision, which has forgotten all others.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from .added_records import GROUP_DECISION, key_of, read_key, read_value, value_of
@@ -28,6 +30,10 @@ class GroupDecided:
     decided_ms: int
     floor: int = NO_FLOOR
     members: tuple[MemberEnded, ...] = ()
+
+    def remnant(self, floor: int) -> "GroupDecided":
+        """What is kept for long is small: of the members one, whose name tells whose decision it was."""
+        return replace(self, floor=max(self.floor, floor), members=self.members[:1])
 
     def encode(self) -> tuple[bytes, bytes]:
         key = key_of(GROUP_DECISION, self.group, self.number)
