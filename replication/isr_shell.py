@@ -123,6 +123,7 @@ class IsrShell:
             machine = partition.machine
             if not machine.replicas:
                 continue  # it has no followers, or is one
+            partition.look_again()  # one that kept pace is waited for until the lag limit, and nobody tells of that
             seen += 1
             if seen % PARTITIONS_A_TURN == 0:
                 await self._env.clock.sleep(0)
@@ -193,6 +194,7 @@ class IsrShell:
                 self._wishes.setdefault(partition, wish)
             elif not isr.is_in_flight:
                 self._refused[partition] = self._now_ms() + REFUSED_MS
+                partition.look_again()  # who was to join is waited for no more
                 name = str(partition.topic_partition)
                 self._env.log.info("isr_change_refused", partition=name, cause=error.name)
         return again

@@ -79,7 +79,12 @@ class Partition(CopiedPartition):
         self._flush_delay_ms = flush_delay_ms(config)
         self.machine.min_insync_replicas = config.min_insync_replicas
         self.machine.sync_counts = self._flush_delay_ms == AT_ONCE
-        if acts and self.machine.on_settings(self._steady_ms()):
+        if acts:
+            self.look_again()
+
+    def look_again(self) -> None:
+        """What held the high watermark back may do so no more."""
+        if self.machine.look_again(self._steady_ms()):
             self._high_watermark_moved()
 
     # -- leadership ------------------------------------------------------------------------------------

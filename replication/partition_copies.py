@@ -9,7 +9,7 @@ PROVED BY  tests/replication/test_partition_copies.py::test_a_follower_takes_not
 from typing import Final, Protocol
 from uuid import UUID
 
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ports import Buffer, Env
 from fencepost.cluster.metadata.config_def import LONG_MAX
 from fencepost.cluster.metadata.topic_config import TopicConfig
@@ -210,7 +210,10 @@ class CopiedPartition(ReadablePartition, Flushable):
         return log.log_start_offset > before
 
     def cut(self, cut: Cut) -> None:
-        """The leader has another history from here on, or no longer has what would follow. OSError fails the log."""
+        """The leader has another history from here on, or no longer has what would follow.
+
+        Where it goes wrong half-way nobody is told anything of this log any more: not an end that it has not.
+        """
         log = self.log
         before, committed = log.log_end_offset, self.machine.high_watermark
         try:
@@ -218,8 +221,9 @@ class CopiedPartition(ReadablePartition, Flushable):
                 log.truncate_fully_and_start_at(cut.offset)
             else:
                 log.truncate_to(cut.offset)
-        except OSError as failed:
-            self._owner.on_write(self, failed)
+        except (OSError, LogDamaged) as failed:
+            if log.failed is not None:
+                self.on_log_failed(f"a truncation failed half-way: {failed}")
             raise
         self._counters.truncations += 1
         if cut.anew:
@@ -239,6 +243,10 @@ class CopiedPartition(ReadablePartition, Flushable):
         self._tell_readers(at_once=True)
 
     # -- both ------------------------------------------------------------------------------------------
+
+    def on_log_failed(self, cause: str) -> None:
+        """`Partition` knows what is to end with it."""
+        raise NotImplementedError
 
     def _written(self, headers: appends.Headers, size: int) -> None:
         counters = self._counters

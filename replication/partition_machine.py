@@ -186,8 +186,8 @@ class PartitionMachine:
         self.high_watermark = moved
         return True
 
-    def on_settings(self, now_ms: int) -> bool:
-        """`min_insync_replicas` or `sync_counts` is another one."""
+    def look_again(self, now_ms: int) -> bool:
+        """Settings are other ones, time has passed, a change of the ISR was refused: may the high watermark move?"""
         return self.role is Role.LEADER and self._maybe_move(now_ms)
 
     # -- followers -------------------------------------------------------------------------------------

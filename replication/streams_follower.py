@@ -10,6 +10,7 @@ and says so (`on_durable`); all that was synced together is acknowledged togethe
 """
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from fencepost.cluster.base.ports import Env
 from fencepost.cluster.wire.batch import BatchRefused
 
 from . import stream_frames as frames
-from .divergence_machine import Cut, OutOfRange, Parted, cut_out_of_range, cut_where_parted
+from .divergence_machine import OutOfRange, Parted, cut_out_of_range, cut_where_parted
 from .follower_copy import Copy
 from .follower_machine import Phase
 from .partition import Partition
@@ -52,6 +53,7 @@ class FollowerStream:
         self._acks: dict[Copy, None] = {}
         self._are_acks_due = False
         self._to_ask: dict[Copy, None] = {}
+        self._parted: deque[tuple[int, Parted | OutOfRange]] = deque()
         self._taken = 0
         self._taken_told = 0
         self._kick = asyncio.Event()
@@ -176,10 +178,10 @@ class FollowerStream:
                 self._on_piece(frames.read_piece(header), payload)
             case frames.PART:
                 for slot, epoch, end_offset in frames.read_three(header):
-                    self._on_parted(slot, Parted(epoch, end_offset))
+                    self._part_soon(slot, Parted(epoch, end_offset))
             case frames.RANGE:
                 for slot, log_start, log_end in frames.read_three(header):
-                    self._on_parted(slot, OutOfRange(log_start, log_end))
+                    self._part_soon(slot, OutOfRange(log_start, log_end))
             case frames.NO:
                 for slot, code in frames.read_pairs(header):
                     self._on_refused(slot, code)
@@ -229,6 +231,18 @@ class FollowerStream:
             return None
         return copy if copy.partition.follows(copy.machine.leader_epoch) else None
 
+    def _part_soon(self, slot: int, where: Parted | OutOfRange) -> None:
+        """One a turn: each reads again who produced what since the last snapshot, up to 0.1 s."""
+        if not self._parted:
+            self._loop.call_soon(self._part_next)
+        self._parted.append((slot, where))
+
+    def _part_next(self) -> None:
+        slot, where = self._parted.popleft()
+        if self._parted:
+            self._loop.call_soon(self._part_next)
+        self._on_parted(slot, where)
+
     def _on_parted(self, slot: int, where: Parted | OutOfRange) -> None:
         copy = self._copy_at(slot)
         if copy is None:
@@ -238,23 +252,19 @@ class FollowerStream:
             cut = cut_where_parted(log.epochs, log.log_end_offset, where)
         else:
             cut = cut_out_of_range(log.log_end_offset, where)
-        if self._cut(copy, cut):
-            self._acks.pop(copy, None)
-            self._env.log.info(
-                "logs_parted",
-                partition=str(partition.topic_partition),
-                leader=self.leader_id,
-                answer=repr(where),
-            )
-            self._ask_soon(copy)
-
-    def _cut(self, copy: Copy, cut: Cut) -> bool:
         try:
-            copy.partition.cut(cut)
+            partition.cut(cut)
         except (OSError, LogDamaged) as failed:
             self._stuck(copy, f"it could not be truncated: {failed}")
-            return False
-        return True
+            return
+        self._acks.pop(copy, None)
+        self._env.log.info(
+            "logs_parted",
+            partition=str(partition.topic_partition),
+            leader=self.leader_id,
+            answer=repr(where),
+        )
+        self._ask_soon(copy)
 
     def _on_refused(self, slot: int, code: int) -> None:
         copy = self._copy_at(slot)

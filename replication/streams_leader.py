@@ -150,6 +150,10 @@ class LeaderStream:
     def _answer(self, asked: list[Follow]) -> None:
         parted, ranges, refused = [], [], []
         for follow in asked:
+            if follow.durable_end > follow.log_end:
+                raise FrameRefused(
+                    f"a follower that has {follow.log_end} says that it synced {follow.durable_end}"
+                )
             name = (follow.topic_id, follow.partition)
             known = self._by_name.get(name)
             if known is not None:

@@ -76,7 +76,7 @@ class Log:
         self.size_bytes = sum(segment.size for segment in segments)
         self.epochs = EpochsMachine()
         self.latest_epoch = -1
-        self.failed: OSError | None = None
+        self.failed: OSError | LogDamaged | None = None
         self.removed = False  # deleted, or moved to other nodes
         self.created = not all(segment.fresh for segment in segments)  # the folder is there
         self.cuts = 0  # truncations: what was planned before one is void
@@ -249,7 +249,7 @@ class Log:
                 self.unsettled()
             self.latest_epoch = self.epochs.latest
 
-    def fail(self, error: OSError) -> None:
+    def fail(self, error: OSError | LogDamaged) -> None:
         """Nothing is written until the log is opened anew: what the kernel has of it can't be told."""
         if self.failed is None:
             self.failed = error

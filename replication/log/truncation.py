@@ -8,19 +8,22 @@ PROVED BY  tests/replication/log/test_log_model.py::test_the_log_answers_as_a_pl
 
 from typing import TYPE_CHECKING
 
+from fencepost.cluster.base.errors import LogDamaged
+
 from . import aborted, snapshots
 from .burial import bury_now
 from .checkpoint import Kind
 from .finding import end_before
 from .retention import forget
 from .rolling import create_file, new_segment
+from .segment import Segment
 
 if TYPE_CHECKING:
     from .log import Log
 
 
 def truncate_to(log: "Log", offset: int) -> None:
-    """End at `offset`, or before it where a batch holds it: that goes whole. OSError fails the log."""
+    """End at `offset`, or before it where a batch holds it: that goes whole. OSError and LogDamaged fail the log."""
     assert offset >= 0, f"truncation to {offset}"
     if offset >= log.log_end_offset:
         _cut_epochs(log, log.log_end_offset)
@@ -38,9 +41,14 @@ def truncate_to(log: "Log", offset: int) -> None:
             segment.unseal()
         log.size_bytes -= segment.size - edge.position
         segment.cut(*edge)
-    except OSError as error:
+        _forget_above(log, segment)
+    except (OSError, LogDamaged) as error:
         log.fail(error)
         raise
+
+
+def _forget_above(log: "Log", segment: Segment) -> None:
+    """`segment` is the last one now, and ends where the log does."""
     if segment not in log.dirty:
         log.dirty.append(segment)
     if segment in log.rolled:

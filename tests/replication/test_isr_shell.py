@@ -1,6 +1,6 @@
 """Wishes for ISR changes on their way to a controller that may be slow, gone or of another opinion."""
 
-from asyncio import sleep
+from asyncio import sleep, timeout
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ids import BrokerId
@@ -86,6 +86,28 @@ def test_one_that_is_refused_is_not_asked_for_at_every_acknowledgement() -> None
         assert 1 <= len(cluster.proposals) <= 6
         cluster.answer = lambda _node, _wish: None
         await cluster.until(lambda: 3 in cluster.state().isr, seconds=5)
+
+    play(scene)
+
+
+def test_what_waited_for_one_that_may_not_join_is_committed() -> None:
+    """It keeps up, is asked for, and dies; the controller fenced it before it heard the wish. Nothing more is written."""
+
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster)
+        cluster.cut_off.add(1)
+        await cluster.restart(3)
+        partition = cluster[1].partition()
+        await cluster.until(lambda: partition.machine.isr.is_in_flight)
+        cluster.kill(3)
+        done = cluster[1].append(batch("b"))
+        await sleep(1.0)
+        assert partition.machine.outcome_of(done.last_offset) is None
+        cluster.answer = lambda _node, _wish: ErrorCode.ineligible_replica
+        cluster.cut_off.clear()
+        async with timeout(5.0):
+            assert await partition.committed(done.last_offset) is ErrorCode.none
+        assert [error for _, _, error in cluster.proposals] == [ErrorCode.ineligible_replica]
 
     play(scene)
 

@@ -1,6 +1,9 @@
 """A partition as a follower: what it takes, and what it refuses."""
 
+import errno
+
 import pytest
+from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.batch import BatchRefused, splice
 from fencepost.replication.divergence_machine import Cut
@@ -102,6 +105,27 @@ def test_a_cut_takes_producers_transactions_and_epochs_back() -> None:
         known = partition.producers.state_of(7)
         assert known is not None and known.batches[-1].last_sequence == 0
         assert partition.producers.state_of(8) is None
+
+    play(scene)
+
+
+def test_a_cut_that_fails_half_way_takes_its_partition_offline() -> None:
+    """The file had been cut, what is told of it had not: the leader would count what is not there."""
+
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        for number in range(6):
+            partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
+        partition.log.roll(0)
+        for number in range(6, 10):
+            partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
+        await node.env.clock.sleep(1)
+        node.env.disk.machine.faults.fail("read", path="*.producers", number=errno.EMFILE)
+        with pytest.raises(OSError, match="open files"):
+            partition.cut(Cut(7))
+        assert partition.closed is ErrorCode.kafka_storage_error
+        assert not partition.follows(EPOCH)
+        assert "truncation" in node.manager.offline[partition.topic_partition]
 
     play(scene)
 

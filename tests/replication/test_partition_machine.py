@@ -84,10 +84,10 @@ def test_a_change_of_policy_counts_at_once() -> None:
     one = leading(ME)
     one.on_append(10, 0)
     one.sync_counts = False
-    assert one.on_settings(now_ms=0)
+    assert one.look_again(now_ms=0)
     assert one.high_watermark == 10
     one.sync_counts = True
-    assert not one.on_settings(now_ms=0)
+    assert not one.look_again(now_ms=0)
     assert one.high_watermark == 10  # never back
 
 

@@ -6,7 +6,8 @@ from asyncio import sleep
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
-from fencepost.replication import streams_leader
+from fencepost.replication import streams_follower, streams_leader
+from fencepost.replication.metrics import Counters
 from fencepost.replication.partition import Appended, Refusal
 from fencepost.replication.streams_leader import WINDOW_BYTES
 from replica_cluster import Cluster, log_bytes, play, values_of
@@ -128,6 +129,69 @@ def test_an_old_leader_drops_what_it_alone_had() -> None:
         await cluster.until(lambda: 1 in cluster.state().isr)
         assert values_of(cluster[1].partition()) == [b"kept", b"new"]
         assert cluster[1].manager.counters.truncations == 1
+
+    play(scene)
+
+
+def test_a_frame_that_parts_many_logs_cuts_none_of_them_in_its_own_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each reads again who produced what; a leader that comes back may have a thousand to cut."""
+    stream = streams_follower.FollowerStream
+    on_frame, part = stream._on_frame, stream._part_next
+    cuts: list[int] = []  # in each turn
+
+    def reads(self, *frame) -> None:
+        before = counters.truncations
+        on_frame(self, *frame)
+        assert counters.truncations == before
+
+    def parts(self) -> None:
+        before = counters.truncations
+        part(self)
+        cuts.append(counters.truncations - before)
+
+    async def scene(cluster: Cluster) -> None:
+        nonlocal counters
+        cluster.create(partitions=5, leaders=[1] * 5, min_insync_replicas="2")
+        names = [TopicPartition("orders", index) for index in range(5)]
+        for name in names:
+            await cluster[1].write(batch("kept"), name)
+        cluster.world.net.isolate("node-1")
+        cluster.deaf.add(1)
+        for name in names:
+            cluster[1].append(batch("lost"), name)
+            cluster.elect(2, index=name.partition, isr=(BrokerId(2), BrokerId(3)))
+        counters = cluster[1].manager.counters
+        monkeypatch.setattr(stream, "_on_frame", reads)
+        monkeypatch.setattr(stream, "_part_next", parts)
+        cluster.world.net.heal_all()
+        cluster.deaf.clear()
+        cluster.spread(1)
+        await cluster.until(lambda: all(1 in cluster.state(index=i).isr for i in range(5)))
+        assert cuts == [1] * 5
+
+    counters = Counters()
+    play(scene)
+
+
+def test_a_follower_that_says_it_synced_more_than_it_has_is_refused() -> None:
+    """It would count for what is not there."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        cluster.change(isr=(BrokerId(1), BrokerId(2)))
+        lies = cluster[3].partition().machine
+        await cluster.until(lambda: 3 in cluster.state().isr)
+        cluster.kill(2)
+        cluster.change(isr=(BrokerId(1), BrokerId(3)))
+        await sleep(1.0)
+        cluster[3].do(setattr, lies, "durable_end", 5)
+        cluster.elect(1, isr=(BrokerId(1), BrokerId(3)))
+        done = cluster[1].append(batch("b"))
+        await sleep(2.0)
+        assert cluster[1].partition().machine.outcome_of(done.last_offset) is None
 
     play(scene)
 
