@@ -1,6 +1,9 @@
 """What becomes of requests to add partitions to topics: Kafka's rules in Kafka's words."""
 
+from typing import Final
+
 from ..base.errors import ErrorCode
+from ..base.ids import INTERNAL_TOPICS
 from ..metadata.records import PartitionsCreated
 from .commands import CreatePartitions, MorePartitions, TopicResult
 from .decision import (
@@ -12,6 +15,12 @@ from .decision import (
 )
 from .placement_policy import active_brokers, assigned_partition, check_assignment, place
 from .topics_policy import DUPLICATE_NAME, failed, twice_in
+
+# Kafka lets it happen, and every coordinator then looks for some of its groups where they are not.
+_INTERNAL: Final = (
+    "{} can't have more partitions: which one a group or a transactional id is kept in goes by their number, and what is"
+    " kept of those that would move could not be found any more."
+)
 
 
 def decide_create_partitions(
@@ -46,6 +55,8 @@ def _more(scene: Scene, topic: MorePartitions, room: int) -> PartitionsCreated:
     known = scene.image.topics.get(topic.name)
     if known is None:
         raise CommandRefused(ErrorCode.unknown_topic_or_partition)
+    if topic.name in INTERNAL_TOPICS:
+        raise CommandRefused(ErrorCode.invalid_topic_exception, _INTERNAL.format(topic.name))
     have = len(known.partitions)
     additional = topic.count - have
     if additional == 0:

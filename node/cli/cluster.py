@@ -127,18 +127,25 @@ def outcome(what: str, future: "Future[Any]") -> Any:
 
 
 def offsets_at(
-    admin: AdminClient, places: Iterable[tuple[str, int]], spec: OffsetSpec
+    admin: AdminClient,
+    places: Iterable[tuple[str, int]],
+    spec: OffsetSpec,
+    *,
+    skips_failed: bool = False,
 ) -> dict[tuple[str, int], int]:
     """Where a place in the log (its start, its end, a time) is, partition by partition."""
     wanted = {TopicPartition(topic, partition): spec for topic, partition in places}
     if not wanted:
         return {}
-    return {
-        (place.topic, place.partition): outcome(
-            f"can't read the offsets of {place.topic}-{place.partition}", future
-        ).offset
-        for place, future in admin.list_offsets(wanted).items()
-    }
+    found = {}
+    for place, future in admin.list_offsets(wanted).items():
+        name = (place.topic, place.partition)
+        try:
+            found[name] = outcome(f"can't read the offsets of {name[0]}-{name[1]}", future).offset
+        except Failed:
+            if not skips_failed:
+                raise
+    return found
 
 
 def settle(

@@ -116,17 +116,18 @@ def _positions(admin: Any, name: str, owners: dict[tuple[str, int], Any]) -> lis
     )
     stored = {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
     every = sorted(set(stored) | set(owners))
-    ends = offsets_at(admin, every, OffsetSpec.latest())
+    # Of a partition without a leader, or of a topic that is gone, the rest is told all the same.
+    ends = offsets_at(admin, every, OffsetSpec.latest(), skips_failed=True)
     rows = []
     for place in every:
         position = stored.get(place, -1)
-        known = position >= 0
+        known, end = position >= 0, ends.get(place)
         rows.append(
             (
                 *place,
                 position if known else None,
-                ends[place],
-                max(0, ends[place] - position) if known else None,
+                end,
+                max(0, end - position) if known and end is not None else None,
                 owners[place].client_id if place in owners else None,
             )
         )
@@ -158,6 +159,13 @@ def _seek(arguments: argparse.Namespace) -> int:
     request = ConsumerGroupTopicPartitions(arguments.group, targets)
     futures = admin.alter_consumer_group_offsets([request])
     answer = outcome(f"can't move {arguments.group}", futures[arguments.group])
+    refused = [each for each in answer.topic_partitions if each.error is not None]
+    if refused:
+        names = ", ".join(f"{each.topic}-{each.partition}" for each in refused[:10])
+        raise Failed(
+            f"can't move {arguments.group} on {names}: {refused[0].error.str()} ({refused[0].error.name()}). A group is moved"
+            " while nobody reads in it: stop its members, look with `fencepost group describe`, and try again."
+        )
     rows = [(each.topic, each.partition, each.offset) for each in answer.topic_partitions]
     show(("topic", "partition", "position"), rows, as_json=arguments.json)
     return EXIT_OK

@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 from fencepost.chaos.harness.processes import Node, free_port
 from fencepost.node.cli import COMMANDS
 from fencepost.node.main import main
@@ -182,6 +184,41 @@ def test_settings_are_set_shown_and_unset(run: Run, topic: str) -> None:
 
 
 # What is wrong is said
+
+
+@pytest.mark.slow
+def test_a_group_that_reads_is_not_said_to_be_moved(
+    node: Node, run: Run, topic: str, tmp_path: Path
+) -> None:
+    """The answer has an error for each partition, and none for the whole."""
+    group = f"busy-{topic}"
+    run("produce", topic, "--file", lines(tmp_path, "a", "b"), "--partition", "0")
+    reader = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    with closing(reader):
+        reader.subscribe([topic])
+        assert reader.consume(2, timeout=30)
+        said = run("group", "seek", group, "--topic", topic, "--to", "end")
+    refused(said, f"can't move {group}", f"{topic}-0, {topic}-1", "stop its members")
+    assert said.out == ""
+
+
+@pytest.mark.slow
+def test_a_group_is_described_though_one_of_its_topics_is_gone(
+    run: Run, topic: str, tmp_path: Path
+) -> None:
+    group, gone = f"readers-of-{topic}", f"{topic}-gone"
+    run("topic", "create", gone)
+    for name in (topic, gone):
+        run("produce", name, "--file", lines(tmp_path, "a"), "--partition", "0")
+        run("consume", name, "--group", group)
+    run("topic", "delete", gone)
+    assert f"{group}  empty" in run("group", "describe", group).out
 
 
 @pytest.mark.slow

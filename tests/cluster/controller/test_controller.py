@@ -13,9 +13,11 @@ from fencepost.cluster.controller.commands import (
     AutoCreateTopics,
     ConfigChange,
     ConfigOperation,
+    CreatePartitions,
     CreateTopics,
     DeleteTopics,
     FormCluster,
+    MorePartitions,
     NewTopic,
     ResourceChange,
     TopicRef,
@@ -194,6 +196,22 @@ def test_producer_ids_come_in_blocks_of_a_thousand_each_given_once() -> None:
     assert "Expected broker epoch" in stale.error_message
     unknown = scene.when(AllocateProducerIds(broker_id=9, broker_epoch=1))
     assert unknown.error_code is ErrorCode.stale_broker_epoch
+
+
+def test_internal_topics_take_no_more_partitions() -> None:
+    """Which of them a group is kept in goes by their number: positions would be gone at once, with no error."""
+    one = {
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+    }
+    scene = Scene(one)
+    scene.when(AutoCreateTopics(names=("__consumer_offsets", "t")))
+    more = [MorePartitions(name=name, count=60) for name in ("__consumer_offsets", "t")]
+    refused, done = scene.when(CreatePartitions(topics=tuple(more)))
+    assert refused.error_code is ErrorCode.invalid_topic_exception
+    assert "more partitions" in (refused.error_message or "")
+    assert done.error_code is ErrorCode.none
+    assert len(scene.image.topics["__consumer_offsets"].partitions) == 50
 
 
 def test_internal_topics_are_made_with_the_settings_of_their_coordinators() -> None:

@@ -1,0 +1,60 @@
+"""Fetches of thousands of partitions: others have their turn meanwhile."""
+
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fencepost.node.handlers import fetch
+from fencepost.node.handlers.fetch import PARTITIONS_A_TURN, _Answer
+
+
+class Quiet:
+    """A partition to which nothing comes; who looks at it is counted."""
+
+    def __init__(self, looks: list[int]) -> None:
+        self.looks = looks
+
+    def look(self, *_: object) -> int:
+        self.looks.append(1)
+        return 0
+
+    readable_bytes = when_readable = look
+
+    def forget(self, _: object) -> None:
+        """All at once, when the wait is over: that is cheap."""
+
+
+def test_a_fetch_of_thousands_of_partitions_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    turns: list[int] = []  # how many looks each had
+
+    async def read(*_: Any, **__: Any) -> _Answer:
+        looks.append(1)
+        return _Answer({}, partition=Quiet(looks))
+
+    async def others() -> None:
+        while True:
+            turns.append(len(looks))
+            looks.clear()
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        services = SimpleNamespace(
+            env=SimpleNamespace(clock=SimpleNamespace(sleep=asyncio.sleep)),
+            config=SimpleNamespace(fetch_max_bytes=1 << 20),
+        )
+        wanted = SimpleNamespace(fetch_offset=0, max_bytes=1)
+        request = SimpleNamespace(
+            max_bytes=1 << 20, min_bytes=1, isolation_level=0, max_wait=timedelta(milliseconds=1)
+        )
+        partitions = [(("t", index), wanted) for index in range(5 * PARTITIONS_A_TURN)]
+        task = asyncio.ensure_future(others())
+        await fetch._read_or_wait(SimpleNamespace(services=services), request, partitions)
+        task.cancel()
+
+    monkeypatch.setattr(fetch, "_read", read)
+    asyncio.run(scene())
+    assert sum(turns) >= 2 * 5 * PARTITIONS_A_TURN
+    assert max(turns) <= 2 * PARTITIONS_A_TURN
