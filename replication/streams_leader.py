@@ -10,7 +10,7 @@ turns, a piece each. Records are not looked at: they go from the file to the soc
 """
 
 import asyncio
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -151,9 +151,7 @@ class LeaderStream:
         parted, ranges, refused = [], [], []
         for follow in asked:
             if follow.durable_end > follow.log_end:
-                raise FrameRefused(
-                    f"a follower that has {follow.log_end} says that it synced {follow.durable_end}"
-                )
+                raise FrameRefused(f"a follower of {follow.log_end} synced {follow.durable_end}")
             name = (follow.topic_id, follow.partition)
             known = self._by_name.get(name)
             if known is not None:
@@ -173,11 +171,8 @@ class LeaderStream:
                     ranges.append((follow.slot, log_start, log_end))
                 case GoOn():
                     self._feed(partition, follow)
-        for header in frames.three(frames.PART, parted):
-            self._stream.write(header)
-        for header in frames.three(frames.RANGE, ranges):
-            self._stream.write(header)
-        for header in frames.no(refused):
+        told = frames.three(frames.PART, parted), frames.three(frames.RANGE, ranges)
+        for header in chain(*told, frames.no(refused)):
             self._stream.write(header)
 
     def _partition_for(self, follow: Follow) -> Partition | ErrorCode | None:

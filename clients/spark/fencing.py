@@ -9,8 +9,8 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from ..transactional.groups import SEPARATOR
 from ..transactional.identity import retrying
+from ..transactional.names import SEPARATOR
 
 AT_ONCE: Final = 8
 CALL_S: Final = 5.0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
+from ..transactional.names import group_name
 from .offsets import EARLIEST, LATEST, Offsets, Place
 from .option_table import (
     BATCH,
@@ -26,7 +27,6 @@ from .option_table import (
 
 BOOTSTRAP: Final = "bootstrap.servers"
 GROUP, TASK = "group", "task"
-SEPARATOR: Final = "::"
 DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h)?", re.ASCII)
 SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 KEYWORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
@@ -135,9 +135,7 @@ def write_options(said: Mapping[str, Any], use: str) -> WriteOptions:
             "its tasks' transactions there; for brokers that have no transaction groups say "
             "transactions=task, which promises less"
         )
-    name = given.text("transactionGroup") or None
-    if name is not None and SEPARATOR in name:
-        raise WrongOption(f"transactionGroup={name} must not have '::' in it")
+    name = given.group()
     number = given.count("transactionNumber", least=0)
     if use == BATCH_SINK and (name is None) != (number is None):
         raise WrongOption(
@@ -193,6 +191,16 @@ class _Given:
 
     def text(self, name: str) -> str:
         return self._texts.get(name.lower(), "")
+
+    def group(self) -> str | None:
+        """One that is said and empty, as by a variable that is not set, must not pass for none: it names other numbers."""
+        name = "transactionGroup"
+        if name.lower() not in self._texts:
+            return None
+        try:
+            return group_name(self.text(name), name)
+        except ValueError as wrong:
+            raise WrongOption(str(wrong)) from None
 
     def count(self, name: str, least: int = 1) -> int | None:
         text = self.text(name)

@@ -17,8 +17,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from ..transactional.admin_api import AdminRefused
-from ..transactional.groups import COMMIT, FORGOTTEN, DecidedBefore, Decision, MemberWrote
+from confluent_kafka import KafkaException
+
+from ..transactional.admin_api import AdminRefused, AdminUnreachable
+from ..transactional.groups import (
+    COMMIT,
+    FORGOTTEN,
+    DecidedBefore,
+    Decision,
+    MembersLeftOut,
+    MemberWrote,
+)
 from .sink_names import owner_of
 
 TIMED_OUT_OR_FENCED: Final = (
@@ -30,6 +39,7 @@ OLD_NUMBER: Final = (
     "Is the checkpoint an old copy, or was the group another query's? Choose another transactionGroup, and compare what "
     "was written before"
 )
+TROUBLE: Final = (AdminRefused, AdminUnreachable, KafkaException)
 
 log = logging.getLogger("fencepost.clients")
 
@@ -72,11 +82,20 @@ def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     if not wrote.members and not wrote.found_decided:
         return True  # nothing was written, there is nothing to decide
     is_new = _decide(group, wrote, fence)
-    written_again = [] if is_new else [each.member for each in wrote.members]
-    left = sorted({*written_again, *_left_open(group, wrote.owner)})
-    if left:
-        log.info("%s: ending what %s left open", group.name, ", ".join(left[:20]))
-        fence(group.name, left)
+    # To raise from here on would have Spark write again, perhaps under another number, what is committed.
+    try:
+        written_again = [] if is_new else [each.member for each in wrote.members]
+        left = sorted({*written_again, *_left_open(group, wrote.owner)})
+        if left:
+            log.info("%s: ending what %s left open", group.name, ", ".join(left[:20]))
+            fence(group.name, left)
+    except TROUBLE as trouble:
+        log.warning(
+            "%s: batch %d is committed; could not end what was left open beside it, which ends by its timeout: %s",
+            group.name,
+            wrote.number,
+            trouble,
+        )
     return is_new
 
 
@@ -114,7 +133,15 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
             wrote.number,
         )
         return False
-    fence(group.name, written_again)
+    try:
+        fence(group.name, written_again)
+    except KafkaException as trouble:  # what is said below is what has to be known
+        log.warning(
+            "%s: could not end what batch %d wrote, which is not committed and ends by its timeout: %s",
+            group.name,
+            wrote.number,
+            trouble,
+        )
     if decision.outcome == FORGOTTEN:
         raise CouldNotCommit(
             f"batch {wrote.number} of the transaction group {group.name} was not committed, none of it: its number is older "
@@ -134,7 +161,16 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
 
 
 def _left_open(group: Group, owner: str) -> list[str]:
-    return [name for name in sorted(group.open_members()) if owner_of(name) == owner]
+    try:
+        found = group.open_members()
+    except MembersLeftOut as most:
+        log.warning(
+            "%s: %d members beyond those that are listed are not looked at; what they left open ends by its timeout",
+            group.name,
+            most.left_out,
+        )
+        found = most.listed
+    return [name for name in sorted(found) if owner_of(name) == owner]
 
 
 def _why(name: str, wrote: Wrote, refused: AdminRefused) -> str:

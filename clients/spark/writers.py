@@ -19,7 +19,8 @@ from pyspark.sql.datasource import (
 )
 
 from ..transactional.admin_api import AdminApi
-from ..transactional.groups import SEPARATOR, UNDECIDED, MemberWrote, TransactionGroup
+from ..transactional.groups import UNDECIDED, MemberWrote, TransactionGroup
+from ..transactional.names import SEPARATOR
 from . import sink_commit
 from .fencing import fence
 from .options import BOOTSTRAP, GROUP, TASK, WriteOptions

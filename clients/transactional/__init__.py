@@ -6,8 +6,15 @@ from fencepost.clients.transactional import HalfMessageProducer, TransactionalLo
 
 from .admin_api import AdminApi, AdminRefused, AdminUnreachable
 from .checker import Checker, Verdict
-from .groups import DecidedBefore, Decision, GroupMember, MemberWrote, TransactionGroup
-from .half_messages import HalfMessage, HalfMessageProducer, HalfOutcome
+from .groups import (
+    DecidedBefore,
+    Decision,
+    GroupMember,
+    MembersLeftOut,
+    MemberWrote,
+    TransactionGroup,
+)
+from .half_messages import HalfMessage, HalfMessageIsOver, HalfMessageProducer, HalfOutcome
 from .loop import Output, TransactionalLoop
 
 __all__ = [
@@ -19,9 +26,11 @@ __all__ = [
     "Decision",
     "GroupMember",
     "HalfMessage",
+    "HalfMessageIsOver",
     "HalfMessageProducer",
     "HalfOutcome",
     "MemberWrote",
+    "MembersLeftOut",
     "Output",
     "TransactionGroup",
     "TransactionalLoop",

@@ -11,10 +11,12 @@ be alive: there is nothing to register.
 import enum
 import logging
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
 from .admin_api import AdminApi, AdminRefused, AdminUnreachable
+from .names import group_name
 
 WAIT_S: Final = 2.0  # as long as `stop` may take
 PAUSE_S: Final = 1.0
@@ -31,6 +33,16 @@ class Verdict(enum.Enum):
     UNKNOWN = "unknown"
 
 
+def as_verdict(given: object, half_id: str) -> Verdict:
+    """TypeError for anything else: None and "commit" must not pass for a rollback."""
+    if not isinstance(given, Verdict):
+        raise TypeError(
+            f"the outcome of half message {half_id} must be Verdict.COMMIT, Verdict.ROLLBACK or Verdict.UNKNOWN, not "
+            f"{given!r}. It is left to the next check: return one of the three"
+        )
+    return given
+
+
 class Checker:
     """`check` is given the name of a half message (and its transactional id) and looks up what became of it."""
 
@@ -43,7 +55,7 @@ class Checker:
         *,
         wait_s: float = WAIT_S,
     ) -> None:
-        self._group = group
+        self._group = group_name(group)
         self._member = member
         self._admin = admin
         self._check = check
@@ -68,6 +80,10 @@ class Checker:
                 self.step()
             except (AdminRefused, AdminUnreachable) as trouble:
                 log.warning("checks of %s: %s", self._group, trouble)
+                self._stopping.wait(PAUSE_S)
+            except Exception as bug:  # noqa: BLE001 - nobody would notice that this thread had ended
+                where = "".join(traceback.format_exception(bug))
+                log.warning("checks of %s go on after %r: %s", self._group, bug, where)
                 self._stopping.wait(PAUSE_S)
 
     def step(self) -> int:
@@ -95,7 +111,8 @@ class Checker:
 
     def _answer(self, each: dict[str, Any]) -> None:
         try:
-            verdict = self._check(each["half_id"], each["transactional_id"])
+            given = self._check(each["half_id"], each["transactional_id"])
+            verdict = as_verdict(given, each["half_id"])
         except Exception as failure:  # noqa: BLE001 - the application's own: the outcome is not known
             log.warning("check of %s: %r; it is asked again", each["half_id"], failure)
             verdict = Verdict.UNKNOWN

@@ -18,10 +18,11 @@ from confluent_kafka import Producer
 
 from .admin_api import AdminApi, in_path
 from .identity import IdentifiedProducer, retrying
+from .names import SEPARATOR, group_name
 
 COMMIT, ABORT, UNDECIDED, FORGOTTEN = "commit", "abort", "undecided", "forgotten"
-SEPARATOR: Final = "::"
 ONGOING: Final = "Ongoing"  # Kafka's word
+MEMBERS_MAX: Final = 10_000  # that one answer lists, and one end takes
 FLUSH_S: Final = 60.0
 FINISH_S: Final = 60.0
 
@@ -53,15 +54,24 @@ class DecidedBefore(Exception):
         self.decision = decision
 
 
+class MembersLeftOut(RuntimeError):
+    """A group has more members than one answer lists. `listed` is what would have been answered, of those in it."""
+
+    def __init__(self, group: str, left_out: int, listed: dict[str, MemberWrote]) -> None:
+        super().__init__(
+            f"{group} has {left_out} members more than were listed, which are {MEMBERS_MAX} at most: an end of the listed ones "
+            "alone would be one of a part. Hand over what each member's `wrote` told; an end takes "
+            f"{MEMBERS_MAX} at most, so let members keep their names, or divide the work among more groups"
+        )
+        self.left_out = left_out
+        self.listed = listed
+
+
 class TransactionGroup:
     """The driver's side."""
 
     def __init__(self, name: str, admin: AdminApi) -> None:
-        if not name or SEPARATOR in name:
-            raise ValueError(
-                f"{name!r} is no name for a group: it must not be empty or have '::' in it"
-            )
-        self.name = name
+        self.name = group_name(name)
         self._admin = admin
         self._path = f"/v1/transaction-groups/{in_path(name)}"
 
@@ -80,21 +90,25 @@ class TransactionGroup:
 
     def members(self) -> dict[str, MemberWrote]:
         """Who works in this group now: for members of other clients, which can't tell who they are. Ask when they have
-        said that they wrote everything."""
-        known = self._admin.call("GET", self._path)["members"]
-        return {
-            name: MemberWrote(name, known[name]["producer_id"], known[name]["producer_epoch"])
-            for name in known
-        }
+        said that they wrote everything. All of them, or MembersLeftOut."""
+        return self._listed(open_only=False)
 
     def open_members(self) -> dict[str, MemberWrote]:
-        """Those of them whose transactions nobody has ended yet."""
-        known = self._admin.call("GET", self._path)["members"]
-        return {
+        """Those of them whose transactions nobody has ended yet. All of them, or MembersLeftOut."""
+        return self._listed(open_only=True)
+
+    def _listed(self, *, open_only: bool) -> dict[str, MemberWrote]:
+        answer = self._admin.call("GET", f"{self._path}?limit=0&members={MEMBERS_MAX}")
+        known = answer["members"]
+        listed = {
             name: MemberWrote(name, known[name]["producer_id"], known[name]["producer_epoch"])
             for name in known
-            if known[name]["state"] == ONGOING
+            if not open_only or known[name]["state"] == ONGOING
         }
+        left_out = answer.get("members_left_out", 0)
+        if left_out:
+            raise MembersLeftOut(self.name, left_out, listed)
+        return listed
 
     def _end(self, number: int, outcome: str, members: Iterable[MemberWrote | None]) -> Decision:
         """Who wrote nothing (None) has no transaction to be ended."""
@@ -135,7 +149,9 @@ class GroupMember:
         self, bootstrap: str, group: str, name: str, config: Mapping[str, Any] | None = None
     ) -> None:
         self.name = name
-        self._identified = IdentifiedProducer(bootstrap, f"{group}{SEPARATOR}{name}", config)
+        self._identified = IdentifiedProducer(
+            bootstrap, f"{group_name(group)}{SEPARATOR}{name}", config
+        )
         self._is_writing = False
         self._may_have_moved = False  # to another epoch: after an abort librdkafka may
         self._errors: list[Any] = []

@@ -7,8 +7,8 @@
     with Payments(bootstrap, "payments", AdminApi.of_dev(bootstrap)) as payments:
         payments.send("orders", value=b"…", half_id="order-4711", argument=order)
 
-Name a half message after what its local transaction is found by (an order's number): that name is all a check is
-given. INVARIANT, PREVENTS and PROVED BY stand in `txn/transactions/check_back_machine.py`: nothing is decided here.
+Name a half message after what its local transaction is found by (an order's number), each by another: that name is all
+a check is given. INVARIANT, PREVENTS and PROVED BY stand in `txn/transactions/check_back_machine.py`: nothing is decided here.
 """
 
 import enum
@@ -23,19 +23,33 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaException
 
 from .admin_api import AdminApi, AdminRefused
-from .checker import Checker, Verdict
+from .checker import Checker, Verdict, as_verdict
 from .identity import IdentifiedProducer, retrying
+from .names import SEPARATOR, group_name
 
 LANES_MAX: Final = 8
 FLUSH_S: Final = 60.0
 END_S: Final = 15.0
 PRODUCER_FENCED: Final = "PRODUCER_FENCED"
+WAITING: Final = "waiting"
 
 
 class HalfOutcome(enum.Enum):
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"
-    LEFT_TO_CHECKS = "waiting"  # the coordinator will ask
+    LEFT_TO_CHECKS = WAITING  # the coordinator will ask
+
+
+class HalfMessageIsOver(RuntimeError):
+    """Another half message had this name and was decided (`state`): the local transaction was not begun."""
+
+    def __init__(self, half_id: str, state: str) -> None:
+        super().__init__(
+            f"half message {half_id} is over: it was {state.replace('_', ' ')}, and a name is decided once. What was "
+            "written now is not committed, and its local transaction was not begun: give it another name"
+        )
+        self.half_id = half_id
+        self.state = state
 
 
 class HalfMessage:
@@ -60,6 +74,12 @@ class HalfMessage:
         return self._owner.leave()
 
     def end(self, verdict: Verdict) -> HalfOutcome:
+        """By what is no Verdict nothing is decided: the local transaction may have been committed."""
+        try:
+            as_verdict(verdict, self.half_id)
+        except TypeError:
+            self.leave()
+            raise
         if verdict is Verdict.UNKNOWN:
             return self.leave()
         return self.commit() if verdict is Verdict.COMMIT else self.rollback()
@@ -84,7 +104,7 @@ class HalfMessageProducer:
         lanes: int = LANES_MAX,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        self.group = group
+        self.group = group_name(group)
         # Of this process alone: a name that came again would wait for what its predecessor left open.
         self.member = member or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._bootstrap = bootstrap
@@ -127,16 +147,20 @@ class HalfMessageProducer:
     def send_half(self, topic: str, *, half_id: str, **message: Any) -> HalfMessage:
         """The record is in its partition and prepared: no timeout ends it, nobody reads it. End what is returned."""
         lane = self._lanes.get()
+        kept: IdentifiedProducer | None = None
         half: HalfMessage | None = None
         try:
             if lane is None:
                 lane = self._new_lane()
             self._write(lane, topic, half_id, message)
-            self._prepare(lane, half_id)
+            state = self._prepare(lane, half_id)
+            if state != WAITING:
+                kept = self._aborted(lane)
+                raise HalfMessageIsOver(half_id, state)
             half = HalfMessage(self, lane, half_id)
         finally:
             if half is None:
-                self.leave()  # what is open there is aborted when its time is over
+                self._lanes.put(kept)  # without one, what is open is aborted when its time is over
         return half
 
     def _write(
@@ -155,13 +179,15 @@ class HalfMessageProducer:
             raise RuntimeError(f"half message {half_id} was not written: {why}")
 
     def _new_lane(self) -> IdentifiedProducer:
-        transactional_id = f"{self.group}::{self.member}-{next(self._numbers)}"
+        transactional_id = f"{self.group}{SEPARATOR}{self.member}-{next(self._numbers)}"
         lane = IdentifiedProducer(self._bootstrap, transactional_id, self._config)
         lane.start()
         return lane
 
-    def _prepare(self, lane: IdentifiedProducer, half_id: str) -> None:
-        """Its identity may be that of before an error: ask librdkafka again before believing that it was fenced."""
+    def _prepare(self, lane: IdentifiedProducer, half_id: str) -> str:
+        """How the half message of that name stands now: another than "waiting" is an older one, and this is not prepared.
+
+        Its identity may be that of before an error: ask librdkafka again before believing that it was fenced."""
         identity = lane.identity()
         for is_last in (False, True):
             body = {
@@ -171,12 +197,20 @@ class HalfMessageProducer:
                 "half_id": half_id,
             }
             try:
-                self._admin.call("POST", "/v1/checks/prepare", body)
-                return
+                return str(self._admin.call("POST", "/v1/checks/prepare", body)["state"])
             except AdminRefused as refused:
                 if is_last or refused.error != PRODUCER_FENCED:
                     raise
             identity = lane.identity(fresh=True)
+        raise AssertionError(f"{half_id} was neither prepared nor refused")
+
+    def _aborted(self, lane: IdentifiedProducer) -> IdentifiedProducer | None:
+        """The lane, if it is of use for the next one."""
+        try:
+            retrying(lambda: lane.producer.abort_transaction(5.0), END_S)
+        except KafkaException:
+            return None
+        return lane
 
     def leave(self) -> HalfOutcome:
         """A lane whose transaction stays open is of no use any more: the next half message makes a new one."""

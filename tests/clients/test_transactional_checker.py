@@ -1,10 +1,11 @@
 """What a checker says to the coordinator, in which order, and what it makes of an application that fails."""
 
+import threading
 from typing import Any
 
 import pytest
 from admin_door import told
-from fencepost.clients.transactional import AdminApi, Checker, Verdict
+from fencepost.clients.transactional import AdminApi, Checker, Verdict, checker
 
 CHECK = {"transactional_id": "pay::p", "half_id": "order-1", "attempt": 2}
 
@@ -58,6 +59,15 @@ def test_a_lookup_that_fails_is_unknown_and_not_a_rollback(caplog) -> None:
     assert "the database is away" in caplog.text
 
 
+@pytest.mark.parametrize("given", [None, "commit", True])
+def test_a_check_that_gives_no_verdict_is_unknown_and_says_what_is_allowed(caplog, given) -> None:
+    coordinator = Coordinator()
+    assert stepped(coordinator, lambda *_: given) == 1
+    assert coordinator.said[-1] == ("answer", "unknown")
+    wanted = "order-1 must be Verdict.COMMIT, Verdict.ROLLBACK or Verdict.UNKNOWN, not"
+    assert f"{wanted} {given!r}" in caplog.text
+
+
 @pytest.mark.parametrize("decided", [True, False])
 def test_what_was_decided_otherwise_is_told_in_the_log(caplog, decided) -> None:
     coordinator = Coordinator(has_been_decided=decided)
@@ -69,7 +79,39 @@ def test_a_checker_stops_when_it_is_told_to() -> None:
     coordinator = Coordinator()
     coordinator.checks = []
     with told(coordinator.answer) as door:
-        checker = Checker("pay", "c", AdminApi(door), lambda *_: Verdict.COMMIT, wait_s=0.01)
-        checker.start()
-        checker.stop()
+        checks = Checker("pay", "c", AdminApi(door), lambda *_: Verdict.COMMIT, wait_s=0.01)
+        checks.start()
+        checks.stop()
     assert all(what == "poll" for what, _ in coordinator.said)
+
+
+def test_a_checker_goes_on_after_what_nobody_foresaw(caplog, monkeypatch) -> None:
+    """Else its thread would end, and half messages wait for checks that nobody answers."""
+    monkeypatch.setattr(checker, "PAUSE_S", 0.01)
+    coordinator, asked = Coordinator(), threading.Event()
+    answers = [{"an older": "answer"}]
+
+    def answer(method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        return (200, answers.pop()) if answers else coordinator.answer(method, path, body)
+
+    def check(*_: str) -> Verdict:
+        asked.set()
+        return Verdict.COMMIT
+
+    with told(answer) as door:
+        checks = Checker("pay", "c", AdminApi(door), check, wait_s=0.01)
+        checks.start()
+        assert asked.wait(10)
+        checks.stop()
+    assert "KeyError: 'checks'" in caplog.text
+
+
+def test_an_interrupt_ends_a_checker() -> None:
+    def check(*_: str) -> Verdict:
+        checks.stop()  # so that a checker that goes on ends, too
+        raise KeyboardInterrupt
+
+    with told(Coordinator().answer) as door:
+        checks = Checker("pay", "c", AdminApi(door), check, wait_s=0.01)
+        with pytest.raises(KeyboardInterrupt):
+            checks.run()

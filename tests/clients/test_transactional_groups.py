@@ -170,9 +170,3 @@ def test_numbers_go_up_and_what_is_too_long_ago_is_forgotten(node, group) -> Non
     assert driver.decision(1).outcome == "forgotten"
     with pytest.raises(AdminRefused, match="too long ago"):
         driver.commit(1, [])
-
-
-@pytest.mark.parametrize("name", ["", "a::b"])
-def test_a_name_that_no_group_can_have_is_refused_here(node, name) -> None:
-    with pytest.raises(ValueError, match="no name for a group"):
-        TransactionGroup(name, node.admin)

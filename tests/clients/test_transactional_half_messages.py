@@ -10,6 +10,7 @@ from admin_door import Served, served
 from fencepost.clients.transactional import (
     AdminRefused,
     Checker,
+    HalfMessageIsOver,
     HalfMessageProducer,
     HalfOutcome,
     Verdict,
@@ -121,6 +122,22 @@ def test_a_commit_that_comes_after_a_rollback_is_told_of_it(node, group, topic) 
     after = shop.send(topic, half_id="after", argument=Verdict.COMMIT, value=b"after")
     assert after is HalfOutcome.COMMITTED
     assert committed(node.bootstrap, topic, 1) == [b"after"]
+
+
+def test_a_name_that_was_decided_before_is_refused_before_its_local_transaction(
+    node, group, topic
+) -> None:
+    """The coordinator answers what became of the first one: the second would stay open, and time out."""
+    create(node.bootstrap, topic)
+    shop = Shop(node.bootstrap, group, node.admin)
+    shop.send(topic, half_id="o", argument=Verdict.ROLLBACK, value=b"first")
+    for _ in range(2):
+        with pytest.raises(HalfMessageIsOver, match="half message o is over: it was rolled back"):
+            shop.send(topic, half_id="o", argument=Verdict.COMMIT, value=b"second")
+    assert shop.orders == {"o": Verdict.ROLLBACK}
+    done = shop.send(topic, half_id="other", argument=Verdict.COMMIT, value=b"third")
+    assert done is HalfOutcome.COMMITTED, "and the next one has a lane"
+    assert committed(node.bootstrap, topic, 1) == [b"third"]
 
 
 def test_what_nobody_knows_is_parked_for_a_person(node, group, topic) -> None:

@@ -105,6 +105,8 @@ def test_what_can_not_be_read_is_told(said: dict[str, str], sentence: str) -> No
         (HERE, "say adminUrl=http://HOST:PORT"),
         ({**WRITES, "transactions": "none"}, "neither group nor task"),
         ({**WRITES, "transactiongroup": "a::b"}, "must not have '::'"),
+        ({**WRITES, "transactiongroup": "a:"}, "transactionGroup='a:' is no name for a group"),
+        ({**WRITES, "transactiongroup": " "}, "transactionGroup='' is no name for a group"),
         ({**WRITES, "transactiongroup": "a"}, "transactionGroup and transactionNumber together"),
         ({**WRITES, "transactionnumber": "1"}, "transactionGroup and transactionNumber together"),
         ({**WRITES, "kafka.transactional.id": "x"}, "say transactionGroup"),

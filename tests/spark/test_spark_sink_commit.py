@@ -3,10 +3,19 @@
 from collections.abc import Iterable, Sequence
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
-from fencepost.clients.transactional import AdminRefused, DecidedBefore, Decision, MemberWrote
+from fencepost.clients.transactional import (
+    AdminRefused,
+    AdminUnreachable,
+    DecidedBefore,
+    Decision,
+    MembersLeftOut,
+    MemberWrote,
+)
 
 OWNER, OTHER = "q11111111", "q22222222"
+TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 def wrote(*members: MemberWrote, number: int = 7) -> Wrote:
@@ -26,6 +35,8 @@ class Table:
         self.open = {each.member: each for each in open_members}
         self.decisions: dict[int, Decision] = {}
         self.fenced: list[str] = []
+        self.listing: Exception | None = None  # what is raised by whoever asks for that
+        self.fencing: Exception | None = None
 
     def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision:
         named = tuple(each for each in members if each is not None)
@@ -51,10 +62,14 @@ class Table:
         return self.decisions.get(number, Decision(number=number, outcome="undecided"))
 
     def open_members(self) -> dict[str, MemberWrote]:
+        if self.listing is not None:
+            raise self.listing
         return dict(self.open)
 
     def fence(self, group: str, members: Sequence[str]) -> None:
         assert group == self.name
+        if self.fencing is not None:
+            raise self.fencing
         self.fenced += members
         for each in members:
             self.open.pop(each, None)
@@ -163,3 +178,51 @@ def test_a_batch_without_rows_decides_nothing() -> None:
     table = Table()
     assert commit(table, wrote(), table.fence)
     assert table.decisions == {}
+
+
+@pytest.mark.parametrize(
+    ("listing", "fencing"),
+    [
+        (AdminUnreachable("no answer in 30 s"), None),
+        (AdminRefused(403, "CLUSTER_AUTHORIZATION_FAILED", "not you.", ""), None),
+        (None, TIMED_OUT),
+    ],
+)
+def test_a_batch_that_is_committed_is_not_failed_by_what_comes_after(
+    caplog, listing, fencing
+) -> None:
+    """Spark would write it again, and a batch write without a number of its own under another group."""
+    table = Table(member(0), member(0, attempt=1))
+    table.listing, table.fencing = listing, fencing
+    assert commit(table, wrote(member(0)), table.fence)
+    assert table.decisions[7].outcome == "commit"
+    assert "batch 7 is committed; could not end what was left open" in caplog.text
+
+
+def test_a_batch_that_an_earlier_run_committed_is_not_failed_either(caplog) -> None:
+    table = Table(member(0))
+    commit(table, wrote(member(0)), table.fence)
+    table.open[member(0).member] = member(0, epoch=1)
+    table.fencing = TIMED_OUT
+    assert not commit(table, wrote(member(0, epoch=1)), table.fence)
+    assert "batch 7 is committed; could not end" in caplog.text
+
+
+def test_why_a_batch_is_refused_is_told_even_if_its_rows_can_not_be_ended(caplog) -> None:
+    table = Table(member(0))
+    table.decisions[7] = Decision(number=7, outcome="commit", members=(member(0, owner=OTHER),))
+    table.fencing = TIMED_OUT
+    with pytest.raises(CouldNotCommit, match="committed by another query"):
+        commit(table, wrote(member(0)), table.fence)
+    assert "could not end what batch 7 wrote" in caplog.text
+
+
+def test_in_a_group_that_is_too_large_to_be_listed_what_is_listed_is_ended(caplog) -> None:
+    copy = member(0, attempt=1)
+    table = Table(member(0), copy)
+    table.listing = MembersLeftOut(table.name, 5, {copy.member: copy})
+    assert commit(table, wrote(member(0)), table.fence)
+    assert table.fenced == [copy.member]
+    assert "5 members beyond those that are listed" in caplog.text
+    abort(table, OWNER, [member(3).member], table.fence)
+    assert table.fenced[1:] == [copy.member, member(3).member]

@@ -1,0 +1,125 @@
+"""What a producer of half messages does next, by what it is told; with lanes and a coordinator that are lists."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from fencepost.clients.transactional import (
+    HalfMessageIsOver,
+    HalfMessageProducer,
+    HalfOutcome,
+    Verdict,
+)
+from fencepost.clients.transactional.half_messages import LANES_MAX
+from fencepost.clients.transactional.identity import ProducerIdentity
+
+NO_VERDICTS = [None, "commit", True]
+
+
+class Lane:
+    """A producer and its identity in one."""
+
+    def __init__(self, number: int, said: list[str], *, aborts: bool) -> None:
+        self.transactional_id = f"pay::p-{number}"
+        self._said, self._aborts = said, aborts
+
+    @property
+    def producer(self) -> "Lane":
+        return self
+
+    def identity(self, *, fresh: bool = False) -> ProducerIdentity:
+        return ProducerIdentity(1, 0)
+
+    def begin_transaction(self) -> None:
+        self._said.append("begin")
+
+    def produce(self, topic: str, **message: Any) -> None:
+        self._said.append("write")
+
+    def flush(self, timeout_s: float) -> int:
+        return 0
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self._said.append("commit")
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        self._said.append("abort")
+        if not self._aborts:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+class Pay(HalfMessageProducer):
+    """`said` is all that it does, `states` what the coordinator answers to each half message in turn."""
+
+    def __init__(self, *states: str, aborts: bool = True, verdict: Any = Verdict.COMMIT) -> None:
+        super().__init__("nowhere:1", "pay", self)  # type: ignore[arg-type]
+        self.said: list[str] = []
+        self.states, self.verdict, self.aborts = list(states), verdict, aborts
+        self.made = 0
+
+    def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        assert (method, path) == ("POST", "/v1/checks/prepare")
+        return {"half_id": body["half_id"], "state": self.states.pop(0), "is_new": False}
+
+    def _new_lane(self) -> Any:
+        self.made += 1
+        return Lane(self.made, self.said, aborts=self.aborts)
+
+    def execute_local_transaction(self, half_id: str, argument: Any) -> Verdict:
+        self.said.append("execute")
+        return self.verdict
+
+
+def send(pay: Pay) -> HalfOutcome:
+    return pay.send("orders", half_id="4711", value=b"x")
+
+
+@pytest.mark.parametrize("state", ["rolled_back", "committed"])
+def test_a_local_transaction_is_not_begun_under_a_name_that_was_decided(state) -> None:
+    pay = Pay(state, "waiting")
+    said = f"half message 4711 is over: it was {state.replace('_', ' ')}.*give it another name"
+    with pytest.raises(HalfMessageIsOver, match=said):
+        send(pay)
+    assert pay.said == ["begin", "write", "abort"]
+    assert send(pay) is HalfOutcome.COMMITTED
+    assert pay.made == 1, "the coordinator knows the name by the transactional id: it must stay"
+
+
+def test_a_name_that_was_decided_is_told_even_if_what_is_open_can_not_be_aborted() -> None:
+    pay = Pay("committed", "waiting", aborts=False)
+    with pytest.raises(HalfMessageIsOver):
+        send(pay)
+    assert send(pay) is HalfOutcome.COMMITTED
+    assert pay.made == 2, "the first lane is of no use any more"
+
+
+def test_a_half_message_whose_first_answer_was_lost_is_no_name_that_was_used_before() -> None:
+    pay = Pay("waiting")
+    assert send(pay) is HalfOutcome.COMMITTED
+    assert pay.said == ["begin", "write", "execute", "commit"]
+
+
+def by_its_producer(pay: Pay) -> None:
+    send(pay)
+
+
+def by_hand(pay: Pay) -> None:
+    pay.send_half("orders", half_id="4711", value=b"x").end(pay.verdict)
+
+
+@pytest.mark.parametrize("ends", [by_its_producer, by_hand])
+@pytest.mark.parametrize("verdict", NO_VERDICTS)
+def test_what_is_no_verdict_leaves_the_half_message_to_a_check(
+    verdict: Any, ends: Callable[[Pay], None]
+) -> None:
+    """Its local transaction may have been committed: to abort would be a guess."""
+    pay = Pay("waiting", "waiting", verdict=verdict)
+    allowed = "4711 must be Verdict.COMMIT, Verdict.ROLLBACK or Verdict.UNKNOWN, not"
+    with pytest.raises(TypeError, match=f"{allowed} {verdict!r}"):
+        ends(pay)
+    assert not {"commit", "abort"} & set(pay.said)
+    assert pay._lanes.qsize() == LANES_MAX, "and its place is free"
+    pay.verdict = Verdict.COMMIT
+    assert send(pay) is HalfOutcome.COMMITTED
+    assert pay.made == 2, "the first lane's transaction is open"

@@ -1,0 +1,47 @@
+"""Who is in a group, asked of a stand-in for the admin door: all of them, or an error."""
+
+from typing import Any
+
+import pytest
+from admin_door import told
+from fencepost.clients.transactional import (
+    AdminApi,
+    MembersLeftOut,
+    MemberWrote,
+    TransactionGroup,
+)
+
+LISTED = {
+    "a": {"producer_id": 1, "producer_epoch": 0, "state": "Ongoing"},
+    "b": {"producer_id": 2, "producer_epoch": 5, "state": "CompleteCommit"},
+}
+A, B = MemberWrote("a", 1, 0), MemberWrote("b", 2, 5)
+
+
+def asked(what: str, **fields: Any) -> tuple[dict[str, MemberWrote], list[str]]:
+    paths: list[str] = []
+
+    def answer(_method: str, path: str, _body: dict[str, Any]) -> tuple[int, Any]:
+        paths.append(path)
+        return 200, {"group": "job", "decisions": [], "members": LISTED, **fields}
+
+    with told(answer) as door:
+        return getattr(TransactionGroup("job", AdminApi(door)), what)(), paths
+
+
+@pytest.mark.parametrize("fields", [{"members_left_out": 0}, {}], ids=["now", "an older node"])
+def test_as_many_members_are_asked_for_as_one_end_takes_and_no_decisions(fields) -> None:
+    found, paths = asked("members", **fields)
+    assert found == {"a": A, "b": B}
+    assert paths == ["/v1/transaction-groups/job?limit=0&members=10000"]
+    assert asked("open_members", **fields)[0] == {"a": A}
+
+
+@pytest.mark.parametrize(
+    ("what", "listed"), [("members", {"a": A, "b": B}), ("open_members", {"a": A})]
+)
+def test_members_that_are_left_out_are_not_passed_over(what, listed) -> None:
+    """A driver that committed those that were listed would commit a part."""
+    with pytest.raises(MembersLeftOut, match="job has 2345 members more than were listed") as cut:
+        asked(what, members_left_out=2345)
+    assert (cut.value.left_out, cut.value.listed) == (2345, listed)
