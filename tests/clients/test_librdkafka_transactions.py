@@ -427,3 +427,34 @@ def test_one_producer_goes_on_and_on(bootstrap, topic, fresh) -> None:
         transact(producer, lambda: write(producer, topic, [b"%d" % number] * 2, 2))  # noqa: B023
     got = values_of(read_settled(bootstrap, topic, 2))
     assert got == {0: numbered(100), 1: numbered(100)}
+
+
+@calm
+def test_a_position_that_is_being_decided_is_waited_for_though_the_assignment_changes(
+    bootstrap, topic, fresh
+) -> None:
+    """Where it may not ask at once again, librdkafka takes the offset beside UNSTABLE_OFFSET_COMMIT for what is stored.
+    With Kafka's -1 that is nothing, and it reads again from the beginning (auto.offset.reset)."""
+    group = fresh("group")
+    create(bootstrap, topic, partitions=2)
+    send(producer_of(bootstrap), topic, numbered(10), partition=0)
+    mover = transactional(bootstrap, fresh("mover"))
+    with consumer_of(bootstrap, group, isolation_level="read_committed") as reader:
+        reader.assign([TopicPartition(topic, 0)])
+        assert receive(reader, 1)[0].offset() == 0
+        members = reader.consumer_group_metadata()
+        for offset in (5, 7):  # nobody decides the second one yet
+            mover.begin_transaction()
+            mover.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], members, WAIT_S)
+            if offset == 5:
+                mover.commit_transaction(WAIT_S)
+        got = []
+        for _ in range(20):  # another assignment while the answer for the first one is on its way
+            reader.unassign()
+            reader.assign([TopicPartition(topic, 0)])
+            reader.incremental_assign([TopicPartition(topic, 1)])
+            message = reader.poll(0.3)
+            got += [message.offset()] if message is not None else []
+        assert not got
+        abort(mover)
+        assert receive(reader, 1)[0].offset() == 5

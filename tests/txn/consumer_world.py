@@ -45,6 +45,9 @@ class FakeTopic:
     def racks(self, partition: int) -> Sequence[str]:
         return [] if self.rack is None else [self.rack]
 
+    def placement(self) -> object:
+        return self.rack
+
 
 @dataclass(slots=True)
 class FakeTopics:
@@ -256,7 +259,7 @@ class MixedCoordinator(Coordinator):
         **fields: Any,
     ) -> Fields | int:
         self.ticket += 1
-        metadata = subscription_bytes(topics, owned or {})
+        metadata = fields.pop("metadata", subscription_bytes(topics, owned or {}))
         return self.ask(
             JoinGroup(
                 group_id=GROUP,
@@ -265,7 +268,9 @@ class MixedCoordinator(Coordinator):
                 session_timeout_ms=fields.pop("session_timeout_ms", 45_000),
                 rebalance_timeout_ms=60_000,
                 protocol_type=fields.pop("protocol_type", "consumer"),
-                protocols=tuple((name, fields.get("metadata", metadata)) for name in protocols),
+                protocols=tuple(
+                    (name, fields.get("metadata_of", {}).get(name, metadata)) for name in protocols
+                ),
                 client_id="client",
                 client_host="/127.0.0.1",
                 ticket=self.ticket,

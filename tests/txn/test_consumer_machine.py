@@ -291,6 +291,20 @@ def test_an_assignment_waits_for_the_interval_since_the_last_one() -> None:
     assert world.hear(request("m2", 2))["member_epoch"] == 3
 
 
+def test_a_clock_that_is_set_back_does_not_hold_up_an_assignment() -> None:
+    """The time of the last one is in the log, and the next coordinator's clock may be behind too."""
+    world = Coordinator(ConsumerConfig())
+    world.topics_are(orders=4)
+    assert _joined(world, "m1") == 2
+    world.now_ms -= 600_000
+    reply = world.hear(request("m2", names=["orders"]))
+    assert reply["member_epoch"] == 3
+    reply = world.hear(request("m3", names=["orders"]))
+    assert reply["member_epoch"] == 3, "the interval is kept from there on"
+    world.sleep(1_000)
+    assert world.hear(request("m3", 3))["member_epoch"] == 4
+
+
 def test_a_group_s_own_times_are_in_force_and_held_to_the_broker_s_bounds(world) -> None:
     world.overrides[GROUP] = {
         "consumer.session.timeout.ms": "50000",

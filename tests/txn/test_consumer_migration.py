@@ -1,6 +1,7 @@
 """Groups whose members change from the classic protocol to the new one and back (KIP-848)."""
 
 import random
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from fencepost.txn.groups.consumer_embedded import (
 from fencepost.txn.groups.consumer_member import MemberState
 from fencepost.txn.groups.consumer_records import ClassicMember
 from fencepost.txn.groups.records import GroupForgotten, GroupMetadata
+from fencepost.txn.runtime.decision import Decision
 
 ORDERS = UUID(int=1)
 
@@ -173,6 +175,21 @@ def test_metadata_that_can_t_be_read_is_no_reason_to_die(world) -> None:
     assert "the embedded consumer protocol is malformed." in reply["error_message"]
 
 
+@pytest.mark.parametrize("order", [("range", "mine"), ("mine", "range")])
+def test_nor_is_metadata_of_a_protocol_that_was_not_agreed_on(world, order) -> None:
+    """`a` can only "range". In the middle of a rebalance the claims of `b` are read from what it put first."""
+    a = _stable(world)
+    good = subscription_bytes(["orders"], {})
+    metadata = {name: b"\xff" if name == "mine" else good for name in order}
+    ticket = world.join("", [], protocols=order, metadata_of=metadata, instance_id="i")
+    world.join(a, ["orders"])
+    assert world.answers[ticket]["protocol_name"] == "range"
+    assert world.classic[GROUP].phase is Phase.COMPLETING_REBALANCE
+    reply = world.hear(request("c", names=["orders"]))
+    assert reply["error_code"] is E.group_id_not_found
+    assert "the embedded consumer protocol is malformed." in reply["error_message"]
+
+
 def test_a_group_over_the_new_limit_stays_classic(world) -> None:
     a = _stable(world)
     tickets = [world.join("", ["orders"], instance_id=f"i{n}") for n in range(3)]
@@ -228,6 +245,24 @@ def test_a_classic_member_must_share_a_protocol_with_the_others(world) -> None:
     ):
         reply = world.join("b", ["orders"], protocols=protocols, **how)
         assert reply["error_code"] is expected, protocols
+
+
+def test_a_protocol_that_can_t_be_read_is_refused_wherever_it_stands(world) -> None:
+    """A classic group may agree on any of them, and Kafka reads the first only. Seen to end every coordinator."""
+    world.hear(request("c", names=["orders"]))
+    protocols = {"range": subscription_bytes(["orders"], {}), "roundrobin": b""}
+    a = world.join("", [], protocols=tuple(protocols), metadata_of=protocols)["member_id"]
+    reply = world.join(a, [], protocols=tuple(protocols), metadata_of=protocols)
+    assert reply["error_code"] is E.unknown_server_error
+    assert list(world.group.members) == ["c"]
+
+
+def test_a_purely_classic_group_takes_any_bytes(world) -> None:
+    for metadata in ({"range": b""}, {"mine": b"\xff\xff", "range": b"?"}):
+        how = {"protocols": tuple(metadata), "metadata_of": metadata}
+        a = world.join("", [], **how)["member_id"]
+        assert world.join(a, [], **how)["error_code"] is E.none
+        world.leave(a)
 
 
 def test_a_full_group_takes_no_classic_member_either(world) -> None:
@@ -348,6 +383,24 @@ def test_it_is_the_same_however_the_last_one_goes(world, how) -> None:
             world.sleep(10_000)
             world.beat(a, generation)
     assert list(world.classic[GROUP].members) == [a]
+
+
+@pytest.mark.parametrize("how", ["leave", "session", "sync"])
+def test_a_stored_member_whose_protocol_can_t_be_read_is_no_reason_to_die(world, how) -> None:
+    """As Kafka stores them, and as this did: the timer of `c` ended one coordinator after the other."""
+    a, generation = _mixed(world)
+    member = world.group.members[a]
+    classic = ClassicMember(session_timeout_ms=1_800_000, protocols=(("range", b""),))
+    stored = replace(member, classic=classic).subscribed_record(GROUP)
+    world.run(Decision(records=(stored,)))
+    world.fail_over()
+    if how == "sync":
+        assignment = world.sync(a, generation)["assignment"]
+    else:
+        world.hear(request("c", -1)) if how == "leave" else world.sleep(44_999)
+        world.sleep(1)
+        assignment = world.classic[GROUP].members[a].assignment
+    assert assignment == write_assignment({"orders": (2, 3)}, 0)
 
 
 @pytest.mark.parametrize(

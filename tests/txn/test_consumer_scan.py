@@ -1,8 +1,11 @@
 """Expressions are looked up in small pieces, and a group moves on when they are known."""
 
+from dataclasses import replace
+
 from consumer_world import GROUP, Coordinator, request
 from fencepost.txn.groups.consumer_scan import NAMES_A_TURN, WORK_A_TURN, WORK_MAX, begin, go_on
 from fencepost.txn.runtime.decision import SetTimer
+from fencepost.txn.runtime.regex import PLACES_MAX, Regex
 
 
 def _run(scan):
@@ -21,25 +24,61 @@ def test_a_turn_looks_at_a_bounded_number_of_names() -> None:
     assert scan.found[1] == ()
 
 
+def _work(scan) -> int:
+    return sum(regex.work for regex in scan.compiled if regex is not None)
+
+
 def test_an_expensive_expression_is_looked_up_in_small_pieces() -> None:
     """`(.*a.{60}){3}`: a state for every subset of places that the text can be in."""
     names = [("ab" * 60 + str(i)) for i in range(200)]
-    scan = begin(["(.*a.{60}){3}|(.*b.{50}){4}"], names, 7, 1)
-    most = 0
+    scan = go_on(begin(["(.*a.{60}){3}|(.*b.{50}){4}"], names, 7, 1))
+    most = _work(scan)
     while not scan.is_over:
-        regex = scan.compiled[0]
-        before = 0 if regex is None else regex.work
+        before = _work(scan)
         scan = go_on(scan)
-        most = max(most, 0 if regex is None else regex.work - before)
-    one_name = 250 * 500
-    assert most <= WORK_A_TURN + one_name
+        most = max(most, _work(scan) - before)
+    assert most <= WORK_A_TURN + 2 * PLACES_MAX, "not even one name is looked at to its end"
+
+
+def test_one_long_name_takes_several_turns() -> None:
+    """A state is new for each of its 249 characters, and each looks at all of the 962 places."""
+    names = ["b" * 248 + end for end in "zyz"]
+    scan, turns = go_on(begin(["(.?.?){240}z", "b+[y-z]"], names, 7, 1)), 1
+    assert (scan.at, scan.regex_at, scan.pause is None) == (0, 0, False)
+    while not scan.is_over:
+        before = _work(scan)
+        scan = go_on(scan)
+        assert _work(scan) - before <= WORK_A_TURN + 2 * PLACES_MAX
+        turns += 1
+    assert turns > 5
+    assert scan.found == ((names[0], names[2]), tuple(names))
+
+
+def test_expressions_are_compiled_in_small_pieces() -> None:
+    """A group may have as many as it has members."""
+    texts = [f"t{i}-(?:a|b){{300}}" for i in range(50)]
+    scan, turns = begin(texts, ["t7-" + "ab" * 125], 7, 1), 0
+    while len(scan.compiled) < len(texts):
+        before = len(scan.compiled)
+        scan = go_on(scan)
+        assert 1 <= len(scan.compiled) - before <= 10
+        turns += 1
+    assert turns >= 5
+    scan, _ = _run(scan)
+    assert [bool(found) for found in scan.found] == [i == 7 for i in range(50)]
+
+
+def test_many_expressions_make_a_turn_s_names_fewer() -> None:
+    """What is known already costs little, and a hundred times that is a turn's work."""
+    names = [f"topic-{i:06}z" for i in range(NAMES_A_TURN)]
+    _, turns = _run(begin([f"topic-[0-9]+|{i}" for i in range(100)], names, 7, 1))
+    assert turns >= 100 * NAMES_A_TURN // WORK_A_TURN
 
 
 def test_an_expression_that_costs_too_much_is_ignored() -> None:
-    scan = begin(["a", "b"], ["a", "b"], 7, 1)
-    dear = scan.compiled[0]
-    assert dear is not None
+    dear = Regex("a")
     dear.work = WORK_MAX
+    scan = replace(begin(["a", "b"], ["a", "b"], 7, 1), compiled=(dear, Regex("b")))
     scan, _ = _run(scan)
     assert scan.found == ((), ("b",))
 
@@ -91,6 +130,19 @@ def test_expressions_are_looked_up_again_after_the_refresh_interval() -> None:
         coordinator.sleep(44_000)
         coordinator.hear(request("m", 2))
     assert coordinator.group.resolved["orders.*"].timestamp > first
+
+
+def test_a_clock_that_is_set_back_does_not_hold_up_a_lookup() -> None:
+    coordinator = _joined()
+    coordinator.hear(request("m", names=[], subscribed_topic_regex="orders.*"))
+    coordinator.hear(request("m", 1))
+    coordinator.now_ms -= 600_000
+    coordinator.change(coordinator.topics.create("orders-us", 1))
+    coordinator.hear(request("m", 2))
+    assert "orders-us" in coordinator.group.resolved["orders.*"].topics
+    coordinator.change(coordinator.topics.create("orders-uk", 1))
+    coordinator.hear(request("m", 2))
+    assert "orders-uk" not in coordinator.group.resolved["orders.*"].topics, "the pause is back"
 
 
 def test_a_group_that_is_gone_when_its_scan_ends_is_left_alone() -> None:

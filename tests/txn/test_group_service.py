@@ -318,6 +318,52 @@ def test_all_offsets_of_a_group_are_fetched_by_naming_no_topic(version: int) -> 
     on_node(scenario)
 
 
+def _made_anew(node: GroupNode) -> None:
+    """The topic is another, and nobody told the coordinator, as when it was not yet one."""
+    before = node.image.topics.pop("t")
+    del node.image.topics_by_id[before.topic_id]
+    node.make_topic("t", 2)
+
+
+@pytest.mark.parametrize("version", [2, 7, 8, 9, 10])
+@pytest.mark.parametrize("asks", ["named", "all"])
+def test_a_topic_that_is_made_anew_inherits_no_position(version: int, asks: str) -> None:
+    """Its reader would skip what is before the old position, and never hear of it."""
+
+    async def scenario(node: GroupNode) -> None:
+        await ready(node)
+        await node.commit(7)
+        _made_anew(node)
+        named = {"topic_id": node.image.topics["t"].topic_id} if version >= 10 else {"name": "t"}
+        topics = None if asks == "all" else [{**named, "partition_indexes": [0]}]
+        group = {"group_id": "g", "topics": topics}
+        if version >= 8:
+            (found,) = (await node.ask("offset_fetch", version, groups=[group])).groups
+        else:
+            found = await node.ask("offset_fetch", version, **group)
+        rows = [row.committed_offset for topic in found.topics for row in topic.partitions]
+        assert rows == ([] if asks == "all" else [-1])
+
+    on_node(scenario)
+
+
+def test_positions_are_of_the_topics_in_the_image_that_was_confirmed() -> None:
+    """1. a fetch comes  2. this node hears of the new topic only while it makes sure  3. the position is the old's."""
+
+    async def scenario(node: GroupNode) -> None:
+        await ready(node)
+        await node.commit(7)
+
+        async def confirm() -> bool:
+            _made_anew(node)
+            return True
+
+        node.service._confirm_image = confirm
+        assert await node.fetch() == -1
+
+    on_node(scenario)
+
+
 def test_several_groups_are_fetched_at_once_each_with_its_own_error() -> None:
     async def scenario(node: GroupNode) -> None:
         await ready(node)

@@ -7,7 +7,10 @@ from uuid import UUID
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from fencepost.cluster.metadata.image import ClusterImage, PartitionState, TopicState
+from fencepost.txn.groups.config import GroupConfig
 from fencepost.txn.groups.offset_requests import plan_commit, plan_delete, plan_fetch
+from fencepost.txn.groups.offsets_machine import OffsetsMachine
+from fencepost.txn.groups.records import NO_TOPIC_ID, OffsetCommitted
 from fencepost.txn.groups.requests import milliseconds, topic_id_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +102,8 @@ def test_a_fetch_is_answered_in_the_order_of_its_topics(asked, by_id) -> None:
     (plan,) = plan_fetch(image(), SimpleNamespace(api_version=10 if by_id else 9), body)
     assert plan.command.require_stable
     assert plan.command.topics is not None
+    for wanted in plan.command.topics:
+        assert wanted.topic_id == (NO_TOPIC_ID if wanted.topic == "gone" else IDS[wanted.topic])
     found = [
         {
             "name": wanted.topic,
@@ -111,6 +116,70 @@ def test_a_fetch_is_answered_in_the_order_of_its_topics(asked, by_id) -> None:
     assert rows_of(answer["topics"]) == asked
     refused = plan.answer(E.not_coordinator)
     assert (refused["error_code"], refused["topics"]) == (E.not_coordinator, [])
+
+
+def _positions(*committed: tuple[str, int, int, UUID]) -> OffsetsMachine:
+    machine = OffsetsMachine(GroupConfig())
+    for offset, (topic, partition, position, topic_id) in enumerate(committed):
+        record = OffsetCommitted(
+            group_id="g",
+            topic=topic,
+            partition=partition,
+            committed_offset=position,
+            commit_timestamp=1,
+            topic_id=topic_id,
+        )
+        machine.apply(record, offset)
+    return machine
+
+
+def _all_of(machine: OffsetsMachine, version: int, **how: Any) -> dict[str, dict[int, Any]]:
+    body = SimpleNamespace(groups=[SimpleNamespace(group_id="g", topics=None)], **how)
+    (plan,) = plan_fetch(image(), SimpleNamespace(api_version=version), body)
+    found = machine.fetch(plan.command)
+    answer = plan.answer({"group_id": "g", "topics": found, "error_code": E.none})
+    for topic in answer["topics"]:
+        assert topic["topic_id"] == (NO_TOPIC_ID if topic["name"] == "gone" else IDS[topic["name"]])
+        assert all("topic_id" not in row for row in topic["partitions"]), "no message has it there"
+    return {
+        topic["name"]: {
+            row["partition_index"]: (row["committed_offset"], row["error_code"])
+            for row in topic["partitions"]
+        }
+        for topic in answer["topics"]
+    }
+
+
+def test_of_all_positions_those_of_an_earlier_topic_of_that_name_are_left_out() -> None:
+    """Records of Kafka's name no topic's id: they are of whatever has the name."""
+    before = UUID(int=99)
+    machine = _positions(
+        ("a", 0, 1, before),
+        ("b", 0, 2, before),
+        ("b", 1, 3, IDS["b"]),
+        ("b", 2, 4, NO_TOPIC_ID),
+        ("gone", 0, 5, before),
+    )
+    of_b = {1: (3, E.none), 2: (4, E.none)}
+    assert _all_of(machine, 9) == {"b": of_b, "gone": {0: (5, E.none)}}
+    assert _all_of(machine, 10) == {"b": of_b}
+
+
+def test_what_a_transaction_may_yet_change_is_told_so_whatever_was_there_before() -> None:
+    machine = _positions(("b", 0, 2, UUID(int=99)))
+    record = OffsetCommitted(
+        group_id="g",
+        topic="b",
+        partition=0,
+        committed_offset=8,
+        commit_timestamp=1,
+        topic_id=IDS["b"],
+    )
+    machine.apply(record, 7, producer_id=1)
+    assert _all_of(machine, 9, require_stable=True)["b"][0][1] is E.unstable_offset_commit
+    assert _all_of(machine, 9) == {}
+    machine.end_transaction(1, commit=True)
+    assert _all_of(machine, 9, require_stable=True) == {"b": {0: (8, E.none)}}
 
 
 @given(TOPICS)

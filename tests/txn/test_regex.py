@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from fencepost.txn.runtime.regex import (
+    PARTS_MAX,
     PLACES_MAX,
     TOO_LARGE,
+    Pause,
     Regex,
     RegexRefused,
     refusal_of,
@@ -67,6 +69,54 @@ def test_a_thousand_repetitions_of_what_can_be_empty_match_a_short_name() -> Non
     assert Regex("(?:a|b){0,1000}").matches("ab" * 100)
 
 
+@pytest.mark.parametrize(
+    "empty", ["()", "a{0}", "(?:a{0}){250}", "()()", "(){250}", "(?:){2}", "(){2}(a{0}){3}"]
+)
+def test_copies_of_copies_of_nothing_cost_no_more_than_one(empty: str) -> None:
+    """`()` takes no place, so the limit of places never stopped `((((){250}){250}){250}){250}`."""
+    text = f"{empty}{{1}}" if empty.endswith(")") else f"(?:{empty}){{1}}"
+    for _ in range(12):
+        text = f"(?:{text}){{250}}"
+    regex = Regex(text)
+    assert regex.parts < 100
+    assert regex.matches("") and not regex.matches("a")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(?:" + "()" * 1_500 + "){0,1000}",
+        "(?:(?:" + "()" * 1_500 + "){0,40}){0,49}",
+        "(?:a" + "()" * 1_500 + "){250}",
+        "(?:(?:|){250}){250}",
+    ],
+)
+def test_nothing_between_what_is_copied_is_counted_too(text: str) -> None:
+    """Each copy takes a place or two, and 1,500 empty groups are gone through for it."""
+    assert refusal_of(text) == TOO_LARGE
+
+
+def test_an_honest_expression_is_far_from_the_limit_of_parts() -> None:
+    texts = ["(?:ab|cd|ef){0,200}", "(?:(?:eu|us)-[a-z]+[.]v[0-9]{1,3}){20}", "a" * PLACES_MAX]
+    for text in texts:
+        assert Regex(text[:-1] if text[0] == "a" else text).parts < PARTS_MAX // 2
+
+
+def test_a_match_that_stops_goes_on_where_it_was() -> None:
+    name = "b" * 248 + "z"
+    for text, expected in (("(.?.?){240}z", True), ("(.?.?){240}y", False)):
+        regex, pause, stops, most = Regex(text), None, 0, 0
+        while True:
+            before = regex.work
+            answer = regex.match(name, pause, 1_000)
+            most = max(most, regex.work - before)
+            if not isinstance(answer, Pause):
+                break
+            pause, stops = answer, stops + 1
+        assert (answer, stops > 50) == (expected, True)
+        assert most <= 1_000 + 2 * PLACES_MAX, "a step may go over it, and the end is one more"
+
+
 # Of the parts below Python's `re` and RE2 think the same.
 atoms = st.sampled_from(
     ["a", "b", ".", "[ab]", "[^a]", r"\w", r"\d", "-", r"\.", "(?:ab|a)", "(b|)"]
@@ -89,7 +139,12 @@ def test_python_s_own_expressions_agree_where_both_speak_the_same_language(
 def test_any_text_is_an_expression_or_is_refused_with_a_reason(text: str, name: str) -> None:
     why = refusal_of(text)
     if why is None:
-        Regex(text).matches(name)
+        regex = Regex(text)
+        expected = regex.matches(name)
+        answer = regex.match(name, None, 1)
+        while isinstance(answer, Pause):
+            answer = regex.match(name, answer, 1)
+        assert answer == expected
     else:
         assert why
 

@@ -20,7 +20,12 @@ from ..runtime.codec import RecordRefused
 from ..runtime.decision import CancelTimer, Decision, Fields, SetTimer
 from .classic_turn import join_fields, sync_fields
 from .commands import Heartbeat, JoinGroup, LeaveGroup, Leaving, SyncGroup
-from .consumer_embedded import Subscription, read_subscription, read_version, write_assignment
+from .consumer_embedded import (
+    Subscription,
+    read_subscription,
+    version_to_write,
+    write_assignment,
+)
 from .consumer_group import ConsumerGroup
 from .consumer_heartbeat import Wish, note_regex
 from .consumer_member import Member, MemberState, is_held
@@ -48,7 +53,8 @@ def join(turn: Turn, command: JoinGroup) -> Decision:
     if command.requires_known_member_id and not is_static and not command.member_id:
         return Decision(reply=join_fields(E.member_id_required, member_id))
     try:
-        subscription = read_subscription(command.protocols[0][1])
+        # All of them: a classic group, which this one may become again, agrees on any. Kafka reads the first.
+        subscription, *_ = [read_subscription(metadata) for _, metadata in command.protocols]
     except RecordRefused:
         return Decision(reply=join_fields(E.unknown_server_error))
     replaced = group.static_member(command.group_instance_id)
@@ -164,7 +170,7 @@ def sync(turn: Turn, command: SyncGroup) -> Decision:
 
 def _assignment(turn: Turn, member: Member) -> bytes:
     assert member.classic is not None
-    version = read_version(member.classic.protocols[0][1])
+    version = version_to_write(member.classic.protocols[0][1])
     return write_assignment(turn.named(member.assigned), version)
 
 

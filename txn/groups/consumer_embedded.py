@@ -43,6 +43,17 @@ def read_version(data: bytes) -> int:
     return min(version, VERSION_MAX)
 
 
+def version_to_write(data: bytes) -> int:
+    """The version to answer a member in that sent `data`, and 0, which every reader knows, if that can't be read.
+
+    A log may hold such a member: Kafka reads only the first of its protocols, or the one that was agreed on.
+    """
+    try:
+        return read_version(data)
+    except RecordRefused:
+        return 0
+
+
 def read_subscription(data: bytes) -> Subscription:
     version = read_version(data)
     reader = Reader(data, 2)

@@ -220,7 +220,9 @@ def _maybe_scan(turn: Turn, old: str | None, new: str | None, *, is_first: bool)
     group, soft, world = turn.group, turn.soft, turn.world
     if soft.scan is not None or not (is_first or group.regexes):
         return
-    last_ms = max((found.timestamp for found in group.resolved.values()), default=None)
+    # A time that is yet to come is of a clock that has been set back, or of another node's: it tells nothing.
+    times = [found.timestamp for found in group.resolved.values()]
+    last_ms = max((at_ms for at_ms in times if at_ms <= world.now_ms), default=None)
     if last_ms is not None and world.now_ms <= last_ms + REGEX_PAUSE_MS:
         return
     wanted = group.regexes.copy()

@@ -58,7 +58,7 @@ class ConsumerMachine:
         self.topics = topics
         self.groups: dict[str, ConsumerGroup] = {}
         self._overrides = overrides
-        self._hashes = TopicHashes(topics)
+        self.hashes = TopicHashes(topics)
         self._soft: dict[str, Soft] = {}
         self._new_topics_version = topics.version
         self.downgrade: Downgrade | None = None  # set by who also has the classic groups
@@ -86,7 +86,7 @@ class ConsumerMachine:
             config=self.config,
             times=self.config.for_group(self._overrides(group.group_id)),
             topics=self.topics,
-            hashes=self._hashes,
+            hashes=self.hashes,
             new_topics_version=self._new_topics_version,
             now_ms=now_ms,
             downgrade=self.downgrade,
@@ -127,7 +127,7 @@ class ConsumerMachine:
         group.apply(tombstone)
 
     def _topics_changed(self, change: TopicsChanged) -> None:
-        self._hashes.forget(change.names)
+        self.hashes.changed(change.names)
         if change.any_created:
             self._new_topics_version = self.topics.version
         for group_id, soft in self._soft.items():
@@ -218,7 +218,7 @@ class ConsumerMachine:
                     timestamp=now.timestamp,
                 )
             )
-        number = self._hashes.of(group.subscribed_names(resolved=resolved))
+        number = self.hashes.of(group.subscribed_names(resolved=resolved))
         if bump or number != group.metadata_hash:
             turn.records.append(
                 GroupEpochBumped(

@@ -27,7 +27,12 @@ from .commands import ConsumerGroupHeartbeat, Heartbeat, JoinGroup, LeaveGroup, 
 from .config import GroupConfig
 from .consumer_classic import beat, join, leave, sync
 from .consumer_config import ConsumerConfig
-from .consumer_embedded import read_assignment, read_subscription, read_version, write_assignment
+from .consumer_embedded import (
+    read_assignment,
+    read_subscription,
+    version_to_write,
+    write_assignment,
+)
 from .consumer_group import ConsumerGroup
 from .consumer_heartbeat import heartbeat
 from .consumer_machine import ConsumerMachine
@@ -39,7 +44,7 @@ from .consumer_records import (
     TargetEpochReached,
 )
 from .consumer_requests import Refusal, refuse, refused, said
-from .consumer_topics import TopicHashes, Topics
+from .consumer_topics import Topics
 from .consumer_turn import MEMBER_TIMERS, session_timer
 from .groups_machine import GroupsMachine
 from .records import GroupForgotten
@@ -135,13 +140,13 @@ def upgrade_records(classic: ClassicGroup, consumer: ConsumerMachine) -> list[Co
         members = [
             _upgraded(member, classic, consumer.topics) for member in classic.members.values()
         ]
+        members = _with_claims(members, classic, consumer.topics)
     except RecordRefused:
         raise CannotUpgrade("the embedded consumer protocol is malformed.") from None
-    members = _with_claims(members, classic, consumer.topics)
     _check_owners(members)
     names = sorted({name for member in members for name in member.subscribed_topic_names})
     group_id, epoch = classic.group_id, classic.generation_id
-    number = TopicHashes(consumer.topics).of(names)
+    number = consumer.hashes.of(names)
     targets = [
         target_record(
             group_id, m.member_id, {topic: frozenset(held) for topic, held in m.assigned.items()}
@@ -160,8 +165,9 @@ def upgrade_records(classic: ClassicGroup, consumer: ConsumerMachine) -> list[Co
 def _upgraded(member: ClassicGroupMember, classic: ClassicGroup, topics: Topics) -> Member:
     # In its very first rebalance a group has not agreed on a protocol; the first is what it will be told.
     protocol = classic.protocol_name or classic.selected_protocol()
-    metadata = dict(member.protocols).get(protocol, member.protocols[0][1])
-    subscription = read_subscription(metadata)
+    # All that it offers: it is told in the words of the first from now on, and the group may come to another.
+    said = {name: read_subscription(metadata) for name, metadata in member.protocols}
+    subscription = said.get(protocol) or said[member.protocols[0][0]]
     return Member(
         member_id=member.member_id,
         member_epoch=classic.generation_id,
@@ -337,7 +343,7 @@ class ToClassic:
         classic.protocol_name = classic.selected_protocol()
         for joined in members:
             member = classic.members[joined.member_id]
-            version = read_version(member.metadata(classic.protocol_name))
+            version = version_to_write(member.metadata(classic.protocol_name))
             classic.change(member, assignment=write_assignment(self._held(joined), version))
         return classic
 

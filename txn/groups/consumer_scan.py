@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..runtime.regex import Regex, RegexRefused
+from ..runtime.regex import PARTS_MAX, Pause, Regex, RegexRefused
 
 NAMES_A_TURN: Final = 1_000  # about 2 ms when the transitions are known
 WORK_A_TURN: Final = 20_000  # places looked at; about 5 ms
+# So many characters whose transition is known take as long as one place.
+KNOWN_CHARS_A_PLACE: Final = 8
+# So many places take as long as reading a character of an expression and placing it.
+PLACES_A_PART: Final = 5
 # An expression that costs more is ignored, as Kafka ignores one that it can't read any more.
 WORK_MAX: Final = 5_000_000
 
@@ -25,28 +29,78 @@ class Scan:
     """How far it has come. `found[i]` are the topics of `regexes[i]` so far."""
 
     regexes: tuple[str, ...]
-    compiled: tuple[Regex | None, ...]
     names: Sequence[str]
-    at: int
     found: tuple[tuple[str, ...], ...]
     version: int
     started_ms: int
+    compiled: tuple[Regex | None, ...] = ()  # those of the first `regexes`; names come when all are
+    at: int = 0  # the name, then the expression that it is held against, then where in the name
+    regex_at: int = 0
+    pause: Pause | None = None
 
     @property
     def is_over(self) -> bool:
-        return self.at >= len(self.names)
+        return self.at >= len(self.names) or not self.regexes
 
 
 def begin(regexes: Sequence[str], names: Sequence[str], version: int, now_ms: int) -> Scan:
     return Scan(
         regexes=tuple(regexes),
-        compiled=tuple(_compile(regex) for regex in regexes),
         names=names,
-        at=0,
         found=((),) * len(regexes),
         version=version,
         started_ms=now_ms,
     )
+
+
+def go_on(scan: Scan) -> Scan:
+    """The scan after one turn's worth of work."""
+    scan, work = _compile_on(scan)
+    if len(scan.compiled) < len(scan.regexes):
+        return scan
+    compiled = list(scan.compiled)
+    found = [list(topics) for topics in scan.found]
+    at, index, pause = scan.at, scan.regex_at, scan.pause
+    end = min(len(scan.names), at + NAMES_A_TURN)
+    while at < end and work < WORK_A_TURN:
+        regex, name = compiled[index], scan.names[at]
+        work += 1
+        if regex is not None:
+            before = regex.work
+            answer = regex.match(name, pause, WORK_A_TURN - work)
+            work += regex.work - before + len(name) // KNOWN_CHARS_A_PLACE
+            if regex.work > WORK_MAX:
+                compiled[index] = None
+                found[index].clear()
+            elif isinstance(answer, Pause):
+                pause = answer
+                break
+            elif answer:
+                found[index].append(name)
+        index, pause = index + 1, None
+        if index == len(compiled):
+            at, index = at + 1, 0
+    return replace(
+        scan,
+        at=at,
+        regex_at=index,
+        pause=pause,
+        compiled=tuple(compiled),
+        found=tuple(tuple(topics) for topics in found),
+    )
+
+
+def _compile_on(scan: Scan) -> tuple[Scan, int]:
+    """The scan with more of its expressions compiled, and what that cost: a group can have a thousand of them."""
+    compiled, work = list(scan.compiled), 0
+    for text in scan.regexes[len(compiled) :]:
+        if work >= WORK_A_TURN:
+            break
+        regex = _compile(text)
+        compiled.append(regex)
+        parts = PARTS_MAX if regex is None else regex.parts
+        work += (len(text) + parts) * PLACES_A_PART
+    return replace(scan, compiled=tuple(compiled)), work
 
 
 def _compile(regex: str) -> Regex | None:
@@ -54,27 +108,3 @@ def _compile(regex: str) -> Regex | None:
         return Regex(regex)
     except RegexRefused:
         return None  # from a log of Kafka's, whose limits are wider: it means nothing here
-
-
-def go_on(scan: Scan) -> Scan:
-    """The scan after one turn's worth of work."""
-    compiled = list(scan.compiled)
-    found = [list(topics) for topics in scan.found]
-    at, work = scan.at, 0
-    end = min(len(scan.names), at + NAMES_A_TURN)
-    while at < end and work < WORK_A_TURN:
-        name = scan.names[at]
-        for index, regex in enumerate(compiled):
-            if regex is None:
-                continue
-            before = regex.work
-            if regex.matches(name):
-                found[index].append(name)
-            work += regex.work - before
-            if regex.work > WORK_MAX:
-                compiled[index] = None
-                found[index].clear()
-        at += 1
-    return replace(
-        scan, at=at, compiled=tuple(compiled), found=tuple(tuple(topics) for topics in found)
-    )

@@ -188,10 +188,15 @@ class Turn:
         return epoch, assignment[after.member_id]
 
     def _may_assign(self) -> bool:
-        """Not sooner than an interval after the last time, so that many joins make one assignment (KIP-1263)."""
+        """Not sooner than an interval after the last time, so that many joins make one assignment (KIP-1263).
+
+        A last time that is yet to come was written by a clock that has been set back, or by another node's: waiting
+        for it would leave partitions without a reader for as long as the clocks are apart.
+        """
         last_ms = self.group.assignment_timestamp
         interval_ms = self.world.times.assignment_interval_ms
-        return last_ms == 0 or interval_ms == 0 or self.world.now_ms >= last_ms + interval_ms
+        is_soon = last_ms <= self.world.now_ms < last_ms + interval_ms
+        return last_ms == 0 or not is_soon
 
     # ---- the member's own assignment ----------------------------------------------------------
 

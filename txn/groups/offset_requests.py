@@ -5,6 +5,7 @@ PREVENTS   a client taking the error of one partition for that of another.
 PROVED BY  tests/txn/test_offset_requests.py::test_every_partition_asked_about_is_answered_once_in_order
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from fencepost.cluster.metadata.image import ClusterImage, TopicState
 
 from ..runtime.decision import Fields
 from .commands import Commit, OffsetCommit, OffsetFetch, TxnOffsetCommit, Wanted
+from .offsets_machine import is_of_another
 from .records import NO_TOPIC_ID
 from .requests import Caller, commits_of, milliseconds, topic_id_of
 
@@ -125,22 +127,32 @@ class FetchPlan:
     def __init__(
         self, image: ClusterImage, ctx: Caller, group: Any, *, require_stable: bool
     ) -> None:
+        self.group_id: str = group.group_id
         self._image = image
         self._version = ctx.api_version
+        self._group = group
         self._asked = group.topics
+        self._require_stable = require_stable
         self._unknown: list[int] = []  # places of topics whose id nobody knows
-        self.command = OffsetFetch(
-            group_id=group.group_id,
-            member_id=getattr(group, "member_id", None),
-            member_epoch=getattr(group, "member_epoch", -1),
-            topics=None if group.topics is None else tuple(self._wanted(group.topics)),
-            require_stable=require_stable,
+
+    @functools.cached_property
+    def command(self) -> OffsetFetch:
+        """What to ask, of the topics as they are when it is first looked at."""
+        return OffsetFetch(
+            group_id=self.group_id,
+            member_id=getattr(self._group, "member_id", None),
+            member_epoch=getattr(self._group, "member_epoch", -1),
+            topics=None if self._asked is None else tuple(self._wanted(self._asked)),
+            require_stable=self._require_stable,
         )
 
     def _wanted(self, topics: Sequence[Any]) -> Iterator[Wanted]:
         for place, topic in enumerate(topics):
             if hasattr(topic, "name"):
-                yield Wanted(topic.name, NO_TOPIC_ID, tuple(topic.partition_indexes))
+                # Named or not, what is asked for is of today's topic; of one that is gone, whatever there is.
+                named = self._image.topics.get(topic.name)
+                topic_id = NO_TOPIC_ID if named is None else named.topic_id
+                yield Wanted(topic.name, topic_id, tuple(topic.partition_indexes))
                 continue
             state = self._image.topics_by_id.get(topic_id_of(topic))
             if state is None:
@@ -149,7 +161,7 @@ class FetchPlan:
                 yield Wanted(state.name, state.topic_id, tuple(topic.partition_indexes))
 
     def answer(self, reply: Fields | ErrorCode) -> Fields:
-        group_id = self.command.group_id
+        group_id = self.group_id
         if isinstance(reply, ErrorCode):
             reply = {"group_id": group_id, "topics": [], "error_code": reply}
         error = reply["error_code"]
@@ -165,13 +177,19 @@ class FetchPlan:
         return {"group_id": group_id, "topics": topics, "error_code": E.none}
 
     def _with_ids(self, topics: list[Fields]) -> Iterator[Fields]:
-        """All of a group's topics; by id only those that have one today."""
+        """All of a group's topics, without what is of an earlier one of that name; by id only those of today."""
         for topic in topics:
             state = self._image.topics.get(topic["name"])
-            if state is not None:
-                yield {**topic, "topic_id": state.topic_id}
-            elif self._version < TOPIC_IDS_SINCE:
-                yield topic
+            if state is None and self._version >= TOPIC_IDS_SINCE:
+                continue
+            topic_id = NO_TOPIC_ID if state is None else state.topic_id
+            rows = [
+                {key: value for key, value in row.items() if key != "topic_id"}
+                for row in topic["partitions"]
+                if not is_of_another(topic_id, row["topic_id"])
+            ]
+            if rows:
+                yield {"name": topic["name"], "topic_id": topic_id, "partitions": rows}
 
     def _rows_of(self, error: ErrorCode) -> list[Fields]:
         return [self._row_of(topic, error) for topic in self._asked or ()]

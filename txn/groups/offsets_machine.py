@@ -20,6 +20,9 @@ from .commands import Commit, OffsetCommit, OffsetFetch, TopicsDeleted, TxnOffse
 from .config import GroupConfig
 from .records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommitted, OffsetForgotten
 
+# What librdkafka calls RD_KAFKA_OFFSET_STORED. Kafka says -1 beside UNSTABLE_OFFSET_COMMIT, and nobody is to read it; but
+# where its assignment has changed meanwhile, librdkafka does, and goes by auto.offset.reset.
+ASK_AGAIN: Final = -1000
 NO_PRODUCER: Final = -1
 NO_OFFSET: Final = -1
 TIMESTAMP_MAX: Final = 2**63 - 1
@@ -91,7 +94,10 @@ class OffsetsMachine:
         return Decision(reply=reply, records=tuple(records))
 
     def fetch(self, command: OffsetFetch) -> list[Fields]:
-        """The positions asked for, topic by topic. `topic_id` is the one that was asked by, if any."""
+        """The positions asked for, topic by topic. `topic_id` is the one that was asked by, if any.
+
+        When all are asked for, each row says of which topic it is: one name may have been that of several.
+        """
         known = self.positions.get(command.group_id, {})
         unstable = self.open_by_group.get(command.group_id, {}) if command.require_stable else {}
         wanted = command.topics
@@ -109,9 +115,13 @@ class OffsetsMachine:
             for partition in partitions:
                 key = TopicPartition(topic, partition)
                 position = known.get(key)
-                if position is not None and _is_of_another(topic_id, position.topic_id):
+                if position is not None and is_of_another(topic_id, position.topic_id):
                     position = None
-                rows.append(_row(partition, position, is_unstable=key in unstable))
+                row = _row(partition, position, is_unstable=key in unstable)
+                if command.topics is None and position is not None:
+                    # What a transaction may yet change is not told, so it need not be of this topic.
+                    row["topic_id"] = NO_TOPIC_ID if key in unstable else position.topic_id
+                rows.append(row)
             topics.append({"name": topic, "topic_id": topic_id, "partitions": rows})
         return topics
 
@@ -231,7 +241,8 @@ def java_length(text: str) -> int:
     return len(text) + sum(char > "\uffff" for char in text)
 
 
-def _is_of_another(asked: UUID, known: UUID) -> bool:
+def is_of_another(asked: UUID, known: UUID) -> bool:
+    """Whether these are two topics. Zero is any: Kafka's records, and old ones of ours, name none."""
     return NO_TOPIC_ID not in (asked, known) and asked != known
 
 
@@ -244,7 +255,7 @@ def _row(partition: int, position: Position | None, *, is_unstable: bool) -> Fie
         error = ErrorCode.unstable_offset_commit if is_unstable else ErrorCode.none
         return {
             "partition_index": partition,
-            "committed_offset": NO_OFFSET,
+            "committed_offset": ASK_AGAIN if is_unstable else NO_OFFSET,
             "committed_leader_epoch": -1,
             "metadata": "",
             "error_code": error,

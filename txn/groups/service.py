@@ -312,17 +312,17 @@ class GroupService:
 
     async def offset_fetch(self, ctx: Caller, body: Any) -> Fields:
         plans = offset_requests.plan_fetch(self._image, ctx, body)
-        replies = await asyncio.gather(*(self._fetch(plan.command) for plan in plans))
+        replies = await asyncio.gather(*(self._fetch(plan) for plan in plans))
         answers = [plan.answer(reply) for plan, reply in zip(plans, replies, strict=True)]
         if ctx.api_version >= offset_requests.BATCHED_FETCH_SINCE:
             return {"groups": answers}
         return offset_requests.single(answers[0])
 
-    async def _fetch(self, command: Any) -> Any:
-        here = isinstance(self._coordinator.shard_of(command.group_id), Shard)
+    async def _fetch(self, plan: offset_requests.FetchPlan) -> Any:
+        here = isinstance(self._coordinator.shard_of(plan.group_id), Shard)
         if here and not await self._confirm_image():  # another may have newer positions
             return E.not_coordinator
-        return await self._execute(command.group_id, command)
+        return await self._execute(plan.group_id, plan.command)  # of the topics in that image
 
     async def offset_delete(self, ctx: Caller, body: Any) -> Fields:
         if not body.group_id:

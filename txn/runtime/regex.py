@@ -1,6 +1,6 @@
 """Which topics a subscription by regular expression means, in time that nobody can blow up.
 
-INVARIANT  matching one name costs at most a bounded amount of work, whatever the expression.
+INVARIANT  reading an expression and matching one name cost at most a bounded amount of work each, whatever it is.
 PREVENTS   `(a+)+$` from one client holding the loop, and with it every partition of the node, for minutes.
 PROVED BY  tests/txn/test_regex.py::test_an_expression_that_blows_up_backtracking_is_matched_at_once
 
@@ -8,15 +8,19 @@ Python's `re` backtracks, so it is not used. The expression becomes an automaton
 places in it; the transitions that names really take are kept (a DFA built as it is walked, as RE2 does).
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from .regex_classes import WORD
 from .regex_syntax import At, Chars, Concat, Either, Node, RegexRefused, Repeat, parse
 
-__all__ = ["Regex", "RegexRefused", "refusal_of"]
+__all__ = ["Pause", "Regex", "RegexRefused", "refusal_of"]
 
 # Enough for eight repetitions of the longest that can matter; what one name may cost grows with it.
 PLACES_MAX: Final = 2_000
+# Parts of the tree looked at to place them, a copy at a time. An honest expression takes two or three for each
+# place; what is empty takes some and no place, and copies of copies of it would never reach PLACES_MAX.
+PARTS_MAX: Final = 4 * PLACES_MAX
 # A topic's name has at most 249 characters, so more copies than this of anything match no more and no less.
 COPIES_MAX: Final = 250
 # The expression is the key of a record, whose strings end at 32,767 bytes; this is plenty.
@@ -43,6 +47,14 @@ class _State:
         self.nexts: dict[int, _State] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Where in a name matching stopped for now."""
+
+    state: _State
+    at: int
+
+
 class Regex:
     """One expression, compiled. `work` counts what its matching has cost, so that a caller can stop."""
 
@@ -51,6 +63,7 @@ class Regex:
             raise RegexRefused(TOO_LARGE)
         self.text = text
         self.work = 0
+        self.parts = 0  # what compiling it has cost
         self._steps: list[_Step] = [(_MATCH, 0, 0)]
         self._start = self._compile(parse(text), 0)
         self._looks_around = any(step[0] == _AT for step in self._steps)
@@ -58,11 +71,23 @@ class Regex:
 
     def matches(self, name: str) -> bool:
         """Whether the whole of `name` matches."""
-        state = self._state((self._start,), -1)
-        for char in name:
+        answer = self.match(name)
+        assert isinstance(answer, bool), "nothing told it to stop"
+        return answer
+
+    def match(
+        self, name: str, since: Pause | None = None, work_max: int | None = None
+    ) -> bool | Pause:
+        """`matches`, from where the last call stopped; a Pause when this one has cost `work_max`, or just over."""
+        end = None if work_max is None else self.work + work_max
+        start = 0 if since is None else since.at
+        state = self._state((self._start,), -1) if since is None else since.state
+        for at, char in enumerate(name[start:], start):
             code = ord(char)
             found = state.nexts.get(code)
             if found is None:
+                if end is not None and self.work >= end:
+                    return Pause(state, at)
                 found = self._step(state, code)
                 state.nexts[code] = found
             state = found
@@ -123,6 +148,9 @@ class Regex:
         return len(self._steps) - 1
 
     def _compile(self, node: Node, then: int) -> int:
+        self.parts += 1
+        if self.parts > PARTS_MAX:
+            raise RegexRefused(TOO_LARGE)
         match node:
             case Chars(mask):
                 return self._add((_CHARS, mask, then))
@@ -151,7 +179,9 @@ class Regex:
             for _ in range(min(high, COPIES_MAX) - low):
                 then = self._add((_SPLIT, self._compile(part, then), out))
         for _ in range(low):
-            then = self._compile(part, then)
+            after, then = then, self._compile(part, then)
+            if then == after:
+                break  # it is empty, and so is any number of copies
         return then
 
 

@@ -1,6 +1,7 @@
 """Sets of ASCII characters by the names that RE2 has for them, each a number with bit c for character c."""
 
 import unicodedata
+from functools import cache
 from typing import Final
 
 ALL: Final = (1 << 128) - 1
@@ -81,13 +82,18 @@ _SCRIPTS: Final = _names(
 )
 
 
+@cache
+def _category(name: str) -> int:
+    found = (c for c in range(128) if unicodedata.category(chr(c)).startswith(name))
+    return sum(1 << c for c in found)
+
+
 def unicode_class(name: str) -> int | None:
     """The ASCII part of a general category, a script or `Any`; None when there is no such name."""
     if name == "Any":
         return ALL
     if name in _CATEGORIES:
-        found = (c for c in range(128) if unicodedata.category(chr(c)).startswith(name))
-        return sum(1 << c for c in found)
+        return _category(name)
     if name in _SCRIPTS:
         latin = _LOWER | _UPPER
         return {"Latin": latin, "Common": ALL & ~latin}.get(name, 0)
