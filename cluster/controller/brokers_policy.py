@@ -253,7 +253,8 @@ def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decisio
     changes = _changes(
         scene,
         broker.broker_id,
-        lambda _topic, now: Wish(isr=_without(now, broker.broker_id)),
+        # With it goes what is known of its disk: whatever comes back under its number has nothing for certain.
+        lambda _topic, now: Wish(isr=_without(now, broker.broker_id), lost=broker.broker_id),
         active_brokers(scene.image),
     )
     return Decision(records=[record, *changes], reply=lambda _version: ItemResult())

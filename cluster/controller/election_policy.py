@@ -94,8 +94,11 @@ def changed(
             survivor = _survivor(placed, wish.on_other_disks.intersection(alive))
             offline = tuple(each for each in offline if each != survivor)
         if heir != NO_LEADER:
+            # Who is in the ISR still is so as the last of it, and was alone below the minimum: nothing was committed
+            # that it has not.
+            known = {*isr, *elr}
             leader, isr = heir, (heir,)
-            elr = tuple(each for each in elr if each != heir)
+            elr = tuple(each for each in replicas if each in known and each != heir)
         elif survivor != NO_LEADER:
             leader, isr, elr = survivor, (survivor,), ()
         elif not isr:

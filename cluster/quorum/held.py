@@ -246,6 +246,11 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
     def submit_voters(self, packed: bytes, callback: Callable[[object, int], None]) -> None:
         self._submitted.append((bytes([VOTERS_KIND]) + packed, callback))
 
+    @property
+    def voters_submitted(self) -> bool:
+        """A set of voters is on its way to the log, whoever still waits for it."""
+        return any(entry[0] == VOTERS_KIND for entry, _ in self._submitted)
+
     def adopt(self, term: int) -> None:
         """Another node is in a later term: this one follows in it."""
         assert term > self.term, "a term went backwards"

@@ -198,7 +198,7 @@ class Journal:
                 self._heads_dropped = True
                 self._commit_index = last.idx
                 return
-        if not may_lag:
+        if not may_lag or first > previous.idx:  # or there is a hole between the two
             raise LogDamaged(
                 f"The metadata journal in {self._folder} does not hold the entries {previous.idx} and"
                 f" {last.idx} on which the snapshot ends. {_ADVICE}"

@@ -186,7 +186,7 @@ class Quorum:
             if add is not None:
                 await self._wait_caught_up(add[0])
             raft = self._leading()
-            if raft.sets.index > raft.commit_index:
+            if raft.voters_submitted or raft.sets.index > raft.commit_index:
                 why = "The last change of the voters is not committed."
                 raise VoterChangeRefused(ErrorCode.request_timed_out, why)
             packed = write_voters(change_by_one(raft.voters, add=add, remove=remove))

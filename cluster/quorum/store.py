@@ -100,6 +100,8 @@ class Store:
         """All that is applied has to be in the journal when it is cut to the snapshot."""
         if not raft.snapshots.is_idle or self._journal.undurable:
             return
+        if raft.to_install is not None:
+            return  # ours would be the older one, and take its place in the file
         if self._env.clock.steady() < self._no_snapshot_before:
             return
         newest = raft.snapshots.newest

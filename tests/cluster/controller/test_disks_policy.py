@@ -107,6 +107,20 @@ def test_the_last_in_sync_is_not_forgotten_with_its_disk() -> None:
     assert scene.when(UnregisterBroker(broker_id=1)).error_code is ErrorCode.none
 
 
+def test_who_is_taken_off_the_list_is_eligible_no_more() -> None:
+    """Its disk's name goes with it: an older disk of that number would lead with what it had long ago."""
+    scene = three(2)
+    _minimum(scene, "2")
+    scene.register(2, disk=UUID(int=2), fenced=True)
+    now = scene.partition()
+    assert (now.isr, now.elr) == ((1,), (2,))
+    assert scene.when(UnregisterBroker(broker_id=2)).error_code is ErrorCode.none
+    assert scene.partition().elr == ()
+    come(scene, THIRD, 2)
+    scene.register(1, disk=OLD, fenced=True)
+    assert scene.partition().leader == NO_LEADER
+
+
 def test_another_disk_is_out_of_sync_where_others_have_everything() -> None:
     scene = three(2)
     come(scene, NEW)

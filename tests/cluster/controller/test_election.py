@@ -35,6 +35,12 @@ def test_an_eligible_replica_leads_when_the_isr_is_gone() -> None:
     assert outcome(now, Wish(isr=()), {2, 3}) == (2, 6, (2,), (1,))
 
 
+def test_the_last_member_stays_eligible_when_another_one_leads() -> None:
+    """It was alone below the minimum, so nothing was committed that it has not: to give up data for it was needless."""
+    now = state(1, (1,), elr=(2,))
+    assert outcome(now, Wish(), {2, 3}) == (2, 6, (2,), (1,))
+
+
 def test_whoever_comes_back_into_a_large_enough_isr_makes_the_elr_needless() -> None:
     now = state(1, (1,), elr=(2, 3))
     assert outcome(now, Wish(isr=(1, 2)), {1, 2}) == (1, 5, (1, 2), ())

@@ -268,6 +268,23 @@ def test_a_journal_that_does_not_hold_the_snapshots_end_is_refused_by_a_voter_al
                 opened(world.restart("a")).start_at(entry(5, term=2), entry(6), may_lag=False)
 
 
+def test_a_journal_that_begins_behind_its_snapshot_is_not_thrown_away() -> None:
+    """There are entries in it that this voter has acknowledged, and the ones before them are nowhere."""
+    with World(seed=3) as world:
+        env = world.node("a")
+
+        async def installed() -> None:
+            journal = opened(env)
+            journal.start_at(entry(20), entry(21), may_lag=True)
+            journal.add(*entry(22))
+            await journal.make_durable()
+
+        world.run(world.on(env, installed()))
+        journal = opened(world.restart("a"))
+        with pytest.raises(LogDamaged, match="the entries 8 and 9 on which"):
+            journal.start_at(entry(8), entry(9), may_lag=True)
+
+
 def test_a_journal_that_ends_before_a_snapshot_from_the_leader_begins_again_at_it() -> None:
     with World(seed=3) as world:
         env = world.node("a")

@@ -8,7 +8,7 @@ from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import Outcome, Trouble
 from fencepost.cluster.quorum import store
 from fencepost.cluster.quorum.voters import VoterChangeRefused
-from support.quorum_nodes import Nodes
+from support.quorum_nodes import Nodes, setting
 
 
 @pytest.fixture
@@ -298,6 +298,35 @@ def test_a_change_that_nobody_waits_for_any_more_still_holds_up_the_next(world: 
         world.net.heal_all()
         await nodes.agree("after")
         await nodes.alike()
+
+    world.run(scenario())
+
+
+def test_a_change_that_is_not_in_the_log_yet_holds_up_the_next(world: World) -> None:
+    """The leader's disk is slow, and whoever asked has gone: both sets were made of the same one."""
+    nodes = Nodes(world, voters=4)
+
+    async def scenario() -> None:
+        await nodes.start()
+        leader = await nodes.leader()
+        await nodes.agree("first")
+        await nodes.alike()
+        first, second, third = [each for each in nodes.ids if each != leader]
+        quorum = nodes.quorums[leader]
+        world.disk(host_of(leader)).faults.sync_s = (0.7, 0.7)
+
+        async def ask() -> None:
+            slow = asyncio.ensure_future(quorum.propose(setting("slow")))
+            await asyncio.sleep(0.05)  # its journal is being synced
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(quorum.change_voters(remove=first), 0.1)
+            with pytest.raises(VoterChangeRefused):
+                await quorum.change_voters(remove=second)
+            await slow
+
+        await world.on(nodes.env(leader), ask())
+        await nodes.agree("after")
+        assert set(quorum.view().voters) == {leader, second, third}
 
     world.run(scenario())
 

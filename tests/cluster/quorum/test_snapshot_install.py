@@ -66,6 +66,44 @@ def test_a_node_that_is_far_behind_gets_a_snapshot_in_pieces_and_goes_on_from_th
         world.run(scenario())
 
 
+def test_a_follower_does_not_put_its_own_snapshot_in_the_place_of_a_newer_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its disk stood still: its own was due while the leader's was being written, and after a kill it knew no more."""
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 50)
+    for module in ("progress", "raft_leader"):
+        monkeypatch.setattr(f"fencepost.cluster.quorum.{module}.UNDER_WAY_ENTRIES_MAX", 80)
+    with World(seed=1) as world:
+        nodes = Nodes(world, voters=3)
+
+        async def scenario() -> None:
+            await nodes.start()
+            leader = await nodes.leader()
+            await nodes.agree("first")
+            await nodes.alike()
+            slow, away = [each for each in nodes.ids if each != leader]
+            faults = world.disk(host_of(slow)).faults
+            usual, faults.sync_s = faults.sync_s, (6.0, 6.0)
+            for number in range(112):
+                await nodes.agree(f"s{number % 20}", str(number))
+            faults.sync_s = usual
+            await nodes.alike()
+            nodes.kill(away)
+            for number in range(8):
+                await nodes.agree(f"late{number}")
+            await asyncio.sleep(1)
+            nodes.kill(leader)
+            nodes.kill(slow)
+            for each in (slow, away):
+                nodes.restart(each)
+                await nodes.start(each)
+            again = await nodes.leader(among=[slow, away])
+            await asyncio.sleep(2)
+            assert {f"late{number}" for number in range(8)} <= nodes.settings(again).keys()
+
+        world.run(scenario())
+
+
 def test_a_follower_that_is_a_little_behind_is_sent_entries_and_no_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
