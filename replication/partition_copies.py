@@ -245,8 +245,7 @@ class CopiedPartition(ReadablePartition, Flushable):
     # -- both ------------------------------------------------------------------------------------------
 
     def on_log_failed(self, cause: str) -> None:
-        """`Partition` knows what is to end with it."""
-        raise NotImplementedError
+        """What ends with it, `Partition` knows."""
 
     def _written(self, headers: appends.Headers, size: int) -> None:
         counters = self._counters

@@ -1,6 +1,17 @@
-"""Files of segments that are out of the log: renamed at once, removed when nobody can want them any more."""
+"""Files of segments that are out of the log: renamed at once, removed when nobody can want them any more.
 
+INVARIANT  while a node runs, a file is removed on a thread of the disk's, one segment after another.
+PREVENTS   a loop that stands still for seconds when a round of retention took ten segments: to remove one of 1 GiB
+           takes ext4 200 to 320 ms.
+PROVED BY  tests/replication/log/test_burial.py::test_segments_are_removed_off_the_loop_one_after_another
+"""
+
+from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.ports import Env
 
 from .names import DELETED
 from .segment import Segment
@@ -22,26 +33,83 @@ class Burial:
         log.shared.pool.close(segment)
         rename_all(log.env.disk, segment.folder, segment.base_offset, segment.extra, DELETED)
         delay_s = log.config.file_delete_delay_ms / 1000
-        self.timer = log.env.clock.call_later(delay_s, self.finish)
+        self.timer = log.env.clock.call_later(delay_s, self._is_due)
         log.burials[segment] = self
 
+    def _is_due(self) -> None:
+        self.log.shared.graves.add(self)
+
     def finish(self) -> None:
+        """Blocks."""
+        self.forget()
+        try:
+            self.unlink()
+        except OSError as error:
+            tell(self.log, self.segment, error)
+
+    def unlink(self) -> None:
+        """Blocks. May run on a thread."""
+        segment = self.segment
+        remove_all(self.log.env.disk, segment.folder, segment.base_offset, DELETED)
+
+    @property
+    def is_open(self) -> bool:
+        return self.log.burials.get(self.segment) is self
+
+    def forget(self) -> None:
         self.timer.cancel()
         self.log.burials.pop(self.segment, None)
-        segment = self.segment
+
+
+class Graves:
+    """The burials of a node that are due."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._due: deque[Burial] = deque()
+        self._digs = False
+
+    def add(self, burial: Burial) -> None:
+        self._due.append(burial)
+        if not self._digs:
+            self._digs = True
+            self._env.tasks.spawn(self._dig(), name="remove segments")
+
+    async def _dig(self) -> None:
         try:
-            remove_all(self.log.env.disk, segment.folder, segment.base_offset, DELETED)
-        except OSError as error:  # the next start removes what is left
-            self.log.env.log.warn("segment_not_removed", path=segment.path, cause=str(error))
+            while self._due:
+                await self._remove(self._due.popleft())
+        finally:
+            self._digs = False
+
+    async def finish(self, logs: Sequence["Log"]) -> None:
+        """At a stop, due or not: a start from hints does not look for what is left."""
+        for log in logs:
+            for burial in list(log.burials.values()):
+                await self._remove(burial)
+
+    async def _remove(self, burial: Burial) -> None:
+        if not burial.is_open:
+            return  # its log was closed meanwhile
+        try:
+            await self._env.disk.run(burial.unlink)
+        except OSError as error:
+            tell(burial.log, burial.segment, error)
+        burial.forget()
 
 
-def bury(log: "Log", segments: list[Segment]) -> None:
+def tell(log: "Log", segment: Segment, error: OSError | LogDamaged) -> None:
+    """The next start removes what is left."""
+    log.env.log.warn("segment_not_removed", path=segment.path, cause=str(error))
+
+
+def bury(log: "Log", segments: Sequence[Segment]) -> None:
     """Their log start offset is durable."""
     for segment in segments:
         try:
             Burial(log, segment)
         except OSError as error:
-            log.env.log.warn("segment_not_removed", path=segment.path, cause=str(error))
+            tell(log, segment, error)
 
 
 def bury_now(log: "Log", segment: Segment) -> None:

@@ -11,7 +11,7 @@ One append-only file, rewritten when it has grown. After the magic come frames, 
     length u32 | crc32 u32 of the rest | type u8 | body
     type B  the boot id of the machine's run in which all logs were last known to be whole
     type N  names: (id u32, partition i32, length u16, topic) …
-    type V  values: (id u32, kind u8, offset i64) …; the last one counts, -1 is none
+    type V  values: (id u32, kind u8, offset i64) …; the last one counts, -1 is none, -2 unknown (recovery points)
 
 A bad frame at the end was being written at a crash. A bad frame with a good one behind it is damage: then nothing
 in the file is relied on (`intact` is false), every log is checked from its start, slow but right. No frame is
@@ -36,6 +36,7 @@ VALUE: Final = struct.Struct(">IBq")
 REWRITE_AT: Final = 16 * 1024 * 1024  # 1.2 million values: a quarter of a second to load
 TYPES: Final = b"BNV"
 NONE: Final = -1
+UNKNOWN: Final = -2  # it had a recovery point, which was lost: not the same as none
 
 
 class Kind(enum.IntEnum):
@@ -72,6 +73,11 @@ class PartitionOffsets:
             return None
         value = self._values[number][kind]
         return None if value == NONE else value
+
+    def recovery_point_of(self, partition: TopicPartition) -> int | None:
+        """0 of a partition that never had one; None: it was lost, and the log has not been opened since."""
+        known = self.get(Kind.RECOVERY_POINT, partition) or 0
+        return None if known == UNKNOWN else known
 
     def put(self, kind: Kind, partition: TopicPartition, offset: int) -> None:
         """Remember; durable with the next `flush`."""
@@ -144,13 +150,13 @@ class PartitionOffsets:
         self.flush_now()
 
     def flush_now(self) -> None:
-        if not self._pending:
+        if not (self._pending or self._on_its_way):
             return
         file = self._file
         try:
             if self._syncing and file is not None:
                 file.sync()  # the frame that another flush waits for comes first
-            file = self._append_pending()
+            file = self._append_pending() if self._pending else None
             if file is not None:
                 file.sync()
         except OSError:
@@ -215,9 +221,8 @@ class PartitionOffsets:
         if self._file is file:
             self.close()
         for number, values in self._values.items():
-            for kind, value in enumerate(values):
-                if value != NONE:
-                    self._pending[number, kind] = None
+            for kind in range(len(values)):  # those too that are none now: the disk may have them
+                self._pending[number, kind] = None
 
     # -- from the disk ---------------------------------------------------------------------------------
 

@@ -1,4 +1,9 @@
-"""The end of a log's time in memory, and what a clean one leaves for the next start."""
+"""The end of a log's time in memory, and what a clean one leaves for the next start.
+
+INVARIANT  a hint is given only of a log whose aborted transactions, leader epochs and indexes are on the disk too.
+PREVENTS   a start from the hint with an index that lacks an aborted transaction, so that it is read as committed.
+PROVED BY  tests/replication/log/test_closing.py::test_an_aborted_transaction_that_could_not_be_written_down_stays_aborted
+"""
 
 from typing import TYPE_CHECKING
 
@@ -11,13 +16,16 @@ if TYPE_CHECKING:
 
 
 def close(log: "Log", *, clean: bool) -> LogHint | None:
-    """Let go of the files. When `clean`, and all was synced before, the answer is what to start from."""
+    """Let go of the files. When `clean`, and all was synced and settled before, the answer is what to start from."""
     hint = None
-    if clean and log.failed is None and not log.dirty and log.recovery_point == log.log_end_offset:
+    if clean and _is_settled(log):
         write_index_files(log, log.active)
         hint = _write_hint(log)
     for burial in list(log.burials.values()):
-        burial.finish()
+        if log.removed:  # its folder goes, with all that is in it
+            burial.forget()
+        else:
+            burial.finish()
     for segment in log.segments:
         log.shared.pool.close(segment)
         log.shared.pool.index_gone(segment)
@@ -25,6 +33,16 @@ def close(log: "Log", *, clean: bool) -> LogHint | None:
         log._producers.reset(log.log_end_offset)  # gives back its share of the budget
     log.shared.unsettled.pop(log, None)
     return hint
+
+
+def _is_settled(log: "Log") -> bool:
+    """Whether the disk has all of it, and all that stands beside it: a start from a hint looks at neither.
+
+    What was never written has nothing on the disk that could be old.
+    """
+    is_synced = not log.dirty and log.recovery_point == log.log_end_offset
+    waits = log.created and log in log.shared.unsettled
+    return log.failed is None and is_synced and not waits
 
 
 def _write_hint(log: "Log") -> LogHint:

@@ -178,6 +178,8 @@ class Log:
             for position, header in headers
             if header.is_control
         }
+        if markers:  # what an abort is added to: read before anything is written, for that may fail
+            aborted.load(self, self.segments[-1])
         size = len(buffer)
         if len(headers) == 1:
             newest = first.max_timestamp
@@ -338,8 +340,9 @@ class Log:
     # -- durability ------------------------------------------------------------------------------------
 
     def unsettled(self) -> None:
-        """The next checkpoint has something to do here."""
-        self.shared.unsettled[self] = None
+        """The next checkpoint has something to do here. Not of a removed log: its folder may be another's by now."""
+        if not self.removed:
+            self.shared.unsettled[self] = None
 
     def dirty_files(self) -> list[File]:
         """What must be synced for all that was appended so far to be durable (but see sync.py for folders)."""

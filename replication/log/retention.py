@@ -1,7 +1,8 @@
 """What goes at the old end of a log: by age, by size, or because someone said so.
 
-INVARIANT  a segment leaves the folder only after a log start offset behind it is durable, so that a crash in
-           between leaves no hole; and no segment goes that the high watermark has not passed.
+INVARIANT  a segment leaves the folder only after a log start offset behind it is durable, or (where the disk is too
+           full to write that) after all segments before it left it durably, so that a crash in between leaves no
+           hole; and no segment goes that the high watermark has not passed.
 PREVENTS   a start after a crash finding the middle of what was being deleted; a log start above what is committed.
 PROVED BY  tests/replication/log/test_retention.py::test_a_crash_while_segments_are_deleted_leaves_no_hole
 
@@ -12,9 +13,14 @@ file.delete.delay.ms; who still holds one open goes on reading it.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fencepost.cluster.base.errors import LogDamaged
+
+from .burial import Burial, tell
 from .checkpoint import Kind
+from .names import DELETED
 from .rolling import create_file, roll
 from .segment import Segment
+from .segment_files import rename_if_there
 
 if TYPE_CHECKING:
     from .log import Log
@@ -105,6 +111,38 @@ def _delete(log: "Log", now_ms: int, high_watermark: int, may_go: Rule) -> int:
     del log.segments[:count], log.bases[:count]
     log.unsettled()
     return count
+
+
+async def make_room(log: "Log") -> None:
+    """The disk is too full to say where the log begins now, and stays so unless its doomed segments go before that.
+
+    1. The folder is synced: the file that the log goes on in is there.    crash: nothing happened
+    2. The oldest segment loses its `.log`, and the folder is synced.      crash: the log begins with the next one
+    3. Its other files follow (its aborted transactions not before: a crash may leave the segment in the log).
+    4. The same with the next one.
+    """
+    disk, cuts = log.env.disk, log.cuts
+
+    def is_void() -> bool:
+        """What has those names now may be another log's, or not be doomed."""
+        return log.removed or log.cuts != cuts
+
+    for at, segment in enumerate(log.doomed[:]):
+        try:
+            if at == 0:
+                create_file(log, log.segments[0])
+                await disk.run(disk.sync_folder, log.folder)
+            if is_void():
+                return
+            rename_if_there(disk, segment.path, segment.path + DELETED)
+            await disk.run(disk.sync_folder, log.folder)
+            if is_void():
+                return
+            Burial(log, segment)
+        except (OSError, LogDamaged) as error:
+            tell(log, segment, error)
+            return
+        log.doomed.remove(segment)
 
 
 def forget(log: "Log", segment: Segment) -> None:

@@ -92,6 +92,8 @@ def create_file(log: "Log", segment: Segment) -> None:
 
 
 def create_folder(log: "Log") -> None:
+    if log.shared.removal is not None:
+        log.shared.removal.before_writing(log.topic_partition)
     log.env.disk.make_folders(log.folder)
     if log.topic_id is not None:
         path = f"{log.folder}/{METADATA}"

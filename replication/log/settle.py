@@ -11,6 +11,7 @@ Nothing of this is on the way to an acknowledgement: it runs with each checkpoin
 
 from typing import TYPE_CHECKING, Final
 
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
 from fencepost.cluster.base.ports import Disk
 
 from . import aborted, snapshots
@@ -86,13 +87,14 @@ class Settlement:
 
     def done(self) -> None:
         log = self.log
+        if log.removed:  # while this waited for the disk: its folder may be another log's
+            return
         if self.error is not None:
             log.env.log.warn("log_not_settled", folder=self.folder, cause=str(self.error))
             log.rolled += self.rolled
             log.aborted_unsynced += self.aborted
             log.snapshots_unsynced += self.snapshots
-            log.doomed += self.doomed
-            self.doomed = []
+            self.take_back_doomed()
             log.epochs_unsaved |= self.epochs_text is not None
             return
         if self.cuts == log.cuts and self.point > log.settled_point:
@@ -104,3 +106,15 @@ class Settlement:
             or log.epochs_unsaved or log.recovery_point > log.settled_point
         ):  # fmt: skip
             log.shared.unsettled.pop(log, None)
+
+    def take_back_doomed(self) -> None:
+        """The disk does not say yet that they are out of the log: the next checkpoint tries again."""
+        log = self.log
+        if self.doomed and not log.removed:
+            log.doomed[:0] = self.doomed  # the oldest first
+            log.unsettled()
+        self.doomed = []
+
+    @property
+    def found_disk_full(self) -> bool:
+        return self.error is not None and self.error.errno in DISK_FULL_ERRNOS

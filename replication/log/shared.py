@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 
 from fencepost.cluster.base.ports import Env
 
+from .burial import Graves
 from .checkpoint import PartitionOffsets
 from .pool import FilePool
 from .producer_budget import ProducerBudget
 from .producers_clock import ProducersClock
 from .producers_machine import PRODUCER_ID_EXPIRATION_MS
+from .removal import Removal
 
 if TYPE_CHECKING:
     from .log import Log
@@ -31,11 +33,13 @@ class Shared:
     env: Env
     pool: FilePool
     offsets: PartitionOffsets | None = None  # None: nothing outlives the log (tests, tools)
+    removal: Removal | None = None  # None with them
     budget: ProducerBudget = field(default_factory=ProducerBudget)
     producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     # Whether a transaction's first batch needs its coordinator's word; where there is no coordinator it has none.
     verify_transactions: bool = False
     clock: ProducersClock = field(init=False)
+    graves: Graves = field(init=False)
     recovered: Recovered = field(default_factory=Recovered)
     # Logs with something to do for the next checkpoint, in the order in which they came to have it.
     unsettled: "dict[Log, None]" = field(default_factory=dict)
@@ -43,6 +47,7 @@ class Shared:
 
     def __post_init__(self) -> None:
         self.clock = ProducersClock(self.env)
+        self.graves = Graves(self.env)
 
     @classmethod
     def alone(cls, env: Env) -> "Shared":

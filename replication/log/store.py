@@ -16,16 +16,16 @@ PROVED BY  tests/replication/log/test_store.py::test_whatever_a_crash_leaves_wha
 """
 
 import asyncio
-import functools
 from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk, Env
 
 from . import burial, hints
-from .checkpoint import FILE_NAME, Kind, PartitionOffsets
+from .checkpoint import FILE_NAME, UNKNOWN, Kind, PartitionOffsets
 from .config import LogConfig
 from .doubts import Doubts
 from .hints import LogHint
@@ -35,14 +35,14 @@ from .names import METADATA
 from .pool import OPEN_MAX, FilePool
 from .producer_budget import PRODUCERS_MAX, ProducerBudget
 from .producers_machine import PRODUCER_ID_EXPIRATION_MS
+from .removal import FOLDER_NAME_MAX, Removal, partition_of
+from .retention import make_room
 from .settle import Settlement
 from .shared import Shared
 from .sync import sync_logs
 
-DELETE_SUFFIX: Final = "-delete"  # a folder that is being removed
 STRAY_SUFFIX: Final = "-stray"  # of a topic of the same name with another id: a person decides
 SETTLE_SHARES: Final = 4  # how many threads of the disk's a checkpoint uses
-FOLDER_NAME_MAX: Final = 200  # of the partition's own name, before a suffix
 
 
 class LogStore:
@@ -60,10 +60,12 @@ class LogStore:
         self.env = env
         self.data_dir = data_dir
         self.offsets = PartitionOffsets(env, f"{data_dir}/{FILE_NAME}")
+        self.removal = Removal(env, data_dir, self.offsets)
         self.shared = Shared(
             env=env,
             pool=FilePool(env.disk, open_max=open_files_max),
             offsets=self.offsets,
+            removal=self.removal,
             budget=ProducerBudget(producers_max),
             producer_expiration_ms=producer_expiration_ms,
         )
@@ -71,7 +73,6 @@ class LogStore:
         self.was_clean = False
         self.is_new = False  # nothing was ever stored here, so nothing was left unclean either
         self._hints: dict[TopicPartition, LogHint] = {}
-        self._knows_offsets = True
         self.same_boot = False
         self._all_opened = True
 
@@ -82,21 +83,23 @@ class LogStore:
         disk = self.env.disk
         _make_durable_folder(disk, self.data_dir)
         names = disk.list(self.data_dir)
-        for name in names:
-            if name.endswith(DELETE_SUFFIX):
-                disk.remove_tree(f"{self.data_dir}/{name}")
         self.offsets.load()
-        has_logs = any(_partition_of(name) for name in names)
+        has_logs = any(partition_of(name) for name in names)
         if FILE_NAME not in names and has_logs:
             self.offsets.intact = False
             self.env.log.error("partition_offsets_missing", folder=self.data_dir)
-        self._knows_offsets = self.offsets.intact
+        knows_offsets = self.offsets.intact
+        if not knows_offsets:
+            # Until each was opened, over any number of starts: the next write makes a file that is intact again.
+            for partition in self.folders():
+                self.offsets.put(Kind.RECOVERY_POINT, partition, UNKNOWN)
+        self.removal.start(names)
         self.same_boot = self.offsets.boot_id == self.env.boot_id
         found = hints.load(disk, self.data_dir)
         self.was_clean = found is not None
         self.is_new = not self.was_clean and FILE_NAME not in names and not has_logs
         self._hints = found or {}
-        if self.is_new or not self._knows_offsets:
+        if self.is_new or not knows_offsets:
             self.doubts.nothing_is_known()
         elif not (self.was_clean or self.same_boot):
             self.doubts.power_was_lost()
@@ -104,7 +107,7 @@ class LogStore:
     def folders(self) -> list[TopicPartition]:
         """Every partition that has a folder, whether or not anyone knows of it."""
         names = self.env.disk.list(self.data_dir)
-        return [partition for name in names if (partition := _partition_of(name)) is not None]
+        return [partition for name in names if (partition := partition_of(name)) is not None]
 
     def open(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
         """The log of a partition, made when there is none. LogDamaged: it can't be used as it is."""
@@ -115,9 +118,7 @@ class LogStore:
             hint = None
         if hint is None and topic_id is not None:
             self._set_aside_stray(partition, folder, topic_id)
-        recovery_point = None
-        if self._knows_offsets:
-            recovery_point = self.offsets.get(Kind.RECOVERY_POINT, partition) or 0
+        recovery_point = self.offsets.recovery_point_of(partition)
         log = Log.open(
             self.env,
             folder,
@@ -132,6 +133,8 @@ class LogStore:
             shared=self.shared,
         )
         self._all_opened = opened_so_far
+        if recovery_point is None:
+            log.put(Kind.RECOVERY_POINT, log.settled_point)
         self.doubts.opens(partition, config)  # not before what was found is synced
         log.cleaned_to = self.offsets.get(Kind.CLEANED, partition) or -1
         return log
@@ -151,7 +154,6 @@ class LogStore:
         """All logs that there are have been opened: from here on they may be written."""
         hints.remove(self.env.disk, self.data_dir)
         self._hints = {}
-        self._knows_offsets = True  # whatever is opened from now on is new
         for log in logs:
             if log.log_end_offset:
                 log.put(Kind.LOG_START, log.log_start_offset)
@@ -178,47 +180,39 @@ class LogStore:
         await asyncio.gather(*(disk.run(_run_all, disk, share) for share in shares))
         for settlement in settlements:
             settlement.done()
-        await self.offsets.flush()
+        try:
+            await self.offsets.flush()
+        except OSError as error:
+            for settlement in settlements:
+                settlement.take_back_doomed()
+            if error.errno in DISK_FULL_ERRNOS:
+                await _make_room(settlements)
+            raise
         for settlement in settlements:
-            burial.bury(settlement.log, settlement.doomed)
+            if not settlement.log.removed:
+                burial.bury(settlement.log, settlement.doomed)
+        await _make_room([settlement for settlement in settlements if settlement.found_disk_full])
+        self.removal.flushed()
 
     def delete(self, logs: Sequence[Log]) -> None:
         """For good. Blocks for two syncs; the files go later, those who still read them are served."""
-        self.offsets.forget(log.topic_partition for log in logs)
+        suffix = self.removal.forget([log.topic_partition for log in logs])
         for log in logs:
             log.removed = True
             log.close(clean=False)
             log.failed = log.failed or OSError("the log was deleted")
-            self._bury(log.folder, log.config.file_delete_delay_ms / 1000)
+            delay_s = log.config.file_delete_delay_ms / 1000
+            self.removal.bury(log.topic_partition, delay_s, suffix)
         if logs:
             self.env.disk.sync_folder(self.data_dir)
 
     def delete_unopened(self, partitions: Sequence[TopicPartition]) -> None:
         """The same for what can't be opened: without it a damaged replica that is moved away comes back damaged."""
-        self.offsets.forget(partitions)
+        suffix = self.removal.forget(partitions)
         for partition in partitions:
-            self._bury(f"{self.data_dir}/{partition}", 0.0)
+            self.removal.bury(partition, 0.0, suffix)
         if partitions:
             self.env.disk.sync_folder(self.data_dir)
-
-    def _bury(self, folder: str, delay_s: float) -> None:
-        disk = self.env.disk
-        if not disk.exists(folder):
-            return
-        number = f"{self.env.rng.getrandbits(64):016x}"
-        kept = folder[: len(self.data_dir) + FOLDER_NAME_MAX]
-        grave = f"{kept}.{number}{DELETE_SUFFIX}"
-        disk.rename(folder, grave)
-        self.env.clock.call_later(delay_s, functools.partial(self._remove_folder, grave))
-
-    def _remove_folder(self, folder: str) -> None:
-        self.env.tasks.spawn(self._remove(folder), name=f"remove {folder}")
-
-    async def _remove(self, folder: str) -> None:
-        try:
-            await self.env.disk.run(self.env.disk.remove_tree, folder)
-        except OSError as error:  # the next start removes what is left
-            self.env.log.warn("folder_not_removed", folder=folder, cause=str(error))
 
     # -- stop ------------------------------------------------------------------------------------------
 
@@ -227,6 +221,7 @@ class LogStore:
         try:
             await self.sync(logs)
             await self.checkpoint()
+            await self.shared.graves.finish(logs)
             found = {log.topic_partition: log.close(clean=True) for log in logs}
             for log in logs:
                 self.offsets.put(Kind.LOG_START, log.topic_partition, log.log_start_offset)
@@ -251,13 +246,12 @@ def _make_durable_folder(disk: Disk, folder: str) -> None:
         disk.sync_folder(path.rpartition("/")[0] or "/")
 
 
+async def _make_room(settlements: list[Settlement]) -> None:
+    for settlement in settlements:
+        if settlement.log.doomed:
+            await make_room(settlement.log)
+
+
 def _run_all(disk: Disk, settlements: list[Settlement]) -> None:
     for settlement in settlements:
         settlement.run(disk)
-
-
-def _partition_of(name: str) -> TopicPartition | None:
-    topic, dash, number = name.rpartition("-")
-    if not (dash and topic and number.isascii() and number.isdigit()):
-        return None
-    return TopicPartition(topic, int(number))

@@ -1,0 +1,81 @@
+"""Files that are out of the log: when they go, and that nobody waits for it."""
+
+from fencepost.chaos.sim.world import World
+from log_helpers import FOLDER, START_MS, Node, produce, run
+
+
+def deleted(node: Node) -> list[str]:
+    return [name for name in node.files() if name.endswith(".log.deleted")]
+
+
+async def bury(node: Node, segments: int = 3) -> None:
+    """Retention takes that many, and their time to go is in a second."""
+    log = await node.start()
+    for _ in range(segments):
+        produce(log, 2)
+        log.roll(START_MS)
+    await node.settle()
+    assert log.apply_retention(START_MS + 99_999, log.log_end_offset) == segments
+    await node.settle()
+    assert len(deleted(node)) == segments
+
+
+def test_segments_are_removed_off_the_loop_one_after_another() -> None:
+    """`Disk.run` takes half a second here; in place they would all be gone with the timer."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, retention_ms=0)
+        await bury(node)
+        world.disk("n1").faults.run_s = (0.5, 0.5)
+        left = []
+        for wait_s in (1.2, 0.5, 0.5, 0.5):
+            await node.env.clock.sleep(wait_s)
+            left.append(len(deleted(node)))
+        assert left == [3, 2, 1, 0]
+        assert node.log.burials == {}
+
+    run(scenario)
+
+
+def test_a_segment_that_can_not_be_removed_does_not_keep_the_others() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, retention_ms=0)
+        await bury(node)
+        world.disk("n1").faults.fail("remove", path="*02.log.deleted")
+        await node.env.clock.sleep(2)
+        assert deleted(node) == ["00000000000000000002.log.deleted"]
+        node.log = await node.restart("kill")
+        assert deleted(node) == []
+
+    run(scenario)
+
+
+def test_a_stop_or_a_kill_while_they_are_removed_leaves_none_for_the_next_start() -> None:
+    async def scenario(world: World) -> None:
+        for how in ("clean", "kill", "crash"):
+            node = Node(world, retention_ms=0)
+            node.env = world.restart("n1") if how != "clean" else node.env
+            await bury(node)
+            world.disk("n1").faults.run_s = (0.5, 0.5)
+            await node.env.clock.sleep(1.2)
+            assert len(deleted(node)) == 3
+            await node.restart(how)
+            assert deleted(node) == []
+            world.heal()
+            world.kill("n1")
+
+    run(scenario)
+
+
+def test_what_a_deleted_partition_had_buried_goes_with_its_folder() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, retention_ms=0)
+        await bury(node)
+        node.store.delete([node.log])
+        (grave,) = [name for name in node.env.disk.list(FOLDER) if name.endswith("-delete")]
+        names = node.env.disk.list(f"{FOLDER}/{grave}")
+        assert len([name for name in names if name.endswith(".log.deleted")]) == 3
+        await node.env.clock.sleep(2)
+        assert node.env.disk.list(FOLDER) == ["partition-offsets"]
+
+    run(scenario)
