@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk, Env
 
@@ -227,8 +227,11 @@ class LogStore:
                 self.offsets.put(Kind.LOG_START, log.topic_partition, log.log_start_offset)
             self.offsets.rewrite()
             left = {partition: hint for partition, hint in found.items() if hint is not None}
+            for log in logs:
+                if log.failed is not None:
+                    raise log.failed  # what the disk has of it nobody knows, so the stop was not clean
             hints.save(self.env.disk, self.data_dir, left)
-        except OSError as error:
+        except (OSError, LogDamaged) as error:
             self.env.log.error("stop_not_clean", cause=str(error))
         self.offsets.close()
         self.shared.pool.close_all()

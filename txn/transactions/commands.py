@@ -4,7 +4,6 @@
 that it needs one (`NEEDS_PRODUCER_ID`), because machines draw nothing.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -99,7 +98,6 @@ class ListTransactions:
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = -1  # only those that have been open for longer
-    matches: Callable[[str], bool] | None = None
 
 
 # -- what is answered, besides ErrorCodes ----------------------------------------------------------

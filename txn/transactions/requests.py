@@ -1,6 +1,6 @@
 """Requests about transactions in any version, as the commands of the machine, and its outcomes as rows of an answer."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -11,10 +11,11 @@ from fencepost.cluster.base.ids import (
     NO_PRODUCER_ID,
     TopicPartition,
 )
+from fencepost.cluster.base.ports import Clock
 from fencepost.cluster.metadata.image import ClusterImage
 
 from ..runtime.decision import Fields
-from ..runtime.regex import Regex
+from ..runtime.regex import Pause, Regex
 from .commands import (
     NO_CONNECTION,
     AddPartitions,
@@ -36,6 +37,8 @@ _FENCED_SINCE: Final = 2
 BATCHED_ADD_SINCE: Final = 4
 _BUMPS_EPOCH_SINCE: Final = 5
 _STATES: Final = frozenset(phase.word for phase in Phase)
+IDS_A_TURN: Final = 1_000  # about 2 ms when the transitions are known
+WORK_A_TURN: Final = 20_000  # of an expression's; about 5 ms
 # Beyond ASCII the expressions know no characters; one that no expression names stands for all of them.
 _ANY: Final = "\1"
 
@@ -224,21 +227,38 @@ def _by_topic(
 
 
 def list_transactions(body: Any) -> tuple[ListTransactions | None, tuple[str, ...]]:
-    """The command, None when no state that is asked for exists; and the states that don't. RegexRefused."""
+    """The command, None when no state that is asked for exists; and the states that don't."""
     states = tuple(dict.fromkeys(body.state_filters))
     unknown = tuple(state for state in states if state not in _STATES)
-    pattern = getattr(body, "transactional_id_pattern", None)
     command = ListTransactions(
         states=frozenset(states) - frozenset(unknown),
         producer_ids=frozenset(body.producer_id_filters),
         duration_ms=milliseconds(getattr(body, "duration_filter", -1)),
-        matches=None if not pattern else _matches(Regex(pattern)),
     )
     return (None if states and not command.states else command), unknown
 
 
-def _matches(regex: Regex) -> Callable[[str], bool]:
-    return lambda text: regex.matches("".join(char if char.isascii() else _ANY for char in text))
+def pattern_of(body: Any) -> Regex | None:
+    """RegexRefused."""
+    pattern = getattr(body, "transactional_id_pattern", None)
+    return Regex(pattern) if pattern else None
+
+
+async def named_like(regex: Regex, rows: list[Fields], clock: Clock) -> list[Fields]:
+    """Those whose transactional id matches, with pauses: an expression may be slow, and ids many."""
+    kept, turn_began = list[Fields](), 0
+    for number, row in enumerate(rows, 1):
+        text = "".join(char if char.isascii() else _ANY for char in row["transactional_id"])
+        answer = regex.match(text, work_max=WORK_A_TURN)
+        while isinstance(answer, Pause):
+            await clock.sleep(0)
+            answer = regex.match(text, answer, WORK_A_TURN)
+        if answer:
+            kept.append(row)
+        if number % IDS_A_TURN == 0 or regex.work - turn_began >= WORK_A_TURN:
+            await clock.sleep(0)
+            turn_began = regex.work
+    return kept
 
 
 def milliseconds(value: timedelta | int) -> int:

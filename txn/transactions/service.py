@@ -285,9 +285,10 @@ class TransactionService:
 
     async def list_transactions(self, ctx: Caller, body: Any) -> Fields:
         try:
-            command, unknown = requests.list_transactions(body)
+            regex = requests.pattern_of(body)
         except RegexRefused:
             return {"error_code": E.invalid_regular_expression}
+        command, unknown = requests.list_transactions(body)
         found: list[Fields] = []
         if command is not None:
             for shard in self._coordinator.shards():
@@ -297,6 +298,8 @@ class TransactionService:
                 if isinstance(reply, ErrorCode):
                     return {"error_code": reply}
                 found.extend(reply)
+        if regex is not None:
+            found = await requests.named_like(regex, found, self._env.clock)
         return {
             "error_code": E.none,
             "unknown_state_filters": unknown,

@@ -62,8 +62,6 @@ def list_transactions(
         # As Kafka: what has never begun has been open since the beginning of time.
         if command.duration_ms >= 0 and now_ms - transaction.start_timestamp <= command.duration_ms:
             continue
-        if command.matches is not None and not command.matches(transactional_id):
-            continue
         rows.append(
             {
                 "transactional_id": transactional_id,

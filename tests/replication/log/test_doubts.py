@@ -1,5 +1,6 @@
 """A log that may have lost what it had acknowledged is known as such until the cluster was told."""
 
+import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -48,6 +49,21 @@ def test_what_lost_its_power_unsynced_is_doubted_until_the_cluster_was_told(poli
         assert node.store.doubts.lacking == [PARTITION]
 
     play(scenario, policy)
+
+
+def test_a_stop_is_not_clean_for_a_log_whose_disk_failed() -> None:
+    """Its last records were never synced; a power cut after the stop takes them."""
+
+    async def scenario(node: Node) -> None:
+        produce(node.log, 20)
+        node.log.fail(OSError(errno.EIO, "Input/output error"))
+        await node.stop()
+        node.world.crash("n1")
+        node.env = node.world.restart("n1")
+        await node.start()
+        assert node.store.doubts.lacking == [PARTITION]
+
+    play(scenario, "os")
 
 
 def test_a_policy_that_is_changed_to_os_is_on_the_disk_before_anything_is_acknowledged_by_it() -> (
