@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from fencepost.cluster.base.errors import DiskFull, ErrorCode, Outcome, Trouble
 from fencepost.cluster.controller.commands import ControllerCommand
+from fencepost.cluster.controller.gate import TooLarge
 
 from .services import Services
 
@@ -30,6 +31,8 @@ def trouble_code(trouble: Trouble | None) -> ErrorCode:
 
     Clients look for another controller then. Of a full disk they shall hear at once.
     """
+    if isinstance(trouble, TooLarge):
+        return ErrorCode.policy_violation
     if isinstance(trouble, DiskFull):
         return ErrorCode.kafka_storage_error
     if trouble is not None and trouble.outcome is Outcome.REFUSED:

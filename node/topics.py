@@ -15,6 +15,7 @@ from fencepost.cluster.metadata.topic_config import why_topic_name_invalid
 
 # Like Kafka's purgatory for auto-created topics, this waits for the quorum, not for a person.
 CREATE_TIMEOUT_S = 5.0
+TOPICS_NAMED_MAX = 10  # in a line of the log
 
 
 class Topics:
@@ -48,7 +49,8 @@ class Topics:
             async with asyncio.timeout(CREATE_TIMEOUT_S):
                 await self.controller.execute(AutoCreateTopics(names=tuple(names)))
         except (TimeoutError, Trouble) as trouble:
-            self.env.log.warn("topic_auto_create_failed", topics=names, cause=str(trouble))
+            named = names[:TOPICS_NAMED_MAX]
+            self.env.log.warn("topic_auto_create_failed", topics=named, cause=str(trouble))
         finally:
             for name in names:
                 del self._creating[name]

@@ -17,7 +17,9 @@ from typing import Any, Final, Protocol, TypeVar
 from ..base.errors import DiskFull, FrameRefused, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Buffer, Env
+from ..metadata.codec import BATCH_BYTES_MAX
 from ..metadata.image import ImageDelta
+from ..wire.peer_frames import PAYLOAD_MAX
 from .command_codec import read_answer, read_command, write_answer, write_command
 from .commands import (
     AllocateProducerIds,
@@ -41,6 +43,8 @@ RETRY_MIN_S, RETRY_MAX_S = 0.01, 0.1
 # One that may be repeated is not waited for as long as the others: another leader may be there already.
 REPEAT_AFTER_S: Final = 1.0
 APPLY_WAIT_S: Final = 2.0
+# As large as an entry of the metadata log may be: more than that it can't become. The answer to the largest fits a frame.
+COMMAND_BYTES_MAX: Final = BATCH_BYTES_MAX
 # Done twice they do no harm: what is the case already is answered, or refused by the epoch that they name.
 REPEATABLE: Final = (
     AllocateProducerIds,
@@ -77,6 +81,14 @@ class Unreadable(Trouble):
         super().__init__(sentence, Outcome.REFUSED)
 
 
+class TooLarge(Trouble):
+    """The command is larger than any that could be carried out."""
+
+    def __init__(self, size: int) -> None:
+        why = f"The command has {size} bytes, and {COMMAND_BYTES_MAX} may be sent to the controller at once."
+        super().__init__(why, Outcome.REFUSED)
+
+
 class ControllerGate:
     """`active` is asked while this node leads; `door` is None for a node that has no others."""
 
@@ -100,7 +112,7 @@ class ControllerGate:
         while True:
             try:
                 return await self._once(command, deadline)
-            except (DiskFull, Unreadable):
+            except (DiskFull, TooLarge, Unreadable):
                 raise
             except Trouble as trouble:
                 again = trouble.outcome is Outcome.REFUSED or isinstance(command, REPEATABLE)
@@ -115,10 +127,13 @@ class ControllerGate:
         leader_id = self._quorum.leader_id
         if leader_id is None or leader_id == self._quorum.node_id or self._door is None:
             raise NotController(leader_id)
+        written = write_command(command)
+        if len(written) > COMMAND_BYTES_MAX:
+            raise TooLarge(len(written))
         left_s = max(deadline - self._env.clock.steady(), RETRY_MIN_S)
         timeout_s = min(left_s, REPEAT_AFTER_S) if isinstance(command, REPEATABLE) else left_s
         header, payload = await self._door.request(
-            leader_id, KIND, {}, write_command(command), timeout_s=timeout_s
+            leader_id, KIND, {}, written, timeout_s=timeout_s
         )
         match header:
             case {"version": int(version)}:
@@ -181,7 +196,10 @@ class ControllerGate:
             answer = await self._active.execute(command)
         except DiskFull as full:
             return self._refusal(peer_id, "disk full", str(full))
-        return {"version": self._quorum.image.version}, write_answer(command, answer)
+        written = write_answer(command, answer)
+        if len(written) > PAYLOAD_MAX:
+            raise Trouble(f"It was done, and the answer of {len(written)} bytes is too large")
+        return {"version": self._quorum.image.version}, written
 
     def _refusal(self, peer_id: BrokerId, why: str, sentence: str) -> tuple[dict[str, str], bytes]:
         self._env.log.warn("controller_command_refused", peer=peer_id, cause=sentence)

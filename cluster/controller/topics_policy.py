@@ -91,14 +91,23 @@ def decide_auto_create_topics(
     scene: Scene, command: AutoCreateTopics
 ) -> Decision[list[TopicResult]]:
     creation = _Creation(scene)
+    names = tuple(dict.fromkeys(command.names))
+    missing = [_automatic(scene, name) for name in names if name not in scene.image.topics]
+    refused = _too_much(scene, missing)
     results = []
-    for name in dict.fromkeys(command.names):
+    for name in names:
         known = scene.image.topics.get(name)
         if known is not None:
             results.append(TopicResult(name=name, topic_id=known.topic_id))
+        elif refused is not None:
+            results.append(failed(name, refused))
         else:
             results.append(creation.result_of(_automatic(scene, name)))
-    return Decision(records=list(creation.records), reply=lambda _version: results)
+    return Decision(
+        records=list(creation.records),
+        reply=lambda _version: results,
+        too_large=lambda refused: [failed(name, refused) for name in names],
+    )
 
 
 def _automatic(scene: Scene, name: str) -> NewTopic:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from ..base.errors import FrameRefused, Outcome
+from ..base.errors import FrameRefused, Outcome, Trouble
 from ..base.ports import Chunk
 
 PAYLOAD_MAX: Final = 64 * 1024 * 1024
@@ -35,11 +35,12 @@ TROUBLE: Final = "trouble"
 
 
 def pack_frame(header: Mapping[str, Any], chunks: Sequence[Chunk] = ()) -> list[Chunk]:
-    """A frame with its length in front. The chunks are handed on as they are, never copied."""
+    """A frame with its length in front. The chunks are handed on as they are, never copied. Trouble: too large."""
     packed = msgpack.packb(header)
     assert len(packed) <= HEADER_MAX, f"a header of {len(packed)} bytes; what is large is payload"
     size = _HEADER_LENGTH.size + len(packed) + sum(map(len, chunks))
-    assert size <= FRAME_MAX, f"a frame of {size} bytes to a peer, who would refuse it"
+    if size > FRAME_MAX:  # what is in it may be a client's
+        raise Trouble(f"A frame of {size} bytes is too large for a peer: {FRAME_MAX} are allowed.")
     return [_PREFIX.pack(size, len(packed)) + packed, *(chunk for chunk in chunks if len(chunk))]
 
 

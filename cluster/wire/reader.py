@@ -34,12 +34,12 @@ class Malformed(ValueError):
 
 
 class Budget:
-    """How many array elements the rest of one message may still have."""
+    """How many array elements and tagged fields the rest of one message may still have."""
 
-    __slots__ = ("left",)
+    __slots__ = ("elements_max", "left")
 
-    def __init__(self) -> None:
-        self.left = ELEMENTS_MAX
+    def __init__(self, elements_max: int = ELEMENTS_MAX) -> None:
+        self.elements_max = self.left = elements_max
 
     def take(self, name: str, count: int, room: int) -> None:
         """Refuse a count that can't be true: an element has a byte at least."""
@@ -47,7 +47,7 @@ class Budget:
             raise Malformed(f"{name} claims {count} elements in {room} bytes")
         self.left -= count
         if self.left < 0:
-            raise Malformed(f"{name} makes more than {ELEMENTS_MAX} array elements")
+            raise Malformed(f"{name} makes more than {self.elements_max} elements")
 
 
 Reader: TypeAlias = Callable[[memoryview, int, Budget], tuple[Any, int]]
@@ -157,6 +157,8 @@ def _read_tags(
 ) -> int:
     """Tagged fields: number, size, bytes. One that this version does not know is skipped (KIP-482)."""
     count, position = read_uvarint(buffer, position)
+    if count:
+        budget.take("what is tagged", count, len(buffer) - position)
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

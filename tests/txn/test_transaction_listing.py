@@ -1,6 +1,7 @@
 """ListTransactions by a pattern: in small pieces, whatever the pattern is."""
 
 import asyncio
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +21,7 @@ def listed(pattern: str, ids: list[str]) -> tuple[list[str], list[int]]:
     rows = [{"transactional_id": each} for each in ids]
     found = asyncio.run(named_like(regex, rows, SimpleNamespace(sleep=sleep)))
     turns.append(regex.work)
-    work = [after - before for before, after in zip(turns, turns[1:], strict=False)]
+    work = [after - before for before, after in pairwise(turns)]
     return [row["transactional_id"] for row in found], work
 
 

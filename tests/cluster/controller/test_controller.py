@@ -198,6 +198,15 @@ def test_producer_ids_come_in_blocks_of_a_thousand_each_given_once() -> None:
     assert unknown.error_code is ErrorCode.stale_broker_epoch
 
 
+def test_more_topics_than_one_request_may_make_are_not_made_by_looking_for_them_either() -> None:
+    """A Metadata request of 30,000 new names ended the controller, and the next one."""
+    scene = Scene({"default.replication.factor": "1"})
+    names = tuple(f"{i:05}-{'x' * 240}" for i in range(30_500))
+    results = scene.when(AutoCreateTopics(names=names))
+    assert {each.error_code for each in results} == {ErrorCode.policy_violation}
+    assert not scene.image.topics
+
+
 def test_internal_topics_take_no_more_partitions() -> None:
     """Which of them a group is kept in goes by their number: positions would be gone at once, with no error."""
     one = {

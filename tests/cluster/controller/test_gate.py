@@ -11,14 +11,25 @@ from controller_scene import Scene as ControllerScene
 from fencepost.chaos.sim.loop import SimLoop
 from fencepost.cluster.base.errors import DiskFull, ErrorCode, Outcome, Trouble
 from fencepost.cluster.controller.commands import (
+    AlterConfigs,
     AutoCreateTopics,
     BrokerHeartbeat,
+    ConfigChange,
+    ConfigOperation,
     CreateTopics,
     NewTopic,
+    ResourceChange,
     UnregisterBroker,
 )
-from fencepost.cluster.controller.gate import APPLY_WAIT_S, WITHIN_S, ControllerGate, Unreadable
-from fencepost.cluster.metadata.image import ImageDelta
+from fencepost.cluster.controller.gate import (
+    APPLY_WAIT_S,
+    COMMAND_BYTES_MAX,
+    WITHIN_S,
+    ControllerGate,
+    TooLarge,
+    Unreadable,
+)
+from fencepost.cluster.metadata.image import ConfigType, ImageDelta
 
 CREATE = CreateTopics(topics=(NewTopic(name="t", num_partitions=1, replication_factor=1),))
 
@@ -173,6 +184,27 @@ def test_a_full_disk_of_the_controller_is_told_at_once(scene: Scene) -> None:
     with pytest.raises(DiskFull, match="no room"):
         scene.ask(2, CREATE)
     assert scene.doors.asked == [1]
+
+
+def test_a_command_that_is_too_large_is_refused_before_it_is_sent(scene: Scene) -> None:
+    """67 MB of settings ended the node that was to hand them on."""
+    changes = tuple(
+        ConfigChange(name=f"name-{i}", operation=ConfigOperation.SET, value="x" * 32_767)
+        for i in range(COMMAND_BYTES_MAX // 32_767 + 1)
+    )
+    change = ResourceChange(resource_type=ConfigType.TOPIC, name="t", changes=changes)
+    with pytest.raises(TooLarge, match="8388608 may be sent"):
+        scene.ask(2, AlterConfigs(resources=(change,)))
+    assert scene.doors.asked == []
+
+
+def test_an_answer_that_is_too_large_is_told_in_a_sentence(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.cluster.controller.gate.PAYLOAD_MAX", 10)
+    with pytest.raises(Trouble, match="It was done") as caught:
+        scene.ask(2, CREATE)
+    assert caught.value.outcome is Outcome.UNKNOWN
 
 
 def test_a_command_that_the_controller_does_not_know_is_refused_with_a_sentence(

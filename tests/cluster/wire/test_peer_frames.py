@@ -4,7 +4,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from fencepost.cluster.base.errors import FrameRefused, Outcome
+from fencepost.cluster.base.errors import FrameRefused, Outcome, Trouble
 from fencepost.cluster.base.framing import SCRATCH_SIZE, Framer
 from fencepost.cluster.wire import peer_frames as frames
 from fencepost.cluster.wire.peer_frames import (
@@ -123,7 +123,7 @@ def test_any_map_is_an_envelope_or_refused(header: dict[str, Any]) -> None:
 
 def test_a_frame_that_the_peer_would_refuse_is_not_made() -> None:
     pack_frame({}, [bytes(1 << 20)] * 64)
-    with pytest.raises(AssertionError):
+    with pytest.raises(Trouble, match="too large for a peer"):
         pack_frame({}, [bytes(1 << 20)] * 65)
     pack_frame({"x": bytes(HEADER_MAX - 6)})
     with pytest.raises(AssertionError):

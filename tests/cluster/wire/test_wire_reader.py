@@ -7,7 +7,13 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from fencepost.cluster.wire.api import ApiKey, request_class
+from fencepost.cluster.wire.api import (
+    REQUEST_ELEMENTS_MAX,
+    ApiKey,
+    RequestRefused,
+    decode_request,
+    request_class,
+)
 from fencepost.cluster.wire.reader import ELEMENTS_MAX, MALFORMED, Budget, Malformed, struct_reader
 
 VARINT_MAX = b"\xff\xff\xff\xff\x07"
@@ -66,6 +72,16 @@ def test_more_elements_than_the_budget_are_refused_however_small_they_are() -> N
         read(ApiKey.delete_topics, 1, struct.pack(">i", count) + bytes(2 * count))
     with pytest.raises(Malformed, match="more than"):
         read(ApiKey.elect_leaders, 0, struct.pack(">ih1s", 1, 1, b"a") + data)
+
+
+def test_tagged_fields_are_elements_too() -> None:
+    """Each is two bytes, and 10 MB of them were read for more than a second."""
+    header = struct.pack(">hhihs", 18, 3, 1, 1, b"c")
+    tags = REQUEST_ELEMENTS_MAX + 1
+    count = bytes([tags & 127 | 128, tags >> 7 & 127 | 128, tags >> 14])
+    for body in (count + b"\x05\x00" * tags, b"\x00\x02a\x02b" + count + b"\x05\x00" * tags):
+        with pytest.raises(RequestRefused, match="more than 100000 elements"):
+            decode_request(memoryview(header + body))
 
 
 def test_nothing_is_left_to_kios_reader_while_it_still_aborts_on_a_lying_count() -> None:
