@@ -3,7 +3,7 @@
 INVARIANT  nothing is written under a partition's name while the checkpoint on the disk may speak of an older log there.
 PREVENTS   a topic that was made again, or a replica moved back, being refused for offsets that it never had; and a
            full disk that stays full because nothing of it may go before something is written.
-PROVED BY  tests/replication/log/test_full_disk.py::test_a_crash_at_any_step_of_a_deletion_leaves_all_or_nothing
+PROVED BY  tests/replication/log/test_logs_on_a_full_disk.py::test_a_crash_at_any_step_of_a_deletion_leaves_all_or_nothing
 
 Otherwise the numbers go first, durably: a folder without them is read from its start. A disk that is too full for that
 must get room first, so there the steps are
