@@ -32,8 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """1 when no line has that id."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     with contextlib.ExitStack() as stack:
+        # `| head` ends it; whoever called goes on as before.
+        stack.callback(signal.signal, signal.SIGPIPE, signal.signal(signal.SIGPIPE, signal.SIG_DFL))
         try:
             sources = [_opened(stack, name) for name in arguments.files]
         except OSError as missing:

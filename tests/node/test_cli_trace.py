@@ -1,6 +1,7 @@
 """`fencepost trace`: one id through several nodes' logs."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,10 @@ def test_a_file_that_is_not_there_is_named(
 ) -> None:
     assert main(["trace", "1-1-1", str(tmp_path / "none.log")]) == 2
     assert "none.log: No such file or directory" in capsys.readouterr().err
+
+
+def test_who_called_it_is_not_ended_by_a_broken_pipe_later() -> None:
+    """`| head` may end the command. A process that goes on would be ended by the next socket that its peer closed."""
+    before = signal.getsignal(signal.SIGPIPE)
+    main(["trace", "1-1-1", "none.log"])
+    assert signal.getsignal(signal.SIGPIPE) is before
