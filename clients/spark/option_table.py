@@ -47,7 +47,9 @@ OPTIONS: Final = (
     Option("minOffsetsPerTrigger", (STREAM,), "", "wait until there are so many"),
     Option("maxTriggerDelay", (STREAM,), "15m", "but no longer than this"),
     Option("checkClusterId", (STREAM,), "true", "refuse a checkpoint of another cluster"),
-    Option("topic", WRITE, "", "for rows without the column `topic`"),
+    Option(
+        "topic", WRITE, "", "for all rows; without it each row says its own in the column `topic`"
+    ),
     Option("transactions", WRITE, "group", "`group`, or `task` where the brokers have no groups"),
     Option("adminUrl", WRITE, "", "http://HOST:PORT,… of the admin doors; groups need it"),
     Option("adminToken", WRITE, "", "what those doors ask for, if anything"),

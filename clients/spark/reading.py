@@ -115,7 +115,7 @@ class StreamPlan:
         added = [place for place in places if place not in begun]
         if self._target is not None:
             target = self._target
-            newest = {place: max(target.get(place, 0), begun.get(place, 0)) for place in known}
+            newest = self._target_of(known, begun, target)
             added = [place for place in added if place in target]
             newest |= {place: target[place] for place in added}
         else:
@@ -131,12 +131,21 @@ class StreamPlan:
         # Partitions that nobody lists at the moment keep their place in the checkpoint.
         return offsets.to_json({**begun, **until}, self._cluster.cluster_id)
 
+    def _target_of(self, known: list[Place], begun: Offsets, target: Offsets) -> Offsets:
+        """A place that is behind its target was begun at `latest` after the target was taken, or its topic went backwards:
+        where it ends now tells which. What has come since the target is left for the next run."""
+        behind = [place for place in known if target.get(place, 0) < begun[place]]
+        now = self._cluster.ends(behind) if behind else {}
+        wanted = {place: target.get(place, 0) for place in known}
+        return wanted | {place: min(now[place], begun[place]) for place in behind}
+
     def newest(self) -> dict[str, Any] | None:
         """For the query's progress: where the partitions end, whatever limits a batch has."""
         return self._newest
 
     def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
         self._check_cluster(start)
+        self._check_cluster(end)  # batch 0 may be planned again with a start that was resolved here
         begun, until = offsets.from_json(start), offsets.from_json(end)
         added = [place for place in sorted(until) if place not in begun]
         begun |= self._first_of(added)
@@ -169,10 +178,10 @@ class StreamPlan:
         self._waiting_since = None
         return False
 
-    def _check_cluster(self, start: Mapping[str, Any]) -> None:
+    def _check_cluster(self, noted: Mapping[str, Any]) -> None:
         if not self._cluster.cluster_id:
             self._cluster.places()  # learns it
-        theirs, ours = offsets.cluster_of(start), self._cluster.cluster_id
+        theirs, ours = offsets.cluster_of(noted), self._cluster.cluster_id
         if theirs and ours and theirs != ours and self._options.check_cluster_id:
             raise AnotherCluster(
                 f"the checkpoint is of cluster {theirs}, and {self._options.client['bootstrap.servers']} is cluster "

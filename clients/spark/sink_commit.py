@@ -28,7 +28,7 @@ from ..transactional.groups import (
     MembersLeftOut,
     MemberWrote,
 )
-from .sink_names import owner_of
+from .sink_names import JOB, owner_of
 
 TIMED_OUT_OR_FENCED: Final = (
     "PRODUCER_FENCED",
@@ -100,9 +100,16 @@ def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
 
 
 def abort(
-    group: Group, owner: str, members: Iterable[str], fence: Fence, *, last: int | None = None
+    group: Group,
+    owner: str | None,
+    members: Iterable[str],
+    fence: Fence,
+    *,
+    last: int | None = None,
 ) -> None:
     """The number stays free for a batch that is to be run again. `last` is the one of a group that nobody uses again.
+
+    Without an `owner` what any sink left open in the group is ended: no task told whose it is.
 
     Spark aborts while it still ends tasks: one of them may begin after what is open was looked for. Where the number is
     not needed any more it is decided, and such a task finds that out (see `_in_group`); elsewhere the next run ends it.
@@ -152,15 +159,20 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
             f"batch {wrote.number} of {group.name} was decided to be aborted, which no query does: somebody ended it by "
             "hand. It can't be committed under this number any more: choose another transactionGroup"
         )
-    raise CouldNotCommit(
-        f"number {wrote.number} of the transaction group {group.name} was committed by another query ({others[0]}, this "
-        f"one is {wrote.owner}): two queries with the same transactionGroup, or one whose checkpoint was deleted. "
-        "Nothing of this batch was committed. Give this query a transactionGroup of its own; without the option it "
-        "has one"
+    raise CouldNotCommit(_whose(group.name, wrote, others[0]))
+
+
+def _whose(name: str, wrote: Wrote, other: str) -> str:
+    who = "a batch write outside of a query" if other == JOB else "another query"
+    return (
+        f"number {wrote.number} of the transaction group {name} was committed by {who} ({other}, this "
+        f"one is {wrote.owner}): two queries with the same transactionGroup, or one whose checkpoint was deleted, and which "
+        "counts its batches from 0 again. Nothing of this batch was committed. Give this query a transactionGroup of its "
+        "own (with writeStream it has one without the option), and compare what was written before"
     )
 
 
-def _left_open(group: Group, owner: str) -> list[str]:
+def _left_open(group: Group, owner: str | None) -> list[str]:
     try:
         found = group.open_members()
     except MembersLeftOut as most:
@@ -170,7 +182,8 @@ def _left_open(group: Group, owner: str) -> list[str]:
             most.left_out,
         )
         found = most.listed
-    return [name for name in sorted(found) if owner_of(name) == owner]
+    owners = {name: owner_of(name) for name in sorted(found)}
+    return [name for name, its in owners.items() if its is not None and owner in (None, its)]
 
 
 def _why(name: str, wrote: Wrote, refused: AdminRefused) -> str:

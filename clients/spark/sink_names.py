@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 from .options import WrongOption
 
 MEMBER: Final = re.compile(r"(q[0-9a-f]{8}|job)\.p(\d+)\.a(\d+)", re.ASCII)
-JOB: Final = (
-    "job"  # the owner of a batch write's numbers: whoever says the same number means the same data
-)
+# The owner of the numbers of a batch write outside of queries: whoever says the same number means the same data.
+JOB: Final = "job"
 
 
 class Task(NamedTuple):
@@ -39,6 +38,7 @@ class Place:
     owner: str
     member: str
     is_used_once: bool = False  # the group, by this batch alone
+    is_batch_id: bool = False  # the number: counted by Spark, and not chosen by somebody
 
     @property
     def task(self) -> str:
@@ -69,12 +69,19 @@ def place_in_stream(task: Task, group: str | None) -> Place:
         )
     owner = owner_of_query(task.query_id)
     name = group or f"spark-{task.query_id}"
-    return Place(name, task.batch_id, owner, member_name(owner, task))
+    return Place(name, task.batch_id, owner, member_name(owner, task), is_batch_id=True)
 
 
 def place_in_batch(task: Task, group: str | None, number: int | None, job_id: str) -> Place:
+    """In foreachBatch the query is the owner, as in a stream.
+
+    1. Query one says its batch ids as numbers. Its checkpoint is deleted, and it is started as query two.
+    2. Batch ids begin at 0 again. If both were called the same, 0 would be found decided, and its new rows left out.
+    """
     if group is not None and number is not None:
-        return Place(group, number, JOB, member_name(JOB, task))
+        owner = owner_of_query(task.query_id) if task.query_id else JOB
+        is_batch_id = bool(task.query_id) and number == task.batch_id
+        return Place(group, number, owner, member_name(owner, task), is_batch_id=is_batch_id)
     if task.query_id:
         raise WrongOption(
             "a write in foreachBatch comes again when the query is started anew, and can't be known again by itself: "

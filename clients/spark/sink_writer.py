@@ -73,7 +73,7 @@ class MemberWriter:
         self.producer.begin_transaction()
 
     def write(self, rows: pa.RecordBatch, topic: str | None) -> None:
-        """The option topic stands in where a row has none of its own."""
+        """With the option topic all rows go there, as with Spark's Kafka connector; without it each to its own."""
         if not rows.num_rows:
             return
         for name, numbers in _by_topic(rows, topic):

@@ -26,7 +26,7 @@ from .fencing import fence
 from .options import BOOTSTRAP, GROUP, TASK, WriteOptions
 from .sink_commit import Wrote
 from .sink_names import Place, Task, place_in_batch, place_in_stream
-from .sink_writer import MemberWriter
+from .sink_writer import CouldNotWrite, MemberWriter
 from .task_decisions import DecisionRecords
 
 QUERY_ID = "sql.streaming.queryId"
@@ -108,11 +108,23 @@ def _alone(
     place: Place,
     batches: Iterator[pa.RecordBatch],
 ) -> TaskWrote:
-    """Where there are no groups: committed here, unless it was before."""
+    """Where there are no groups: committed here, unless it was before.
+
+    What is below the last number was committed if Spark counts: a checkpoint that was put back runs old batches again.
+    Of a number that somebody chose nothing is known: it may be new.
+    """
     decisions = DecisionRecords(
         options.client[BOOTSTRAP], options.client, options.decision_topic, name
     )
-    if decisions.committed_up_to() < place.number:
+    last = decisions.committed_up_to()
+    if last > place.number and not place.is_batch_id:
+        raise CouldNotWrite(
+            f"{name}: number {place.number} is lower than {last}, which was written last: with transactions=task numbers "
+            "must ascend, because only the last one is remembered. Nothing of this task was written. If its rows are new, "
+            f"say a transactionNumber from {last + 1} on, or another transactionGroup; if they were written before, leave "
+            "them out"
+        )
+    if last < place.number:
         for each in batches:
             writer.write(each, options.topic)
         writer.commit_with(decisions.record(place.number))
@@ -141,14 +153,16 @@ class Driver:
         number: int | None,
         place: Place | None = None,
     ) -> None:
-        """`place` is where the batch's tasks write, if that is known without any of them having told."""
+        """`place` is where the batch's tasks write, if that is known without any of them having told. Its owner is not:
+        in foreachBatch it is the query's, which the tasks alone hear of."""
         told = _told(messages, number)
+        owner = told[0].place.owner if told else None
         place = told[0].place if told else place
         if place is None or self._options.transactions != GROUP:
             return
         members = [each.place.member for each in told if each.producer_id >= 0]
         last = place.number if place.is_used_once else None
-        sink_commit.abort(self.group(place), place.owner, members, self._fence, last=last)
+        sink_commit.abort(self.group(place), owner, members, self._fence, last=last)
 
     def group(self, place: Place) -> TransactionGroup:
         return _group(self._options, place)

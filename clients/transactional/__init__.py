@@ -15,7 +15,8 @@ from .groups import (
     TransactionGroup,
 )
 from .half_messages import HalfMessage, HalfMessageIsOver, HalfMessageProducer, HalfOutcome
-from .loop import Output, TransactionalLoop
+from .loop import TransactionalLoop
+from .outputs import Output, OutputRefused
 
 __all__ = [
     "AdminApi",
@@ -32,6 +33,7 @@ __all__ = [
     "MemberWrote",
     "MembersLeftOut",
     "Output",
+    "OutputRefused",
     "TransactionGroup",
     "TransactionalLoop",
     "Verdict",

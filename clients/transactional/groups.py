@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from .admin_api import AdminApi, in_path
 from .identity import IdentifiedProducer, retrying
-from .names import SEPARATOR, group_name
+from .names import SEPARATOR, group_name, member_name
 
 COMMIT, ABORT, UNDECIDED, FORGOTTEN = "commit", "abort", "undecided", "forgotten"
 ONGOING: Final = "Ongoing"  # Kafka's word
@@ -150,7 +150,7 @@ class GroupMember:
     ) -> None:
         self.name = name
         self._identified = IdentifiedProducer(
-            bootstrap, f"{group_name(group)}{SEPARATOR}{name}", config
+            bootstrap, f"{group_name(group)}{SEPARATOR}{member_name(name)}", config
         )
         self._is_writing = False
         self._may_have_moved = False  # to another epoch: after an abort librdkafka may

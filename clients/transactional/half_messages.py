@@ -153,10 +153,13 @@ class HalfMessageProducer:
             if lane is None:
                 lane = self._new_lane()
             self._write(lane, topic, half_id, message)
-            state = self._prepare(lane, half_id)
-            if state != WAITING:
-                kept = self._aborted(lane)
-                raise HalfMessageIsOver(half_id, state)
+            try:
+                state = self._prepare(lane, half_id)
+                if state != WAITING:
+                    raise HalfMessageIsOver(half_id, state)
+            except (AdminRefused, HalfMessageIsOver):
+                kept = self._aborted(lane)  # readers must not wait for what nobody will end
+                raise
             half = HalfMessage(self, lane, half_id)
         finally:
             if half is None:

@@ -13,7 +13,8 @@ PROVED BY  tests/clients/test_transactional_loop.py::test_whatever_fails_each_in
 An error that asks for an abort has the transaction aborted and its messages read again. A fatal one (fenced, or
 librdkafka lost count) has the producer made anew. A rebalance in the middle is refused by the group's coordinator,
 because positions are sent with the group's generation (KIP-447), and that asks for an abort. A call that librdkafka
-does not come back from (`bounded.py`) is left behind with its producer, which its successor fences.
+does not come back from (`bounded.py`) is left behind with its producer, which its successor fences. An output that no
+broker takes (`outputs.py`) is raised after the abort, as what a transformation raises is.
 """
 
 import logging
@@ -37,6 +38,7 @@ from confluent_kafka import (
 
 from .bounded import CallHangs, bounded
 from .identity import POLL_S, retrying
+from .outputs import Output, Outputs
 
 MESSAGES_MAX: Final = 500  # in one transaction
 WAIT_S: Final = 0.1  # for the first message of one
@@ -47,16 +49,6 @@ RETRY_S: Final = 60.0
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 log = logging.getLogger("fencepost.clients")
-
-
-class Output:
-    """A record to be written: what `Producer.produce` takes."""
-
-    __slots__ = ("fields", "topic")
-
-    def __init__(self, topic: str, **fields: Any) -> None:
-        self.topic = topic
-        self.fields = fields
 
 
 class TransactionalLoop:
@@ -105,7 +97,8 @@ class TransactionalLoop:
         self.aborted = 0  # transactions
 
     def run(self) -> None:
-        """Until `stop`. Raises what the transformation raises, and what no retry helps against."""
+        """Until `stop`. Raises what the transformation raises, and what no retry helps against: `OutputRefused` for an
+        output that no broker takes."""
         try:
             while not self._stopping.is_set():
                 self.step()
@@ -139,13 +132,18 @@ class TransactionalLoop:
             producer.poll(0)
             return 0
         is_settled = False
+        outputs = Outputs()
         try:
-            self._process(producer, messages)
+            self._process(producer, messages, outputs)
             is_settled = True
         except KafkaException as trouble:
-            self._recover(producer, trouble.args[0])
+            error = trouble.args[0]
+            self._recover(producer, error)
             self._rewind(messages)
             is_settled = True
+            refusal = outputs.refusal(error)
+            if refusal is not None:
+                raise refusal from trouble
             return 0
         except CallHangs as trouble:
             log.warning("transaction: %s; another producer takes over", trouble)
@@ -155,9 +153,8 @@ class TransactionalLoop:
             is_settled = True
             return 0
         finally:
-            if (
-                not is_settled
-            ):  # the transformation raised: its message is read again, by us or by others
+            # The transformation raised, or its output was refused: its message is read again, by us or by others.
+            if not is_settled:
                 self._abort(producer)
                 self._rewind(messages)
         self.committed += len(messages)
@@ -188,11 +185,11 @@ class TransactionalLoop:
         ours = {(each.topic, each.partition) for each in self._consumer.assignment()}
         return [each for each in found if (each.topic(), each.partition()) in ours]
 
-    def _process(self, producer: Producer, messages: Sequence[Message]) -> None:
+    def _process(self, producer: Producer, messages: Sequence[Message], outputs: Outputs) -> None:
         producer.begin_transaction()
         for message in messages:
             for output in self._transform(message):
-                _produce(producer, output)
+                outputs.produce(producer, output)
         positions: dict[tuple[str, int], int] = {}
         for message in messages:
             positions[message.topic(), message.partition()] = message.offset() + 1
@@ -205,7 +202,8 @@ class TransactionalLoop:
 
     def _recover(self, producer: Producer, error: KafkaError) -> None:
         log.warning("transaction: %s", error)
-        if error.txn_requires_abort():
+        # `produce` says no more than _STATE of a transaction that has failed meanwhile; the abort tells why it did.
+        if error.txn_requires_abort() or error.code() == KafkaError._STATE:
             self._abort(producer)
         else:
             # Fenced, or lost count, or the outcome can't be told: the next incarnation's first request ends it.
@@ -260,14 +258,3 @@ def _send_offsets(producer: Producer, offsets: list[TopicPartition], group: Any)
         HANGS_S,
         "send_offsets_to_transaction",
     )
-
-
-def _produce(producer: Producer, output: Output) -> None:
-    while True:
-        try:
-            producer.produce(output.topic, **output.fields)
-        except BufferError:
-            producer.poll(0.1)
-        else:
-            producer.poll(0)
-            return

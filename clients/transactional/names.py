@@ -18,3 +18,13 @@ def group_name(name: str, said_as: str = "group") -> str:
             "in ':', because its members are filed as GROUP::MEMBER. Say another, such as orders-to-lake"
         )
     return name
+
+
+def member_name(name: str, said_as: str = "name") -> str:
+    """The name, or ValueError; `said_as` is what whoever said it calls it."""
+    if not name:
+        raise ValueError(
+            f"{said_as}={name!r} is no name for a member: it must not be empty, because what is written as GROUP:: is filed "
+            "as itself, where its group does not find it. Say one that is its own in the group, such as task-3"
+        )
+    return name

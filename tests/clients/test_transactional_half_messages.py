@@ -89,6 +89,16 @@ def test_a_half_message_is_read_by_nobody_until_it_is_committed(node, group, top
         half.rollback()
 
 
+def test_readers_do_not_wait_for_a_half_message_whose_name_was_refused(node, group, topic) -> None:
+    create(node.bootstrap, topic)
+    shop = Shop(node.bootstrap, group, node.admin)
+    with pytest.raises(AdminRefused, match=r"1,?000"):
+        shop.send(topic, half_id="o" * 1_001, argument=Verdict.COMMIT, value=b"refused")
+    assert shop.send(topic, half_id="o", argument=Verdict.COMMIT, value=b"o")
+    assert committed(node.bootstrap, topic, 1) == [b"o"]
+    assert list(shop.orders) == ["o"]
+
+
 def test_a_producer_that_died_is_answered_for_by_another_of_its_group(node, group, topic) -> None:
     create(node.bootstrap, topic)
     dies = Shop(node.bootstrap, group, node.admin)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from fencepost.clients.transactional import (
+    AdminRefused,
     HalfMessageIsOver,
     HalfMessageProducer,
     HalfOutcome,
@@ -50,9 +51,11 @@ class Lane:
 
 
 class Pay(HalfMessageProducer):
-    """`said` is all that it does, `states` what the coordinator answers to each half message in turn."""
+    """`said` is all that it does, `states` what the coordinator answers to each half message in turn, or raises."""
 
-    def __init__(self, *states: str, aborts: bool = True, verdict: Any = Verdict.COMMIT) -> None:
+    def __init__(
+        self, *states: str | Exception, aborts: bool = True, verdict: Any = Verdict.COMMIT
+    ) -> None:
         super().__init__("nowhere:1", "pay", self)  # type: ignore[arg-type]
         self.said: list[str] = []
         self.states, self.verdict, self.aborts = list(states), verdict, aborts
@@ -60,7 +63,10 @@ class Pay(HalfMessageProducer):
 
     def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         assert (method, path) == ("POST", "/v1/checks/prepare")
-        return {"half_id": body["half_id"], "state": self.states.pop(0), "is_new": False}
+        state = self.states.pop(0)
+        if isinstance(state, Exception):
+            raise state
+        return {"half_id": body["half_id"], "state": state, "is_new": False}
 
     def _new_lane(self) -> Any:
         self.made += 1
@@ -92,6 +98,19 @@ def test_a_name_that_was_decided_is_told_even_if_what_is_open_can_not_be_aborted
         send(pay)
     assert send(pay) is HalfOutcome.COMMITTED
     assert pay.made == 2, "the first lane is of no use any more"
+
+
+@pytest.mark.parametrize("aborts", [True, False])
+def test_a_half_message_that_is_not_prepared_does_not_hold_up_readers(*, aborts: bool) -> None:
+    """They would wait for transaction.timeout.ms: nobody has the lane any more, and nobody is asked about it."""
+    refused = AdminRefused(400, "INVALID_REQUEST", "half_id has 1,001 bytes.", "1,000 at most")
+    pay = Pay(refused, "waiting", aborts=aborts)
+    with pytest.raises(AdminRefused, match="half_id has 1,001 bytes"):
+        send(pay)
+    assert pay.said == ["begin", "write", "abort"]
+    assert pay._lanes.qsize() == LANES_MAX, "and its place is free"
+    assert send(pay) is HalfOutcome.COMMITTED
+    assert pay.made == (1 if aborts else 2)
 
 
 def test_a_half_message_whose_first_answer_was_lost_is_no_name_that_was_used_before() -> None:

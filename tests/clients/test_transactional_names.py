@@ -11,7 +11,7 @@ from fencepost.clients.transactional import (
     TransactionGroup,
     Verdict,
 )
-from fencepost.clients.transactional.names import SEPARATOR, group_name
+from fencepost.clients.transactional.names import SEPARATOR, group_name, member_name
 from fencepost.txn.transactions.ids import transactional_partition_key
 
 NOWHERE = "127.0.0.1:1"
@@ -37,6 +37,16 @@ def is_taken(name: str) -> bool:
 def test_a_name_is_refused_if_its_members_would_be_filed_elsewhere(name) -> None:
     filed = transactional_partition_key(f"{name}{SEPARATOR}m")
     assert is_taken(name) == (filed == name)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "m"])
+def test_a_member_of_any_name_but_an_empty_one_is_filed_under_its_group(name) -> None:
+    if name:
+        assert transactional_partition_key(f"g{SEPARATOR}{member_name(name)}") == "g"
+        return
+    assert transactional_partition_key(f"g{SEPARATOR}{name}") != "g"
+    with pytest.raises(ValueError, match="name='' is no name for a member: it must not be empty"):
+        GroupMember(NOWHERE, "g", name)
 
 
 @pytest.mark.parametrize("name", ["", "a::b", "a:"])

@@ -176,6 +176,38 @@ def test_available_now_ends_at_what_was_there() -> None:
     assert stream.next_end(twice, 6) == twice
 
 
+def available_now(cluster: Told, **said: str) -> StreamPlan:
+    stream = plan(cluster, **said)
+    stream.stop_at_what_is_there()
+    return stream
+
+
+def test_available_now_tells_of_a_topic_that_went_backwards() -> None:
+    """Every run would end with success and without a record, and the topic's first thousand never be read."""
+    start = {"@cluster": "me", "t": {"0": 1000}}
+    with pytest.raises(DataLoss, match=r"t-0 was read up to 1000 and ends at 10 now; was it"):
+        available_now(Told({}, {A: 10})).next_end(start, None)
+    assert available_now(Told({}, {A: 10}), failondataloss="false").next_end(start, None) == start
+
+
+def test_available_now_tells_of_a_topic_that_was_away_when_it_began() -> None:
+    cluster = Told({}, {B: 5})
+    stream = available_now(cluster)
+    cluster.last = {A: 10, B: 5}
+    with pytest.raises(DataLoss, match=r"t-0 was read up to 1000 and ends at 10 now"):
+        stream.next_end({"t": {"0": 1000, "1": 5}}, None)
+
+
+def test_available_now_may_begin_behind_its_target_at_latest() -> None:
+    """Spark asks for the first offsets after the target, and records may have come in between."""
+    cluster = Told({}, {A: 10})
+    stream = available_now(cluster, startingoffsets="latest")
+    cluster.last = {A: 12}
+    start = stream.initial()
+    cluster.last = {A: 50}
+    assert stream.next_end(start, None) == start == {"@cluster": "me", "t": {"0": 12}}
+
+
 def test_too_little_waits_and_not_for_ever() -> None:
     at_s = [0.0]
     stream = plan(
@@ -194,6 +226,10 @@ def test_a_checkpoint_of_another_cluster_is_refused_with_its_name() -> None:
         AnotherCluster, match="checkpoint is of cluster other, and here is cluster me"
     ):
         plan(Told({}, {A: 10})).next_end({"@cluster": "other", "t": {"0": 3}}, None)
+    with pytest.raises(AnotherCluster, match="checkpoint is of cluster other"):
+        plan(Told({}, {A: 10})).ranges(
+            {"@cluster": "me", "t": {"0": 0}}, {"@cluster": "other", "t": {"0": 500}}
+        )
     stream = plan(Told({}, {A: 10}), checkclusterid="false")
     assert stream.next_end({"@cluster": "other", "t": {"0": 3}}, None)["t"] == {"0": 10}
 

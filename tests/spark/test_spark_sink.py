@@ -169,3 +169,37 @@ def test_a_second_query_with_the_same_group_is_refused_and_loses_nothing(
     assert (streamed.written(), other.written()) == (NUMBERS, [])
     other.run()
     assert other.written() == NUMBERS
+
+
+def in_foreach_batch(streamed: Streamed, checkpoint: str, group: str) -> None:
+    def write_batch(batch: Any, number: int) -> None:
+        write(
+            batch,
+            streamed.node,
+            topic=streamed.out,
+            transactionGroup=group,
+            transactionNumber=number,
+        )
+
+    reader = streamed.spark.readStream.format("fencepost").options(**streamed.node.reading)
+    rows = reader.options(subscribe=streamed.source, startingOffsets="earliest").load()
+    query = rows.select("value").writeStream.foreachBatch(write_batch)
+    folder = f"{streamed.folder}/{checkpoint}"
+    query.option("checkpointLocation", folder).trigger(availableNow=True).start().awaitTermination()
+
+
+def test_foreach_batch_goes_on_from_its_checkpoint_and_is_refused_without_it(
+    streamed: Streamed, fresh: Callable[[str], str]
+) -> None:
+    """A new checkpoint counts from 0 again: its batches must not pass for those that were committed."""
+    group = fresh("group")
+    in_foreach_batch(streamed, "checkpoint", group)
+    assert streamed.written() == NUMBERS
+    streamed.forget(0)
+    in_foreach_batch(streamed, "checkpoint", group)
+    assert streamed.written() == NUMBERS
+    streamed.node.write(streamed.source, ["more"])
+    with pytest.raises(Exception, match="one whose checkpoint was deleted"):
+        in_foreach_batch(streamed, "anew", group)
+    in_foreach_batch(streamed, "checkpoint", group)
+    assert streamed.written() == sorted([*NUMBERS, "more"])

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
+from fencepost.clients.spark.sink_names import JOB, Task, place_in_batch
 from fencepost.clients.transactional import (
     AdminRefused,
     AdminUnreachable,
@@ -137,6 +138,27 @@ def test_a_decision_of_another_query_is_not_taken_for_ours() -> None:
     assert table.decisions[7] == theirs
 
 
+def test_a_batch_of_foreach_batch_is_not_left_out_because_its_checkpoint_was_deleted() -> None:
+    def batch_0(query: str) -> Wrote:
+        place = place_in_batch(Task(0, 0, query, 0), Table.name, 0, query)
+        return Wrote(place.number, place.owner, (MemberWrote(place.member, 100, 0),))
+
+    first, anew = batch_0("query-one"), batch_0("query-two")
+    table = Table(*first.members)
+    assert commit(table, first, table.fence)
+    table.open = {each.member: each for each in anew.members}
+    with pytest.raises(CouldNotCommit, match="one whose checkpoint was deleted"):
+        commit(table, anew, table.fence)
+    assert table.open == {}
+
+
+def test_a_number_of_a_batch_write_is_named_as_such() -> None:
+    table = Table(member(0))
+    table.decisions[7] = Decision(number=7, outcome="commit", members=(member(0, owner=JOB),))
+    with pytest.raises(CouldNotCommit, match=r"by a batch write outside of a query \(job, this"):
+        commit(table, wrote(member(0)), table.fence)
+
+
 def test_a_number_that_somebody_closed_is_not_lost_in_silence() -> None:
     table = Table(member(0))
     table.decisions[7] = Decision(number=7, outcome="abort")
@@ -157,6 +179,14 @@ def test_an_abort_leaves_the_number_free() -> None:
     assert table.fenced == [member(0).member, member(1).member]
     table.open[member(0).member] = member(0, epoch=1)
     assert commit(table, wrote(member(0, epoch=1)), table.fence)
+
+
+def test_an_abort_that_no_task_told_of_ends_what_any_sink_left_open() -> None:
+    """In foreachBatch only the tasks know the query, and none of them came to its end."""
+    somebodys = MemberWrote("somebody's own member", 9, 0)
+    table = Table(member(0), member(1, owner=JOB), somebodys)
+    abort(table, None, [], table.fence)
+    assert table.open == {somebodys.member: somebodys}
 
 
 def test_an_abort_of_a_group_that_nobody_uses_again_is_decided() -> None:

@@ -3,6 +3,7 @@
 import pytest
 from fencepost.clients.spark.options import WrongOption
 from fencepost.clients.spark.sink_names import (
+    JOB,
     Task,
     owner_of,
     owner_of_query,
@@ -48,3 +49,22 @@ def test_a_write_in_foreach_batch_must_say_what_makes_it_the_same_again() -> Non
     with pytest.raises(WrongOption, match="transactionNumber=the batch id"):
         place_in_batch(Task(0, 0, MINE, 5), None, None, "uuid")
     assert place_in_batch(Task(0, 0, MINE, 5), "lake", 5, "uuid").number == 5
+
+
+def test_a_query_whose_checkpoint_was_deleted_is_another_one_in_foreach_batch_too() -> None:
+    """Its batch ids begin at 0 again: what was decided for 0 is not this batch."""
+    first, again, anew = (
+        place_in_batch(Task(0, 0, query, 0), "lake", 0, job)
+        for query, job in [(MINE, "job 1"), (MINE, "job 2"), (OTHER, "job 3")]
+    )
+    assert first == again
+    assert (anew.group, anew.number) == (first.group, first.number)
+    assert len({first.owner, anew.owner, JOB}) == 3
+    assert owner_of(anew.member) == anew.owner == owner_of_query(OTHER)
+
+
+def test_a_number_is_a_batch_id_only_where_spark_counts_it() -> None:
+    assert place_in_stream(Task(0, 0, MINE, 5), None).is_batch_id
+    assert place_in_batch(Task(0, 0, MINE, 5), "lake", 5, "uuid").is_batch_id
+    assert not place_in_batch(Task(0, 0, MINE, 5), "lake", 20261121, "uuid").is_batch_id
+    assert not place_in_batch(Task(0, 0, "", None), "lake", 5, "uuid").is_batch_id
