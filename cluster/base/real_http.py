@@ -3,11 +3,13 @@
 INVARIANT  whatever comes in, a request is answered, refused or hung up on in bounded time and memory.
 PREVENTS   a client that sends a header a minute holding a task and a megabyte of the node for ever.
 PROVED BY  tests/cluster/base/test_real_http.py::test_a_body_that_does_not_come_is_hung_up_on
+           tests/cluster/base/test_real_http.py::test_a_client_that_reads_no_answer_is_hung_up_on
 """
 
 import asyncio
 import socket
-from typing import Any, Final
+from collections import Counter
+from typing import Any, Final, cast
 
 from aiohttp import web
 
@@ -16,7 +18,11 @@ from .ports import HttpReply, HttpRequest, Log, OnHttp, Tasks
 # A request must be whole so long after its connection began, or after its headers came.
 REQUEST_S: Final = 10.0
 IDLE_S: Final = 30.0  # between two requests of one connection
+# So long one answer may take to be read, and so long what is left of them when the connection ends.
+REPLY_S: Final = 30.0
 CONNECTIONS_MAX: Final = 4_000
+# Of one address. Who holds all that it may leaves places for those who ask whether the node lives.
+PER_ADDRESS_MAX: Final = 3_000
 LINE_BYTES_MAX: Final = 8_190
 
 
@@ -27,10 +33,36 @@ class _Protocol(web.RequestHandler):
         super().__init__(server, loop=asyncio.get_running_loop(), **limits)
         self.began = asyncio.Event()
         self.ended = asyncio.Event()
+        self._line: asyncio.Transport | None = None  # aiohttp forgets it when it closes it
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._line = cast("asyncio.Transport", transport)  # uvloop's is none of that class
+        super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        self._line = None
         self.ended.set()
+
+    async def finish_response(self, *answer: Any) -> tuple[web.StreamResponse, bool]:
+        """Of itself aiohttp waits for ever until a client has read enough of what is sent."""
+        late = asyncio.get_running_loop().call_later(REPLY_S, self._hang_up)
+        try:
+            return await super().finish_response(*answer)
+        finally:
+            late.cancel()
+
+    async def start(self) -> None:
+        """When it ends nothing more is answered. A closed transport waits for ever until what is left has been read."""
+        try:
+            await super().start()
+        finally:
+            if self._line is not None:
+                asyncio.get_running_loop().call_later(REPLY_S, self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.abort()
 
 
 class RealHttp:
@@ -41,12 +73,13 @@ class RealHttp:
         self._log = log
         self._serve = serve
         self._body_bytes_max = body_bytes_max
-        self._open = 0
+        self._open: Counter[str] = Counter()  # by address
         self._server = web.Server(self._answer, handler_cancellation=True)
 
     async def serve(self, accepted: socket.socket) -> None:
         """The task of one accepted connection."""
-        if self._open >= CONNECTIONS_MAX:
+        address = _address(accepted)
+        if self._open.total() >= CONNECTIONS_MAX or self._open[address] >= PER_ADDRESS_MAX:
             accepted.close()
             return
         loop = asyncio.get_running_loop()
@@ -57,7 +90,7 @@ class RealHttp:
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
         )
-        self._open += 1
+        self._open[address] += 1
         try:
             await loop.connect_accepted_socket(lambda: protocol, accepted)
             if not await self._has_begun(protocol):
@@ -67,7 +100,9 @@ class RealHttp:
             accepted.close()
             self._log.info("http_connection_failed", cause=str(error))
         finally:
-            self._open -= 1
+            self._open[address] -= 1
+            if not self._open[address]:
+                del self._open[address]
             protocol.force_close()
 
     async def _has_begun(self, protocol: _Protocol) -> bool:
@@ -131,6 +166,14 @@ class RealHttp:
             return await reply
         finally:
             task.cancel()
+
+
+def _address(accepted: socket.socket) -> str:
+    """Nothing for a connection that has ended before it could be looked at."""
+    try:
+        return str(accepted.getpeername()[0])
+    except OSError:
+        return ""
 
 
 def _too_large(limit: int) -> bytes:

@@ -3,6 +3,10 @@
 INVARIANT  where other machines reach the door nothing but numbers and health is served without the token.
 PREVENTS   whoever finds the port deciding other people's transactions.
 PROVED BY  tests/node/test_admin_access.py::test_without_the_token_nothing_is_asked_or_done
+
+A door on the loopback asks this machine's own users for nothing, but a page in one's browser may do as if it were one:
+its own name resolves to 127.0.0.1 when it asks again (DNS rebinding), and the page's origin is then the door's. The
+name stays in the request's Host.
 """
 
 import hmac
@@ -27,10 +31,17 @@ class Access:
     def has_token(self) -> bool:
         return bool(self._token)
 
-    def refusal(self, authorization: str) -> Answer | None:
-        """Why whoever shows this may do nothing here; None: it may."""
-        if self.is_local:
+    def refusal(self, authorization: str, host: str = "") -> Answer | None:
+        """Why whoever shows this, and asked for that `Host`, may do nothing here; None: it may."""
+        if self.is_local and is_own_name(host):
             return None
+        if self.is_local and not self._token:
+            self.refused += 1
+            return refused(
+                E.cluster_authorization_failed,
+                f"the request is for {host[:200]!r}, and this door is on the loopback: that may be somebody's page",
+                "Ask for localhost, 127.0.0.1 or [::1]; or set admin.token and show it.",
+            )
         if not self._token:
             self.refused += 1
             return refused(
@@ -46,6 +57,12 @@ class Access:
         self.refused += 1
         what = "shows a token that is not this node's" if shown else "shows no token"
         return refused(E.sasl_authentication_failed, f"the request {what}")
+
+
+def is_own_name(host: str) -> bool:
+    """Whether a `Host` names this machine as no page of another's can be named. No browser leaves it out."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return not host or is_loopback(name.lower())
 
 
 def is_loopback(host: str) -> bool:

@@ -107,7 +107,7 @@ class AdminDoor:
             return refused(E.cluster_authorization_failed, why)
         if request.path in self._told:
             return _nowhere(request, ["GET"])
-        refusal = self.access.refusal(request.authorization)
+        refusal = self.access.refusal(request.authorization, request.host)
         if refusal is not None:
             return refusal
         found = match(request.method, request.path)

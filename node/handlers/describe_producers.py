@@ -3,6 +3,8 @@
 Does      shows the producers that a partition remembers, with their epochs, sequences and open transactions.
 Versions  0.
 Refuses   NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
+
+A partition that is named more than once is described once: its producers may be 100,000, and it takes 4 bytes to name.
 """
 
 from typing import Any
@@ -14,16 +16,19 @@ from ..services import HandlerContext, Services
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return {
         "topics": [
             {
-                "name": topic.name,
+                "name": name,
                 "partitions": [
-                    {"partition_index": index, **_describe(ctx.services, topic.name, index)}
-                    for index in topic.partition_indexes
+                    {"partition_index": index, **_describe(ctx.services, name, index)}
+                    for index in indexes
                 ],
             }
-            for topic in request.topics
+            for name, indexes in wanted.items()
         ]
     }
 

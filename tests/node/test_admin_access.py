@@ -44,10 +44,10 @@ class Door:
             world.run(world.on(env, self.door.open(host, 9644)))
 
     def ask(
-        self, method: str, path: str, shown: str = "", body: Any = None
+        self, method: str, path: str, shown: str = "", body: Any = None, **said: str
     ) -> tuple[int, dict[str, Any]]:
         encoded = b"" if body is None else json.dumps(body).encode()
-        request = HttpRequest(method, path, {}, encoded, authorization=shown)
+        request = HttpRequest(method, path, {}, encoded, authorization=shown, **said)
         reply = asyncio.run(self.door.handle(request))
         return reply.status, json.loads(reply.body)
 
@@ -110,6 +110,40 @@ def test_numbers_are_told_to_everybody(token: str) -> None:
 
 def test_this_machines_own_users_need_no_token() -> None:
     assert Door("127.0.0.1", TOKEN).ask("GET", "/v1/checks")[0] == 200
+
+
+@pytest.mark.parametrize("token", ["", TOKEN])
+@pytest.mark.parametrize("host", ["page.example:9644", "127.0.0.1.example", "10.0.0.1", "[::2]:1"])
+def test_a_page_whose_name_comes_to_mean_this_machine_is_refused(host: str, token: str) -> None:
+    """DNS rebinding: the page's origin is the door's, and so is the address that its name resolves to."""
+    door = Door("127.0.0.1", token)
+    for method, path in PATHS:
+        body = ASK if method == "POST" else None
+        status, fields = door.ask(method, path, "", body, host=host, origin=f"http://{host}")
+        assert status == (401 if token else 403)
+        assert token or host in fields["message"]
+        assert "admin.token" in fields["next_step"]
+    assert door.calls.asked == []
+    assert door.door.access.refused == len(PATHS)
+    metrics = HttpRequest("GET", "/metrics", {}, b"", host=host)
+    assert asyncio.run(door.door.handle(metrics)).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "localhost", "LocalHost:9644", "127.0.0.1:9644", "127.9.9.9", "[::1]:9644", "[::1]"],
+)
+def test_this_machine_may_be_called_by_any_of_its_own_names(host: str) -> None:
+    door = Door("127.0.0.1", TOKEN)
+    assert door.ask("GET", "/v1/checks", host=host)[0] == 200
+    assert door.ask("GET", "/v1/checks", host=host, origin=f"http://{host}")[0] == 200
+
+
+def test_who_shows_the_token_may_call_a_loopback_door_by_any_name() -> None:
+    """A proxy on this machine hands on the name that it was asked by."""
+    door = Door("127.0.0.1", TOKEN)
+    assert door.ask("GET", "/v1/checks", f"Bearer {TOKEN}", host="admin.example")[0] == 200
+    assert door.ask("GET", "/v1/checks", "Bearer wrong", host="admin.example")[0] == 401
 
 
 @pytest.mark.parametrize(

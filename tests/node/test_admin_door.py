@@ -240,10 +240,16 @@ def test_every_operation_has_a_path() -> None:
 
 @pytest.mark.parametrize(
     ("origin", "status"),
-    [("", 200), ("http://h:1", 200), ("https://evil.example", 403), ("null", 403), ("h:1", 403)],
+    [
+        ("", 200),
+        ("http://localhost:1", 200),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("localhost:1", 403),
+    ],
 )
 def test_a_page_of_somebody_else_cannot_ask_through_its_readers_browser(origin, status) -> None:
-    request = HttpRequest("GET", "/v1/checks", {}, b"", host="h:1", origin=origin)
+    request = HttpRequest("GET", "/v1/checks", {}, b"", host="localhost:1", origin=origin)
     calls = Calls()
     assert asyncio.run(door_of(calls).handle(request)).status == status
     assert len(calls.asked) == (status == 200)

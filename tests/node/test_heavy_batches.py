@@ -7,10 +7,11 @@ import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.metadata.config_def import LONG_MAX
 from fencepost.cluster.wire.api import ApiKey
-from fencepost.cluster.wire.batch import CREATE_TIME, BatchRefused
+from fencepost.cluster.wire.batch import CREATE_TIME, HEADER_SIZE, BatchRefused
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.node.broker import Broker
+from fencepost.node.handlers import produce
 from fencepost.replication import appends
 from fencepost.replication.appends import HEAVY_RECORDS, Checked
 from fencepost.replication.partition import Partition
@@ -177,3 +178,100 @@ def test_a_topic_that_asks_nothing_of_a_record_has_no_heavy_batches(off_loop: li
         assert off_loop == []
 
     scene.play(scenario())
+
+
+class Plain(Compacted):
+    """A node with a topic that asks nothing of a record."""
+
+    async def ready(self) -> Broker:
+        broker = await self.up()
+        await self.create("t")
+        return broker
+
+    async def produce_in_one(self, *batches: bytearray) -> list[Any]:
+        """All in one request. They are of one partition: nobody refuses that."""
+        client = self.client()
+        parts = [{"index": 0, "records": each} for each in batches]
+        data = [{"name": "t", "partition_data": parts}]
+
+        async def work() -> list[Any]:
+            try:
+                reply = await client.request(
+                    ApiKey.produce, 9, acks=-1, timeout=1000, topic_data=data
+                )
+                return list(reply.responses[0].partition_responses)
+            finally:
+                await client.close()
+
+        return list(await self.world.on(self.world.node(CLIENT), work()))
+
+
+def with_headers(count: int) -> bytearray:
+    return build_batch([Record(0, 0, b"k", b"v", [("", None)] * count)])
+
+
+def test_a_first_record_of_many_headers_is_heavy_on_every_topic(off_loop: list[int]) -> None:
+    """349,499 of them are 1 MB, and 0.21 s."""
+    scene = Plain()
+
+    async def scenario() -> None:
+        await scene.ready()
+        many, few = with_headers(10_000), with_headers(8_000)
+        large = build_batch([Record(0, 0, b"k", b"v" * 900_000)])
+        answers = await scene.produce_all(many, few, large)
+        assert [each.error_code for each in answers] == [E.none] * 3
+        assert [each.base_offset for each in answers] == [0, 1, 2]
+        assert off_loop == [len(many)]
+
+    scene.play(scenario())
+
+
+def test_batches_that_are_light_one_by_one_are_heavy_together(
+    off_loop: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 MB of them held everybody up for 12 s."""
+    monkeypatch.setattr(produce, "LIGHT_STEPS_MAX", 250)
+    scene = Plain()
+
+    async def scenario() -> None:
+        await scene.ready()
+        batches = [batch(count, codec=0) for count in (100, 100, 100, 40, 251)]
+        answers = await scene.produce_in_one(*batches)
+        assert [each.error_code for each in answers] == [E.none] * 5
+        assert [each.base_offset for each in answers] == [0, 100, 200, 300, 340]
+        assert off_loop == [len(batches[2]), len(batches[4])]
+        off_loop.clear()
+        await scene.produce_all(*batches[:4])  # each in a request of its own
+        assert off_loop == []
+
+    scene.play(scenario())
+
+
+def test_what_is_large_is_heavy_where_each_record_is_looked_into(off_loop: list[int]) -> None:
+    """2,000 records may have 170 headers each."""
+    scene = Compacted()
+
+    async def scenario() -> None:
+        await scene.ready()
+        headers = [("", None)] * 60_000
+        large = build_batch([Record(0, 0, b"k", b"v"), Record(1, 0, b"k", b"v", headers)])
+        answers = await scene.produce_all(large, batch(3, codec=0))
+        assert [each.error_code for each in answers] == [E.none] * 2
+        assert off_loop == [len(large)]
+
+    scene.play(scenario())
+
+
+@pytest.mark.parametrize("cut", [0, HEADER_SIZE, HEADER_SIZE + 1, HEADER_SIZE + 7, -1])
+def test_the_steps_of_what_can_not_be_records_are_its_claims(cut: int) -> None:
+    whole = with_headers(1_000)
+    assert appends.light_steps(whole) == 1 + 6 * 1_000
+    assert appends.light_steps(whole[:cut]) in (0, 1, 6_001)
+    short = whole[:]
+    short[HEADER_SIZE : HEADER_SIZE + 2] = b"\x94\x00"  # it says that it has 10 bytes
+    assert appends.light_steps(short) == 6_001
+    endless = whole[:HEADER_SIZE] + b"\xff" * 600
+    assert appends.light_steps(endless) == 1
+    endless[57:61] = b"\xff" * 4  # -1 records
+    assert appends.light_steps(endless) == 0
+    assert appends.light_steps(batch(7, codec=4)) == 0

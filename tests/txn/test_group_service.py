@@ -504,6 +504,12 @@ def test_groups_of_all_partitions_are_listed_described_and_deleted() -> None:
         )
         assert [row.group_id for row in described.groups] == asked
         assert [row.group_state for row in described.groups] == ["Empty"] * 6 + ["Dead"]
+        again = await node.ask(
+            "describe_groups", 6, groups=asked * 3, include_authorized_operations=False
+        )
+        assert (
+            again == described
+        )  # a group of 1,000 members takes 5 bytes to name, and 100 KB to describe
         deleted = await node.ask("delete_groups", 2, groups_names=[*asked, names[0]])
         assert [(row.group_id, row.error_code) for row in deleted.results] == [
             *((name, E.none) for name in reversed(names)),
@@ -572,6 +578,13 @@ def test_a_consumer_of_the_new_protocol_gets_its_partitions() -> None:
         )
         assert [row.error_code for row in described.groups] == [E.none, E.invalid_group_id]
         assert len(described.groups[0].members) == 1
+        again = await node.ask(
+            "consumer_group_describe",
+            1,
+            group_ids=["new", "", "new", ""],
+            include_authorized_operations=False,
+        )
+        assert again == described
         listed = await node.ask("list_groups", 5, types_filter=["consumer"])
         assert [row.group_id for row in listed.groups] == ["new"]
         refused = await node.join(group_id="new")

@@ -327,6 +327,20 @@ def test_transactions_are_described_and_what_is_not_known_is_said() -> None:
     on_node(scenario)
 
 
+def test_a_transaction_that_is_asked_for_again_is_described_once() -> None:
+    """It may have 10,000 partitions. What is refused is told as often as it is asked for, as by Kafka 4.3."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        await node.add(await node.init())
+        asked = ["nobody", ID, "", ID] * 2
+        reply = await node.ask("describe_transactions", 0, transactional_ids=asked)
+        told = [each.transactional_id for each in reply.transaction_states]
+        assert told == ["nobody", ID, "", "nobody", ""]
+
+    on_node(scenario)
+
+
 def test_transactions_are_listed_by_state_producer_duration_and_pattern() -> None:
     async def scenario(node: TransactionNode) -> None:
         await ready(node)

@@ -365,7 +365,7 @@ class GroupService:
         def refused(group_id: str, code: ErrorCode) -> Fields:
             return {"group_id": group_id, "error_code": code}
 
-        ids = list(dict.fromkeys(body.groups_names))
+        ids = body.groups_names
         results = await self._for_each(ids, lambda ids: DeleteGroups(group_ids=ids), refused)
         return {"results": results}
 
@@ -377,7 +377,7 @@ class GroupService:
         *,
         may_be_empty: bool = True,
     ) -> list[Fields]:
-        """Ask each partition once for all its groups; the rows come back in the order of the request."""
+        """Ask each partition once for all its groups; each one's row comes once, in the order of the request."""
         by_partition: dict[int | None, list[str]] = {}
         rows: dict[str, Fields] = {}
         for group_id in dict.fromkeys(group_ids):
@@ -397,4 +397,4 @@ class GroupService:
         asked = list(by_partition.values())
         for ids, found in zip(asked, await asyncio.gather(*map(ask, asked)), strict=True):
             rows.update(zip(ids, found, strict=True))
-        return [rows[group_id] for group_id in group_ids]
+        return [rows[group_id] for group_id in dict.fromkeys(group_ids)]

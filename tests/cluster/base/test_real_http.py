@@ -1,10 +1,14 @@
 """The real HTTP door: what aiohttp reads off our sockets, and what strangers try with it."""
 
 import asyncio
+import contextlib
 import json
+import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+import uvloop
 from fencepost.cluster.base import real_http
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.base.real_env import RealEnv, open_env
@@ -18,7 +22,11 @@ async def echo(request: HttpRequest) -> HttpReply:
     return HttpReply(200, json.dumps(said).encode())
 
 
-def at_a_door(scenario: Callable[[RealEnv, int], Awaitable[None]], serve: Serve = echo) -> None:
+def at_a_door(
+    scenario: Callable[[RealEnv, int], Awaitable[None]],
+    serve: Serve = echo,
+    run_loop: Callable[[Any], None] = asyncio.run,
+) -> None:
     async def run() -> None:
         async with open_env() as env:
             door = await env.net.listen_http("127.0.0.1", 0, serve, body_bytes_max=BODY_MAX)
@@ -26,12 +34,12 @@ def at_a_door(scenario: Callable[[RealEnv, int], Awaitable[None]], serve: Serve 
                 await scenario(env, door.address[1])
             await door.close()
 
-    asyncio.run(run())
+    run_loop(run())
 
 
-async def say(port: int, data: bytes) -> bytes:
+async def say(port: int, data: bytes, *, source: str = "127.0.0.1") -> bytes:
     """All that comes back until the door hangs up or says nothing for a moment."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
     writer.write(data)
     heard = b""
     try:
@@ -130,6 +138,114 @@ def test_a_body_that_does_not_come_is_hung_up_on(monkeypatch) -> None:
             while await reader.read(1 << 16):
                 pass
             writer.close()
+
+    at_a_door(scenario)
+
+
+def deaf(port: int) -> socket.socket:
+    """A client that reads nothing, and whose kernel takes next to nothing for it."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", port))
+    return client
+
+
+def kernels_room() -> int:
+    """How many bytes it takes for a client that is deaf."""
+    with socket.create_server(("127.0.0.1", 0)) as door, deaf(door.getsockname()[1]):
+        accepted, _ = door.accept()
+        accepted.setblocking(False)
+        taken = 0
+        with accepted, contextlib.suppress(BlockingIOError):
+            while True:
+                taken += accepted.send(b"x" * 1_000_000)
+    return taken
+
+
+async def all_hung_up_on(env: RealEnv) -> None:
+    while env.net.connections:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("run_loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_client_that_reads_no_answer_is_hung_up_on(monkeypatch, run_loop) -> None:
+    """4,000 that sent 200 times GET /metrics and read nothing kept everybody else out, for ever."""
+    monkeypatch.setattr(real_http, "REPLY_S", 0.1)
+
+    async def large(request: HttpRequest) -> HttpReply:
+        return HttpReply(200, b"x" * 1_000_000)
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        client = deaf(port)
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n" * 200)
+        try:
+            while not env.net.connections:
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(3):
+                await all_hung_up_on(env)
+        finally:
+            client.close()
+
+    at_a_door(scenario, large, run_loop)
+
+
+@pytest.mark.parametrize("run_loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_what_is_left_of_a_last_answer_holds_no_connection(monkeypatch, run_loop) -> None:
+    """Less than 64 KiB: aiohttp is done with it, and its transport waits until it has been read."""
+    monkeypatch.setattr(real_http, "REPLY_S", 0.1)
+
+    async def sized(request: HttpRequest) -> HttpReply:
+        return HttpReply(200, b"x" * int(request.query["size"]))
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        room = kernels_room()
+        sizes = range(room - 100_000, room + 200_000, 40_000)  # one is a little too large for it
+        clients = [deaf(port) for _ in sizes]
+        try:
+            for size, client in zip(sizes, clients, strict=True):
+                asked = b"GET /?size=%d HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+                client.sendall(asked % size)
+            while not env.net.connections:
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(3):
+                await all_hung_up_on(env)
+        finally:
+            for client in clients:
+                client.close()
+
+    at_a_door(scenario, sized, run_loop)
+
+
+def test_a_client_that_reads_slowly_and_asks_again_is_served(monkeypatch) -> None:
+    """The deadline is each answer's, not the connection's."""
+    monkeypatch.setattr(real_http, "REPLY_S", 0.1)
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(4):
+            writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert b"200 OK" in await reader.readuntil(b"]")
+            await asyncio.sleep(0.05)
+        writer.close()
+
+    at_a_door(scenario)
+
+
+def test_one_address_can_not_have_every_place(monkeypatch) -> None:
+    """Who asks whether the node lives, from another, finds one; the places come back."""
+    monkeypatch.setattr(real_http, "PER_ADDRESS_MAX", 2)
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        while env.net.connections < len(held):
+            await asyncio.sleep(0.01)
+        get = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+        assert await say(port, get) == b""
+        assert b"200 OK" in await say(port, get, source="127.0.0.2")
+        for _, writer in held:
+            writer.close()
+        await all_hung_up_on(env)
+        assert b"200 OK" in await say(port, get)
 
     at_a_door(scenario)
 
