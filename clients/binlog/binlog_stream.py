@@ -3,11 +3,13 @@
 INVARIANT  an event that may hold changes and can't be read ends the stream in a sentence.
 PREVENTS   changes that are left out in silence: compressed, of a partial image, or logged as a statement.
 PROVED BY  tests/binlog/test_binlog_stream.py::test_a_change_that_was_logged_as_a_statement_ends_the_stream
+
+Between a transaction's BEGIN and its end nothing but rows, savepoints and schema changes is let pass: what else is there is a
+change that was logged as a statement, and which tables it changes only the database knows.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 import pymysql
 from pymysql.connections import Connection
@@ -29,10 +31,19 @@ from .changes import (
 )
 from .charsets import BINARY, encoding_of
 from .columns import Column, Table
-from .database import CannotFollow, WatchedConnection, login, selects, selects_schema
+from .database import (
+    CannotFollow,
+    WatchedConnection,
+    login,
+    refused_versioned,
+    selects,
+    selects_schema,
+)
 from .gtids import MARIADB
+from .rollbacks import Held, LeftOut
 from .row_images import Packed, Reader, column_of, json_text, read_row, reader_of
 from .settings import Settings
+from .statements import Kind, Statement, statement_of
 
 HEARTBEAT_S: Final = 0.2  # of a log in which nothing happens
 PURGED: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
@@ -45,24 +56,10 @@ FOLLOWED: Final = (
     *(row_event.DeleteRowsEvent, row_event.PartialUpdateRowsEvent),
     *(event.GtidEvent, event.MariadbGtidEvent, event.XidEvent, event.QueryEvent),
     *(event.HeartbeatLogEvent, event.XAPrepareEvent, event.NotImplementedEvent),
-    event.FormatDescriptionEvent,
+    *(event.FormatDescriptionEvent, event.BeginLoadQueryEvent, event.ExecuteLoadQueryEvent),
 )
-STATEMENT: Final = re.compile(
-    r"\s*(/\*.*?\*/\s*)*(insert|update|delete|replace|load|with)\b", re.IGNORECASE | re.DOTALL
-)
-SCHEMA_CHANGE: Final = re.compile(
-    r"\s*(/\*.*?\*/\s*)*(create|alter|drop|rename|truncate)\s+(?!user\b|role\b)",
-    re.IGNORECASE | re.DOTALL,
-)
-NAME: Final = r"(?:(`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]|``)+`|[\w$]+)"
-TABLE: Final = re.compile(
-    r"\s*(?:/\*.*?\*/\s*)*(?:create|alter|drop|rename|truncate)\s+(?:or\s+replace\s+)?(?:ignore\s+|online\s+|temporary\s+)*"
-    rf"table\s+(?:if\s+(?:not\s+)?exists\s+)?{NAME}",
-    re.IGNORECASE | re.DOTALL,
-)
-TRUNCATES: Final = re.compile(
-    rf"\s*(?:/\*.*?\*/\s*)*truncate\s+(?:table\s+)?{NAME}", re.IGNORECASE | re.DOTALL
-)
+# What MariaDB calls the two columns that make a table system-versioned; the second is part of its key.
+PERIOD: Final = ("row_start", "row_end")
 
 
 class Purged(CannotFollow):
@@ -80,12 +77,19 @@ class Shape(NamedTuple):
 class Interpreter:
     """Takes the driver's events one after the other. Knows no connection."""
 
-    def __init__(self, tables: Sequence[str], flavor: str) -> None:
+    def __init__(
+        self,
+        tables: Sequence[str],
+        flavor: str,
+        left_out: LeftOut | None = None,
+    ) -> None:
+        """`left_out` is which rows are known to be rolled back (`rollbacks.py`)."""
         self._patterns, self._flavor = tables, flavor
+        self._left_out = left_out or {}
         self._shapes: dict[int, Shape | None] = {}  # None: a table that nobody asked for
         self._gtid = ""
+        self._held: Held | None = None  # None between two transactions
         self._ends_with_query = False
-        self._number = 0
 
     def take(self, told: Any) -> Iterator[Event]:
         if isinstance(told, row_event.TableMapEvent):
@@ -93,11 +97,13 @@ class Interpreter:
         elif isinstance(told, row_event.RowsEvent):
             yield from self._rows(told)
         elif isinstance(told, event.GtidEvent | event.MariadbGtidEvent):
-            self._begin(told)
+            yield from self._begin(told)
         elif isinstance(told, event.XidEvent):
-            yield self._end()
+            yield from self._end()
         elif isinstance(told, event.QueryEvent):
             yield from self._query(told)
+        elif isinstance(told, event.BeginLoadQueryEvent | event.ExecuteLoadQueryEvent):
+            self._refuse_statement("LOAD DATA")
         elif isinstance(told, event.HeartbeatLogEvent):
             yield Idle()
         elif isinstance(told, event.XAPrepareEvent):
@@ -112,11 +118,18 @@ class Interpreter:
 
     # -- transactions ----------------------------------------------------------------------------
 
-    def _begin(self, told: Any) -> None:
+    def _begin(self, told: Any) -> Iterator[Event]:
+        name = (told.gtid, 0)
+        if self._held is not None:  # the database died while it logged it, and took it back
+            self._held.roll_back()
+            yield from self._held.end()
+            if told.gtid == self._gtid:
+                name = (told.gtid, self._held.name[1] + 1)
         flags = getattr(told, "flags", 0)
         if flags & PREPARED_XA:
             self._refuse_xa()
-        self._gtid, self._number = told.gtid, 0
+        self._gtid = told.gtid
+        self._held = Held(name, self._left_out.get(name, ()))
         # MySQL has BEGIN behind the GTID of all but schema changes; MariaDB says it in the flags.
         self._ends_with_query = bool(flags & STANDALONE) or self._flavor != MARIADB
 
@@ -126,41 +139,63 @@ class Interpreter:
             "are not followed. End it, and start with --resnapshot"
         )
 
-    def _end(self) -> TransactionEnd:
-        assert self._gtid, "a transaction ended that had no GTID"
-        return TransactionEnd(self._gtid)
+    def _refuse_statement(self, sql: str) -> NoReturn:
+        raise CannotFollow(
+            f"{self._gtid or 'at the start'}: a change was logged as a statement, not as rows ({sql[:80]!r}): some session has set "
+            "binlog_format. Which tables a statement changes is not known here, so this ends even if it changes none of "
+            "--tables. Have that session use binlog_format=ROW, and start with --resnapshot"
+        )
+
+    def _end(self) -> Iterator[Event]:
+        assert self._held is not None, "a transaction ended that had no GTID"
+        yield from self._held.end()
+        self._held = None
+        yield TransactionEnd(self._gtid)
 
     def _query(self, told: Any) -> Iterator[Event]:
-        sql = told.query
-        word = sql.strip().upper()
-        if word == "BEGIN":
-            self._ends_with_query = False
-            return
-        if word in ("COMMIT", "ROLLBACK"):
-            yield self._end()
-            return
-        schema = told.schema.decode() if isinstance(told.schema, bytes) else str(told.schema)
-        if STATEMENT.match(sql) and selects_schema(self._patterns, schema):
-            raise CannotFollow(
-                f"{self._gtid}: a change was logged as a statement, not as rows ({sql[:80]!r}): some session has set "
-                "binlog_format. Have it use ROW, and start with --resnapshot"
-            )
-        yield from self._schema_change(sql, schema, told.timestamp * 1_000)
+        sql, statement = told.query, statement_of(told.query)
+        held = self._held
+        match statement.kind:
+            case Kind.BEGIN:
+                self._ends_with_query = False
+                return
+            case Kind.COMMIT | Kind.ROLLBACK:
+                if held is not None and statement.kind is Kind.ROLLBACK:
+                    held.roll_back()
+                yield from self._end()
+                return
+            case Kind.SAVEPOINT if held is not None:
+                held.savepoint(statement.savepoint)
+            case Kind.ROLLBACK_TO if held is not None:
+                held.roll_back_to(statement.savepoint)
+            case Kind.RELEASE:
+                pass
+            case Kind.SCHEMA if held is not None:
+                schema = told.schema.decode() if isinstance(told.schema, bytes) else told.schema
+                at_ms = told.timestamp * 1_000
+                for found in self._schema_change(sql, statement, schema, at_ms):
+                    yield from held.take(found, len(sql))
+            case Kind.XA:
+                self._refuse_xa()
+            case kind if kind is Kind.DATA or not self._ends_with_query:
+                self._refuse_statement(sql)
         if self._ends_with_query:
-            yield self._end()
+            yield from self._end()
 
-    def _schema_change(self, sql: str, schema: str, ts_ms: int) -> Iterator[Event]:
-        if not SCHEMA_CHANGE.match(sql):
-            return
-        emptied = TRUNCATES.match(sql)
-        named = emptied or TABLE.match(sql)
-        where = (_unquoted(named[1]) or schema, _unquoted(named[2])) if named else None
+    def _schema_change(
+        self, sql: str, statement: Statement, schema: str, ts_ms: int
+    ) -> Iterator[SchemaChange | Change]:
+        where = statement.table and (statement.table[0] or schema, statement.table[1])
         if not (
             selects(self._patterns, *where) if where else selects_schema(self._patterns, schema)
         ):
             return
+        if where and statement.fills:
+            self._refuse_statement(sql)
+        if where and statement.versions:
+            raise CannotFollow(f"{self._gtid}: {refused_versioned('.'.join(where))}")
         yield SchemaChange(self._gtid, ts_ms, schema, sql)
-        if emptied and where:
+        if where and statement.empties:
             yield Change(self._gtid, 0, ts_ms, Table(*where, (), ()), TRUNCATE)
 
     # -- rows ------------------------------------------------------------------------------------
@@ -182,22 +217,25 @@ class Interpreter:
         # A key with prefixes is a dict by the column's number, in the key's order.
         key = known.simple_primary_key_list or list(known.primary_keys_with_prefix)
         names = tuple(each.name for each in packed)
+        if set(PERIOD) <= set(names) and (not key or names[key[-1]] == PERIOD[1]):
+            raise CannotFollow(f"{self._gtid}: {refused_versioned(full_name)}")
         return Shape(
             Table(told.schema, told.table, tuple(columns), tuple(names[number] for number in key)),
             names,
             tuple(reader_of(each, _json_of) for each in packed),
         )
 
-    def _rows(self, told: Any) -> Iterator[Change]:
-        shape = self._shapes.get(told.table_id)
+    def _rows(self, told: Any) -> Iterator[Event]:
+        shape, held = self._shapes.get(told.table_id), self._held
         if shape is None:
             return
-        if not self._gtid:
+        if held is None:
             raise CannotFollow(f"rows of {shape.table.full_name} were logged without a GTID")
         self._check_image(told, shape)
         data = told.packet.read(told.event_size - told.packet.read_bytes)
         ts_ms, at = told.timestamp * 1_000, 0
         while at < len(data):
+            began = at
             before: Row | None = None
             after: Row | None = None
             if isinstance(told, row_event.WriteRowsEvent):
@@ -210,8 +248,8 @@ class Interpreter:
                 op = UPDATE
                 before, at = self._read(shape, data, at)
                 after, at = self._read(shape, data, at)
-            yield Change(self._gtid, self._number, ts_ms, shape.table, op, before, after)
-            self._number += 1
+            change = Change(self._gtid, held.rows, ts_ms, shape.table, op, before, after)
+            yield from held.take(change, at - began)
 
     def _read(self, shape: Shape, data: bytes, at: int) -> tuple[Row, int]:
         try:
@@ -235,12 +273,6 @@ class Interpreter:
 
 def _ones(bits: bytes) -> int:
     return int.from_bytes(bits, "little").bit_count()
-
-
-def _unquoted(name: str | None) -> str:
-    if name and name.startswith("`"):
-        return name[1:-1].replace("``", "`")
-    return name or ""
 
 
 def _json_of(data: bytes) -> str:
@@ -296,14 +328,20 @@ def _connect(**settings: Any) -> Connection:
 class BinlogStream:
     """Everything that was committed after a position."""
 
-    def __init__(self, settings: Settings, flavor: str, position: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        flavor: str,
+        position: str,
+        left_out: LeftOut | None = None,
+    ) -> None:
         if flavor != MARIADB and not position:  # the driver would take that for "from now on"
             raise CannotFollow(
                 f"the database at {settings.database} has logged no transaction yet (gtid_executed is empty): commit one, "
                 "then start again"
             )
         self._settings, self._position = settings, position
-        self._interpreter = Interpreter(settings.tables, flavor)
+        self._interpreter = Interpreter(settings.tables, flavor, left_out)
         self._driver = BinLogStreamReader(
             connection_settings=login(settings),
             server_id=settings.replica_id,

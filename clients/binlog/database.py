@@ -41,6 +41,7 @@ NOT_ON: Final[Mapping[str, str]] = {
     "log_bin_compress": "MariaDB's compressed events can't be read",
     "binlog_transaction_compression": "MySQL's compressed transactions can't be read",
 }
+VERSIONED: Final = "SYSTEM VERSIONED"  # MariaDB's word for such a table in its catalogue
 
 
 class CannotFollow(Exception):
@@ -151,15 +152,8 @@ class Database:
 
     def tables(self) -> list[Table]:
         """Those that are asked for, with their columns."""
-        found = self.rows(
-            "SELECT table_schema, table_name, engine FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
-            " ORDER BY table_schema, table_name"
-        )
-        wanted = [
-            (schema.decode(), name.decode(), (engine or b"").decode())
-            for schema, name, engine in found
-            if selects(self._settings.tables, schema.decode(), name.decode())
-        ]
+        self.refuse_versioned()
+        wanted = self._wanted("BASE TABLE")
         for schema, name, engine in wanted:
             if engine.lower() not in ("innodb", "rocksdb"):
                 raise CannotFollow(
@@ -167,6 +161,26 @@ class Database:
                     f"Leave it out with --tables, or ALTER TABLE {schema}.{name} ENGINE=InnoDB"
                 )
         return [self._table(schema, name) for schema, name, _ in wanted]
+
+    def refuse_versioned(self) -> None:
+        """Of the tables that are asked for, whether a snapshot is taken or not. MySQL has none."""
+        if self.flavor == MYSQL:
+            return
+        for schema, name, _ in self._wanted(VERSIONED):
+            raise CannotFollow(refused_versioned(f"{schema}.{name}"))
+
+    def _wanted(self, kind: str) -> list[tuple[str, str, str]]:
+        """Schema, name and engine."""
+        found = self.rows(
+            "SELECT table_schema, table_name, engine FROM information_schema.tables WHERE table_type = %s"
+            " ORDER BY table_schema, table_name",
+            kind,
+        )
+        return [
+            (schema.decode(), name.decode(), (engine or b"").decode())
+            for schema, name, engine in found
+            if selects(self._settings.tables, schema.decode(), name.decode())
+        ]
 
     def _table(self, schema: str, name: str) -> Table:
         fields = (
@@ -231,6 +245,14 @@ class Database:
 
 def _text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def refused_versioned(table: str) -> str:
+    return (
+        f"{table} is a system-versioned table: it keeps the rows that it had, and logs a DELETE as an UPDATE, so a topic of it "
+        f"would never lose a row. Leave it out with --tables, or ALTER TABLE {table} DROP SYSTEM VERSIONING; then start with "
+        "--resnapshot"
+    )
 
 
 def selects(patterns: Sequence[str], schema: str, name: str) -> bool:

@@ -38,7 +38,12 @@ OPTIONS: Final = (
     Option("host", "127.0.0.1", "the database's address"),
     Option("port", "3306", "its port"),
     Option("socket", "", "its socket, instead of host and port"),
-    Option("user", "root", "who asks; needs SELECT, REPLICATION SLAVE, and REPLICATION CLIENT or BINLOG MONITOR"),
+    Option(
+        "user",
+        "root",
+        "who asks; needs SELECT, REPLICATION SLAVE, and REPLICATION CLIENT or BINLOG MONITOR; "
+        "on MySQL RELOAD (or FLUSH_TABLES) too, for the snapshot",
+    ),
     Option("password-file", "", f"a file with the password; or {PREFIX}PASSWORD"),
     Option("server-id", "from the name", "as which replica to ask: no other one may have it"),
     Option("bootstrap", "127.0.0.1:9092", "Kafka's brokers: HOST:PORT,…"),

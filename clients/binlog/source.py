@@ -12,7 +12,8 @@ PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_kil
    taken; a snapshot that dies is aborted, and the next one begins anew, so no row of it was ever seen.
 3. It asks the database for what came after its position, and commits changes with the position behind them, database
    transactions whole.
-Whatever goes wrong on the way, it begins again at 1: nothing is remembered that Kafka doesn't know.
+Whatever goes wrong on the way, it begins again at 1: nothing is remembered that Kafka doesn't know. Only rows that were rolled
+back are (`rollbacks.py`): who does not remember them finds them out again.
 """
 
 import json
@@ -33,6 +34,7 @@ from .gtids import Position, position_of
 from .kept_positions import COMPACT, KeptPositions, ensure_topic, latest_by_key
 from .reading import NotReadable
 from .records import Recorder, Topics, TopicTaken, told_columns
+from .rollbacks import Name, Span, TakenBack
 from .settings import INITIAL, Settings
 from .transactions import Fenced, NotWritten, Transactions, is_fenced
 
@@ -60,6 +62,7 @@ class BinlogSource:
         self._client = client
         self._positions = KeptPositions(client, settings.position_topic)
         self._is_forgetting = settings.resnapshot
+        self._left_out: dict[Name, tuple[Span, ...]] = {}  # which rows were rolled back
         self._well_at = 0.0  # when database and brokers did last what they are there for
         self.committed = 0  # records
         self.transactions = 0  # of Kafka, that were committed
@@ -76,6 +79,10 @@ class BinlogSource:
             try:
                 self._live()
                 return
+            except TakenBack as found:
+                self._left_out[found.name] = found.spans
+                log.info("%s: %s", self._settings.source, found)
+                continue
             except (pymysql.MySQLError, SourceLost, KafkaException) as trouble:
                 _raise_if_hopeless(trouble, self._settings)
                 if self._well_at > began:
@@ -94,6 +101,7 @@ class BinlogSource:
         settings = self._settings
         with Database(settings) as database:
             database.check()
+            database.refuse_versioned()
             self._positions.prepare(settings.replication)
             transactions = Transactions(settings, self._positions)
             transactions.start()
@@ -172,7 +180,8 @@ class _Incarnation:
         """`until` is a position too: there it ends."""
         flavor = self._database.flavor
         self._database.close()  # it may take long until it is needed again
-        with BinlogStream(self._settings, flavor, str(position)) as stream:
+        left_out = self._source._left_out
+        with BinlogStream(self._settings, flavor, str(position), left_out) as stream:
             if until is not None and position.has(until):
                 return
             for event in stream.events():
@@ -242,6 +251,8 @@ class _Incarnation:
         self._source._step("committing")
         self._transactions.commit(json.dumps(told))
         self._since = None
+        for name in [each for each in self._source._left_out if position.has(each[0])]:
+            del self._source._left_out[name]  # nobody comes by it again
         self._source.committed += records
         self._source.transactions += 1
         self._source._step("committed")

@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 import pytest
 from fencepost.chaos.harness.mariadb import Mariadb
-from fencepost.clients.binlog import BinlogSource
+from fencepost.clients.binlog import BinlogSource, rollbacks
 from fencepost.clients.binlog.database import CannotFollow
 from followed import Followed, committed
 
@@ -223,6 +223,7 @@ def test_a_log_that_was_purged_ends_in_a_sentence_that_says_what_to_do(
     [
         ("SET GLOBAL binlog_row_metadata = MINIMAL", "binlog_row_metadata=MINIMAL.*Say"),
         ("CREATE TABLE m (id INT) ENGINE=MyISAM", r"\.m has the engine MyISAM"),
+        ("CREATE TABLE v (id INT) WITH SYSTEM VERSIONING", r"\.v is a system-versioned table"),
         ("CREATE TABLE u (id UUID)", r"\.u: column id has the type uuid"),
     ],
 )
@@ -236,3 +237,82 @@ def test_what_cant_be_followed_is_said_before_anything_is_written(
     finally:
         sql("SET GLOBAL binlog_row_metadata = FULL")
     assert committed(followed.settings.bootstrap, f"{schema}.schema") == []
+
+
+@pytest.mark.parametrize("held_bytes", [rollbacks.HELD_BYTES_MAX, 0])
+def test_rows_that_were_rolled_back_are_in_no_topic(
+    sql, schema, followed: Followed, monkeypatch, held_bytes: int
+) -> None:
+    """MariaDB logs them, because a temporary table that was made can't be taken back."""
+    monkeypatch.setattr(rollbacks, "HELD_BYTES_MAX", held_bytes)
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed.run()
+    for first, statements in (
+        (10, ("ROLLBACK",)),
+        (20, ("SAVEPOINT a", "INSERT INTO t VALUES (22)", "ROLLBACK TO a", "COMMIT")),
+        (30, ("COMMIT",)),
+    ):
+        sql("BEGIN")
+        sql(f"INSERT INTO t VALUES ({first})")
+        sql("CREATE TEMPORARY TABLE tt (i INT)")
+        sql(f"INSERT INTO t VALUES ({first + 1})")
+        for each in statements:
+            sql(each)
+        sql("DROP TEMPORARY TABLE tt")
+    logged = [each[5] for each in sql("SHOW BINLOG EVENTS IN '" + log_of(sql) + "'")]
+    assert "ROLLBACK" in logged and "ROLLBACK TO `a`" in logged
+    source = followed.run()
+    ids = [each["after"]["id"] for each in followed.told("t")]
+    assert ids == [row[0] for row in sql("SELECT id FROM t ORDER BY id")] == [20, 21, 30, 31]
+    assert source._left_out == {}  # what was committed is not remembered
+
+
+def log_of(sql: Any) -> str:
+    return str(sql("SHOW MASTER STATUS")[0][0])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO {schema}.t VALUES (1)",
+        "SET STATEMENT max_statement_time=10 FOR INSERT INTO {schema}.t VALUES (1)",
+        "-- hi\nINSERT INTO {schema}.t VALUES (1)",
+        "LOAD DATA INFILE '{file}' INTO TABLE {schema}.t",
+        "CREATE TABLE {schema}.filled SELECT 1 AS id",
+    ],
+)
+def test_a_statement_from_any_schema_ends_the_source(
+    sql, schema, followed: Followed, database: Mariadb, statement: str
+) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed.run()
+    file = database.folder / "rows"
+    file.write_text("1\n")
+    sql("USE mysql")
+    sql("SET binlog_format = STATEMENT")
+    sql(statement.format(schema=schema, file=file))
+    with pytest.raises(CannotFollow, match=r"as a statement.*binlog_format=ROW.*--resnapshot"):
+        followed.run()
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
+def test_a_table_that_was_system_versioned_for_a_while_ends_the_source(
+    sql, schema, followed: Followed, key: str
+) -> None:
+    """Neither the catalogue has it nor a statement that says so of a table that is followed."""
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed.run()
+    other = f"{schema}_other"
+    sql(f"CREATE DATABASE {other}")
+    sql(f"CREATE TABLE {other}.v (id INT {key}) WITH SYSTEM VERSIONING")
+    sql(f"RENAME TABLE {other}.v TO {schema}.v")
+    sql("INSERT INTO v VALUES (1)")
+    sql("DROP TABLE v")
+    with pytest.raises(CannotFollow, match=r"\.v is a system-versioned table.*--tables"):
+        followed.run()
+
+
+def test_a_system_versioned_table_is_refused_without_a_snapshot_too(sql, followed) -> None:
+    sql("CREATE TABLE v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+    with pytest.raises(CannotFollow, match=r"\.v is a system-versioned table.*--tables"):
+        followed.run(snapshot="never")

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fencepost.clients.binlog.binlog_stream import Interpreter
+from fencepost.clients.binlog import rollbacks
+from fencepost.clients.binlog.binlog_stream import FOLLOWED, Interpreter
 from fencepost.clients.binlog.changes import (
     CREATE,
     TRUNCATE,
@@ -16,6 +17,7 @@ from fencepost.clients.binlog.changes import (
 )
 from fencepost.clients.binlog.columns import Column, Table
 from fencepost.clients.binlog.database import CannotFollow
+from fencepost.clients.binlog.rollbacks import TakenBack
 from pymysqlreplication import event, row_event
 
 ORDERS = Table("shop", "orders", (Column("id", "int"), Column("n", "tinyint")), ("id",))
@@ -142,6 +144,113 @@ def test_a_change_that_was_logged_as_a_statement_ends_the_stream() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "schema", "flags"),
+    [
+        ("INSERT INTO shop.orders VALUES (1, 2)", "other", 0),
+        ("SET STATEMENT max_statement_time=10 FOR INSERT INTO orders VALUES (1, 2)", "shop", 0),
+        ("-- hi\nINSERT INTO orders VALUES (1, 2)", "shop", 0),
+        ("SELECT shop.fn()", "shop", 0),
+        ("FLUSH TABLES", "shop", 0),  # what it is nobody knows: rows are the only change there
+        ("# hi\nUPDATE shop.orders SET n = 1", "other", 1),
+        ("CREATE TABLE stock SELECT * FROM orders", "shop", 1),
+    ],
+)
+def test_a_statement_ends_the_stream_whatever_hides_it(sql: str, schema: str, flags: int) -> None:
+    with pytest.raises(CannotFollow, match=r"0-1-7: a change was logged.*binlog_format=ROW"):
+        changes(gtid(7, flags), query(sql, schema))
+
+
+@pytest.mark.parametrize("kind", [event.BeginLoadQueryEvent, event.ExecuteLoadQueryEvent])
+def test_a_load_that_was_logged_as_a_statement_ends_the_stream(kind: type) -> None:
+    """The driver leaves out what it was not asked for, without a word."""
+    assert kind in FOLLOWED
+    with pytest.raises(CannotFollow, match=r"as a statement.*LOAD DATA"):
+        changes(gtid(7), told(kind))
+
+
+def test_schema_changes_and_savepoints_may_stand_in_a_transaction() -> None:
+    sql = "CREATE TABLE `orders` (`id` INT)"
+    marks = (query("SAVEPOINT `a`"), query("RELEASE SAVEPOINT `a`"), query("XA ROLLBACK 'x'"))
+    found = changes(gtid(7), query("BEGIN"), query(sql), *marks[:2], told(event.XidEvent))
+    assert found == [SchemaChange("0-1-7", 5_000, "shop", sql), TransactionEnd("0-1-7")]
+    assert changes(gtid(8, flags=1), marks[2]) == [TransactionEnd("0-1-8")]
+
+
+def test_an_emptied_table_is_seen_behind_a_comment() -> None:
+    found = changes(gtid(7, flags=1), query("-- hi\nTRUNCATE orders"))
+    assert [getattr(each, "op", None) for each in found] == [None, TRUNCATE, None]
+
+
+def writes() -> tuple[Any, Any]:
+    """Fresh ones: a packet is read once."""
+    return table_map(), rows(row_event.WriteRowsEvent, ROW)
+
+
+def test_rows_that_were_rolled_back_are_not_told() -> None:
+    found = changes(gtid(7), *writes(), query("ROLLBACK"))
+    assert found == [TransactionEnd("0-1-7")]
+    marked = (query("SAVEPOINT `a`"), *writes(), query("ROLLBACK TO `A`"))
+    found = changes(gtid(7), *writes(), *marked, *writes(), told(event.XidEvent))
+    assert [each.number for each in found[:-1]] == [0, 2]
+
+
+def test_a_large_transaction_that_rolls_back_is_told_to_begin_again(monkeypatch) -> None:
+    monkeypatch.setattr(rollbacks, "HELD_BYTES_MAX", 0)
+    interpreter = Interpreter(["shop.*"], "mariadb")
+    events = [gtid(7), *writes(), query("ROLLBACK")]
+    with pytest.raises(TakenBack, match=r"0-1-7 rolled back rows.*0 to 0") as raised:
+        [found for each in events for found in interpreter.take(each)]
+    spans = {raised.value.name: raised.value.spans}
+    interpreter = Interpreter(["shop.*"], "mariadb", spans)
+    events = [gtid(7), *writes(), query("ROLLBACK"), gtid(8), *writes(), told(event.XidEvent)]
+    found = [found for each in events for found in interpreter.take(each)]
+    assert [each.gtid for each in found] == ["0-1-7", "0-1-8", "0-1-8"]
+
+
+def test_a_transaction_that_its_database_died_in_is_not_told(monkeypatch) -> None:
+    """Its GTID is the next one's."""
+    left_out: dict[Any, Any] = {}
+
+    def found() -> list[type]:
+        events = (gtid(7), *writes(), gtid(7), *writes(), told(event.XidEvent))
+        interpreter = Interpreter(["shop.*"], "mariadb", left_out)
+        return [type(found) for each in events for found in interpreter.take(each)]
+
+    assert found() == [Change, TransactionEnd]
+    monkeypatch.setattr(rollbacks, "HELD_BYTES_MAX", 0)
+    with pytest.raises(TakenBack, match="0-1-7") as raised:
+        found()
+    left_out[raised.value.name] = raised.value.spans
+    assert found() == [Change, TransactionEnd]
+
+
+@pytest.mark.parametrize(
+    ("names", "key", "is_versioned"),
+    [
+        (("id", "row_start", "row_end"), [0, 2], True),
+        (("id", "row_start", "row_end"), [], True),
+        (("id", "row_start", "row_end"), [0], False),  # somebody's own columns
+        (("id", "row_start", "n"), [], False),
+    ],
+)
+def test_a_system_versioned_table_ends_the_stream(names, key, is_versioned: bool) -> None:
+    metadata = SimpleNamespace(simple_primary_key_list=key, primary_keys_with_prefix={})
+    its_map = table_map(columns=[column(each, 3) for each in names], optional_metadata=metadata)
+    if is_versioned:
+        with pytest.raises(CannotFollow, match=r"0-1-7: shop\.orders is a system-versioned table"):
+            changes(gtid(7), its_map)
+    else:
+        assert changes(gtid(7), its_map) == []
+
+
+def test_a_statement_that_makes_a_table_system_versioned_ends_the_stream() -> None:
+    sql = "ALTER TABLE orders ADD SYSTEM VERSIONING"
+    with pytest.raises(CannotFollow, match=r"shop\.orders is a system-versioned.*--tables"):
+        changes(gtid(7, flags=1), query(sql))
+    assert changes(gtid(7, flags=1), query(sql, "other")) == [TransactionEnd("0-1-7")]
+
+
+@pytest.mark.parametrize(
     ("events", "said"),
     [
         (
@@ -150,6 +259,7 @@ def test_a_change_that_was_logged_as_a_statement_ends_the_stream() -> None:
         ),
         ([told(event.NotImplementedEvent, event_type=0xA5)], "event of kind 165.*compression"),
         ([told(event.XAPrepareEvent)], "XA transaction"),
+        ([query("XA COMMIT X'61',X'',1")], "XA transaction"),
         ([table_map(columns=[column(None, 3)])], "without the names of their columns"),
         ([table_map(columns=[column("c", 12)])], "ALTER TABLE shop.orders FORCE"),
     ],
