@@ -131,14 +131,11 @@ class PartitionOffsets:
 
     def lower(self, kind: Kind, offsets: Mapping[TopicPartition, int]) -> None:
         """Take back what was claimed, durably, before the log is changed. Blocks for one sync."""
-        too_high = [
-            (partition, offset)
-            for partition, offset in offsets.items()
-            if (self.get(kind, partition) or 0) > offset
-        ]
-        for partition, offset in too_high:
-            self.put(kind, partition, offset)
-        if too_high:
+        for partition, offset in offsets.items():
+            if (self.get(kind, partition) or 0) > offset:
+                self.put(kind, partition, offset)
+        # Whatever is lower here already may be so in memory alone: the disk was full the first time.
+        if not all(self.is_durable(kind, partition) for partition in offsets):
             self.flush_now()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:

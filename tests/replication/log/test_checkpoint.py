@@ -1,6 +1,7 @@
 """The file of recovery points, log starts, high watermarks: what it says was true, or it says nothing."""
 
 import asyncio
+import errno
 
 import pytest
 from fencepost.chaos.sim.node import SimEnv
@@ -177,6 +178,24 @@ def test_what_was_forgotten_by_a_sync_that_failed_is_forgotten_by_the_next_flush
             assert not offsets.is_durable(Kind.RECOVERY_POINT, A)
             await offsets.flush()
             assert values(loaded(env)) == {}
+
+        world.run(scenario())
+
+
+def test_what_could_not_be_lowered_the_first_time_is_lowered_the_second_time() -> None:
+    """The disk was full, so the log was not cut. The next cut took it for done, and left a log shorter than it claimed."""
+    with World(5) as world:
+
+        async def scenario() -> None:
+            env = world.node("n1")
+            offsets = loaded(env)
+            offsets.put(Kind.RECOVERY_POINT, A, 120)
+            await offsets.flush()
+            world.disk("n1").faults.fail("append", path=PATH, number=errno.ENOSPC)
+            with pytest.raises(OSError, match="No space left"):
+                offsets.lower(Kind.RECOVERY_POINT, {A: 118})
+            offsets.lower(Kind.RECOVERY_POINT, {A: 118})
+            assert values(loaded(env)) == {(Kind.RECOVERY_POINT, A): 118}
 
         world.run(scenario())
 
