@@ -113,3 +113,10 @@ def test_a_voter_whose_log_parts_from_its_leaders_comes_up_again() -> None:
 def test_aborted_transactions_are_told_of_after_a_cut_and_a_start() -> None:
     """The file of their index kept entries that a truncation had taken out, in place of the newer ones."""
     TransactionsRun(Plan(campaign="transactions", seed=152)).run()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_cut_that_a_full_disk_put_off_does_not_leave_a_log_that_looks_damaged() -> None:
+    """The second try took the recovery point for lowered: only memory had it lower, and the log was cut below the disk's."""
+    TransactionsRun(Plan(campaign="transactions", seed=261)).run()
