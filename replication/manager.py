@@ -176,7 +176,7 @@ class ReplicaManager:
             for index in range(len(topic.partitions))
         ]
         # A snapshot brings many entries at once. A leader deposed in it must not commit by a minimum lowered in it.
-        self._reconfigure(delta.configs_changed, acts=False)
+        reconfigured = self._reconfigure(delta.configs_changed)
         changed = delta.partitions_changed
         for topic, state in changed:
             name = TopicPartition(topic.name, state.partition)
@@ -189,7 +189,8 @@ class ReplicaManager:
         for topic, state in changed:
             if self.node_id in state.replicas:
                 self._follow(topic, state)
-        self._reconfigure(delta.configs_changed)
+        for partition in reconfigured:
+            partition.look_again()
         self._write_doubts()
 
     def _write_doubts(self) -> None:
@@ -254,10 +255,11 @@ class ReplicaManager:
             count = len(logs) + len(unopened)
             self.env.log.error("partitions_not_deleted", count=count, cause=str(error))
 
-    def _reconfigure(self, changed: Sequence[tuple[ConfigType, str]], *, acts: bool = True) -> None:
-        """With `acts` false the settings are taken, and what follows from them waits for the roles."""
+    def _reconfigure(self, changed: Sequence[tuple[ConfigType, str]]) -> list[Partition]:
+        """Those that have other settings now; what follows from them waits for the roles."""
+        reconfigured: list[Partition] = []
         if not changed:
-            return
+            return reconfigured
         topics = {name for kind, name in changed if kind is ConfigType.TOPIC}
         mine = (BROKER_DEFAULT, str(self.node_id))
         if any(kind is ConfigType.BROKER and name in mine for kind, name in changed):
@@ -269,8 +271,10 @@ class ReplicaManager:
                 partition = self.partitions.get(TopicPartition(topic, index))
                 if partition is not None:
                     self.store.doubts.configured(partition.topic_partition, config)
-                    partition.set_config(config, acts=acts)
+                    partition.set_config(config)
+                    reconfigured.append(partition)
         self.rounds.look_again()
+        return reconfigured
 
     def _read_settings(self) -> None:
         values = BrokerValues(self.image, self.node_config, self.node_id)

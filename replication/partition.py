@@ -71,7 +71,8 @@ class Partition(CopiedPartition):
         self._sent_back: SentBack | None = None
         self.set_config(config)
 
-    def set_config(self, config: TopicConfig, *, acts: bool = True) -> None:
+    def set_config(self, config: TopicConfig) -> None:
+        """What follows from it waits for `look_again`."""
         self.config = config
         self.log.config = config
         self._rules = appends.Rules.of(config)
@@ -79,8 +80,6 @@ class Partition(CopiedPartition):
         self._flush_delay_ms = flush_delay_ms(config)
         self.machine.min_insync_replicas = config.min_insync_replicas
         self.machine.sync_counts = self._flush_delay_ms == AT_ONCE
-        if acts:
-            self.look_again()
 
     def look_again(self) -> None:
         """What held the high watermark back may do so no more."""

@@ -92,8 +92,8 @@ def decide_auto_create_topics(
 ) -> Decision[list[TopicResult]]:
     creation = _Creation(scene)
     names = tuple(dict.fromkeys(command.names))
-    missing = [_automatic(scene, name) for name in names if name not in scene.image.topics]
-    refused = _too_much(scene, missing)
+    missing = {name: _automatic(scene, name) for name in names if name not in scene.image.topics}
+    refused = _too_much(scene, tuple(missing.values()))
     results = []
     for name in names:
         known = scene.image.topics.get(name)
@@ -102,7 +102,7 @@ def decide_auto_create_topics(
         elif refused is not None:
             results.append(failed(name, refused))
         else:
-            results.append(creation.result_of(_automatic(scene, name)))
+            results.append(creation.result_of(missing[name]))
     return Decision(
         records=list(creation.records),
         reply=lambda _version: results,

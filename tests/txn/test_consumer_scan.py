@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from consumer_world import GROUP, Coordinator, request
-from fencepost.txn.groups.consumer_scan import NAMES_A_TURN, WORK_A_TURN, WORK_MAX, begin, go_on
+from fencepost.txn.groups.consumer_scan import WORK_MAX, begin, go_on
 from fencepost.txn.runtime.decision import SetTimer
-from fencepost.txn.runtime.regex import PLACES_MAX, Regex
+from fencepost.txn.runtime.regex import NAMES_A_TURN, PLACES_MAX, WORK_A_TURN, Regex
 
 
 def _run(scan):

@@ -5,9 +5,9 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
-from fencepost.txn.runtime.regex import Regex
+from fencepost.txn.runtime.regex import NAMES_A_TURN, WORK_A_TURN, Regex
 from fencepost.txn.transactions import requests
-from fencepost.txn.transactions.requests import IDS_A_TURN, WORK_A_TURN, named_like
+from fencepost.txn.transactions.requests import named_like
 
 
 def listed(pattern: str, ids: list[str]) -> tuple[list[str], list[int]]:
@@ -34,7 +34,7 @@ def test_a_slow_pattern_is_matched_in_small_pieces() -> None:
 
 
 def test_many_ids_take_several_turns_though_each_is_matched_at_once() -> None:
-    ids = [f"job-{number}" for number in range(3 * IDS_A_TURN)]
+    ids = [f"job-{number}" for number in range(3 * NAMES_A_TURN)]
     found, turns = listed("job-.*7", ids)
     assert found == [each for each in ids if each.endswith("7")]
     assert len(turns) >= 4

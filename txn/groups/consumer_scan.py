@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..runtime.regex import PARTS_MAX, Pause, Regex, RegexRefused
+from ..runtime.regex import NAMES_A_TURN, PARTS_MAX, WORK_A_TURN, Pause, Regex, RegexRefused
 
-NAMES_A_TURN: Final = 1_000  # about 2 ms when the transitions are known
-WORK_A_TURN: Final = 20_000  # places looked at; about 5 ms
 # So many characters whose transition is known take as long as one place.
 KNOWN_CHARS_A_PLACE: Final = 8
 # So many places take as long as reading a character of an expression and placing it.

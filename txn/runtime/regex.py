@@ -14,7 +14,15 @@ from typing import Final
 from .regex_classes import WORD
 from .regex_syntax import At, Chars, Concat, Either, Node, RegexRefused, Repeat, parse
 
-__all__ = ["Pause", "Regex", "RegexRefused", "refusal_of"]
+__all__ = [
+    "NAMES_A_TURN",
+    "PARTS_MAX",
+    "WORK_A_TURN",
+    "Pause",
+    "Regex",
+    "RegexRefused",
+    "refusal_of",
+]
 
 # Enough for eight repetitions of the longest that can matter; what one name may cost grows with it.
 PLACES_MAX: Final = 2_000
@@ -26,6 +34,9 @@ COPIES_MAX: Final = 250
 # The expression is the key of a record, whose strings end at 32,767 bytes; this is plenty.
 TEXT_MAX: Final = 4_000
 STATES_KEPT_MAX: Final = 2_000
+# Of whoever holds many names against one: in one turn of the loop.
+NAMES_A_TURN: Final = 1_000  # about 2 ms when the transitions are known
+WORK_A_TURN: Final = 20_000  # places looked at; about 5 ms
 TOO_LARGE: Final = "expression is too large"
 
 _CHARS, _SPLIT, _AT, _MATCH = range(4)

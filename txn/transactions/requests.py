@@ -15,7 +15,7 @@ from fencepost.cluster.base.ports import Clock
 from fencepost.cluster.metadata.image import ClusterImage
 
 from ..runtime.decision import Fields
-from ..runtime.regex import Pause, Regex
+from ..runtime.regex import NAMES_A_TURN, WORK_A_TURN, Pause, Regex
 from .commands import (
     NO_CONNECTION,
     AddPartitions,
@@ -37,8 +37,6 @@ _FENCED_SINCE: Final = 2
 BATCHED_ADD_SINCE: Final = 4
 _BUMPS_EPOCH_SINCE: Final = 5
 _STATES: Final = frozenset(phase.word for phase in Phase)
-IDS_A_TURN: Final = 1_000  # about 2 ms when the transitions are known
-WORK_A_TURN: Final = 20_000  # of an expression's; about 5 ms
 # Beyond ASCII the expressions know no characters; one that no expression names stands for all of them.
 _ANY: Final = "\1"
 
@@ -255,7 +253,7 @@ async def named_like(regex: Regex, rows: list[Fields], clock: Clock) -> list[Fie
             answer = regex.match(text, answer, WORK_A_TURN)
         if answer:
             kept.append(row)
-        if number % IDS_A_TURN == 0 or regex.work - turn_began >= WORK_A_TURN:
+        if number % NAMES_A_TURN == 0 or regex.work - turn_began >= WORK_A_TURN:
             await clock.sleep(0)
             turn_began = regex.work
     return kept
