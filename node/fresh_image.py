@@ -9,7 +9,8 @@ The quorum's leader is asked, all who wait share a question. Without a majority 
 told: the last node that lives can't know what the others did before they died. Kafka answers from memory, whatever has
 become of the lead meanwhile.
 
-That a quorum's leader leads it knows by its lease, so by its steady clock, which a machine that is suspended as a whole stops.
+That it leads still the quorum's leader asks a majority, whoever wants to know: its lease goes by a clock, which stands
+still while a machine is suspended as a whole.
 """
 
 import asyncio
@@ -48,8 +49,6 @@ class FreshImage:
 
     async def confirm(self, within_s: float = CONFIRM_S) -> bool:
         """False when nobody can say."""
-        if self._quorum.is_leader:
-            return True
         waiting: Waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         if not self._asking:
@@ -95,7 +94,7 @@ class FreshImage:
         """Of the image of whoever leads the quorum now."""
         leader_id = self._quorum.leader_id
         if self._quorum.is_leader:
-            return self._image.version
+            return self._image.version if await self._quorum.confirm_lead() else None
         if leader_id is None or leader_id == self._quorum.node_id:
             return None
         try:
@@ -108,7 +107,7 @@ class FreshImage:
     async def _serve(
         self, _peer_id: BrokerId, _header: dict[str, Any], _payload: memoryview
     ) -> tuple[dict[str, Any], Buffer]:
-        if not self._quorum.is_leader:
+        if not await self._quorum.confirm_lead():
             raise NotController(self._quorum.leader_id)
         return {"version": self._image.version}, b""
 

@@ -12,7 +12,15 @@ from typing import Final, Protocol
 from fencepost.cluster.base.errors import Trouble
 
 from ..planted.bugs import planted
-from ..sim import added, cluster, cluster_faults, one_node, quorum, quorum_faults, transactions_run
+from ..sim import (
+    added,
+    cluster,
+    cluster_fault_table,
+    one_node,
+    quorum,
+    quorum_faults,
+    transactions_run,
+)
 from ..sim.plan import Plan
 from ..sim.schedule import Struck
 from ..sim.trace import HAIR_S
@@ -67,7 +75,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
         Campaign(
             "cluster",
             "idempotent producers, readers and groups on three to five nodes, with topics that come, go and move",
-            tuple(cluster_faults.FAULTS),
+            tuple(cluster_fault_table.FAULTS),
             cluster.ClusterRun,
             (cluster.LIGHT,),
         ),

@@ -41,6 +41,8 @@ class SteadyTime:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._since = self._start = 0.0
+        self._stopped: float | None = None
+        self._stood_still_until = float("-inf")
         self.rate = 1.0
 
     def now(self) -> float:
@@ -48,11 +50,31 @@ class SteadyTime:
         return now if self.rate == 1.0 and not self._since else self._at(now)
 
     def _at(self, now: float) -> float:
-        return self._start + (now - self._since) * self.rate
+        until = now if self._stopped is None else self._stopped
+        return self._start + (until - self._since) * self.rate
+
+    def stop(self) -> None:
+        """The machine is suspended as a whole: its steady time stands still, wall time does not."""
+        now = self._loop.time()
+        self._start, self._since, self._stopped = self._at(now), now, now
+
+    def go_on(self) -> bool:
+        """False when it does already."""
+        if self._stopped is None:
+            return False
+        self._since, self._stopped = self._loop.time(), None
+        self._stood_still_until = self._since
+        return True
+
+    @property
+    def stood_still_until(self) -> float:
+        """By the simulation's own time; it may do so now."""
+        return self._stood_still_until if self._stopped is None else self._loop.time()
 
     def drift(self, ppm: float) -> None:
         now = self._loop.time()
-        self._start, self._since = self._at(now), now
+        self._start = self._at(now)
+        self._since = now if self._stopped is None else self._stopped
         self.rate = 1 + ppm / 1e6
 
 

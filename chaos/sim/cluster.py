@@ -22,6 +22,7 @@ from ..workloads.cluster_offsets import PAUSE_S, OffsetKeeper
 from ..workloads.cluster_stream import FINAL, MAX_WAIT_MS, StreamProducer, StreamReader
 from .cluster_admin import Admin
 from .cluster_builds import builds_of
+from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_watch import ClusterWatch
@@ -61,6 +62,7 @@ class ClusterRun:
         )
         self.watch.nodes = self.nodes
         self.faults = ClusterFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
+        self.faults.table, self.faults.usual = FAULTS, USUAL
         self.history: History = []
         self.producers: list[StreamProducer] = []
         self.readers: list[StreamReader] = []

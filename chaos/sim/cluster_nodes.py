@@ -127,6 +127,9 @@ class ClusterNodes:
     def is_up(self, node_id: int) -> bool:
         return self.world.is_up(node_name(node_id))
 
+    def has_slept(self, node_id: int, within_s: float) -> bool:
+        return self.world.has_slept(node_name(node_id), within_s)
+
     def is_paused(self, node_id: int) -> bool:
         env = self.world.machine(node_name(node_id)).env
         return env is not None and env.incarnation.paused

@@ -38,6 +38,19 @@ async def drift(faults: "ClusterFaults") -> None:
     machine.steady.drift(faults.rng.choice((50, 500, 5_000)) * faults.rng.uniform(-1, 1))
 
 
+async def suspend(faults: "ClusterFaults") -> None:
+    """A whole machine stands still, and its steady clock with it: a virtual machine that is moved, a laptop that was shut."""
+    node_id = faults.someone()
+    name = node_name(node_id)
+    if not faults.nodes.is_up(node_id) or faults.nodes.is_paused(node_id):
+        return
+    env = faults.world.node(name)
+    faults.world.suspend(name)
+    await asyncio.sleep(faults.hold() * 1.5)
+    if env.incarnation.alive and env.incarnation.paused:
+        faults.world.resume(name)
+
+
 async def each_write(faults: "ClusterFaults") -> None:
     """One strike a run, right behind one disk operation of one node, when the code that asked for it next waits.
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.cluster.metadata.image import ImageDelta, PartitionState
+from fencepost.cluster.quorum.election_machine import ELECTION_S
 from fencepost.cluster.wire.batch import parse_header
 from fencepost.cluster.wire.records import read_control, read_records
 from fencepost.node.broker import Broker
@@ -42,8 +43,6 @@ from .world import World
 
 # What may be done to a node just when it happens there.
 MOMENTS: Final = ("append", "commit", "leads", "leader changed", "isr shrunk", "isr grew")
-
-
 # Of so many sweeps one compares the producers' state with a replay, too: that takes the longest.
 PRODUCERS_EVERY: Final = 8
 
@@ -108,10 +107,11 @@ class ClusterWatch:
         quorum.on_leader_change.append(self._look_who_controls)
 
     def _look_who_controls(self) -> None:
-        """A controller that may decide by itself, on its lease, is the only one: by its own clock, however fast that goes."""
+        """A controller that may decide by itself, on its lease, is the only one: however fast its clock goes, if it goes."""
         if self.nodes is None:
             return
-        running = [(id_, self.nodes.brokers[id_].quorum) for id_ in self.nodes.up()]
+        awake = [id_ for id_ in self.nodes.up() if not self.nodes.has_slept(id_, ELECTION_S)]
+        running = [(id_, self.nodes.brokers[id_].quorum) for id_ in awake]
         leading = [f"{id_} in term {quorum.term}" for id_, quorum in running if quorum.is_leader]
         if len(leading) > 1:
             self._report([Anomaly("two-controllers", "metadata", f"at once: nodes {leading}")])

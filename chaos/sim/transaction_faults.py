@@ -5,7 +5,8 @@ from typing import Final
 
 from fencepost.cluster.base.ids import BrokerId
 
-from .cluster_faults import FAULTS, USUAL, ClusterFaults, Fault
+from .cluster_fault_table import FAULTS, USUAL
+from .cluster_faults import ClusterFaults, Fault
 from .cluster_members import upgrade
 from .cluster_nodes import node_name
 from .transaction_watch import STATE_TOPIC

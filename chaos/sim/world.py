@@ -180,9 +180,21 @@ class World:
         self.trace.event(name, "world.pause")
         self._running(name).paused = True
 
+    def suspend(self, name: str) -> None:
+        """The whole machine stands still: its steady clock too, and its kernel hears nothing. `resume` wakes it."""
+        self.pause(name)
+        self._machines[name].steady.stop()
+        self.net.turn_off(name)
+
+    def has_slept(self, name: str, within_s: float) -> bool:
+        """Whether its steady clock stood still, a while ago or now."""
+        return self.loop.time() - self._machines[name].steady.stood_still_until < within_s
+
     def resume(self, name: str) -> None:
         self.trace.event(name, "world.resume")
         incarnation = self._running(name)
+        if self._machines[name].steady.go_on():
+            self.net.turn_on(name)
         incarnation.paused = False
         parked, incarnation.parked = incarnation.parked, []
         self.loop.requeue(parked)
@@ -252,6 +264,8 @@ class World:
         incarnation = env.incarnation
         incarnation.alive = False
         incarnation.parked.clear()
+        if machine.steady.go_on():
+            self.net.turn_on(name)
         for connection in list(self.net.connections.values()):
             if connection.incarnation is incarnation:
                 connection.orphan(silent=silent, machine_stays=machine_stays)

@@ -31,7 +31,9 @@ class Progress:
         self.node_id = node_id
         self.next_index = next_index
         self.match_index = 0
-        self.answered = now  # the stamp of the newest message of ours that it has answered
+        # The stamp of the newest message of ours that it has answered; or of its vote, which counts for a lease.
+        self.answered = now
+        self.echoed = float("-inf")  # the same without the vote
         self.heard_ms = -1  # wall clock, for people
         self.caught_up_ms = -1
         self.bytes_under_way = 0

@@ -7,6 +7,7 @@ PROVED BY  tests/cluster/quorum/test_raft_messages.py::test_an_answer_counts_onl
 SyncObj still decides what is committed; it reads `raftMatchIndex` and `lastResponseTime`, which are kept here.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from .voters import majority
 OBSERVER_SILENT_S: Final = 10.0
 # No two clocks run equally fast.
 LEASE_S: Final = 0.9 * ELECTION_S
+NEVER_SAID: Final = -NEVER
 
 
 class LeaderSide(HeldSyncObj):
@@ -38,6 +40,7 @@ class LeaderSide(HeldSyncObj):
 
     def __init__(self, *args: Any) -> None:
         self._progress: dict[BrokerId, Progress] = {}
+        self._said = NEVER_SAID
         super().__init__(*args)
 
     @property
@@ -66,7 +69,31 @@ class LeaderSide(HeldSyncObj):
         )
         return answered[majority(len(answered)) - 1] + LEASE_S
 
+    def ask_if_it_leads(self) -> float:
+        """Say something to everybody; the moment, for `leads_since`."""
+        assert self.leads, "it does not lead"
+        asked = self._stamp()
+        self.replicate()
+        return asked
+
+    def leads_since(self, asked: float) -> bool:
+        """Whether it still led then, by what a majority has answered since, whatever clocks did meanwhile.
+
+        Who answers in this term has voted in no later one, and what is answered was said after the question.
+        """
+        if not self.leads:
+            return False
+        answered = sum(
+            each == self.node_id or self._progress[each].echoed > asked for each in self.voters
+        )
+        return answered >= majority(len(self.voters))
+
     # --- what it sends ---
+
+    def _stamp(self) -> float:
+        """Now; later than whatever was said before, though the clock may not have moved."""
+        self._said = max(self._now(), math.nextafter(self._said, NEVER))
+        return self._said
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         """SyncObj's sends entries of over 64 KiB in pickles, snapshots in one go, and asks what is connected."""
@@ -110,7 +137,7 @@ class LeaderSide(HeldSyncObj):
                     "entries": list(entries),
                     "previous_index": previous.idx,
                     "previous_term": previous.term,
-                    "stamp": now,
+                    "stamp": self._stamp(),
                 },
             )
             progress.sent(entries)
@@ -137,7 +164,7 @@ class LeaderSide(HeldSyncObj):
                 "position": sending.position,
                 "size": len(sending.data),
                 "data": data,
-                "stamp": now,
+                "stamp": self._stamp(),
             },
         )
 
@@ -148,9 +175,10 @@ class LeaderSide(HeldSyncObj):
         progress = self._progress.get(node_id)
         if not self.leads or progress is None:
             return None
-        if message["stamp"] > self._now():
+        if message["stamp"] > max(self._now(), self._said):
             raise FrameRefused(f"Node {node_id} answers what was not said yet.")
         progress.answered = max(progress.answered, message["stamp"])
+        progress.echoed = max(progress.echoed, message["stamp"])
         progress.heard_ms = self._now_ms()
         self._SyncObj__lastResponseTime[Peer(node_id)] = progress.answered
         return progress

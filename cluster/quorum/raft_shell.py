@@ -22,9 +22,11 @@ from ..base.ports import Env
 from ..metadata.image import ClusterImage
 from ..metadata.machine import Applied, MetadataMachine, Result
 from ..metadata.refusal import Refused
+from .catch_up import wait_caught_up
 from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots
 from .journal import JournalLost
 from .lead_news import Lead, LeadNews
+from .lead_question import LeadQuestion
 from .metrics import QuorumCounters
 from .raft import Raft
 from .redirected import in_world
@@ -38,8 +40,6 @@ PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
 # still, answers come at once and nobody has taken the lead.
 LAPSE_S: Final = 0.2
 TIMER_S: Final = 0.001
-CATCH_UP_S: Final = 10.0  # how long a node that is to vote may take to hold all of the log
-CATCH_UP_POLL_S: Final = 0.05
 Decided = Callable[[object, int], None]
 
 
@@ -78,6 +78,7 @@ class Quorum:
         self._changing_voters = False
         self._said: tuple[BrokerId | None, int, bool] = (None, 0, False)
         self._news = LeadNews(env, node_id)
+        self._question = LeadQuestion(env)
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = NEVER
         self._tasks: list[asyncio.Task[None]] = []
@@ -148,6 +149,10 @@ class Quorum:
             return False
         return raft.lease_end() > self._env.clock.steady()
 
+    async def confirm_lead(self) -> bool:
+        """Whether it leads, by what a majority says from now on: `is_leader` believes a clock, which a suspension stops."""
+        return self._raft is not None and self.is_leader and await self._question.ask(self._raft)
+
     @property
     def term(self) -> int:
         return 0 if self._raft is None else self._raft.term
@@ -184,7 +189,7 @@ class Quorum:
             raft = self._leading()
             change_by_one(raft.voters, add=add, remove=remove)  # what can't be need not wait
             if add is not None:
-                await self._wait_caught_up(add[0])
+                await wait_caught_up(self._leading, self._env.clock, add[0])
             raft = self._leading()
             if raft.voters_submitted or raft.sets.index > raft.commit_index:
                 why = "The last change of the voters is not committed."
@@ -193,19 +198,6 @@ class Quorum:
             await self._ask(lambda raft, decided: raft.submit_voters(packed, decided))
         finally:
             self._changing_voters = False
-
-    async def _wait_caught_up(self, node_id: BrokerId) -> None:
-        """A voter that has to be sent the log first would hold up every commit until then."""
-        deadline = self._env.clock.steady() + CATCH_UP_S
-        while True:
-            raft = self._leading()
-            progress = raft.progress.get(node_id)
-            if progress is not None and progress.match_index >= raft.commit_index:
-                return
-            if self._env.clock.steady() >= deadline:
-                why = f"Node {node_id} does not follow the metadata log: start it, then add it."
-                raise VoterChangeRefused(ErrorCode.request_timed_out, why)
-            await self._env.clock.sleep(CATCH_UP_POLL_S)
 
     def _leading(self) -> Raft:
         if self._raft is None or not self.is_leader:
@@ -355,6 +347,7 @@ class Quorum:
             self._machine.image.controller_id = raft.leader_id
             for call in self.on_leader_change:
                 call()
+        self._question.look(raft)
         if not self._ready.is_set() and raft.is_up_to_date():
             self._ready.set()
         self._store.wake_if_needed(raft)
@@ -398,3 +391,4 @@ class Quorum:
             if not answer.done():
                 answer.set_exception(Trouble(why, Outcome.UNKNOWN))
         self._waiting.clear()
+        self._question.give_up()

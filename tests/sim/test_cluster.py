@@ -6,7 +6,7 @@ import pytest
 from fencepost.chaos.campaigns.again import differs
 from fencepost.chaos.campaigns.campaign import Outcome, run_plan
 from fencepost.chaos.sim.cluster import ClusterRun
-from fencepost.chaos.sim.cluster_faults import FAULTS
+from fencepost.chaos.sim.cluster_fault_table import FAULTS
 from fencepost.chaos.sim.plan import Plan
 
 SEEDS = range(12)

@@ -266,7 +266,7 @@ def test_a_coordinator_that_slept_answers_for_nobody_when_it_wakes(seed: int) ->
 
 
 @SEEDS
-@pytest.mark.parametrize("away", ["asleep", "cut off"])
+@pytest.mark.parametrize("away", ["asleep", "suspended", "cut off"])
 def test_a_coordinator_that_slept_tells_nobody_positions_of_long_ago(seed: int, away: str) -> None:
     """Another was elected meanwhile and has stored a newer one. A client that asks in the first moment afterwards, before
     anybody else has said a word to it, is told where the group is now, or to look for it."""
@@ -276,12 +276,14 @@ def test_a_coordinator_that_slept_tells_nobody_positions_of_long_ago(seed: int, 
         name = node_name(coordinator)
         if away == "asleep":
             groups.world.pause(name)
+        elif away == "suspended":
+            groups.world.suspend(name)
         else:
             for other in groups.others(coordinator):
                 groups.world.net.cut(name, node_name(other))
         one = await groups.next_coordinator(coordinator)
         await groups.until(one, E.none, lambda: groups.commit(one, 9))
-        if away == "asleep":
+        if away != "cut off":
             groups.world.resume(name)
         for _ in range(2):
             assert await groups.fetch_or_nothing(coordinator) in (9, E.not_coordinator, None)

@@ -37,3 +37,40 @@ def test_a_clock_keeps_its_speed_when_its_node_is_started_again() -> None:
 
     with World(1) as world:
         world.run(scenario(world))
+
+
+def test_the_clock_of_a_suspended_machine_stands_still_and_goes_on_from_there() -> None:
+    async def scenario(world: World) -> None:
+        one, other = world.node("one"), world.node("other")
+        await asyncio.sleep(3.0)
+        world.machine("one").steady.drift(10_000)
+        world.suspend("one")
+        await asyncio.sleep(7.0)
+        assert one.clock.steady() == 3.0
+        assert other.clock.steady() == 10.0
+        assert one.clock.now_ms() == other.clock.now_ms()
+        world.machine("one").steady.drift(0)
+        assert world.has_slept("one", 0.5) and not world.has_slept("other", 0.5)
+        world.resume("one")
+        await asyncio.sleep(1.0)
+        assert one.clock.steady() == 4.0
+        assert not world.has_slept("one", 0.5)
+
+    with World(1) as world:
+        world.run(scenario(world))
+
+
+def test_a_suspended_machine_hears_nothing_and_is_on_when_its_node_was_killed_meanwhile() -> None:
+    async def scenario(world: World) -> None:
+        world.node("one")
+        world.suspend("one")
+        assert not world.net.reaches("other", "one")
+        world.kill("one")
+        assert world.net.reaches("other", "one")
+        steady = world.machine("one").steady
+        assert steady.now() == 0.0
+        await asyncio.sleep(2.0)
+        assert steady.now() == 2.0
+
+    with World(1) as world:
+        world.run(scenario(world))

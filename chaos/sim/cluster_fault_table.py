@@ -1,0 +1,55 @@
+"""The faults of a simulated cluster by the names that `--faults` takes."""
+
+from typing import Final
+
+from .cluster_disks import (
+    failing_disk,
+    failing_log,
+    full_disk,
+    replace_disk,
+    rotten_file,
+    rotten_log,
+    slow_disk,
+)
+from .cluster_faults import ON_TOP, ClusterFaults, Fault
+from .cluster_members import broker_comes, broker_goes, change_voters, older_build
+from .cluster_rare_faults import clock, drift, each_write, reorder, suspend
+
+FAULTS: Final[dict[str, Fault]] = {
+    "kill": ClusterFaults.kill,
+    "kill-controller": ClusterFaults.kill_controller,
+    "kill-two": ClusterFaults.kill_two,
+    "kill-all": ClusterFaults.kill_all,
+    "power-one": ClusterFaults.power_one,
+    "power-all": ClusterFaults.power_all,
+    "power-apart": ClusterFaults.power_apart,
+    "stop": ClusterFaults.stop,
+    "pause": ClusterFaults.pause,
+    "at-a-write": ClusterFaults.at_a_write,
+    "at-a-moment": ClusterFaults.at_a_moment,
+    "cut": ClusterFaults.cut,
+    "isolate": ClusterFaults.isolate,
+    "cut-client": ClusterFaults.cut_client,
+    "reset": ClusterFaults.reset,
+    "delay": ClusterFaults.delay,
+    "full-disk": full_disk,
+    "failing-disk": failing_disk,
+    "failing-log": failing_log,
+    "slow-disk": slow_disk,
+    "clock": clock,
+    "reorder": reorder,
+    "change-voters": change_voters,
+    "replace-disk": replace_disk,
+    "rotten-file": rotten_file,
+    "rotten-log": rotten_log,
+    "broker-comes": broker_comes,
+    "broker-goes": broker_goes,
+    "older-build": older_build,
+    "drift": drift,
+    "suspend": suspend,
+    "each-write": each_write,
+}
+# Only when asked for: runs in which everything happens have worse.
+ASKED_FOR: Final = ("power-apart", "failing-log", "each-write")
+_ON_TOP: Final = {name for _, names in ON_TOP.values() for name in names}
+USUAL: Final = tuple(name for name in FAULTS if name not in (*ASKED_FOR, *_ON_TOP))
