@@ -21,6 +21,7 @@ from fencepost.cluster.quorum.view import QuorumView, ReplicaView
 from fencepost.cluster.wire.peer_door import PeerDoor
 
 from .fresh_image import CONFIRM_S, FreshImage
+from .majority import why_nobody_leads
 from .peer_settings import Address, PeerSettings
 from .voters import registered_address
 from .who_votes import WhoVotes
@@ -259,9 +260,15 @@ class Peers:
         if self._quorum.is_leader or self.door is None:
             return self._quorum.view()
         if leader_id is None or leader_id == self._node_id:
-            raise NotController(leader_id)
+            raise NotController(leader_id, self.why_nobody_leads())
         _, packed = await self.door.request(leader_id, DESCRIBE_QUORUM, {}, timeout_s=DESCRIBE_S)
         return _read_view(packed)
+
+    def why_nobody_leads(self) -> str | None:
+        """Whom this node reaches of the voters. None while it knows who leads, or does not look yet."""
+        if self._quorum is None or self.door is None or self._quorum.leader_id is not None:
+            return None
+        return why_nobody_leads(self._node_id, self._quorum.voters, self.door.connected())
 
     async def _describe(
         self, _peer_id: BrokerId, _header: dict[str, Any], _payload: memoryview

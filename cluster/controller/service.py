@@ -77,10 +77,16 @@ DECIDE: Final[Mapping[type[ControllerCommand[Any]], Callable[[Scene, Any], Decis
 
 
 class NotController(Trouble):
-    """This node does not lead the quorum; `leader_id` does, if it is known."""
+    """This node does not lead the quorum; `leader_id` does, if it is known. `why` nobody does, if that is."""
 
-    def __init__(self, leader_id: BrokerId | None) -> None:
-        super().__init__(f"The active controller is {leader_id}, not this node.", Outcome.REFUSED)
+    def __init__(self, leader_id: BrokerId | None, why: str | None = None) -> None:
+        said = f"The active controller is {leader_id}, not this node."
+        if leader_id is None:
+            because = (
+                "a majority of its voters must run and reach each other" if why is None else why
+            )
+            said = f"Nobody leads the metadata quorum: {because}."
+        super().__init__(said, Outcome.REFUSED)
         self.leader_id = leader_id
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ..base.ids import NO_LEADER, BrokerId, TopicPartition
+from ..base.ids import INTERNAL_TOPICS, NO_LEADER, BrokerId, TopicPartition
 from .image import NO_DISK, ClusterImage, PartitionState
 
 ALIVE: Final = "is alive"
@@ -76,23 +76,38 @@ def _way_out(image: ClusterImage, now: PartitionState, place: TopicPartition) ->
         return "It is alive: the controller makes it the leader."
     recover = f"`fencepost partition recover {place.topic} {place.partition} --accept-data-loss`"
     if not living:
-        return f"{start} {_anew(image, now, recover)}"
+        return f"{start} {_anew(image, now, place.topic, recover)}"
     return (
         f"{start} {_nodes(living, 'and').capitalize()} {'is' if len(living) == 1 else 'are'} alive and may"
         f" lack some of it. If the others never return: {recover}."
     )
 
 
-def _anew(image: ClusterImage, now: PartitionState, recover: str) -> str:
+def _anew(image: ClusterImage, now: PartitionState, topic: str, recover: str) -> str:
     anew = empty_replicas(image, now)
     if not anew:
-        return "No replica is alive."
+        return f"No replica is alive. {_from_nothing(image, now, topic, recover)}"
     said = "If that disk is lost for good"
     others = [each for each in now.replicas if each not in anew]
     if others:
         said += f", start {_nodes(others, 'or')}, which may have much of it, and recover then. If that is lost, too"
         recover = f"{recover[:-1]} --replica {anew[0]}`"
     return f"{said}, and {_nodes(anew, 'or')} has another disk: {recover}; all that was in the partition is gone then."
+
+
+def _from_nothing(image: ClusterImage, now: PartitionState, topic: str, recover: str) -> str:
+    """The way out when those are gone who have everything. Whoever comes with an empty folder has nothing for certain."""
+    complete = complete_replicas(now)
+    gone = [each for each in complete if not _is_alive(image, each)] or list(complete)
+    others = [each for each in now.replicas if each not in complete]
+    said = f"If {_nodes(gone, 'and')} {'is' if len(gone) == 1 else 'are'} gone for good, "
+    if others:
+        lost = "that is gone" if len(others) == 1 else "those are gone"
+        said += f"start {_nodes(others, 'or')}, which may have much of it, and recover then: {recover}. If {lost}, too, "
+    said += f"start node {gone[0]} with an empty folder and recover then: {recover[:-1]} --replica {gone[0]}`"
+    return (
+        f"{said}." if topic in INTERNAL_TOPICS else f"{said}, or `fencepost topic delete {topic}`."
+    )
 
 
 def _role(now: PartitionState, broker_id: BrokerId) -> str:

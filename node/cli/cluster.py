@@ -2,14 +2,18 @@
 
 import argparse
 import difflib
+import json
 import os
+import struct
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from .output import show_json
+from .checked import Failed, address
+from .output import began_json, has_json, show_json
 
 try:
     import confluent_kafka
@@ -21,7 +25,8 @@ except ModuleNotFoundError:
         "(from a checkout: make install)"
     )
 
-BOOTSTRAP: Final = "127.0.0.1:9092"
+PORT: Final = 9092
+BOOTSTRAP: Final = f"127.0.0.1:{PORT}"
 TIMEOUT_S: Final = 15.0
 # How long to look for a broker before saying that there is none, and how often to look whether it is certain.
 CONNECT_S: Final = 5.0
@@ -45,10 +50,6 @@ _NEXT_STEP: Final[Mapping[int, str]] = {
     "`fencepost config set --topic TOPIC max.message.bytes=…`.",
     KafkaError._MSG_TIMED_OUT: "The cluster did not acknowledge in time; the record may still be there.",
 }
-
-
-class Failed(Exception):
-    """What could not be done, in a sentence that a person can act on."""
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser, *, with_json: bool = True) -> None:
@@ -98,10 +99,7 @@ def connect(arguments: argparse.Namespace) -> AdminClient:
 
 def _check_bootstrap(text: str) -> None:
     for each in text.split(","):
-        host, colon, port = each.strip().rpartition(":")
-        right = bool(host) and port.isdigit() if colon else bool(each.strip())
-        if not right:
-            raise Failed(f"--bootstrap {text!r}: say HOST:PORT, for example {BOOTSTRAP}")
+        address(each, "--bootstrap", PORT)
 
 
 def find_topic(admin: AdminClient, name: str) -> Any:
@@ -122,7 +120,8 @@ def outcome(what: str, future: "Future[Any]") -> Any:
         raise Failed(explain(what, failure.args[0])) from failure
     except TimeoutError as late:
         raise Failed(
-            f"{what}: no answer in {TIMEOUT_S:.0f} s. It may happen yet; look before trying again."
+            f"{what}: no answer in {TIMEOUT_S:.0f} s. It may happen yet; look before trying again. "
+            "`fencepost node voters` says whether anybody is there to decide."
         ) from late
 
 
@@ -216,22 +215,39 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def run_safely(command: Command, arguments: argparse.Namespace) -> int:
-    """Run one command; a failure is one sentence on standard error and exit code 1."""
+    """Run one command; a failure is one sentence on standard error, for programs also JSON, and exit code 1."""
+    began_json()
     try:
         code = command(arguments)
         sys.stdout.flush()
         return code
     except Failed as failure:
-        print(f"fencepost: {failure}", file=sys.stderr)
+        why = str(failure)
     except KafkaException as failure:
-        print(f"fencepost: {explain('the cluster refused', failure.args[0])}", file=sys.stderr)
+        why = explain("the cluster refused", failure.args[0])
+    except (ValueError, OverflowError, struct.error) as wrong:
+        why = _unpackable(wrong)
     except BrokenPipeError:
         # `| head` went away: not a failure of ours. What Python would flush at its end goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    say(why)
+    if getattr(arguments, "json", False) and not has_json():
+        print(json.dumps({"error": why}, ensure_ascii=False))
     return EXIT_FAILED
+
+
+def _unpackable(wrong: ValueError | OverflowError | struct.error) -> str:
+    """The last resort for a word that no check knows. It may be a bug of ours, too, which is not to be hidden."""
+    if sys.flags.dev_mode:
+        raise wrong
+    where = traceback.extract_tb(wrong.__traceback__)[-1]
+    return (
+        f"a value of this command line can't be sent: {wrong} ({type(wrong).__name__}, {where.name} in"
+        f" {os.path.basename(where.filename)}). If all of them are ordinary it is a bug: PYTHONDEVMODE=1 shows it whole."
+    )
 
 
 class Outage:

@@ -12,9 +12,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from .checked import Failed, named
 from .cluster import (
     EXIT_OK,
-    Failed,
     add_cluster_arguments,
     connect,
     did_you_mean,
@@ -67,31 +67,49 @@ def _resource(
         kind, name = ResourceType.BROKER, arguments.broker
     else:
         kind, name = ResourceType.GROUP, arguments.group
+    named(f"the name of a {kind.name.lower()}", name)
     return ConfigResource(kind, name, incremental_configs=entries)
 
 
-def _entries(admin: Any, arguments: argparse.Namespace, named: Sequence[str]) -> dict[str, Any]:
+def _entries(
+    admin: Any, arguments: argparse.Namespace, named_ones: Sequence[str]
+) -> dict[str, Any]:
     """Every setting there is; Failed when the resource is not there, or has no setting of a name."""
+    named("a setting's name", *named_ones)
     if arguments.topic is not None:
         find_topic(admin, arguments.topic)
     elif arguments.broker is not None:
-        brokers = admin.list_topics(timeout=15).brokers
-        if arguments.broker not in {str(each) for each in brokers}:
-            # librdkafka asks the broker itself, and would wait for one that is not there.
-            there = ", ".join(str(each) for each in sorted(brokers))
-            raise Failed(f"there is no broker {arguments.broker!r}; there are: {there}")
+        _check_broker(arguments)
     resource = _resource(arguments)
     futures = admin.describe_configs([resource])
     found: dict[str, Any] = outcome(
         f"can't read the settings of {resource.name}", futures[resource]
     )
-    for name in named:
+    for name in named_ones:
         if name not in found:
             raise Failed(f"unknown setting {name}: {did_you_mean(name, found)}")
     return found
 
 
+def _check_broker(arguments: argparse.Namespace) -> None:
+    """Librdkafka asks the broker itself, and would wait for one that is not there, or has just died."""
+    from .wire import Wire, read_image  # slow to import
+
+    with Wire(arguments.bootstrap) as wire:
+        brokers = read_image(wire, []).brokers
+    broker = next((each for id_, each in brokers.items() if str(id_) == arguments.broker), None)
+    if broker is None:
+        there = ", ".join(map(str, sorted(brokers)))
+        raise Failed(f"there is no broker {arguments.broker!r}; there are: {there}")
+    if broker.fenced:
+        raise Failed(
+            f"broker {arguments.broker} is down, and it alone tells its settings. Start it, or ask another:"
+            " `fencepost node list`."
+        )
+
+
 def _get(arguments: argparse.Namespace) -> int:
+    _resource(arguments)
     entries = _entries(connect(arguments), arguments, arguments.name)
     rows = [
         (
@@ -141,6 +159,7 @@ def _unset(arguments: argparse.Namespace) -> int:
 
 
 def _alter(arguments: argparse.Namespace, entries: list[ConfigEntry]) -> None:
+    _resource(arguments)
     admin = connect(arguments)
     _entries(admin, arguments, [each.name for each in entries])
     resource = _resource(arguments, entries)

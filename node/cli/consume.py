@@ -5,10 +5,11 @@ import json
 import sys
 from typing import Any
 
+from .checked import OFFSET_MAX, Failed, check_partition, is_number, named, whole
 from .cluster import (
+    EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
-    Failed,
     Outage,
     add_cluster_arguments,
     client_settings,
@@ -19,6 +20,7 @@ from .cluster import (
     records,
     run_safely,
 )
+from .leaderless import Stall
 from .output import Progress
 
 _PLACES = {"start": confluent_kafka.OFFSET_BEGINNING, "end": confluent_kafka.OFFSET_END}
@@ -71,18 +73,23 @@ def _consume(arguments: argparse.Namespace) -> int:
             consumer.assign(_assignment(arguments, sorted(topic.partitions)))
         else:
             consumer.subscribe([arguments.topic])
-        return _print_records(arguments, consumer, outage)
+        return _print_records(arguments, consumer, outage, Stall(arguments, admin, "read"))
     finally:
         consumer.close()
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if arguments.start not in _PLACES and not arguments.start.isdigit():
-        raise Failed(f"--from {arguments.start}: say start, end or an offset")
+    named("a topic's name", arguments.topic)
+    check_partition(arguments.partition)
+    if arguments.start not in _PLACES:
+        if not is_number(arguments.start):
+            raise Failed(f"--from {arguments.start}: say start, end or an offset")
+        whole("--from", int(arguments.start), 0, OFFSET_MAX)
     if arguments.count is not None and arguments.count < 1:
         raise Failed(f"--count {arguments.count}: say how many records, 1 or more")
     if arguments.group is None:
         return
+    named("a group's name", arguments.group)
     if arguments.partition is not None:
         raise Failed("--partition does not go with --group: a group shares all partitions out")
     if arguments.start not in _PLACES:
@@ -107,8 +114,10 @@ def _assignment(arguments: argparse.Namespace, partitions: list[int]) -> list[An
     return [confluent_kafka.TopicPartition(arguments.topic, each, place) for each in partitions]
 
 
-def _print_records(arguments: argparse.Namespace, consumer: Any, outage: Outage) -> int:
-    """Until the count, the end or Ctrl-C; then says how many there were."""
+def _print_records(
+    arguments: argparse.Namespace, consumer: Any, outage: Outage, stall: Stall
+) -> int:
+    """Until the count, the end, Ctrl-C, or a partition that nobody leads; then says how many there were."""
     progress = Progress(f"consuming {arguments.topic}")
     at_end: set[int] = set()
     seen = 0
@@ -119,8 +128,13 @@ def _print_records(arguments: argparse.Namespace, consumer: Any, outage: Outage)
         while arguments.count is None or seen < arguments.count:
             message = consumer.poll(1.0)
             if message is None:
+                out.flush()
+                if _is_stuck(consumer, at_end, stall) and not arguments.follow:
+                    code = EXIT_FAILED
+                    break
                 continue
             outage.over()
+            stall.moved()
             error = message.error()
             if error is None:
                 at_end.discard(message.partition())
@@ -141,6 +155,13 @@ def _print_records(arguments: argparse.Namespace, consumer: Any, outage: Outage)
     progress.end()
     print(records(seen), file=sys.stderr)
     return code
+
+
+def _is_stuck(consumer: Any, at_end: set[int], stall: Stall) -> bool:
+    mine = {each.partition for each in consumer.assignment()}
+    if mine and mine <= at_end:
+        return False  # whoever follows waits for what is yet to be written
+    return stall.look(mine - at_end, joins=not mine)
 
 
 def _line(arguments: argparse.Namespace, message: Any) -> bytes:

@@ -2,24 +2,29 @@
 
 import argparse
 import time
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from .checked import OFFSET_MAX, Failed, check_partition, is_number, named, whole
 from .cluster import (
+    EXIT_FAILED,
     EXIT_OK,
-    Failed,
     add_cluster_arguments,
     connect,
+    explain,
     find_topic,
     offsets_at,
     outcome,
     records,
     run_safely,
+    say,
     settle,
 )
 from .output import show, show_json
+
+NODE_S: Final = 5.0  # how long one node may take to tell its groups
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
-    found = outcome("can't list groups", admin.list_consumer_groups())
+    # Each node tells its own groups, and a node that has just died is asked like the others.
+    asked = admin.list_consumer_groups(request_timeout=NODE_S)
+    found = outcome("can't list groups", asked)
     rows = [
         (each.group_id, each.state.name.lower(), each.type.name.lower())
         for each in sorted(found.valid, key=lambda each: each.group_id)
@@ -65,12 +72,17 @@ def _list(arguments: argparse.Namespace) -> int:
         empty="No groups yet. One begins when somebody reads: "
         "`fencepost consume TOPIC --group NAME`.",
     )
-    return EXIT_OK
+    for error in found.errors:
+        say(
+            f"some groups may be missing here: {explain('a node does not tell its groups', error)} Ask again in a moment."
+        )
+    return EXIT_FAILED if found.errors else EXIT_OK
 
 
 def _describe(arguments: argparse.Namespace) -> int:
-    admin = connect(arguments)
     name = arguments.group
+    named("a group's name", name)
+    admin = connect(arguments)
     group = outcome(f"can't describe {name}", admin.describe_consumer_groups([name])[name])
     owners = {
         (each.topic, each.partition): member
@@ -135,6 +147,7 @@ def _positions(admin: Any, name: str, owners: dict[tuple[str, int], Any]) -> lis
 
 
 def _delete(arguments: argparse.Namespace) -> int:
+    named("a group's name", *arguments.group)
     admin = connect(arguments)
     return settle(
         "group",
@@ -146,6 +159,7 @@ def _delete(arguments: argparse.Namespace) -> int:
 
 
 def _seek(arguments: argparse.Namespace) -> int:
+    _check_seek(arguments)
     admin = connect(arguments)
     partitions = sorted(find_topic(admin, arguments.topic).partitions)
     if arguments.partition is not None:
@@ -171,11 +185,19 @@ def _seek(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _check_seek(arguments: argparse.Namespace) -> None:
+    named("a group's name", arguments.group)
+    named("a topic's name", arguments.topic)
+    check_partition(arguments.partition)
+    if is_number(arguments.to):
+        whole("--to", int(arguments.to), 0, OFFSET_MAX)
+
+
 def _targets(admin: Any, arguments: argparse.Namespace, partitions: list[int]) -> list[Any]:
     """Where each partition is moved to, within what it holds: beyond it, members would start anywhere."""
     places = [(arguments.topic, each) for each in partitions]
     ends = offsets_at(admin, places, OffsetSpec.latest())
-    if arguments.to.isdigit():
+    if is_number(arguments.to):
         firsts = offsets_at(admin, places, OffsetSpec.earliest())
         named = int(arguments.to)
         found = {place: max(named, firsts[place]) for place in places}

@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Final
 
+from .checked import Failed, address
+
 PORT: Final = 9644
 TIMEOUT_S: Final = 4.0
 LISTENER, URL = "FENCEPOST_ADMIN_LISTENER", "FENCEPOST_ADMIN_URL"
@@ -20,7 +22,7 @@ EXIT_OK, EXIT_NOT_READY, EXIT_USAGE = 0, 1, 2
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--admin",
-        default=os.environ.get(URL) or _own_door(os.environ.get(LISTENER, "")),
+        default=os.environ.get(URL) or own_door(os.environ.get(LISTENER, "")),
         metavar="HOST:PORT",
         help=f"a node's admin door (${URL}, or where ${LISTENER} is on this machine)",
     )
@@ -31,28 +33,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _own_door(listener: str) -> str:
+def own_door(listener: str) -> str:
     host, _, port = listener.strip().rpartition(":")
     host = host.strip("[]")
-    return f"{'127.0.0.1' if host in EVERYWHERE else host}:{port or PORT}"
+    host = "127.0.0.1" if host in EVERYWHERE else host
+    return f"{f'[{host}]' if ':' in host else host}:{port or PORT}"
 
 
 def run(arguments: argparse.Namespace) -> int:
     """0 when it is as asked; 1, and why, when it is not or does not answer."""
-    host, colon, port = arguments.admin.removeprefix("http://").rstrip("/").rpartition(":")
-    if not colon or not port.isdecimal():
-        print(f"fencepost: --admin {arguments.admin!r}: say HOST:PORT", file=sys.stderr)
+    try:
+        door = arguments.admin.removeprefix("http://").rstrip("/")
+        host, port = address(door, "--admin", None, "127.0.0.1:9644")
+    except Failed as wrong:
+        print(f"fencepost: {wrong}", file=sys.stderr)
         return EXIT_USAGE
     path = "/health/live" if arguments.live else "/health/ready"
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", path)
         reply = connection.getresponse()
         status, body = reply.status, reply.read()
-    except (OSError, http.client.HTTPException) as silent:
+    except (OSError, UnicodeError, http.client.HTTPException) as silent:
         print(
             f"fencepost: no answer from the admin door {arguments.admin} ({silent}). Is the node up, and "
-            "is admin.listener set?",
+            "is admin.listener set? `fencepost dev` has it 1000 above the client port: --admin 127.0.0.1:10092",
             file=sys.stderr,
         )
         return EXIT_NOT_READY

@@ -206,7 +206,8 @@ def _refuge(layout: Layout, key: Key, node: int) -> int:
         factor = len(layout.replicas[key])
         raise PlanImpossible(
             f"{key[0]}-{key[1]} has {factor} replicas, and without node {node} only"
-            f" {len(layout.nodes)} nodes are alive: add a node first"
+            f" {len(layout.nodes)} nodes are alive: add a node first; or, if node {node} is gone for good, start"
+            f" one with node.id={node} and an empty folder: it copies what it had"
         )
     racks = {layout.racks.get(each) for each in others}
     return min(

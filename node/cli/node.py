@@ -11,7 +11,9 @@ from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.wire.api import ApiKey
 
 from . import voters
-from .cluster import EXIT_FAILED, EXIT_OK, Failed, add_cluster_arguments, run_safely
+from .checked import Failed, whole
+from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, run_safely
+from .leading import need_leader
 from .move_plan import (
     Move,
     Place,
@@ -34,9 +36,10 @@ from .moving import (
     reassigning,
 )
 from .output import show, show_json, show_size
-from .wire import Wire, read_image, read_sizes
+from .wire import Wire, check_known, read_image, read_sizes, state_of
 
-PARALLEL: Final = 10
+PARALLEL, PARALLEL_MAX = 10, 10_000
+THROTTLE_MAX: Final = 1_000_000  # MB/s, more than any network
 SHOWN_MAX: Final = 20  # moves of a plan that are shown one by one
 
 
@@ -99,7 +102,7 @@ def _list(arguments: argparse.Namespace) -> int:
                 node,
                 f"{broker.endpoints[0].host}:{broker.endpoints[0].port}" if broker else None,
                 broker.rack if broker else None,
-                "unknown" if broker is None else "down" if broker.fenced else "up",
+                state_of(broker, is_old=wire.nobody_leads is not None),
                 led.get(node, 0),
                 replicas,
                 size if arguments.json else show_size(size),
@@ -110,17 +113,18 @@ def _list(arguments: argparse.Namespace) -> int:
     moving = sum(each.is_moving for topic in image.topics.values() for each in topic.partitions)
     if moving and not arguments.json:
         print(f"{_partitions(moving)} on the move; {CANCEL} stops them")
-    return EXIT_OK
+    return wire.code
 
 
 # --- moving -------------------------------------------------------------------------------------------
 
 
 def _drain(arguments: argparse.Namespace) -> int:
+    _check_pace(arguments)
     node = arguments.node
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
-        _check_known(image, node)
+        check_known(image, node)
         racks = {**_racks(image), node: image.brokers[BrokerId(node)].rack}
         moves = _planned(lambda: plan_drain(places, racks, node))
         if not _agreed(arguments, moves, places, racks, f"node {node} has nothing to move"):
@@ -136,10 +140,11 @@ def _drain(arguments: argparse.Namespace) -> int:
 
 
 def _add(arguments: argparse.Namespace) -> int:
+    _check_pace(arguments)
     node = arguments.node
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
-        _check_known(image, node)
+        check_known(image, node)
         racks = _racks(image)
         moves = _planned(lambda: plan_add(places, racks, node))
         if not _agreed(arguments, moves, places, racks, f"node {node} has its share"):
@@ -148,6 +153,7 @@ def _add(arguments: argparse.Namespace) -> int:
 
 
 def _rebalance(arguments: argparse.Namespace) -> int:
+    _check_pace(arguments)
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
         racks = _racks(image)
@@ -159,6 +165,7 @@ def _rebalance(arguments: argparse.Namespace) -> int:
 
 def _cancel(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
+        need_leader(wire)
         moving = sorted(reassigning(wire))
         answers = order(wire, [(topic, partition, None) for topic, partition in moving])
         lift_throttle(wire, sorted(read_image(wire).topics), moving, left_behind=True)
@@ -170,13 +177,17 @@ def _cancel(arguments: argparse.Namespace) -> int:
 def _forget(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
+        check_known(image, arguments.node)
         left = sum(arguments.node in place.replicas for place in places)
         if left:
             raise Failed(
                 f"node {arguments.node} still has {left} replicas; move them away first:"
                 f" `fencepost node drain {arguments.node}`"
             )
-        _check_known(image, arguments.node)
+        if arguments.node in voters.of_now(wire):
+            raise Failed(
+                f"node {arguments.node} still votes: `fencepost node voters remove {arguments.node}` first"
+            )
         reply = wire.ask(ApiKey.unregister_broker, broker_id=arguments.node)
     if reply.error_code is not ErrorCode.none:
         raise Failed(f"can't forget node {arguments.node}: {reply.error_message}")
@@ -186,8 +197,16 @@ def _forget(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _check_pace(arguments: argparse.Namespace) -> None:
+    whole("--parallel", arguments.parallel, 1, PARALLEL_MAX)
+    rate = arguments.throttle
+    if rate is not None and not 0 < rate <= THROTTLE_MAX:
+        raise Failed(f"--throttle {rate:g}: say more than 0, and at most {THROTTLE_MAX} MB/s")
+
+
 def _look(wire: Wire) -> tuple[ClusterImage, list[Place]]:
     """What there is, and nothing on the move: a plan for what is moving would be one for the past."""
+    need_leader(wire)
     image = read_image(wire)
     moving = [
         f"{topic.name}-{each.partition}"
@@ -221,12 +240,6 @@ def _places(image: ClusterImage, sizes: dict[tuple[str, int, BrokerId], int]) ->
 
 def _racks(image: ClusterImage) -> dict[int, str | None]:
     return {broker.broker_id: broker.rack for broker in image.alive_brokers()}
-
-
-def _check_known(image: ClusterImage, node: int) -> None:
-    if node not in image.brokers:
-        known = ", ".join(map(str, sorted(image.brokers)))
-        raise Failed(f"there is no node {node}; there are {known}")
 
 
 def _planned(plan: Any) -> list[Move]:
@@ -282,8 +295,6 @@ def _show_plan(
 def _move(
     arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move], image: ClusterImage
 ) -> bool:
-    if arguments.parallel < 1 or (arguments.throttle is not None and arguments.throttle <= 0):
-        raise Failed("--parallel and --throttle must be more than 0")
     rate = None if arguments.throttle is None else round(arguments.throttle * 1e6)
     throttle = Throttle(wire, sorted(image.topics), rate)
     carrier = Carrier(wire, moves, arguments.parallel, throttle)

@@ -37,7 +37,23 @@ def show_table(header: Sequence[str], rows: Sequence[Row], *, out: TextIO | None
         print(line(row), file=out)
 
 
+class _Standard:
+    """Standard output, as far as this command has written it."""
+
+    has_json = False
+
+
+def began_json() -> None:
+    _Standard.has_json = False
+
+
+def has_json() -> bool:
+    """Whether a program has its document already: another one behind it would be none."""
+    return _Standard.has_json
+
+
 def show_json(value: Any, *, out: TextIO | None = None) -> None:
+    _Standard.has_json |= out is None
     print(json.dumps(value, indent=2, ensure_ascii=False, default=str), file=out)
 
 

@@ -14,7 +14,9 @@ from fencepost.cluster.metadata.offline import (
 )
 from fencepost.cluster.wire.api import ApiKey
 
-from .cluster import EXIT_OK, Failed, add_cluster_arguments, run_safely
+from .checked import Failed, named
+from .cluster import EXIT_OK, add_cluster_arguments, run_safely
+from .leading import need_leader
 from .moving import order
 from .output import show, show_json
 from .wire import ASK_MS, Wire, read_image
@@ -52,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    named("a topic's name", *arguments.topic)
     with Wire(arguments.bootstrap) as wire:
         image = read_image(wire, arguments.topic or None)
     found = [
@@ -70,12 +73,14 @@ def _list(arguments: argparse.Namespace) -> int:
                 for row, (place, _) in zip(rows, found, strict=True)
             ]
         )
-        return EXIT_OK
+        return wire.code
     header = ("topic", "partition", "leader", "replicas", "isr", "eligible", "moving to")
     nothing = "Every partition has a leader." if arguments.offline else "There are none."
+    if wire.nobody_leads is not None:
+        nothing = "There were none when somebody led the metadata quorum; whose leader is gone since, nobody says."
     show(header, rows, as_json=False, empty=nothing)
     say_why_offline(image)
-    return EXIT_OK
+    return wire.code
 
 
 def _shown(now: PartitionState) -> tuple[Any, ...]:
@@ -96,6 +101,7 @@ def say_why_offline(image: ClusterImage) -> None:
 def _recover(arguments: argparse.Namespace) -> int:
     place = TopicPartition(arguments.topic, arguments.partition)
     with Wire(arguments.bootstrap) as wire:
+        need_leader(wire)
         image = read_image(wire, [arguments.topic])
         now = image.partition(*place)
         if now is None:

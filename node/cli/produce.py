@@ -9,11 +9,11 @@ from typing import Any, BinaryIO
 
 from confluent_kafka import KafkaException
 
+from .checked import Failed, check_partition, named
 from .cluster import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
-    Failed,
     Outage,
     add_cluster_arguments,
     client_settings,
@@ -24,6 +24,7 @@ from .cluster import (
     records,
     run_safely,
 )
+from .leaderless import Stall
 from .output import Progress
 
 # Said in full for the first few; the rest are counted.
@@ -44,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="what parts a line into key and value",
     )
-    parser.add_argument("--partition", type=int, default=-1, help="default: by key, or spread")
+    parser.add_argument("--partition", type=int, help="default: by key, or spread")
     parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
         "--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none"
@@ -64,7 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _produce(arguments: argparse.Namespace) -> int:
-    connect(arguments)
+    named("a topic's name", arguments.topic)
+    check_partition(arguments.partition)
+    admin = connect(arguments)
     outage = Outage(arguments.bootstrap)
     settings = client_settings(arguments, on_error=outage.heard) | {
         "acks": arguments.acks,
@@ -73,11 +76,11 @@ def _produce(arguments: argparse.Namespace) -> int:
         "linger.ms": 5,
     }
     producer = confluent_kafka.Producer(settings)
-    tally = _Tally(arguments.topic, outage)
+    tally = _Tally(arguments, outage, Stall(arguments, admin, "written"))
     try:
         _send(arguments, producer, tally)
         while producer.flush(FLUSH_S):
-            tally.progress.at(tally.acknowledged)
+            tally.waits()
     except KeyboardInterrupt:
         # What is on its way gets a moment; what then has no answer is said to have none.
         producer.flush(FLUSH_S)
@@ -90,7 +93,7 @@ def _send(arguments: argparse.Namespace, producer: Any, tally: "_Tally") -> None
     headers = list(pairs(arguments.header).items())
     separator = None if arguments.key_separator is None else arguments.key_separator.encode()
     extra: dict[str, Any] = {"headers": headers} if headers else {}
-    if arguments.partition >= 0:
+    if arguments.partition is not None:
         extra["partition"] = arguments.partition
     with _open(arguments.file) as lines:
         status = os.fstat(lines.fileno())
@@ -113,6 +116,7 @@ def _queue(producer: Any, topic: str, tally: "_Tally", **record: Any) -> None:
             return
         except BufferError:
             producer.poll(0.1)
+            tally.waits()
         except KafkaException as refused:
             tally.delivered(refused.args[0], None)
             return
@@ -139,15 +143,22 @@ def _open(path: str | None) -> BinaryIO:
 class _Tally:
     """What became of each record."""
 
-    def __init__(self, topic: str, outage: Outage) -> None:
-        self.topic = topic
+    def __init__(self, arguments: argparse.Namespace, outage: Outage, stall: Stall) -> None:
+        self.topic = topic = arguments.topic
         self.outage = outage
+        self._stall = stall
+        self._partitions = None if arguments.partition is None else [arguments.partition]
         self.sent = 0
         self.acknowledged = 0
         self.failed = 0
         self.progress = Progress(f"producing to {topic}")
 
+    def waits(self) -> None:
+        self.progress.at(self.acknowledged)
+        self._stall.look(self._partitions)
+
     def delivered(self, error: Any, message: Any) -> None:
+        self._stall.moved()
         if error is None:
             self.acknowledged += 1
             self.outage.over()

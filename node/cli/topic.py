@@ -2,15 +2,15 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
+from .checked import Failed, named, whole
 from .cluster import (
     EXIT_FAILED,
     EXIT_OK,
-    Failed,
     add_cluster_arguments,
     connect,
     did_you_mean,
@@ -21,6 +21,9 @@ from .cluster import (
     settle,
 )
 from .output import show, show_json
+
+OF_THE_CLUSTER: Final = -1  # the cluster's own number, in a request
+PARTITIONS_MAX, REPLICAS_MAX = 100_000, 10_000  # librdkafka's, of one request
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     create = actions.add_parser("create", help="create topics")
     create.add_argument("topic", nargs="+")
     create.add_argument(
-        "--partitions", type=int, default=-1, help="default: the cluster's num.partitions"
+        "--partitions",
+        type=int,
+        default=OF_THE_CLUSTER,
+        help="default: the cluster's num.partitions",
     )
     create.add_argument(
-        "--replication-factor", type=int, default=-1, help="default: the cluster's own"
+        "--replication-factor", type=int, default=OF_THE_CLUSTER, help="default: the cluster's own"
     )
     create.add_argument(
         "--config", action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
@@ -84,6 +90,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _describe(arguments: argparse.Namespace) -> int:
+    named("a topic's name", *arguments.topic)
     admin = connect(arguments)
     described: list[dict[str, Any]] = []
     failures: list[Failed] = []
@@ -145,6 +152,11 @@ def _say_why_offline(arguments: argparse.Namespace, described: list[dict[str, An
 
 
 def _create(arguments: argparse.Namespace) -> int:
+    named("a topic's name", *arguments.topic)
+    if arguments.partitions != OF_THE_CLUSTER:
+        whole("--partitions", arguments.partitions, 1, PARTITIONS_MAX)
+    if arguments.replication_factor != OF_THE_CLUSTER:
+        whole("--replication-factor", arguments.replication_factor, 1, REPLICAS_MAX)
     admin = connect(arguments)
     config = pairs(arguments.config)
     _check_settings(config)
@@ -183,6 +195,7 @@ def _check_settings(config: dict[str, str]) -> None:
 
 
 def _delete(arguments: argparse.Namespace) -> int:
+    named("a topic's name", *arguments.topic)
     admin = connect(arguments)
     return settle(
         "topic",
@@ -194,8 +207,11 @@ def _delete(arguments: argparse.Namespace) -> int:
 
 
 def _grow(arguments: argparse.Namespace) -> int:
-    if arguments.total < 1:
-        raise Failed(f"{arguments.total} is no number of partitions; name the new total, 1 or more")
+    named("a topic's name", arguments.topic)
+    if not 1 <= arguments.total <= PARTITIONS_MAX:
+        raise Failed(
+            f"{arguments.total} is no number of partitions; name the new total, 1 to {PARTITIONS_MAX}"
+        )
     admin = connect(arguments)
     futures = admin.create_partitions([NewPartitions(arguments.topic, arguments.total)])
     return settle(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage
 
-from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, run_safely, say
+from .cluster import EXIT_FAILED, add_cluster_arguments, run_safely, say
 from .output import show, show_json
 from .txn_hanging import abort, find_hanging
 from .txn_parked import add_admin_argument, parked, release
@@ -146,7 +146,7 @@ def _list(arguments: argparse.Namespace) -> int:
     show(words, rows, as_json=arguments.json, empty=empty)
     for sentence in silent:
         say(sentence)
-    return EXIT_FAILED if silent else EXIT_OK
+    return EXIT_FAILED if silent else wire.code
 
 
 def _is_filtered(arguments: argparse.Namespace) -> bool:
@@ -169,7 +169,7 @@ def _describe(arguments: argparse.Namespace) -> int:
         _print_description(found, places, now_ms)
     for sentence in silent:
         say(sentence)
-    return EXIT_OK
+    return wire.code
 
 
 def _image_of(wire: Wire, places: Sequence[TopicPartition]) -> ClusterImage:

@@ -75,7 +75,7 @@ def find_hanging(arguments: argparse.Namespace, now_ms: int) -> int:
         )
     for place in unseen:
         say(f"{place} could not be looked at. {why_offline(image, place)}")
-    return EXIT_FAILED if unseen else EXIT_OK
+    return EXIT_FAILED if unseen else wire.code
 
 
 def _leaderless(image: ClusterImage, place: TopicPartition) -> bool:

@@ -13,24 +13,31 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .cluster import EXIT_FAILED, EXIT_OK, Failed, say
+from .checked import PORT_MAX, Failed, address
+from .cluster import EXIT_FAILED, EXIT_OK, PORT, say
+from .health import LISTENER, URL, own_door
 from .output import show, show_json
 from .txn_sentences import show_duration
 
 # `fencepost dev` opens a node's admin door so far above its client door.
 ADMIN_ABOVE: Final = 1_000
-CLIENT_PORT: Final = 9092
-PORT_MAX: Final = 65_535
-VARIABLE: Final = "FENCEPOST_ADMIN_URL"
+ADMIN_EXAMPLE: Final = "127.0.0.1:10092"
 TIMEOUT_S: Final = 15.0
+# The door's next step is for programs.
+_AT_A_SHELL: Final[Mapping[str, str]] = {
+    "TRANSACTIONAL_ID_NOT_FOUND": "`fencepost txn parked --all` shows those there are.",
+    "SASL_AUTHENTICATION_FAILED": "Put the nodes' admin.token into $FENCEPOST_ADMIN_TOKEN.",
+}
 
 
 def add_admin_argument(parser: argparse.ArgumentParser) -> None:
+    listener = os.environ.get(LISTENER)  # inside of a node's container
     parser.add_argument(
         "--admin",
-        default=os.environ.get(VARIABLE),
+        default=os.environ.get(URL) or (own_door(listener) if listener else None),
         metavar="HOST:PORT",
-        help=f"a node's admin door (${VARIABLE}, or {ADMIN_ABOVE} above the port of --bootstrap)",
+        help=f"a node's admin door (${URL}, where ${LISTENER} is on this machine, or {ADMIN_ABOVE} above the"
+        " port of --bootstrap)",
     )
 
 
@@ -104,19 +111,19 @@ def admin_url(arguments: argparse.Namespace) -> str:
     text = arguments.admin
     if text is None:
         first = arguments.bootstrap.split(",")[0].strip()
-        host, colon, port = first.rpartition(":")
-        host = host if colon else first
-        client_port = int(port) if colon and port.isdigit() else CLIENT_PORT
+        host, client_port = address(first, "--bootstrap", PORT)
         if client_port + ADMIN_ABOVE > PORT_MAX:
             raise Failed(
                 f"--admin is needed: there is no port {ADMIN_ABOVE} above that of --bootstrap {first}"
             )
-        text = f"{host}:{client_port + ADMIN_ABOVE}"
-    url = text if "://" in text else f"http://{text}"
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Failed(f"--admin {text!r}: say HOST:PORT, for example 127.0.0.1:10092")
-    return url.rstrip("/")
+        shown = f"[{host}]" if ":" in host else host
+        text = f"{shown}:{client_port + ADMIN_ABOVE}"
+    scheme, found, rest = text.rpartition("://")
+    place, _, path = rest.partition("/")
+    if found and scheme not in ("http", "https"):
+        raise Failed(f"--admin {text!r}: say HOST:PORT, for example {ADMIN_EXAMPLE}")
+    address(place, "--admin", 443 if scheme == "https" else 80 if found else None, ADMIN_EXAMPLE)
+    return f"{scheme or 'http'}://{place}/{path}".rstrip("/")
 
 
 def _ask(
@@ -136,7 +143,7 @@ def _ask(
             return _fields(url, reply.read())
     except urllib.error.HTTPError as refused:
         said = _fields(url, refused.read())
-        step = said.get("next_step")
+        step = _AT_A_SHELL.get(str(said.get("error")), said.get("next_step"))
         why = f"{said.get('error', refused.code)}: {said.get('message', refused.reason)}"
         raise Failed(f"{why.rstrip('.')}.{f' {step}' if step else ''}") from refused
     except (urllib.error.URLError, OSError) as silent:

@@ -6,12 +6,12 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 
-from .cluster import EXIT_OK, Failed, add_cluster_arguments
+from .checked import NODE_MAX, Failed, whole
+from .cluster import EXIT_OK, add_cluster_arguments
+from .leading import described, need_leader
 from .output import show, show_json
-from .wire import Wire
+from .wire import Wire, check_known, read_image, state_of
 
-METADATA: Final = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
-LOOK_S, LOOKS_MAX = 0.2, 25
 ADD_MS: Final = 20_000  # the cluster waits for 10 s until the node holds all of the log
 
 
@@ -37,48 +37,58 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace, wire: Wire) -> None:
     told = _described(wire)
+    brokers = read_image(wire, []).brokers
     rows = [
-        (each.replica_id, role, each.replica_id == told.leader_id, told.high_watermark - end)
+        (
+            each.replica_id,
+            role,
+            each.replica_id == told.leader_id,
+            told.high_watermark - end,
+            state_of(brokers.get(each.replica_id)),
+        )
         for role, replicas in (("votes", told.current_voters), ("follows", told.observers))
         for each in replicas
         for end in [min(each.log_end_offset, told.high_watermark)]
     ]
     rows.sort()
+    header = ("node", "role", "leads", "behind", "state")
     if arguments.json:
-        show(("node", "role", "leads", "behind"), rows, as_json=True)
+        show(header, rows, as_json=True)
         return
-    show(
-        ("node", "role", "leads", "behind"),
-        [(node, role, "leads" if leads else "", lag) for node, role, leads, lag in rows],
-        as_json=False,
-    )
-    voters = sum(role == "votes" for _, role, _, _ in rows)
+    shown = [(node, role, "leads" if leads else "", *rest) for node, role, leads, *rest in rows]
+    show(header, shown, as_json=False)
+    voters = sum(role == "votes" for _, role, *_ in rows)
     if voters % 2 == 0:
         print(f"\n{voters} voters bear no more than {voters - 1} do: add one more, or remove one.")
 
 
+def of_now(wire: Wire) -> set[int]:
+    return {each.replica_id for each in _described(wire).current_voters}
+
+
 def _described(wire: Wire) -> Any:
-    """A leader that was removed has gone; the next one is there in a moment."""
-    for _ in range(LOOKS_MAX):
-        reply = wire.ask(ApiKey.describe_quorum, topics=METADATA)
-        if reply.error_code is ErrorCode.none:
-            return reply.topics[0].partitions[0]
-        wire.sleep(LOOK_S)
-    raise Failed(f"nobody leads the metadata quorum now: {reply.error_message}")
+    told, why = described(wire)
+    if told is None:
+        raise Failed(why)
+    return told
 
 
 def _add(arguments: argparse.Namespace) -> int:
+    with Wire(arguments.bootstrap) as wire:
+        need_leader(wire)
+        check_known(read_image(wire, []), whole("NODE", arguments.node, 0, NODE_MAX))
     fields = {"voter_id": arguments.node, "timeout": ADD_MS, "listeners": []}
     return _change(arguments, ApiKey.add_raft_voter, fields, "votes now")
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    fields = {"voter_id": arguments.node}
+    fields = {"voter_id": whole("NODE", arguments.node, 0, NODE_MAX)}
     return _change(arguments, ApiKey.remove_raft_voter, fields, "votes no more")
 
 
 def _change(arguments: argparse.Namespace, key: ApiKey, fields: dict[str, Any], done: str) -> int:
     with Wire(arguments.bootstrap) as wire:
+        need_leader(wire)
         reply = wire.ask(key, cluster_id=None, voter_directory_id=None, **fields)
         if reply.error_code is not ErrorCode.none:
             why = reply.error_message or reply.error_code.name

@@ -24,9 +24,10 @@ from fencepost.cluster.metadata.image import (
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 
-from .cluster import BOOTSTRAP, Failed
+from .checked import Failed, address
+from .cluster import EXIT_FAILED, EXIT_OK, PORT
+from .leading import look_for_leader
 
-PORT: Final = 9092
 ASK_S: Final = 30.0
 ASK_MS: Final = round(ASK_S * 1000)
 PAGE: Final = 2000  # partitions a question, as Kafka's own client
@@ -48,10 +49,18 @@ class Wire:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._addresses = [_address(each) for each in bootstrap.split(",")]
+        self._addresses = [address(each, "--bootstrap", PORT) for each in bootstrap.split(",")]
         self._clients: dict[tuple[str, int], WireClient] = {}
         self._runner = asyncio.Runner()
         self._env: RealEnv | None = None
+        # Why nobody leads the metadata quorum, once that was looked at: what is told then is old.
+        self.nobody_leads: str | None = None
+        self.is_looked_at = False
+
+    @property
+    def code(self) -> int:
+        """How a command ends that shows what the cluster said."""
+        return EXIT_OK if self.nobody_leads is None else EXIT_FAILED
 
     def __enter__(self) -> Self:
         self._env = self._runner.run(_make_env())
@@ -70,10 +79,11 @@ class Wire:
     def ask(self, key: ApiKey, **fields: Any) -> Any:
         """Failed when nobody answers. An order that may have been heard is not given to another node."""
         why: Trouble | None = None
-        for address in self._addresses:
+        for each in list(self._addresses):
             try:
-                return self._ask_at(address, key, fields)
+                return self._ask_at(each, key, fields)
             except Trouble as trouble:
+                self.turn()
                 why = trouble
                 if trouble.outcome is Outcome.UNKNOWN and key not in LOOKS:
                     raise Failed(
@@ -88,6 +98,10 @@ class Wire:
         """Trouble when this one does not answer."""
         return self._ask_at((endpoint.host, endpoint.port), key, fields)
 
+    def turn(self) -> None:
+        """Ask another one first from now on."""
+        self._addresses.append(self._addresses.pop(0))
+
     def sleep(self, seconds: float) -> None:
         self._runner.run(asyncio.sleep(seconds))
 
@@ -98,15 +112,6 @@ class Wire:
             client = WireClient(self._env, *address, client_id="fencepost-cli", timeout_s=ASK_S)
             self._clients[address] = client
         return self._runner.run(client.request(key, **fields))
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.strip().rpartition(":")
-    if not colon and text.strip():
-        return text.strip(), PORT
-    if not host or not port.isdigit():
-        raise Failed(f"--bootstrap {text!r}: say HOST:PORT, for example {BOOTSTRAP}")
-    return host, int(port)
 
 
 class _Quiet:
@@ -125,7 +130,8 @@ async def _make_env() -> RealEnv:
 
 
 def read_image(wire: Wire, topics: Sequence[str] | None = None) -> ClusterImage:
-    """Nodes, topics with their partitions (all, or those named), and what is on the move."""
+    """Nodes, topics with their partitions (all, or those named), and what is on the move; `wire.code` for how sure."""
+    look_for_leader(wire)
     image = ClusterImage()
     cluster = wire.ask(ApiKey.describe_cluster, include_fenced_brokers=True)
     image.cluster_id = cluster.cluster_id
@@ -154,6 +160,20 @@ def read_image(wire: Wire, topics: Sequence[str] | None = None) -> ClusterImage:
             _partition(partition, moving.get((name, partition.partition_index)))
         )
     return image
+
+
+def check_known(image: ClusterImage, node: int) -> None:
+    if node not in image.brokers:
+        known = ", ".join(map(str, sorted(image.brokers)))
+        raise Failed(f"there is no node {node}; there are {known}")
+
+
+def state_of(broker: BrokerState | None, *, is_old: bool = False) -> str:
+    """`is_old`: of when somebody led the quorum; since then nobody has been taken off the list."""
+    if broker is None:
+        return "unknown"
+    now = "down" if broker.fenced else "up"
+    return f"was {now}" if is_old else now
 
 
 def _partitions(wire: Wire, topics: Sequence[str] | None) -> Iterator[tuple[str, UUID, Any]]:

@@ -70,8 +70,15 @@ class Health:
             why = f"the disk of {node.config.log_dir} is full: the metadata can't be written. Make room there"
             return Verdict(State.DISK_FULL, why)
         if node.starts_by:
-            return Verdict(State.STARTING, f"this node is starting: {node.starts_by}")
+            return Verdict(
+                State.STARTING, f"this node is starting: {node.starts_by}{self._nobody()}"
+            )
         return None
+
+    def _nobody(self) -> str:
+        """Who is to be started, when nobody leads the metadata quorum."""
+        why = self._node.peers.why_nobody_leads()
+        return "" if why is None else f". Nobody leads the metadata quorum: {why}"
 
     def _of_broker(self) -> Verdict | None:
         node, session = self._node, self._node.session
@@ -85,6 +92,7 @@ class Health:
         if session.is_cut_off:
             age = session.heartbeat_age_s
             why = f"no controller has answered this node for {age:.1f} s: others may lead what it leads"
+            why += self._nobody()
             return Verdict(State.CUT_OFF, why)
         behind_s = node.metrics.behind_s
         if behind_s > BEHIND_S:

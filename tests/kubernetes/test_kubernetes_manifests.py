@@ -94,6 +94,14 @@ def test_a_pod_becomes_the_node_of_its_ordinal(ordinal: int) -> None:
     assert (outside.host, outside.port) == ("kubernetes.example.com", 31090 + ordinal)
 
 
+def test_a_pod_has_the_token_of_the_admin_doors_if_the_secret_has_one() -> None:
+    """Else `fencepost txn release` inside of the pod is refused, and half messages wait for ever."""
+    config = NodeConfig.load(flags=(), environment=environment(1), file=None)
+    assert config.string("admin.token") == the("Secret")["stringData"]["admin.token"]
+    (source,) = [e["valueFrom"] for e in container()["env"] if e["name"].endswith("ADMIN_TOKEN")]
+    assert source["secretKeyRef"]["optional"] is True
+
+
 @pytest.mark.parametrize("ordinal", [1, 2, 3])
 def test_the_port_that_clients_outside_are_told_leads_to_that_pod(ordinal: int) -> None:
     service = the("Service", f"fencepost-{ordinal}-outside")["spec"]

@@ -162,6 +162,16 @@ def understood(command: str) -> bool:
     return True
 
 
+def test_a_node_that_is_gone_for_good_can_be_replaced_in_a_cluster_of_three() -> None:
+    """Its replicas can't be drained to two nodes, and a node with replicas, or a vote, is not forgotten."""
+    mends = [each["annotations"]["command"] for each in alerts()]
+    drained = [each for each in mends if "gone for good" in each and "node drain" in each]
+    assert len(drained) == 3
+    assert all("node.id" in each and "an empty folder" in each for each in drained)
+    (told,) = [each for each in drained if "node forget" in each]
+    assert told.index("node drain") < told.index("node voters remove") < told.index("node forget")
+
+
 def test_a_command_that_is_not_there_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
     assert understood("fencepost txn describe ID")
     assert not understood("fencepost txn hanging")

@@ -70,6 +70,10 @@ def test_while_nobody_leads_the_answer_is_that_nobody_does() -> None:
         reply = await cluster.ask(1, ApiKey.describe_quorum, topics=METADATA)
         assert reply.error_code is ErrorCode.not_controller
         assert not reply.topics
+        assert reply.error_message == (
+            "Nobody leads the metadata quorum: node 1 of voters 1, 2, 3 reaches 0 of the others (2 and 3 can't be"
+            " reached); a majority is 2: start one of them."
+        )
 
     cluster.play(scenario)
 

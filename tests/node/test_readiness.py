@@ -93,6 +93,7 @@ def test_a_node_without_a_majority_says_what_it_waits_for() -> None:
         await asyncio.sleep(5)
         state, why = verdict(cluster, 1)
         assert state is State.STARTING and "majority of the voters" in why
+        assert "(2 and 3 can't be reached); a majority is 2: start one of them" in why
         assert await asked(cluster, 1, "/health/live") == (200, {"live": True, "why": why_live()})
         status, fields = await asked(cluster, 1, "/health/ready")
         assert (status, fields) == (503, {"ready": False, "state": "starting", "why": why})
@@ -118,6 +119,7 @@ def test_a_node_that_is_cut_off_is_not_ready_until_it_is_back_in_every_isr() -> 
         await asyncio.sleep(6)
         state, why = verdict(cluster, 2)
         assert state is State.CUT_OFF and "no controller has answered" in why
+        assert "node 2 of voters 1, 2, 3 reaches 0 of the others (1 and 3 can't be reached)" in why
         assert {states(cluster)[each] for each in others} == {"ready"}
         for other in others:
             cluster.world.net.heal(node_name(2), node_name(other))

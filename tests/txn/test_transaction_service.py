@@ -276,6 +276,18 @@ def test_without_ids_a_producer_is_asked_to_come_again() -> None:
     on_node(scenario)
 
 
+def test_a_controller_that_does_not_answer_for_ids_is_named_as_the_cause() -> None:
+    """The end of a time says nothing of itself: the line would name no cause."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        node.id_takes_s = 60.0
+        assert (await node.init()).error_code is E.coordinator_load_in_progress
+        assert "'cause': 'no controller answers'" in node.world.trace.tail(100)
+
+    on_node(scenario)
+
+
 # -- two-phase commit (KIP-939) ----------------------------------------------------------------------
 
 

@@ -114,6 +114,8 @@ class TransactionNode(Cluster):
         self.created = 0
         self.create_fails = False
         self.no_ids = False
+        self.id_takes_s = 0.0
+        self.world = world
         self.next_id = 100
         self.door = Door()
         self.service = TransactionService(
@@ -145,6 +147,7 @@ class TransactionNode(Cluster):
     async def take_id(self) -> int:
         if self.no_ids:
             raise Trouble("no controller")
+        await asyncio.sleep(self.id_takes_s)
         self.next_id += 1
         return self.next_id
 

@@ -200,7 +200,7 @@ class TransactionService:
                     drawn = await self._producer_ids()
             except (TimeoutError, Trouble) as trouble:
                 # What Kafka says while it has no block of ids; clients ask again.
-                self._env.log.warn("no_producer_id", cause=str(trouble))
+                self._env.log.warn("no_producer_id", cause=str(trouble) or "no controller answers")
                 return E.coordinator_load_in_progress
             command = replace(command, fresh_producer_id=drawn, ticket=next(self._tickets))
 

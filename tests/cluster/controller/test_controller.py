@@ -53,6 +53,9 @@ def test_a_node_that_does_not_lead_decides_nothing() -> None:
     with pytest.raises(NotController, match="The active controller is 2") as refused:
         scene.when(ONE)
     assert (refused.value.outcome, refused.value.leader_id) == (Outcome.REFUSED, 2)
+    scene.quorum.leader_id = None
+    with pytest.raises(NotController, match="Nobody leads the metadata quorum: a majority of its"):
+        scene.when(ONE)
 
 
 def test_a_decision_that_came_too_late_is_made_again_on_the_new_image() -> None:

@@ -64,7 +64,10 @@ def test_a_partition_with_a_leader_is_not_offline() -> None:
             (),
             (
                 "Only node 2 has all that was acknowledged in orders-0: node 2 (in sync) is not running, or"
-                " can't be reached. Start node 2. No replica is alive."
+                " can't be reached. Start node 2. No replica is alive. If node 2 is gone for good, start nodes 1 or 3,"
+                f" which may have much of it, and recover then: {RECOVER}. If those are gone, too, start node 2"
+                f" with an empty folder and recover then: {RECOVER[:-1]} --replica 2`, or `fencepost topic delete"
+                " orders`."
             ),
         ),
         (
@@ -101,6 +104,15 @@ def test_a_partition_with_a_leader_is_not_offline() -> None:
 )
 def test_an_offline_partition_says_who_must_return(now, alive, gone, sentence) -> None:
     assert why_offline(image(now, alive=alive, gone=gone), PLACE) == sentence
+
+
+def test_the_only_copy_of_a_node_that_is_gone_for_good_can_be_begun_anew() -> None:
+    only = PartitionState(0, -1, 5, 7, (3,), (3,), ())
+    assert why_offline(image(only, alive=(1, 2)), PLACE) == (
+        "Only node 3 has all that was acknowledged in orders-0: node 3 (in sync) is not running, or can't be"
+        " reached. Start node 3. No replica is alive. If node 3 is gone for good, start node 3 with an empty folder"
+        f" and recover then: {RECOVER[:-1]} --replica 3`, or `fencepost topic delete orders`."
+    )
 
 
 def test_an_heir_that_begins_anew_has_nothing() -> None:

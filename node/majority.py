@@ -1,0 +1,34 @@
+"""Why nobody leads the metadata quorum, in a sentence: who votes, whom of them this node reaches, and what helps. Pure."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from fencepost.cluster.base.ids import BrokerId
+
+_WORDS: Final = {1: "one", 2: "two", 3: "three"}
+
+
+def why_nobody_leads(
+    node_id: BrokerId, voters: Collection[BrokerId], connected: Collection[BrokerId]
+) -> str:
+    """`connected` are the nodes that this one reaches; without a full stop, as it ends other sentences."""
+    others = sorted(set(voters) - {node_id})
+    missing = [each for each in others if each not in connected]
+    reached = len(others) - len(missing)
+    majority = len(voters) // 2 + 1
+    lacks = majority - reached - (node_id in voters)
+    all_of_them = ", ".join(map(str, sorted(voters)))
+    if node_id in voters:
+        said = f"node {node_id} of voters {all_of_them} reaches {reached} of the others"
+    else:
+        said = f"node {node_id} reaches {reached} of the voters {all_of_them}"
+    if missing:
+        said += f" ({_names(missing)} can't be reached)"
+    if lacks > 0:
+        return f"{said}; a majority is {majority}: start {_WORDS.get(lacks, lacks)} of them"
+    return f"{said}; a majority is {majority}: one is elected in a moment"
+
+
+def _names(node_ids: Sequence[BrokerId]) -> str:
+    *first, last = map(str, node_ids)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,140 @@
+"""`consume` and `produce` on a partition that nobody leads: librdkafka waits in silence, so they look and say why."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from fencepost.node.cli import consume, leaderless, produce
+from fencepost.node.cli.cluster import Outage
+from fencepost.node.cli.leaderless import Stall
+from told_cluster import NOBODY, ToldCluster
+
+SAID = (
+    "fencepost: orders-1 has no leader: nothing can be read there. `fencepost partition list --offline orders` says"
+    " why, and what to do.\n"
+)
+
+
+class Admin:
+    """Of topic orders, partition 0 is led by node 1."""
+
+    def __init__(self, *leaderless: int) -> None:
+        self.leaderless = leaderless
+        self.looks = 0
+
+    def list_topics(self, timeout: float) -> Any:
+        self.looks += 1
+        partitions = {
+            each: SimpleNamespace(id=each, leader=-1 if each in self.leaderless else 1)
+            for each in (0, 1)
+        }
+        topic = SimpleNamespace(partitions=partitions)
+        return SimpleNamespace(topics={"orders": topic, "__consumer_offsets": topic})
+
+
+class Consumer:
+    """It has read all of partition 0, and of partition 1 nothing ever comes."""
+
+    def __init__(self, *assigned: int) -> None:
+        self._assigned = [SimpleNamespace(partition=each) for each in assigned]
+        self.polls = 0
+
+    def poll(self, _timeout: float) -> Any:
+        self.polls += 1
+        if self.polls > 1:
+            if self.polls > 5:
+                raise KeyboardInterrupt
+            return None
+        eof = SimpleNamespace(code=lambda: -191)
+        return SimpleNamespace(error=lambda: eof, partition=lambda: 0)
+
+    def assignment(self) -> list[Any]:
+        return self._assigned
+
+
+@pytest.fixture(autouse=True)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ToldCluster:
+    monkeypatch.setattr(leaderless, "STILL_S", 0.0)
+    return ToldCluster(monkeypatch)
+
+
+def arguments(**more: Any) -> Namespace:
+    usual = {"topic": "orders", "bootstrap": "127.0.0.1:9002", "partition": None}
+    return Namespace(**usual | {"count": None, "follow": False, "json": False} | more)
+
+
+def consumed(admin: Admin, consumer: Consumer, **more: Any) -> int:
+    words = arguments(**more)
+    return consume._print_records(words, consumer, Outage("x"), Stall(words, admin, "read"))
+
+
+def test_who_reads_to_the_end_fails_where_nobody_leads(capsysbinary) -> None:
+    consumer = Consumer(0, 1)
+    assert consumed(Admin(1), consumer) == 1
+    assert capsysbinary.readouterr().err.decode() == f"{SAID}0 records\n"
+
+
+def test_who_follows_is_told_once_and_goes_on(monkeypatch, capsysbinary) -> None:
+    monkeypatch.setattr(leaderless, "AGAIN_S", 0.0)
+    assert consumed(Admin(1), Consumer(0, 1), follow=True) == 0
+    assert capsysbinary.readouterr().err.decode() == f"{SAID}0 records\n"
+
+
+def test_who_has_read_all_and_follows_asks_nobody() -> None:
+    admin = Admin(1)
+    assert consumed(admin, Consumer(0), follow=True) == 0
+    assert admin.looks == 0
+
+
+def test_a_leader_that_is_slow_is_waited_for(capsysbinary) -> None:
+    assert consumed(Admin(), Consumer(0, 1)) == 130
+    assert capsysbinary.readouterr().err == b"0 records\n"
+
+
+def test_a_leader_that_is_gone_and_that_nobody_can_replace_is_not_waited_for(
+    cluster: ToldCluster, capsysbinary
+) -> None:
+    """Its name is in the metadata yet, as without a majority nobody takes it out."""
+    cluster.leads = None
+    assert consumed(Admin(), Consumer(0, 1)) == 1
+    assert NOBODY in capsysbinary.readouterr().err.decode()
+
+
+def test_a_group_that_can_not_begin_is_told_which_positions_nobody_leads(capsysbinary) -> None:
+    consumer = Consumer()
+    consumer.polls = 1
+    assert consumed(Admin(0), consumer, group="g") == 130
+    assert (
+        "__consumer_offsets-0 has no leader: some groups" in capsysbinary.readouterr().err.decode()
+    )
+
+
+@pytest.mark.parametrize(("partition", "is_told"), [(None, True), (1, True), (0, False)])
+def test_what_is_written_and_not_acknowledged_is_told_apart(partition, is_told, capsys) -> None:
+    words = arguments(partition=partition)
+    tally = produce._Tally(words, Outage("x"), Stall(words, Admin(1), "written"))
+    tally.waits()
+    tally.waits()
+    assert (
+        capsys.readouterr().err.count("orders-1 has no leader: nothing can be written") == is_told
+    )
+
+
+def test_while_no_broker_answers_nothing_is_said_of_leaders(cluster: ToldCluster, capsys) -> None:
+    class Silent(Admin):
+        def list_topics(self, timeout: float) -> Any:
+            raise KafkaException("timed out")
+
+    assert Stall(arguments(), Silent(1), "read").look(None) is False
+    cluster.down = {9002}
+    assert Stall(arguments(), Admin(), "read").look(None) is False
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_looked_at_before_everything_has_stood_still(monkeypatch) -> None:
+    monkeypatch.setattr(leaderless, "STILL_S", 3.0)
+    admin = Admin(1)
+    assert Stall(arguments(), admin, "read").look(None) is False
+    assert admin.looks == 0
