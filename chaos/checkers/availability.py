@@ -1,126 +1,180 @@
 """Who loses a minority is served all the same, and soon; how soon is measured where it counts: at the client's acknowledgement.
 
-INVARIANT  from the beginning of a fault that leaves a majority, each key that somebody tries to write to acknowledges within
-           `AVAILABLE_S`, whether the fault is over by then or not.
-PREVENTS   a run that is valid because nothing was served while it was hard.
+INVARIANT  each key that somebody tries to write to acknowledges within `AVAILABLE_S`: from the beginning of a fault that leaves
+           a majority, whether it is over by then or not; from the end of every fault; and when all are over. Where nobody
+           tries any more because nobody is served, that is told too.
+PREVENTS   a run that is valid because nothing was served while it was hard, or ever again.
 PROVED BY  tests/chaos/test_queue_availability.py::test_a_key_that_acknowledges_nothing_while_one_of_three_is_away_is_unavailable
 
-Faults that take more than a minority are asked for nothing while they last; what is measured then begins when they have ended.
-A fault counts as over when all of its nodes served again.
+While too many are away (`away.py`) nothing is owed, and that time is no part of what recovery took. A fault counts as over
+when all of its nodes served again. One with a key that was never served again has no time of recovery, and is counted.
 """
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .away import AVAILABLE_S, NEVER, Excused, until_of, whole_faults
 from .history import Anomaly
 from .txn_history import Txn
 
-AVAILABLE_S: Final = (
-    30.0  # with a transaction of a dead client that has to time out first, on a busy machine
-)
-LOOK_S: Final = 60.0  # after the last moment that counts, a fault is looked at no more
-# Faults during which nodes of theirs are away, or may be for others.
-TAKES_AWAY: Final = frozenset({"kill", "pause", "cut", "restart", "power"})
-ONE_BY_ONE: Final = frozenset({"restart"})  # the next goes when the one before it serves
+TRIED_S: Final = 20.0  # who begins later than this had less than 10 s, which is no question
+LONGEST_S: Final = 300.0  # no operation lasts longer
+# A client that changed its mind, or was killed, says nothing of brokers; unless it had waited so long.
+ON_PURPOSE: Final = "aborted on purpose"
+NO_END: Final = "no end was written down"
+OWN_S: Final = 10.0
+LIVELY: Final = 10  # acknowledgements in some `AVAILABLE_S`: then silence means something
+# Faults that take nodes away, and are lived with as long as they leave a majority.
+TAKES_AWAY: Final = frozenset({"kill", "pause", "cut", "restart", "power", "hunt"})
+NOT_SERVED: Final = "not served"  # beside the times: faults with a key that was never served again
 
 
 @dataclass(slots=True)
 class Recovery:
-    """What a fault did to acknowledgements: by key, when somebody first tried after it and when one came."""
+    """What came of acknowledgements from one moment on: by key, when somebody tried and when one came."""
 
-    fault: str
     from_s: float
-    tolerated: bool
     what: str
+    asked: bool = False  # it must have come in time
+    measured: bool = False  # a fault's own: its time is told
+    due_s: float = NEVER
     tried: dict[str, int] = field(default_factory=dict)  # key -> line of the first try
     served_s: dict[str, float] = field(default_factory=dict)
-    began_last_s: float = 0.0
 
     @property
-    def took_s(self) -> float | None:
-        """Until every key that was tried had acknowledged; None when one never did."""
-        if not self.tried or any(key not in self.served_s for key in self.tried):
-            return None
-        return max(self.served_s[key] for key in self.tried) - self.from_s
+    def silent(self) -> bool:
+        """Nobody was served in time, whichever key."""
+        return min(self.served_s.values(), default=NEVER) > self.due_s
 
-
-def whole_faults(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each fault the last line."""
-    found = {str(line.get("id")): dict(line) for line in lines if "at_s" in line}
-    return sorted(found.values(), key=lambda line: float(line["at_s"]))
+    def counts(self, op: Txn) -> bool:
+        """Whether brokers had a fair chance to serve it, and it proves nothing to the contrary."""
+        if op.began_s < self.from_s and op.type == "ok" and op.ended_s <= self.due_s:
+            return False  # an answer to what was sent before
+        waited_s = op.ended_s - max(op.began_s, self.from_s)
+        return op.why not in (ON_PURPOSE, NO_END) or waited_s >= OWN_S
 
 
 class Availability:
-    """`see` all operations in the order of their ends."""
+    """`see` all operations in the order of their ends. `healed_s` is when all faults were over, where that is known."""
 
-    def __init__(self, faults: Iterable[Mapping[str, Any]], nodes: int) -> None:
+    def __init__(
+        self, faults: Iterable[Mapping[str, Any]], nodes: int, healed_s: float | None = None
+    ) -> None:
         known = whole_faults(faults)
-        self.recoveries = [self._recovery(fault, known, nodes) for fault in known]
-        self._first = 0  # those before are looked at no more
-
-    @staticmethod
-    def _recovery(fault: Mapping[str, Any], others: list[dict[str, Any]], nodes: int) -> Recovery:
-        away = set(fault.get("nodes") or ())
-        if fault.get("fault") in ONE_BY_ONE:
-            away = set(sorted(away)[:1])
-        for other in others:
-            if other is not fault and _overlap(fault, other):
-                away |= set(other.get("nodes") or ())
-        tolerated = len(away) * 2 < nodes
-        until_s = fault.get("until_s")
-        kind = str(fault.get("fault"))
-        begins = float(fault["at_s"])
-        if not tolerated:
-            begins = float("inf") if until_s is None else float(until_s)
-        asked = tolerated and kind in TAKES_AWAY
-        return Recovery(kind, begins, asked, str(fault.get("what", "")))
+        self._excused = excused = Excused(known, nodes, healed_s)
+        found = [each for fault in known for each in _questions(fault, excused, healed_s)]
+        if healed_s is not None:
+            found.append(Recovery(healed_s, "all faults were over", asked=True))
+        for each in found:
+            each.due_s = excused.due(each.from_s)
+        self.recoveries = sorted(found, key=lambda each: each.from_s)
+        self._froms = [each.from_s for each in self.recoveries]
+        self._unserved: dict[str, int] = {}  # key -> the first that it was not served after yet
+        self._last_s: dict[str, float] = {}  # key -> when somebody was last at it
+        self._acked: Counter[int] = Counter()  # by stretch of `AVAILABLE_S`
+        self._end_s = 0.0
 
     def see(self, op: Txn) -> None:
         if not op.sends:
             return
-        while self._first < len(self.recoveries) and self._is_past(self._first, op):
-            self._first += 1
-        for recovery in self.recoveries[self._first :]:
-            if not recovery.from_s <= op.began_s <= recovery.from_s + AVAILABLE_S:
-                continue
-            for sent in op.sends:
-                recovery.tried.setdefault(sent.key, op.line)
-                if op.type == "ok":
-                    before = recovery.served_s.get(sent.key, float("inf"))
-                    recovery.served_s[sent.key] = min(before, op.ended_s)
+        self._end_s = max(self._end_s, op.ended_s)
+        first = bisect_left(self._froms, op.began_s - TRIED_S)
+        during = self.recoveries[first : bisect_right(self._froms, op.ended_s)]
+        in_vain = self._excused.over(op.began_s) >= op.ended_s
+        tried = [] if in_vain else [each for each in during if each.counts(op)]
+        for key in {sent.key for sent in op.sends}:
+            self._last_s[key] = max(self._last_s.get(key, 0.0), op.ended_s)
+            if op.type == "ok":
+                self._serve(key, op)
+            for each in tried:
+                each.tried.setdefault(key, op.line)
+        if op.type == "ok":
+            self._acked[int(op.ended_s // AVAILABLE_S)] += 1
 
-    def _is_past(self, at: int, op: Txn) -> bool:
-        return op.ended_s > self.recoveries[at].from_s + AVAILABLE_S + LOOK_S
+    def _serve(self, key: str, op: Txn) -> None:
+        """The first that ends is the first that counts for all that came before it began."""
+        first = self._unserved.get(key)
+        if first is None:
+            first = bisect_left(self._froms, op.began_s - LONGEST_S)
+        behind = bisect_right(self._froms, op.began_s)
+        for each in self.recoveries[first:behind]:
+            each.served_s[key] = op.ended_s
+        self._unserved[key] = max(first, behind)
+
+    @property
+    def all_served(self) -> bool:
+        """Everybody who tried, of every moment, and somebody at the last one."""
+        last = self.recoveries[-1].tried if self.recoveries else {}
+        return bool(last) and all(
+            key in each.served_s for each in self.recoveries for key in each.tried
+        )
+
+    # -- what must not be --------------------------------------------------------------------------
 
     def anomalies(self, end_s: float) -> list[Anomaly]:
         """`end_s` is when the clients were stopped: who had no time is not asked."""
         found = []
         for each in self.recoveries:
-            if not each.tolerated or each.from_s + AVAILABLE_S > end_s:
+            if not each.asked or each.due_s > end_s:
                 continue
-            for key, line in sorted(each.tried.items()):
-                took_s = each.served_s.get(key, float("inf")) - each.from_s
-                if took_s > AVAILABLE_S:
-                    what = f"nothing was acknowledged for {AVAILABLE_S:g} s after {each.from_s:.1f} s: {each.what}"
-                    found.append(Anomaly("unavailable", key, what, (line,)))
+            what = f"was acknowledged from {each.from_s:.1f} s to {each.due_s:.1f} s: {each.what}"
+            for key, line in self._wanted(each):
+                if each.served_s.get(key, NEVER) > each.due_s:
+                    found.append(Anomaly("unavailable", key, f"nothing {what}", (line,)))
+            if each.silent and not each.tried and max(self._acked.values(), default=0) >= LIVELY:
+                what = f"nothing at all {what}; and nobody tried"
+                found.append(Anomaly("unavailable", "all", what))
         return found
 
-    def recovery_ms(self) -> dict[str, float]:
-        """Over faults, each with its slowest key."""
-        took = sorted(each.took_s for each in self.recoveries if each.took_s is not None)
-        if not took:
-            return {}
-        places = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-        return {
-            name: round(1_000 * took[min(len(took) - 1, int(share * len(took)))], 1)
-            for name, share in places.items()
-        }
+    def _wanted(self, of: Recovery) -> list[tuple[str, int]]:
+        """Without keys that nobody wanted any more when the time was over, though others were served."""
+        return [
+            (key, line)
+            for key, line in sorted(of.tried.items())
+            if of.silent or self._last_s[key] >= of.due_s or key in of.served_s
+        ]
+
+    # -- how long it took --------------------------------------------------------------------------
+
+    def recovery_ms(self, end_s: float | None = None) -> dict[str, float]:
+        """Over faults, each with its slowest key; of those that nothing was acknowledged after, their number."""
+        took, not_served = [], 0
+        end_s = self._end_s if end_s is None else end_s
+        for each in self.recoveries:
+            had_time = each.due_s <= end_s
+            tried = [key for key, _ in self._wanted(each)] if had_time else [*each.tried]
+            if not each.measured or not tried:
+                continue
+            served_s = max(each.served_s.get(key, NEVER) for key in tried)
+            if served_s < NEVER:
+                took.append(self._excused.owed_between(each.from_s, served_s))
+            else:
+                not_served += had_time
+        return _figures(sorted(took), not_served)
 
 
-def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    def until(fault: Mapping[str, Any]) -> float:
-        until_s = fault.get("until_s")
-        return float("inf") if until_s is None else float(until_s)
+def _questions(
+    fault: Mapping[str, Any], excused: Excused, healed_s: float | None
+) -> list[Recovery]:
+    """From its beginning, if it leaves a majority, and from its end. Measured from where something is owed."""
+    begins_s, ends_s = float(fault["at_s"]), until_of(fault, healed_s)
+    owed_s, after_s = excused.over(begins_s), excused.over(ends_s)
+    takes_away = str(fault.get("fault")) in TAKES_AWAY
+    what = str(fault.get("what", ""))
+    found = [Recovery(owed_s, what, asked=takes_away or owed_s >= ends_s, measured=True)]
+    if after_s > owed_s:
+        found.append(Recovery(after_s, f"the end of: {what}", asked=True))
+    return [each for each in found if each.from_s < NEVER]
 
-    return float(other["at_s"]) <= until(one) and float(one["at_s"]) <= until(other)
+
+def _figures(took: list[float], not_served: int) -> dict[str, float]:
+    places = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    found = {
+        name: round(1_000 * took[min(len(took) - 1, int(share * len(took)))], 1)
+        for name, share in places.items()
+        if took
+    }
+    return found | {NOT_SERVED: not_served} if took or not_served else {}

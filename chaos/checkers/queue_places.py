@@ -6,7 +6,7 @@ from typing import Final
 
 from .history import FINAL
 from .queue_buckets import Buckets
-from .queue_lines import FAIL, GROUP, INT, KIND, OK, ONLY, WAS_SEEN, Found, Lines
+from .queue_lines import FAIL, GROUP, INT, KIND, ONLY, WAS_SEEN, Found, Lines
 from .queue_values import PERHAPS, SHIFT, Values
 from .txn_history import NO_NUMBER
 
@@ -142,7 +142,7 @@ class Places:
             if place not in told:
                 continue
             kind = self.lines.outcome[line] & KIND
-            there = kind == OK or self.lines.found_at_end(line) > 0
+            there = self.lines.is_committed(line) or self.lines.found_at_end(line) > 0
             if there:
                 newest[place] = max(newest.get(place, (NO_NUMBER, 0)), (number, line))
             elif number == told[place] and (kind == FAIL or self.lines.sends_of(line)):

@@ -148,9 +148,11 @@ class Values:
             self.unread.add(0, writer.key, max(places), value, writer.line)
         if about.at_end:
             lines.note_at_end(writer.line)
-        elif writer.kind == OK and lines.has_final:
-            what = f"{value} at {writer.offset} was never found"
-            self.found.add("unseen", name, what, writer.line)
+        elif lines.has_final and (writer.kind == OK or (writer.kind == INFO and about.was_read)):
+            how = (
+                "was never found" if writer.kind == OK else "was read, and is not there at the end"
+            )
+            self.found.add("unseen", name, f"{value} at {writer.offset} {how}", writer.line)
 
     def _lost(self) -> None:
         for key, place, value, line in self.unread.take(0):
@@ -165,8 +167,9 @@ class Values:
             if not outcome & IS_TXN:
                 continue
             sent, there = lines.sends_of(line), lines.found_at_end(line)
-            kind = outcome & KIND
-            wanted = sent if kind == OK else 0 if kind == FAIL else (sent if there else 0)
+            # Of an unknown one: what was read of it, at the end or before, was committed, so all of it was.
+            is_whole = lines.is_committed(line) or (there > 0 and outcome & KIND == INFO)
+            wanted = sent if is_whole else 0
             if there != wanted:
                 what = f"of {sent} values {there} are there, not {wanted}"
                 self.found.add("torn", "all", what, line)

@@ -18,6 +18,7 @@ from . import (
     bank,
     consumed,
     cycles,
+    damaged,
     polls,
     sends,
     torn_transactions,
@@ -76,7 +77,7 @@ class Seen:
 
     def see(self, op: Txn) -> None:
         self.availability.see(op)
-        self.anomalies += self.stale_reads.see(op)
+        self.anomalies += [*self.stale_reads.see(op), *damaged.seen_by(op)]
         if op.process == FINAL:
             self.kinds["read at the end"] += len(op.polls)
             return
@@ -98,8 +99,16 @@ class Seen:
         return found | {"ends asked": self.stale_reads.asked}
 
 
-def judge(file: Path, faults: Iterable[Mapping[str, Any]] = (), nodes: int = 3) -> Judged:
-    seen = Seen(Availability(faults, nodes))
+def judge(
+    file: Path,
+    faults: Iterable[Mapping[str, Any]] = (),
+    nodes: int = 3,
+    *,
+    healed_s: float | None = None,
+    stopped_s: float | None = None,
+) -> Judged:
+    """`healed_s` is when all faults were over, `stopped_s` when the clients were told to stop, where that is known."""
+    seen = Seen(Availability(faults, nodes, healed_s))
     if file.stat().st_size > HELD_BYTES_MAX:
         from .queue_stream import stream
 
@@ -108,8 +117,9 @@ def judge(file: Path, faults: Iterable[Mapping[str, Any]] = (), nodes: int = 3) 
             cut = cut or "it is too long for the rules of the bank, which were not looked at"
     else:
         found, cut = _held(file, seen)
-    found += [*seen.anomalies, *seen.availability.anomalies(seen.clients_end_s)]
-    return Judged(found, seen.counts, seen.availability.recovery_ms(), cut)
+    end_s = seen.clients_end_s if stopped_s is None else stopped_s
+    found += [*seen.anomalies, *seen.availability.anomalies(end_s)]
+    return Judged(found, seen.counts, seen.availability.recovery_ms(end_s), cut)
 
 
 def _held(file: Path, seen: Seen) -> tuple[list[Anomaly], str]:

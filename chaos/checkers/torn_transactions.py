@@ -1,7 +1,8 @@
 """A transaction is seen whole or not at all, its group offsets with it.
 
 INVARIANT  after the faults, every transaction that was acknowledged has all of its sends at read_committed, every failed
-           one none, every unknown one all or none; a group's position is the newest of its committed transactions.
+           one none, every unknown one all or none, and all if somebody had read one of them before; a group's position is
+           the newest of its committed transactions.
 PREVENTS   one account debited and the other never credited; an output without its input counted as consumed.
 PROVED BY  tests/chaos/test_txn_checkers.py::test_an_unknown_transaction_of_which_half_is_there_is_torn
 
@@ -9,7 +10,7 @@ Jepsen has no check of this name (it would show as lost-write and G1a); this one
 """
 
 from .history import FINAL, Anomaly
-from .txn_history import NO_NUMBER, Txn, Txns, final_values, transactions
+from .txn_history import NO_NUMBER, Txn, Txns, final_values, seen_values, transactions
 
 
 def check(history: Txns) -> list[Anomaly]:
@@ -17,16 +18,19 @@ def check(history: Txns) -> list[Anomaly]:
     if not any(op.process == FINAL for op in history):
         return []
     found = []
+    seen = seen_values(history)
     committed: dict[int, Txn] = {}
     failed: dict[int, Txn] = {}
     for op in transactions(history):
         there = [sent for sent in op.sends if sent.value in final]
-        wanted = {"ok": len(op.sends), "fail": 0}.get(op.type, len(op.sends) if there else 0)
-        if len(there) != wanted:
+        is_committed = op.type == "ok" or (
+            op.type == "info" and (bool(there) or any(sent.value in seen for sent in op.sends))
+        )
+        if len(there) != (len(op.sends) if is_committed else 0):
             missing = [sent for sent in op.sends if sent.value not in final]
             what = f"transaction {op.number} of {op.process} ({op.type} {op.why}) has {there}, not {missing}"
             found.append(Anomaly("torn", op.process, what, (op.line,)))
-        if op.type == "ok" or there:
+        if is_committed or there:
             committed[op.number] = op
         elif op.type == "fail" or op.sends:
             failed[op.number] = op

@@ -2,8 +2,8 @@
 
 An operation is a transaction (`txn`: sends, polls and group offsets that stand or fall together), a `send` or a `read` without
 one, an `assign` (from now on the process polls these partitions), a `subscribe` (from now on its group says which), a `crash`,
-a `position` (what a group has committed), an `ends` (where partitions end, as a broker said), or a `snapshot` (what a reader
-has seen of the bank so far). The three words are Jepsen's: `ok` it is committed, `fail` it is not and never will be, `info`
+a `position` (what a group has committed), an `ends` (where partitions end, as a broker said), a `snapshot` (what a reader
+has seen of the bank so far), or `damaged` (a broker served what is no record of anybody's, there). The three words are Jepsen's: `ok` it is committed, `fail` it is not and never will be, `info`
 nobody knows.
 
     {"f": "txn", "type": "ok", "process": "a", "number": 7, "sends": [["t-0", 70, 12, 0]], "offsets": {"g|t-1": 3}}
@@ -46,7 +46,16 @@ class Polled(NamedTuple):
 @dataclass(slots=True)
 class Txn:
     f: Literal[
-        "txn", "send", "read", "assign", "subscribe", "crash", "position", "ends", "snapshot"
+        "txn",
+        "send",
+        "read",
+        "assign",
+        "subscribe",
+        "crash",
+        "position",
+        "ends",
+        "snapshot",
+        "damaged",
     ]
     type: Kind
     process: str
@@ -77,7 +86,7 @@ class Log:
         self._place: dict[str, dict[int, int]] = {}
         self.at: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         self.writer: dict[int, Txn] = {sent.value: op for op in history for sent in op.sends}
-        self.seen = {polled.value for op in history for polled in op.polls if op.type == "ok"}
+        self.seen = seen_values(history)
         for op in history:
             for polled in op.polls:
                 self.at[polled.key][polled.offset].add(polled.value)
@@ -116,6 +125,11 @@ class Log:
             if not wanted.isdisjoint(polled.value for polled in op.polls):
                 found.add(op.line)
         return tuple(sorted(found)[:LINES_MAX])
+
+
+def seen_values(history: Txns) -> set[int]:
+    """What somebody has read whose operation was ok: all read at read_committed, so it was committed."""
+    return {polled.value for op in history for polled in op.polls if op.type == "ok"}
 
 
 def final_values(history: Txns) -> dict[int, Polled]:

@@ -1,8 +1,8 @@
 """What was committed is found.
 
 INVARIANT  a committed value is among what was read once something behind it was read; at the end every acknowledged
-           value has been read.
-PREVENTS   an acknowledged transaction that a failover forgets.
+           value is read, and every one of unknown fate that somebody had read: it was committed then.
+PREVENTS   an acknowledged transaction that a failover forgets, or one that a reader has acted upon.
 PROVED BY  tests/chaos/test_txn_checkers.py::test_a_committed_value_below_one_that_was_read_is_lost
 """
 
@@ -23,10 +23,26 @@ def check(history: Txns) -> list[Anomaly]:
                 lines = (writer.line, *log.lines([order[bound]])[-1:])
                 found.append(Anomaly("lost-write", key, what, lines))
     if any(op.process == FINAL for op in history):
-        final = final_values(history)
-        for op in history:
-            for sent in op.sends:
-                if op.type == "ok" and sent.value not in final:
-                    what = f"{sent.value} of {op.process} at {sent.offset} was never found"
-                    found.append(Anomaly("unseen", sent.key, what, (op.line,)))
+        found += _unseen(history, log)
+    return found
+
+
+def _unseen(history: Txns, log: Log) -> list[Anomaly]:
+    """Nothing takes a record away that somebody has read: no retention and no compaction is at work in these histories."""
+    final = final_values(history)
+    tried = [op for op in history if op.type != "fail"]
+    gone = [(op, sent) for op in tried for sent in op.sends if sent.value not in final]
+    was_read = {sent.value for op, sent in gone if op.type == "info" and sent.value in log.seen}
+    reads = ((polled.value, op) for op in reversed(tried) for polled in op.polls)
+    readers = {value: op for value, op in reads if value in was_read and op.type == "ok"}
+    found = []
+    for op, sent in gone:
+        what = f"{sent.value} of {op.process} at {sent.offset}"
+        if op.type == "ok":
+            found.append(Anomaly("unseen", sent.key, f"{what} was never found", (op.line,)))
+        elif sent.value in readers:
+            reader = readers[sent.value]
+            what += f" was read by {reader.process}, and is not there at the end"
+            lines = tuple(sorted({op.line, reader.line}))
+            found.append(Anomaly("unseen", sent.key, what, lines))
     return found

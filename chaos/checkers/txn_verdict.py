@@ -13,6 +13,7 @@ from . import (
     bank,
     consumed,
     cycles,
+    damaged,
     exactly_once,
     polls,
     torn_transactions,
@@ -33,6 +34,7 @@ CHECKERS: Final[tuple[Callable[[Txns], list[Anomaly]], ...]] = (
     cycles.check,
     bank.check,
     exactly_once.check,
+    damaged.check,
 )
 
 

@@ -1,7 +1,7 @@
 """Fencepost's nodes as containers of the engine that DOCKER_HOST names, each on two networks: peers', and clients'.
 
-INVARIANT  all that was made carries a label with this process's number; a guard that waits for this process's end
-           removes it, however that end comes, and the next run removes what is left of dead ones.
+INVARIANT  all that was made carries a label that no other lab has (`container_labels.py`); a guard that waits for this
+           process's end removes it, however that end comes, and the next run removes what is left of dead ones.
 PREVENTS   a machine that fills up with containers of runs that were killed.
 PROVED BY  tests/chaos/test_faults_containers.py::test_a_harness_that_is_killed_leaves_no_container_behind
 
@@ -19,7 +19,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -29,6 +28,7 @@ from fencepost.node.cli.dev_folder import Layout, node_settings
 from ..harness.asking import Address
 from ..harness.processes import DidNotStart
 from .container_image import build, docker
+from .container_labels import dead, new_lab
 from .proxy import CLIENTS, HOST, Way
 from .system import CannotDo
 from .world import World
@@ -36,7 +36,9 @@ from .world import World
 IMAGE_VARIABLE: Final = (
     "FENCEPOST_TEST_IMAGE"  # an image that is there; else one is built of the checkout
 )
-LABEL: Final = "fencepost.chaos"  # its value is the process of the run
+LABEL: Final = "fencepost.chaos"  # its value is the lab
+# All that may be left, also of a run that was killed before its first container, or in the middle of its removal.
+LISTINGS: Final = (("ps", "-a"), ("network", "ls"), ("volume", "ls"))
 DATA: Final = "/var/lib/fencepost"
 CLIENT_PORT, PEER_PORT, OUTSIDE_PORT = 9092, 9192, 19092
 STOP_S: Final = 60
@@ -45,7 +47,6 @@ GUARD: Final = 'cat >/dev/null; ids=$(docker ps -aq --filter label="$1"); \
 [ -z "$ids" ] || docker rm -fv $ids >/dev/null; \
 ids=$(docker network ls -q --filter label="$1"); [ -z "$ids" ] || docker network rm $ids >/dev/null; \
 ids=$(docker volume ls -q --filter label="$1"); [ -z "$ids" ] || docker volume rm -f $ids >/dev/null'
-_number = count(1)
 
 
 class Containers:
@@ -64,8 +65,9 @@ class Containers:
             self.can |= {"cut", "one-way"}
         self._image = image or os.environ.get(IMAGE_VARIABLE, "")
         self._settings = list(settings)
-        self.lab = f"fencepost-chaos-{os.getpid()}-{next(_number)}"
-        self.label = f"{LABEL}={os.getpid()}"
+        lab = new_lab()
+        self.lab = f"fencepost-chaos-{lab}"
+        self.label = f"{LABEL}={lab}"
         taken: list[int] = []
         for _ in range(2 * nodes):
             taken.append(free_port(taken))
@@ -203,6 +205,12 @@ class Containers:
 
     def runs(self, node: int) -> bool:
         return node in self._started and bool(self._state(node)["Running"])
+
+    def exit_code(self, node: int) -> int | None:
+        if node not in self._started:
+            return None
+        state = self._state(node)
+        return None if state["Running"] else int(state["ExitCode"])
 
     def is_up(self, node: int) -> bool:
         return node not in self._paused and self.runs(node) and self._serves(node)
@@ -345,9 +353,8 @@ def _ready(admin_port: int) -> bool:
 
 def remove_what_dead_runs_left() -> None:
     """Of runs whose guard was killed as well."""
-    listed = docker("ps", "-aq", "--filter", f"label={LABEL}").split()
-    for each in listed:
-        labels = json.loads(docker("inspect", each))[0]["Config"]["Labels"]
-        if not Path(f"/proc/{labels[LABEL]}").exists():
-            guard = ["/bin/sh", "-c", GUARD, "guard", f"{LABEL}={labels[LABEL]}"]
-            subprocess.run(guard, stdin=subprocess.DEVNULL, check=False, capture_output=True)
+    shown = ("--filter", f"label={LABEL}", "--format", f'{{{{.Label "{LABEL}"}}}}')
+    labs = [lab for words in LISTINGS for lab in docker(*words, *shown).split()]
+    for lab in dead(labs):
+        guard = ["/bin/sh", "-c", GUARD, "guard", f"{LABEL}={lab}"]
+        subprocess.run(guard, stdin=subprocess.DEVNULL, check=False, capture_output=True)

@@ -15,7 +15,7 @@ SYNC_S: Final = 60.0
 
 
 class LeftOut(Exception):
-    """This fault can't be now; the sentence says why. Nothing was done."""
+    """This fault can't be now; the sentence says why. Nothing was done, or nothing that is known to have come about."""
 
 
 @dataclass(slots=True)

@@ -182,6 +182,9 @@ class Loopback(ABC):
     def runs(self, node: int) -> bool:
         return node in self.processes and self.processes[node].alive
 
+    def exit_code(self, node: int) -> int | None:
+        return self.processes[node].exit_code if node in self.processes else None
+
     def is_up(self, node: int) -> bool:
         return self.runs(node) and node not in self._paused and answers(self._behind[node])
 

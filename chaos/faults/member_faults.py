@@ -1,6 +1,12 @@
-"""Who votes, and who has what, changed under load: by the commands that a person would give."""
+"""Who votes, and who has what, changed under load: by the commands that a person would give.
+
+INVARIANT  a fault has struck when its first command was done; what a command may have changed is put back before it is over.
+PREVENTS   a run under faults that were all refused, or a node that votes no more for the rest of it.
+PROVED BY  tests/chaos/test_faults_members.py::test_a_command_that_fails_strikes_nobody
+"""
 
 import subprocess
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,13 +15,33 @@ from .fault import Fault, LeftOut, Stage
 from .plan import Strike
 
 COMMAND_S: Final = 90.0
+UNDO_S: Final = 60.0
+AGAIN_S: Final = 2.0
+ALREADY: Final = "is a voter already"  # by a command that was given up, and came about later
 
 
 class _Commanded(Fault):
-    """Each command that fails is told, and no more: under faults of other lanes it may have to."""
+    """Under faults of other lanes a command may have to fail."""
 
-    def say(self, *words: str) -> str:
-        """What it came to, as a sentence."""
+    def strike(self, *words: str) -> str:
+        is_done, said = self.say(*words)
+        if not is_done:
+            raise LeftOut(said)
+        return said
+
+    def undo(self, *words: str) -> str:
+        """Again for a while: the run goes on with what this leaves. TimeoutError when it can't be done."""
+        deadline = time.monotonic() + UNDO_S
+        while True:
+            is_done, said = self.say(*words)
+            if is_done or ALREADY in said:
+                return said
+            if time.monotonic() > deadline:
+                raise TimeoutError(said)
+            time.sleep(AGAIN_S)
+
+    def say(self, *words: str) -> tuple[bool, str]:
+        """Whether it was done, and what it came to, as a sentence."""
         doors = self.system.doors
         bootstrap = ",".join(
             f"{host}:{port}" for node, (host, port) in doors.items() if self.system.is_up(node)
@@ -26,11 +52,11 @@ class _Commanded(Fault):
                 command, capture_output=True, text=True, timeout=COMMAND_S, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"`{' '.join(words)}` was given up after {COMMAND_S:g} s"
+            return False, f"`{' '.join(words)}` was given up after {COMMAND_S:g} s"
         if done.returncode == 0:
-            return f"`{' '.join(words)}` done"
+            return True, f"`{' '.join(words)}` done"
         lines = (done.stderr.strip() or done.stdout.strip() or "no word").splitlines()
-        return f"`{' '.join(words)}` failed: {lines[-1]}"
+        return False, f"`{' '.join(words)}` failed: {lines[-1]}"
 
 
 class Voters(_Commanded):
@@ -43,7 +69,8 @@ class Voters(_Commanded):
 
     def __init__(self, stage: Stage, strike: Strike) -> None:
         super().__init__(stage, strike)
-        self._removed: int | None = None
+        self._tried: int | None = None  # to be removed
+        self._is_removed = False
         self._added: int | None = None
 
     def begin(self) -> str:
@@ -52,11 +79,12 @@ class Voters(_Commanded):
         if node not in voters:
             raise LeftOut(f"node {node} does not vote")
         others = [each for each in self.system.nodes if each not in voters]
-        self._removed = node
-        said = [self.say("node", "voters", "remove", str(node))]
+        self._tried = node
+        said = [self.strike("node", "voters", "remove", str(node))]
+        self._is_removed = True
         if others:
             self._added = self.rng.choice(others)
-            said.append(self.say("node", "voters", "add", str(self._added)))
+            said.append(self.say("node", "voters", "add", str(self._added))[1])
         return f"{'; '.join(said)} ({self.target})"
 
     def _voters(self) -> Sequence[int]:
@@ -67,9 +95,11 @@ class Voters(_Commanded):
     def heal(self) -> str:
         said = []
         if self._added is not None:
-            said.append(self.say("node", "voters", "remove", str(self._added)))
-        if self._removed is not None:
-            said.append(self.say("node", "voters", "add", str(self._removed)))
+            said.append(self.say("node", "voters", "remove", str(self._added))[1])
+        if self._is_removed:
+            said.append(self.undo("node", "voters", "add", str(self._tried)))
+        elif self._tried is not None:  # it may vote all the same; then this is refused
+            said.append(self.say("node", "voters", "add", str(self._tried))[1])
         return "; ".join(said)
 
 
@@ -85,12 +115,12 @@ class Drain(_Commanded):
         if len(self.system.nodes) <= 3:
             raise LeftOut("three nodes have three copies: nobody can be drained; say --nodes 4")
         (node,) = self.take()
-        return f"{self.say('node', 'drain', str(node), '--yes')} ({self.target})"
+        return f"{self.strike('node', 'drain', str(node), '--yes')} ({self.target})"
 
     def heal(self) -> str:
         if not self.nodes:
             return ""
-        return self.say("node", "rebalance", "--yes")
+        return self.say("node", "rebalance", "--yes")[1]
 
 
 class Rebalance(_Commanded):
@@ -102,7 +132,7 @@ class Rebalance(_Commanded):
     hold_s = (0.5, 2.0)
 
     def begin(self) -> str:
-        return self.say("node", "rebalance", "--yes")
+        return self.strike("node", "rebalance", "--yes")
 
     def heal(self) -> str:
         return ""

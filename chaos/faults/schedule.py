@@ -5,19 +5,23 @@
         …                                   # the load
     schedule.trouble                        # sentences: who did not come back
 
-INVARIANT  when `stop` returns no fault is left: nobody is dead, paused, cut off, slow; or `trouble` says who.
-PREVENTS   final polls that fail because the schedule, not the broker, kept a node away.
-PROVED BY  tests/chaos/test_faults_schedule.py::test_all_is_healed_though_a_fault_fails_in_the_middle
+INVARIANT  when `stop` returns no fault is left: nobody is dead, paused, cut off, slow; or `trouble` says who. A fault is told
+           to be over when its nodes serve again, and not before. Who ended by itself is in `exits`.
+PREVENTS   final polls that fail because the schedule, not the broker, kept a node away; a cluster that is asked to serve
+           with nodes that never came back, or a node that died and was quietly revived.
+PROVED BY  tests/chaos/test_faults_schedule.py::test_all_is_healed_though_a_fault_fails_in_the_middle,
+           tests/chaos/test_faults_schedule.py::test_a_fault_whose_node_does_not_come_back_is_not_over_before_it_does
 """
 
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from ..harness.asking import NobodyAnswers
 from ..harness.processes import DidNotStart
+from .exits import MAY_END, Exit, watched
 from .fault import Clients, Fault, LeftOut, Stage
 from .kinds import chosen
 from .plan import Strike, plan
@@ -50,14 +54,17 @@ class Schedule:
         began: float | None = None,
     ) -> None:
         assert 1 <= at_once <= LANES_MAX, f"{at_once} faults at once; allowed are 1 to {LANES_MAX}"
-        self.system = system
-        self.stage = Stage(system, asked, clients or Clients())
+        self._watched = watched(system)
+        self.system = cast(System, self._watched)
+        self.stage = Stage(self.system, asked, clients or Clients())
         self.began = time.monotonic() if began is None else began
         self.counts: Counter[str] = Counter()  # faults that were done, by name
         self.left_out: list[str] = []
         self.trouble: list[str] = []
+        self.healed = False  # all nodes served when all was over
         self._kinds = chosen(system, kinds)
         self._tell = tell
+        self._not_over: list[dict[str, Any]] = []  # faults whose nodes did not come back
         known = {name: kind.kind() for name, kind in self._kinds.items()}
         self.lanes = [plan(known, seed, seconds, lane) for lane in range(at_once)]
         self._threads = [
@@ -80,6 +87,10 @@ class Schedule:
     def is_over(self) -> bool:
         """Whether all faults of the plan have been."""
         return self._started_at > 0 and not any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def exits(self) -> list[Exit]:
+        return self._watched.exits
 
     def wait(self) -> None:
         """Until all faults of the plan have been."""
@@ -135,9 +146,9 @@ class Schedule:
             if what is not None:
                 self.stage.sleep(self._started_at + strike.until_s - time.monotonic())
         finally:
-            self._heal(fault)
+            is_over = self._heal(fault)
         if what is not None:
-            self._say({**line, "until_s": self._now(), "nodes": fault.nodes, "what": what})
+            self._over({**line, "nodes": fault.nodes, "what": what}, at_once=is_over)
 
     def _begin(self, fault: Fault, line: dict[str, Any]) -> str | None:
         """What was done; None when it was left out."""
@@ -150,18 +161,30 @@ class Schedule:
             what = f"in the middle of it: {trouble!r}"
             self.trouble.append(f"{fault.name} of {fault.target}: {trouble!r}")
         self.counts[fault.name] += 1
+        if fault.name in MAY_END:
+            self._watched.may_end(fault.nodes, fault.name)
         self._say({**line, "nodes": fault.nodes, "what": what})
         return what
 
-    def _heal(self, fault: Fault) -> None:
+    def _heal(self, fault: Fault) -> bool:
+        """Whether it is over."""
         try:
             seen = fault.heal()
             if seen:
                 self.seen(fault, seen)
         except TROUBLE as trouble:
             self.trouble.append(f"{fault.name} of {fault.target}, healing: {trouble!r}")
+            return False
         finally:
+            self._watched.over(fault.nodes)
             fault.give_back()
+        return True
+
+    def _over(self, line: dict[str, Any], *, at_once: bool) -> None:
+        if at_once:
+            self._say({**line, "until_s": self._now()})
+        else:
+            self._not_over.append(line)
 
     def _heal_all(self) -> None:
         """Whatever the faults left, and whoever ended by itself."""
@@ -173,6 +196,10 @@ class Schedule:
             self.system.wait_ready(self.system.nodes, self.system.back_s)
         except TROUBLE as trouble:
             self.trouble.append(f"not all came back in the end: {trouble!r}")
+            return
+        self.healed = True
+        for line in self._not_over:
+            self._over(line, at_once=True)
 
     def seen(self, fault: Fault, sentence: str) -> None:
         """Kept beside the plan for who reads the run."""

@@ -64,6 +64,9 @@ class System(Protocol):
     def runs(self, node: int) -> bool:
         """Whether there is a process of it, paused or not."""
 
+    def exit_code(self, node: int) -> int | None:
+        """Of its last process, when that has ended."""
+
     def is_up(self, node: int) -> bool:
         """Whether it runs, is not paused, and its client door answers."""
 

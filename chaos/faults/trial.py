@@ -68,7 +68,7 @@ def run(chosen: argparse.Namespace, folder: Path) -> int:
             schedule.trouble.append(str(late))
         stream.read_all()
         codes = system.stop()
-    for sentence in [*schedule.stage.seen, *schedule.left_out]:
+    for sentence in [*schedule.stage.seen, *schedule.exits, *schedule.left_out]:
         print(f"  {sentence}")
     print(f"faults {dict(schedule.counts)}, left out {len(schedule.left_out)}; stops {codes}")
     verdict = judge(stream.history)

@@ -18,6 +18,7 @@ from ..checkers.history import Anomaly
 from ..checkers.txn_history import Sent, Txn
 from ..checkers.verdict import Verdict
 from ..runs.folder import ANOMALIES, FAULTS, HISTORY, INVALID, UNKNOWN, VALID, RunFolder
+from ..runs.judging import BROKEN
 from ..runs.plan import Plan, machine, versions
 from ..runs.watch import Watch
 from .asking import NobodyAnswers
@@ -124,9 +125,11 @@ class KeptRun:
     # -- the end -----------------------------------------------------------------------------------
 
     def unknown(self, why: str) -> None:
+        self._summary["unknown"] = [why]
         self._conclude(UNKNOWN, why)
 
     def broken(self, why: str) -> None:
+        self._summary["broken"] = [why]
         self._conclude(INVALID, why)
 
     def judged(self, verdict: Verdict, broken: Sequence[str], history: Iterable[str]) -> None:
@@ -134,7 +137,9 @@ class KeptRun:
             return
         recovery = Availability(self._told, self._summary["nodes"])
         self._write_history(self._folder, history, recovery)
-        self._folder.append(ANOMALIES, map(line_of, verdict.anomalies))
+        self._summary["broken"] = [*broken]  # as data: who judges the history again knows of it
+        seen = [Anomaly(BROKEN, "all", each) for each in broken]
+        self._folder.append(ANOMALIES, map(line_of, [*verdict.anomalies, *seen]))
         self._summary["counts"] = {**verdict.counts, "faults": self._faults}
         self._summary["recovery_ms"] = recovery.recovery_ms()
         if broken or verdict.anomalies:
@@ -142,6 +147,8 @@ class KeptRun:
             self._conclude(INVALID, "; ".join([*broken, *rules]))
         elif not verdict.proves_something:
             self._conclude(UNKNOWN, "nothing was acknowledged, or nothing read at the end")
+        elif not self._faults:
+            self._conclude(UNKNOWN, "no fault struck")
         else:
             self._conclude(VALID, "no checker has found anything")
 
@@ -193,9 +200,9 @@ def writes_of(op: dict[str, Any]) -> Txn:
     sends = [[op["key"], op["value"]]] if f == "send" else op.get("sends", [])
     began_s, ended_s = op.get("began_s") or 0.0, op.get("ended_s") or 0.0
     written = [Sent(key, value) for key, value, *_ in sends]
-    return Txn(
-        "txn", op["type"], str(op["process"]), sends=written, began_s=began_s, ended_s=ended_s
-    )
+    found = Txn("txn", op["type"], str(op["process"]), sends=written, why=op.get("why") or "")
+    found.began_s, found.ended_s = began_s, ended_s
+    return found
 
 
 def line_of(anomaly: Anomaly) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 
 from ..checkers.verdict import Verdict
 from ..runs.folder import NoRun
+from ..workloads.txn_process import Damaged
 from .kept_run import KeptRun
 from .processes import DidNotStart
 
@@ -73,7 +74,7 @@ def run_loop(
         return 2
     try:
         outcome = run(chosen, folder, kept_run)
-    except BrokenPromise as seen:
+    except (BrokenPromise, Damaged) as seen:
         print(f"INVALID: {seen}\n{where}")
         kept_run.broken(str(seen))
         return 1

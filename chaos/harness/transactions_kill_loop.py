@@ -22,7 +22,8 @@ from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn, Txns, to_line
 from ..checkers.txn_verdict import judge
 from ..workloads.txn_keys import key_of
-from ..workloads.txn_process import CLIENT, HANGS, place_of, polled_of
+from ..workloads.txn_positions import Untold, all_positions
+from ..workloads.txn_process import CLIENT, DAMAGE, HANGS, Damaged, place_of, polled_of
 from . import cluster_faults, loop_frame
 from .cluster_faults import Fault, Faults
 from .cluster_kill_loop import replicas_differ
@@ -111,6 +112,7 @@ class LastLook:
     def __init__(self, bootstrap: str, keys: Sequence[str]) -> None:
         self.bootstrap = bootstrap
         self.keys = keys
+        self.untold: Untold = {}
 
     def _ends(self, isolation: IsolationLevel) -> dict[str, int]:
         # A client asks with the leader epoch that it once heard of, whatever it is told: so a new one each time.
@@ -159,6 +161,8 @@ class LastLook:
                 key = key_of(message.topic() or "", message.partition() or 0)
                 if error is None:
                     op.polls.append(polled_of(message))
+                elif error.code() in DAMAGE:
+                    raise Damaged(f"{key} at {message.offset()}: {error}")
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
                 elif (message.offset() or 0) >= ends[key]:
@@ -178,16 +182,10 @@ class LastLook:
                 group, _, key = place.partition("|")
                 groups.setdefault(group, set()).add(key)
         found = []
-        for group, keys in sorted(groups.items()):
-            consumer = self._consumer(group)
-            op = Txn("position", "ok", FINAL, began_s=time.monotonic())
-            for there in consumer.committed([place_of(key) for key in sorted(keys)], timeout=30):
-                if there.offset >= 0:
-                    place = f"{group}|{key_of(there.topic, there.partition)}"
-                    op.offsets[place], op.writers[place] = there.offset, int(there.metadata or -1)
-            consumer.close()
-            op.ended_s = time.monotonic()
+        asked = {group: sorted(keys) for group, keys in sorted(groups.items())}
+        for op, untold in all_positions(self._consumer, asked):
             found.append(op)
+            self.untold |= untold
         return found
 
 
@@ -270,8 +268,10 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
     lines = lines_of(faults.counts, faults.took_s, "all commit again")
     left = sum(op.why.startswith(HANGS) for op in history)
     lines.append(f"{'clients that hung':>{NAME_WIDTH}}  {workers.hung + left}")
-    verdict = judge(history)
-    return Outcome(lines, verdict, map(to_line, history), [*broken, *workers.ended])
+    outcome = Outcome(lines, judge(history), map(to_line, history), [*broken, *workers.ended])
+    if look.untold and outcome.good:
+        raise TimeoutError(f"nobody told what groups have committed: {look.untold}")
+    return outcome
 
 
 def parser() -> argparse.ArgumentParser:

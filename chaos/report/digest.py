@@ -1,9 +1,11 @@
 """What an index and the record need of a run, in a small file beside it: the history is read once.
 
-A digest names the sizes of the files that it was made of; when they have changed it is made anew.
+A digest names the sizes of the files that it was made of, and of run.json, where `unknown` may turn into `invalid`, its sum;
+when they have changed it is made anew.
 """
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -14,7 +16,7 @@ from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN
 from .verdict import Judgement
 
 DIGEST: Final = "report.json"
-FORM: Final = 2  # raised when what is counted changes
+FORM: Final = 3  # raised when what is counted changes
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ def of(found: Measured, judgement: Judgement) -> Digest:
         struck=dict(found.fault_counts),
         anomalies=dict(found.anomaly_counts),
         allowed=dict(found.allowed_counts),
-        of=_sizes(run.folder),
+        of=_signs(run.folder),
     )
 
 
@@ -104,7 +106,7 @@ def read(folder: Path) -> Digest | None:
     made = _made(folder)
     if made is None:
         return None
-    same = all(made.of.get(name) == size for name, size in _sizes(folder).items())
+    same = all(made.of.get(name) == sign for name, sign in _signs(folder).items())
     return made if is_pruned(folder) or (made.form == FORM and same) else None
 
 
@@ -122,6 +124,8 @@ def from_dict(found: Mapping[str, Any]) -> Digest:
     return Digest(**{name: value for name, value in found.items() if name in known})
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    files = (folder / name for name in (RUN, HISTORY, FAULTS, SEEN, ANOMALIES))
-    return {file.name: file.stat().st_size for file in files if file.is_file()}
+def _signs(folder: Path) -> dict[str, int]:
+    files = (folder / name for name in (HISTORY, FAULTS, SEEN, ANOMALIES))
+    sizes = {file.name: file.stat().st_size for file in files if file.is_file()}
+    run = folder / RUN
+    return sizes | ({RUN: zlib.crc32(run.read_bytes())} if run.is_file() else {})

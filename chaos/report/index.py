@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from ..checkers.availability import NOT_SERVED
 from . import digest, words
 from .digest import Digest
 from .markup import page, text
@@ -162,7 +163,7 @@ def _row(folder: Path, place: Path, each: Digest) -> str:
         (each.a_second, words.rate(each.a_second)),
         (None, text(anomalies)),
         (each.longest_gap_s, _gap(each.longest_gap_s)),
-        (recovery, words.milliseconds(recovery)),
+        (recovery, _recovery(each)),
     ]
     inside = ""
     for (key, shown), (_, number) in zip(cells, _HEAD, strict=True):
@@ -173,6 +174,12 @@ def _row(folder: Path, place: Path, each: Digest) -> str:
         )
         inside += f"<td{' class=n' if number else ''}{sorts}>{shown}</td>"
     return f"<tr>{inside}</tr>"
+
+
+def _recovery(each: Digest) -> str:
+    never = each.recovery_ms.get(NOT_SERVED)
+    more = f"<small>{words.count(never)} not served</small>" if never else ""
+    return words.milliseconds(each.recovery_ms.get("p99")) + more
 
 
 def _gap(seconds: float | None) -> str:

@@ -181,6 +181,7 @@ def _read_anomalies(found: Measured, lines: JsonLines) -> set[int]:
 
 def _read_faults(found: Measured, lines: JsonLines) -> None:
     by_id: dict[str, Fault] = {}
+    not_shown: set[str] = set()  # above so many faults they are counted only, each of them once
     timeless = 0
     for number, each in lines:
         at = _time_of(each.get("at_s"))
@@ -192,6 +193,8 @@ def _read_faults(found: Measured, lines: JsonLines) -> None:
             known.nodes = known.nodes or words_of(each.get("nodes"))
             known.what = known.what or text_of(each.get("what"))
             continue
+        if name in not_shown:
+            continue
         if at is None:
             timeless += 1
             continue
@@ -202,6 +205,8 @@ def _read_faults(found: Measured, lines: JsonLines) -> None:
             by_id[name] = Fault(
                 name, at, until, kind, text_of(each.get("target")), nodes, text_of(each.get("what"))
             )
+        else:
+            not_shown.add(name)
     if timeless:
         found.problems.append(f"{timeless:,} lines of {lines.file.name} have no time: left out")
     found.faults = sorted(by_id.values(), key=lambda fault: fault.at_s)

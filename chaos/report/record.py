@@ -1,11 +1,15 @@
 """The counted part of the record: what was run, on which commit, with which faults, and what came of it.
 
-Every run and every campaign is one line of `record.jsonl`, added once, whoever adds it; the tables in RECORD.md are made of
-these lines alone. Run folders may be pruned afterwards.
+Every run and every campaign is a line of `record.jsonl`, whoever adds it; the tables in RECORD.md are made of these lines
+alone. A run that has another verdict than before, or has gone on, gets another line, and the newest counts; but one that
+was invalid once stays so. Run folders may be pruned afterwards.
 
-INVARIANT  the same run or campaign counts once, however often its folder is added.
-PREVENTS   hours and seeds in a table that somebody counted by hand, or twice.
+INVARIANT  the same run or campaign counts once, however often its folder is added, and as what is known of it now; no line
+           takes an invalid run back.
+PREVENTS   hours and seeds in a table that somebody counted by hand, or twice; a run that was added too early, or before its
+           checkers saw what was wrong, staying unknown or valid for ever.
 PROVED BY  tests/chaos/test_report_record.py::test_what_is_added_again_counts_once
+           tests/chaos/test_report_record.py::test_a_run_that_was_judged_again_counts_as_what_it_is_now
 """
 
 import json
@@ -18,7 +22,7 @@ from typing import Any, Final
 from . import digest as digests
 from .digest import Digest
 from .index import digest_of, run_folders
-from .run_folder import JsonLines, number_of, numbers_of, text_of
+from .run_folder import INVALID, JsonLines, number_of, numbers_of, text_of
 
 RECORD: Final = "RECORD.md"
 LEDGER: Final = "record.jsonl"
@@ -68,14 +72,27 @@ class Ledger:
             if line.get("what") == CAMPAIGN and (campaign := campaign_of(line)) is not None:
                 ledger.campaigns[campaign.id] = campaign
             elif line.get("what") == RUN:
-                run = digests.from_dict(line)
-                ledger.runs[run.id] = run
+                ledger._take(digests.from_dict(line))
         ledger.problems += lines.problems
         return ledger
 
-    def add_run(self, run: Digest) -> None:
-        if run.id not in self.runs:
+    def _take(self, run: Digest) -> bool:
+        """Whether it says something new of a run."""
+        known = self.runs.get(run.id)
+        if known is None:
+            is_new = True
+        elif known.verdict == run.verdict:
+            is_new = run.seconds > known.seconds  # it has gone on since
+        else:
+            # What one checker found and a later one does not looks the same, whether the first cried wolf or the
+            # second is blind, and no line says which checkers judged: it stands until somebody has looked.
+            is_new = known.verdict != INVALID
+        if is_new:
             self.runs[run.id] = run
+        return is_new
+
+    def add_run(self, run: Digest) -> None:
+        if self._take(run):
             kept = {name: each for name, each in asdict(run).items() if name not in _LEFT_OUT}
             self._append({"what": RUN, **kept})
 

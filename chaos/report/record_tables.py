@@ -76,7 +76,7 @@ def _place(run: Digest) -> str:
 def _campaign_row(name: str, found: Iterable[Campaign]) -> list[str]:
     found = list(found)
     unknown = sum(f["kind"] == UNKNOWN for each in found for f in each.failures)
-    failed = sum(len(each.failures) for each in found) - unknown
+    failed = sum(len(each.failures) + each.different for each in found) - unknown
     return [
         name,
         words.plural(sum(each.runs for each in found), "seed"),
@@ -164,9 +164,9 @@ def _compared(runs: Sequence[Digest]) -> str:
             ]
     head = (
         "workload", "faults", "nodes", "system", "runs", "valid", "busy", "anomalies", "records/s", "longest gap",
-        "recovery p50", "p99", "max",
+        "recovery p50", "p99", "max", "not served",
     )  # fmt: skip
-    return _table(head, rows, right=(2, 4, 5, 6, 8, 9, 10, 11, 12)) if rows else ""
+    return _table(head, rows, right=(2, 4, 5, 6, *range(8, 14))) if rows else ""
 
 
 def _side(side: Side) -> list[str]:
@@ -180,6 +180,7 @@ def _side(side: Side) -> list[str]:
         words.rate(side.a_second),
         "–" if gap is None else words.seconds(gap) if gap else "under 1 s",
         *(words.milliseconds(side.recovery_ms(name)) for name in ("p50", "p99", "max")),
+        side.not_served,
     ]
 
 

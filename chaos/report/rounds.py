@@ -32,6 +32,8 @@ STOP_S: Final = 120.0
 LOOPS: Final = ("cluster_kill_loop", "transactions_kill_loop", "kill_loop")
 PROCESSES, CONTAINERS, KAFKA = "processes", "containers", "kafka"
 MIXED_MAX: Final = 6  # kinds of faults in a run of several
+DRAIN: Final = "drain"
+DRAINED_NODES: Final = "4"  # a node more than copies: of three, none can give away what it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,9 @@ def _some(rng: random.Random, names: Sequence[str]) -> list[str]:
 
 def _turn(workload: str, target: str, faults: Sequence[str], seed: int) -> Turn:
     words = ("fencepost.node.main", "chaos", "run", "--workload", workload, "--target", target)
+    more = ("--nodes", DRAINED_NODES) if DRAIN in faults else ()
     name = f"{workload}-{target}-{'-'.join(faults)}"
-    return Turn(name, (*words, "--faults", ",".join(faults)), seed)
+    return Turn(name, (*words, *more, "--faults", ",".join(faults)), seed)
 
 
 def faults_of(target: str) -> list[str]:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from ..checkers.availability import NOT_SERVED
 from . import words
 from .markup import definitions, details, table, text
 from .measured import AFTER_S, GAP_S, Anomaly, Fault, Measured
@@ -28,6 +29,7 @@ def tiles(found: Measured) -> str:
     kinds = found.operations
     gap = found.longest_gap_s
     recovery = run.recovery_ms
+    never = f", {words.count(count)} not served" if (count := recovery.get(NOT_SERVED)) else ""
     ran = words.seconds(found.end_s)
     asked_s = run.asked_s or run.seconds
     asked = f"{words.seconds(asked_s)} of load were asked for" if asked_s else ""
@@ -56,8 +58,8 @@ def tiles(found: Measured) -> str:
         (
             "Recovery",
             words.milliseconds(recovery.get("p50")),
-            f"p99 {words.milliseconds(recovery.get('p99'))}, max {words.milliseconds(recovery.get('max'))}",
-            "",
+            f"p99 {words.milliseconds(recovery.get('p99'))}, max {words.milliseconds(recovery.get('max'))}{never}",
+            "hot" if never else "",
         ),
     ]
     inside = "".join(

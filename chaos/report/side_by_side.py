@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from ..checkers.availability import NOT_SERVED
 from . import words
 from .digest import Digest
 from .markup import text
@@ -55,6 +56,14 @@ class Side:
         return max(found, default=None)
 
     @property
+    def not_served(self) -> str:
+        """Faults that somebody was never served again after: they have no time of recovery. Older runs did not count them."""
+        found = [
+            each.recovery_ms[NOT_SERVED] for each in self.runs if NOT_SERVED in each.recovery_ms
+        ]
+        return words.count(sum(found)) if found else "–"
+
+    @property
     def verdicts(self) -> str:
         counts = Counter(each.verdict for each in self.runs)
         return ", ".join(
@@ -96,13 +105,15 @@ def comparisons(found: Sequence[Digest]) -> str:
     return (
         '<section><h2>Kafka and Fencepost under the same faults</h2><div class="panel">'
         f'{pairs}<p class="quiet">The same workload, faults and checkers. Records a second and the median recovery are '
-        "medians over runs; gaps, p99 and max are the worst of any run.</p></div></section>"
+        "medians over runs; gaps, p99 and max are the worst of any run; a fault that somebody was never served again after has no time, and is counted.</p></div></section>"
     )
 
 
 _HEAD: Final = (
     "system", "runs", "ran for", "faults", "anomalies", "records/s", "longest gap", "recovery p50", "p99", "max",
+    "not served",
 )  # fmt: skip
+_NUMBERS: Final = (2, 3, 5, 6, 7, 8, 9, 10)
 
 
 def _pair(key: tuple[str, str, int], sides: Sequence[Side]) -> str:
@@ -111,7 +122,7 @@ def _pair(key: tuple[str, str, int], sides: Sequence[Side]) -> str:
     most = max((side.a_second or 0.0 for side in sides), default=0.0)
     gap = max((side.longest_gap_s or 0.0 for side in sides), default=0.0)
     heads = "".join(
-        f'<th scope="col"{" class=n" if at in (2, 3, 5, 6, 7, 8, 9) else ""}>{name}</th>'
+        f'<th scope="col"{" class=n" if at in _NUMBERS else ""}>{name}</th>'
         for at, name in enumerate(_HEAD)
     )
     rows = "".join(_side(side, most, gap) for side in sides)
@@ -138,10 +149,10 @@ def _side(side: Side, most: float, gap: float) -> str:
         words.rate(side.a_second) + _bar(side, side.a_second, most),
         shown_gap + _bar(side, worst, gap),
         *(words.milliseconds(side.recovery_ms(name)) for name in ("p50", "p99", "max")),
+        side.not_served,
     ]
-    numbers = (2, 3, 5, 6, 7, 8, 9)
     inside = "".join(
-        f"<td{' class=n' if at in numbers else ''}>{cell}</td>" for at, cell in enumerate(cells)
+        f"<td{' class=n' if at in _NUMBERS else ''}>{cell}</td>" for at, cell in enumerate(cells)
     )
     return f"<tr>{inside}</tr>"
 

@@ -18,7 +18,7 @@ RULES: Final[dict[str, str]] = {
     "int-nonmonotonic-poll": "a consumer went backwards inside one operation",
     "int-send-skip": "values of others lie between two sends of one operation",
     "int-nonmonotonic-send": "a later send of one operation has an earlier place",
-    "unseen": "an acknowledged value had not been read when the final polls were over",
+    "unseen": "a value that was acknowledged, or read before, was not among the final polls",
     "G0": "transactions wrote around each other in a cycle",
     "G0-process": "transactions wrote around each other in a cycle, with the order of one process",
     "G0-realtime": "transactions wrote around each other in a cycle, with the order of time",
@@ -49,6 +49,8 @@ RULES: Final[dict[str, str]] = {
     "backwards": "a reader went back",
     "out-of-order": "outputs are not in the order of their inputs",
     "from-nothing": "an output was made of no input",
+    "damaged": "a broker served what nobody had sent, or what had another checksum",
+    "broken": "whoever ran it saw what must not be, outside of the history",
     "stale-read": "a reader was told of an end that was behind what it had been told before",
 }
 _THOUSAND: Final = 1_000

@@ -86,6 +86,7 @@ class Clients:
         self.known = Known()
         self.crashes = 0
         self.ended: list[str] = []  # who ended by itself, and what it said
+        self.watching: list[Callable[[Txn], None]] = []  # who else sees the history grow
         self.began_s = time.monotonic()
         self._module = module
         self._words = words
@@ -159,6 +160,8 @@ class Clients:
         found.sort(key=lambda op: op.ended_s)
         for op in found:
             self.known.see(op)
+            for see in self.watching:
+                see(op)
         self.folder.append_text(HISTORY, map(to_line, found))
 
     # -- what faults do to them ------------------------------------------------------------------

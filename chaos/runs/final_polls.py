@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ..checkers.consumed import GROUPS
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn
 from ..harness.processes import Process
-from ..workloads.queue_final import COMMITTED_S, MISSED
+from ..workloads.queue_final import ALL_READ, MISSED
+from ..workloads.txn_positions import COMMITTED_S
 from .clients import Known
 from .notes import Notes
 
 MODULE: Final = "fencepost.chaos.workloads.queue_final"
 CUT: Final = "cut-short"  # the process of final polls that did not come to their end
-GROUPS_MAX: Final = 60  # each life that assigns has one of its own: the newest are looked at
+GROUPS_MAX: Final = 60  # each life that assigns has one of its own
 SLACK_S: Final = 20.0
 SAID_CHARACTERS: Final = 1_500
 LOOK_S: Final = 0.2
@@ -27,7 +29,8 @@ LOOK_S: Final = 0.2
 class Polls:
     """What the pass has found. `whole`: everything known of was reached; else `why` says what was not.
 
-    `missed`: nothing but the brokers kept it from finding all.
+    `missed`: nothing but the brokers kept it from finding all. Operations of `final` have read all; of a pass that did not
+    come so far they are those of CUT, and prove nothing by what they lack.
     """
 
     operations: list[Txn]
@@ -47,7 +50,7 @@ def final_polls(
     stopping: Callable[[], bool],
 ) -> Polls:
     """`all_up`: nobody is away who could be to blame when something is not found."""
-    groups = {name: sorted(known.groups[name]) for name in list(known.groups)[-GROUPS_MAX:]}
+    groups = {name: sorted(known.groups[name]) for name in asked_groups(known)}
     wanted = folder / "wanted.json"
     wanted.write_text(json.dumps({"keys": known.keys, "groups": groups}))
     file = folder / "clients" / "final.jsonl"
@@ -65,14 +68,25 @@ def final_polls(
     found = Notes(file, began_s).left_open(time.monotonic())
     if code == 0:
         return Polls(found, whole=True)
-    said = process.said()[-SAID_CHARACTERS:].strip()
+    whole_said = process.said()
+    said = whole_said[-SAID_CHARACTERS:].strip()
     if code == MISSED and all_up:
         why = f"all nodes served, and in {seconds:g} s the final polls found not all: {said}"
         return Polls(found, whole=False, why=why, missed=True)
+    ended = "were stopped" if stopping() else f"ended with {code}"
+    if ALL_READ in whole_said.splitlines():
+        why = f"the final polls {ended}, having read all, before they knew what groups have committed: {said}"
+        return Polls(found, whole=False, why=why)
     # Who did not come to the end has not seen what is there.
     for op in found:
         op.process = CUT if op.process == FINAL else op.process
-    ended = "were stopped" if stopping() else f"ended with {code}"
     return Polls(
         found, whole=False, why=f"the final polls {ended} before they were through: {said}"
     )
+
+
+def asked_groups(known: Known) -> list[str]:
+    """Those that several share, however early they came; of those that one life each has had, the newest."""
+    shared = [name for name in known.groups if name in GROUPS]
+    others = [name for name in known.groups if name not in GROUPS]
+    return [*shared, *others[len(shared) - GROUPS_MAX :]]

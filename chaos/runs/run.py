@@ -1,9 +1,11 @@
 """One run: brokers, clients, faults, the end of all of them, final polls, and what can be said.
 
 INVARIANT  whatever ends a run, no process of it is left, its folder holds what was measured, and its verdict is `unknown`
-           unless everything that a verdict needs was done.
-PREVENTS   a run that was cut short, or whose nodes never came back, passing for one in which nothing was lost.
-PROVED BY  tests/chaos/test_queue_run.py::test_a_run_that_is_asked_to_end_keeps_what_it_measured_and_leaves_nothing_behind
+           unless everything that a verdict needs was done, and every process ended as it was meant to.
+PREVENTS   a run that was cut short, whose nodes never came back, or whose nodes or clients died and were replaced, passing
+           for one in which nothing was lost.
+PROVED BY  tests/chaos/test_queue_run.py::test_a_run_that_is_asked_to_end_keeps_what_it_measured_and_leaves_nothing_behind,
+           tests/chaos/test_queue_exits.py::test_a_node_that_ended_by_itself_is_no_secret
 """
 
 import shutil
@@ -13,8 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from ..checkers.availability import Availability
+from ..checkers.away import AVAILABLE_S
+from ..faults.exits import Watched
 from ..faults.fault import Clients as ClientFaults
 from ..faults.kinds import chosen
 from ..faults.schedule import TROUBLE, Schedule
@@ -35,7 +40,9 @@ TICK_S: Final = 0.1
 # A transaction that its client has left open must be over soon after: final polls wait for all of them.
 SETTINGS: Final = ("transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",)
 SERVED_S: Final = 90.0
-ENDED_MAX: Final = 5  # clients that ended by themselves, and are quoted
+# Of load after all faults: at least, and at most, until all are served.
+CALM_S: Final = (3.0, AVAILABLE_S + 5.0)
+ENDED_MAX: Final = 5  # clients or nodes that ended by themselves, and are quoted
 
 Say = Callable[[str], None]
 
@@ -53,9 +60,13 @@ class Run:
         self.say = say
         self.interrupts = Interrupts()
         self.unknown: list[str] = []  # why no more can be said
+        self.broken: list[str] = []  # what must not be, and is not in the history
         self.summary: dict[str, Any] = {}
         settings = [*SETTINGS, *plan.settings]
-        self.system = system_of(plan.target, self.nodes_folder, nodes=plan.nodes, settings=settings)
+        self.watched = Watched(
+            system_of(plan.target, self.nodes_folder, nodes=plan.nodes, settings=settings)
+        )
+        self.system = cast(System, self.watched)
         chosen(self.system, plan.faults)
 
     @property
@@ -94,8 +105,10 @@ class Run:
                 self.unknown.append("interrupted twice: nothing was waited for")
             if self.interrupts:
                 self.unknown.append(f"{self.interrupts.asked} came before the run was through")
+            self._account_exits()
             self.summary["seconds"] = round(time.monotonic() - began, 3)
             self.summary["unknown"] = self.unknown
+            self.summary["broken"] = self.broken
             self.folder.write(self.summary)
         self.summary = judge(self.folder, self.say)
         if self.summary["verdict"] == "valid":
@@ -115,7 +128,7 @@ class Run:
                     self._final(system, clients)
             finally:
                 clients.kill()
-            self._end(system)
+            system.stop()
 
     def _clients(self, system: System) -> Clients:
         plan = self.plan
@@ -176,6 +189,9 @@ class Run:
                     clients.tick()
                     time.sleep(TICK_S)
                 stopped.result()
+            if schedule.healed:
+                self._calm(clients)
+            self.summary["stopped_s"] = round(clients.now_s, 3)
             clients.stop()
         finally:
             watch.stop()
@@ -191,6 +207,18 @@ class Run:
             if clients.now_s > SERVED_S:
                 raise TimeoutError(f"nothing was acknowledged in {SERVED_S:g} s, before any fault")
 
+    def _calm(self, clients: Clients) -> None:
+        """The load goes on when all faults are over, until every key that is in use was served, or should have been."""
+        healed_s = self.summary["healed_s"] = round(clients.now_s, 3)
+        after = Availability((), self.plan.nodes, healed_s)
+        clients.watching.append(after.see)
+        least_s, most_s = CALM_S
+        while not self.interrupts and clients.now_s < healed_s + most_s:
+            clients.tick()
+            if after.all_served and clients.now_s > healed_s + least_s:
+                break
+            time.sleep(TICK_S)
+
     def _account(self, schedule: Schedule, clients: Clients) -> None:
         self.summary["counts"] = {
             "faults": sum(schedule.counts.values()),
@@ -202,6 +230,19 @@ class Run:
         self.summary["seen"] = [*schedule.stage.seen, *clients.ended[:ENDED_MAX]]
         for each in schedule.trouble:  # its first line says what; nodes' logs are behind it
             self.unknown.append(_short(each))
+        if clients.ended:
+            last = clients.ended[0].strip().splitlines()
+            why = f"{len(clients.ended)} clients ended by themselves; {last[0]} {last[-1]}"
+            self.unknown.append(_short(why))
+
+    def _account_exits(self) -> None:
+        """Nodes that ended by themselves, or of which a clean stop was none."""
+        exits = [each for each in self.watched.exits if not each.excused]
+        for each in exits[:ENDED_MAX]:
+            (self.broken if each.broken else self.unknown).append(_short(str(each)))
+        if more := exits[ENDED_MAX:]:
+            self.unknown.append(f"{len(more)} more nodes ended by themselves")
+            self.broken += [_short(str(each)) for each in more if each.broken]
 
     def _final(self, system: System, clients: Clients) -> None:
         away = [node for node in system.nodes if not system.is_up(node)]
@@ -224,14 +265,6 @@ class Run:
             self.summary["missed"] = final.why
         elif not final.whole:
             self.unknown.append(final.why)
-
-    def _end(self, system: System) -> None:
-        codes = system.stop()
-        bad = {node: code for node, code in codes.items() if code}
-        if bad and self.plan.target != "kafka":  # the JVM ends with 143 when it is told to
-            node, code = next(iter(bad.items()))
-            said = system.said(node)[-500:]
-            self.summary["seen"].append(f"node {node} ended a clean stop with {code}: {said}")
 
 
 def _short(sentence: str) -> str:

@@ -25,6 +25,7 @@ from typing import Final, TextIO
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as Place
 
+from ..checkers.availability import NO_END, ON_PURPOSE
 from ..checkers.txn_history import Sent, Txn
 from .queue_topics import Topics, key_name
 from .txn_keys import key_of, payload
@@ -248,7 +249,7 @@ class QueueClient(Transactor):
 
     def _maybe_abort(self) -> None:
         if self.rng.random() < ABORT_ODDS:
-            raise ChangedMind("aborted on purpose")
+            raise ChangedMind(ON_PURPOSE)
 
     def _send(self, op: Txn, at: int) -> KafkaError | None:
         """Wait for its acknowledgement; without one in time nobody knows."""
@@ -271,7 +272,7 @@ class QueueClient(Transactor):
     # -- without one -------------------------------------------------------------------------------
 
     def _without_transaction(self, op: Txn, consumer: Consumer) -> bool:
-        op.type, op.why, op.began_s = "info", "no end was written down", time.monotonic()
+        op.type, op.why, op.began_s = "info", NO_END, time.monotonic()
         op.f = "send" if op.sends else "read"
         if op.sends:
             self.note(op)

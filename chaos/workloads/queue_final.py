@@ -3,7 +3,8 @@
     python -m fencepost.chaos.workloads.queue_final --bootstrap … --wanted wanted.json --notes final.jsonl --seconds 200
 
 `wanted.json` names the keys with the highest offset that anybody was told of, and the groups with the keys that they
-committed. Exit code 0: all was reached; 3: the time was over before, and the last line says what is missing.
+committed. Exit code 0: all was reached; 3: the time was over before, and the last line says what is missing; 4: all was
+read, which a line of its own says as soon as it is so, but not everything that groups have committed was told.
 """
 
 import argparse
@@ -14,20 +15,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
 
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn, to_line
 from .queue_topics import Topics
 from .txn_keys import key_of
-from .txn_process import CLIENT, place_of, polled_of
+from .txn_positions import Untold, all_positions
+from .txn_process import CLIENT, DAMAGE, Damaged, DamageSeen, place_of, polled_of
 
 MISSED: Final = 3
+UNTOLD: Final = 4
+ALL_READ: Final = "all that is known of was read"
 POLL_MAX: Final = 1_000
 POLL_S: Final = 0.2
 PAUSE_S: Final = 0.2
 ROUND_S: Final = 10.0  # then with another consumer
-COMMITTED_S: Final = 30.0
 
 
 class FinalPolls:
@@ -38,6 +41,7 @@ class FinalPolls:
         self.next_at = dict.fromkeys(wanted, 0)
         self.why = ""  # it did not come to its end, where that is known
         self._notes = notes
+        self._damage = DamageSeen()
 
     def note(self, op: Txn) -> None:
         op.ended_s = time.monotonic()
@@ -85,27 +89,36 @@ class FinalPolls:
                 key = key_of(message.topic() or "", message.partition() or 0)
                 offset = message.offset() or 0
                 if error is None:
-                    op.polls.append(polled_of(message))
+                    self._take(op, message)
                     self.next_at[key] = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     self.next_at[key] = max(self.next_at[key], offset)  # markers are passed by
+                elif error.code() in DAMAGE:
+                    self._note_damage(message, error)
                 elif error.fatal():
                     raise KafkaException(error)
             if op.polls:
                 self.note(op)
         consumer.close()
 
-    def positions(self, groups: dict[str, list[str]]) -> None:
-        """What groups have committed, each with the number of its transaction."""
-        for group, keys in sorted(groups.items()):
-            consumer = self._consumer(group)
-            op = Txn("position", "ok", FINAL, began_s=time.monotonic())
-            for there in consumer.committed([place_of(key) for key in keys], timeout=COMMITTED_S):
-                if there.offset >= 0:
-                    place = f"{group}|{key_of(there.topic, there.partition)}"
-                    op.offsets[place], op.writers[place] = there.offset, int(there.metadata or -1)
-            consumer.close()
+    def _take(self, op: Txn, message: Message) -> None:
+        try:
+            op.polls.append(polled_of(message))
+        except Damaged as damaged:
+            self._note_damage(message, damaged)
+
+    def _note_damage(self, message: Message, what: object) -> None:
+        for op in self._damage.at(FINAL, message, what):
             self.note(op)
+
+    def positions(self, groups: dict[str, list[str]]) -> Untold:
+        """Notes what groups have committed; returns the places of which that is not known, and why."""
+        untold: Untold = {}
+        for op, missing in all_positions(self._consumer, groups):
+            if op.offsets:
+                self.note(op)
+            untold |= missing
+        return untold
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,12 +131,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = json.loads(chosen.wanted.read_text())
     with chosen.notes.open("a") as notes:
         final = FinalPolls(chosen.bootstrap, wanted["keys"], notes)
-        whole = final.run(chosen.seconds)
-        if whole:
-            final.positions(wanted["groups"])
-    if not whole:
-        sys.stdout.write(f"{final.why or final.missing()}\n")
-    return 0 if whole else MISSED
+        if not final.run(chosen.seconds):
+            sys.stdout.write(f"{final.why or final.missing()}\n")
+            return MISSED
+        # Said before anything else is asked: whatever comes of that, what was read was all.
+        sys.stdout.write(f"{ALL_READ}\n")
+        sys.stdout.flush()
+        untold = final.positions(wanted["groups"])
+    if untold:
+        sys.stdout.write(f"{untold}\n")
+    return UNTOLD if untold else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """What all processes of transactional work share: notes, a consumer, a producer that starts anew with the same id.
 
-INVARIANT  a transaction is written down, with everything that it is going to send, before its first record is sent.
-PREVENTS   a checker that takes a record for a phantom whose sender was killed before it could say what it had done.
-PROVED BY  tests/chaos/test_txn_worker.py::test_a_transaction_is_written_down_before_it_begins_and_when_it_has_ended
+INVARIANT  a transaction is written down, with everything that it is going to send, before its first record is sent; what a
+           broker serves and nobody can have sent is written down, too.
+PREVENTS   a checker that takes a record for a phantom whose sender was killed before it could say what it had done; damage
+           that nobody hears of, because who was served it died of it, or went on.
+PROVED BY  tests/chaos/test_txn_worker.py::test_a_transaction_is_written_down_before_it_begins_and_when_it_has_ended,
+           tests/chaos/test_txn_worker.py::test_damage_that_is_served_is_written_down_and_the_client_goes_on
 """
 
 import argparse
@@ -25,6 +28,7 @@ from confluent_kafka import (
 )
 from fencepost.clients.transactional.bounded import CallHangs, bounded
 
+from ..checkers.availability import NO_END, ON_PURPOSE
 from ..checkers.history import Kind
 from ..checkers.txn_history import Polled, Txn, to_line
 from .txn_keys import key_of, payload
@@ -49,17 +53,32 @@ CLIENT: Final[dict[str, Any]] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 300,
     "log_level": 0,
+    "check.crcs": True,  # of what is consumed; librdkafka does not look unless it is told to
 }
+# What librdkafka says of a batch that it cannot take apart. It stays before it, and says so each time that it was served.
+DAMAGE: Final = frozenset(
+    {KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED}
+)
+SHOWN: Final = 100  # bytes of a record that is none
 
 
 class ChangedMind(Exception):
     """The client aborts for reasons of its own."""
 
 
+class Damaged(Exception):
+    """What was served is nothing that these clients send; the sentence says what it is."""
+
+
 def parse(data: bytes) -> tuple[int, int, int]:
     """Number, value, extra."""
-    number, value, extra = data.split(b"/")
-    return int(number), int(value), int(extra)
+    try:
+        number, value, extra = map(int, data.split(b"/"))
+    except ValueError:
+        raise Damaged(
+            f"a record of {len(data)} bytes that nobody sends: {data[:SHOWN]!r}"
+        ) from None
+    return number, value, extra
 
 
 def place_of(key: str, offset: int = OFFSET_INVALID) -> TopicPartition:
@@ -73,6 +92,25 @@ def polled_of(message: Message) -> Polled:
     return Polled(key, message.offset() or 0, value, number, extra)
 
 
+class DamageSeen:
+    """Of each place it is noted once by a process, however often that was served."""
+
+    def __init__(self) -> None:
+        self._places: set[tuple[str, int]] = set()
+
+    def at(self, process: str, message: Message, what: object) -> list[Txn]:
+        """What is to be noted."""
+        key = key_of(message.topic() or "", message.partition() or 0)
+        place = key, message.offset() or 0
+        if place in self._places:
+            return []
+        self._places.add(place)
+        now = time.monotonic()
+        found = Txn("damaged", "info", process, began_s=now, ended_s=now, why=str(what))
+        found.positions = dict([place])
+        return [found]
+
+
 class Worker:
     """What all roles share: the notes, a consumer, numbers that rise with time, one life after another."""
 
@@ -84,6 +122,7 @@ class Worker:
         self._notes = notes
         self._number = 0
         self._lives = 0
+        self._damage = DamageSeen()
         self._called_at: float | None = None  # when librdkafka was called that has not come back
         self.process = ""
         threading.Thread(target=self._watch, daemon=True).start()
@@ -151,12 +190,22 @@ class Worker:
             error = message.error()
             if error is not None:
                 # Of a message's error librdkafka does not say what may help: but for a fatal one it goes on by itself.
+                if error.code() in DAMAGE:
+                    self._note_damage(message, error)
                 if error.fatal():
                     raise KafkaException(error)
                 continue
-            polled = polled_of(message)
+            try:
+                polled = polled_of(message)
+            except Damaged as damaged:
+                self._note_damage(message, damaged)
+                continue
             op.polls.append(polled)
             self.positions[polled.key] = polled.offset + 1
+
+    def _note_damage(self, message: Message, what: object) -> None:
+        for op in self._damage.at(self.process, message, what):
+            self.note(op)
 
 
 class Transactor(Worker):
@@ -207,7 +256,7 @@ class Transactor(Worker):
 
     def transact(self, op: Txn, consumer: Consumer | None = None) -> bool:
         """Whether this producer may go on. `op` says in the end what is known of the transaction."""
-        op.type, op.why, op.began_s = "info", "no end was written down", time.monotonic()
+        op.type, op.why, op.began_s = "info", NO_END, time.monotonic()
         self.note(op)
         op.type, op.why, alive = self._tried(op, consumer)
         op.ended_s = time.monotonic()
@@ -243,7 +292,7 @@ class Transactor(Worker):
         if self.rng.random() < ABORT_ODDS:
             if self.rng.random() < 0.5:
                 self.producer.flush(CALL_S)
-            raise ChangedMind("aborted on purpose")
+            raise ChangedMind(ON_PURPOSE)
 
     def _delivered(self, op: Txn, at: int) -> Callable[[KafkaError | None, Message], None]:
         def note(error: KafkaError | None, message: Message) -> None:

@@ -1,16 +1,116 @@
-"""Nodes as containers: what their harness makes goes with it, however it goes."""
+"""Nodes as containers: what their harness makes goes with it, however it goes, and nothing of anybody else's."""
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
+from fencepost.chaos.faults import container_labels
 from fencepost.chaos.faults.container_image import docker
-from fencepost.chaos.faults.containers import LABEL
+from fencepost.chaos.faults.containers import LABEL, Containers, remove_what_dead_runs_left
 
 GONE_S = 30.0
+# An engine as a folder: KIND/NAME holds the value of the label. It lists by label, and removes by name.
+ENGINE = """#!/bin/sh
+cd {folder}
+case "$1 $2" in
+"ps "*) kind=container; shift ;;
+"rm -fv") kind=container; shift 2; removes=yes ;;
+*" ls") kind=$1; shift 2 ;;
+"network rm") kind=$1; shift 2; removes=yes ;;
+"volume rm") kind=$1; shift 3; removes=yes ;;
+*) exit 1 ;;
+esac
+if [ "$removes" ]; then cd $kind && exec rm "$@"; fi
+for word; do
+    case "$word" in
+    label={label}=*) wanted=${{word#label={label}=}} ;;
+    '{{{{.Label "{label}"}}}}') labels=yes ;;
+    esac
+done
+for name in $(ls $kind); do
+    value=$(cat $kind/$name)
+    [ -n "$wanted" ] && [ "$wanted" != "$value" ] && continue
+    [ "$labels" ] && echo "$value" || echo "$name"
+done
+"""
+KINDS = ("container", "network", "volume")
+
+
+class Engine:
+    """The `docker` on the PATH, for as long as a test goes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for kind in KINDS:
+            (folder / kind).mkdir(parents=True)
+        command = folder / "docker"
+        command.write_text(ENGINE.format(folder=folder, label=LABEL))
+        command.chmod(0o755)
+
+    def has(self, lab: str, *kinds: str) -> None:
+        for kind in kinds:
+            (self.folder / kind / f"{len(self.left())}-of-{lab}").write_text(lab)
+
+    def left(self) -> list[str]:
+        return [file.read_text() for kind in KINDS for file in (self.folder / kind).iterdir()]
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch) -> Engine:
+    made = Engine(tmp_path / "engine")
+    monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
+    return made
+
+
+def lab_of(process: int) -> str:
+    return f"{container_labels.namespace()}-{process}-{container_labels._started(process)}-1"
+
+
+@pytest.mark.slow
+def test_only_what_dead_runs_of_this_namespace_left_is_removed(engine) -> None:
+    with subprocess.Popen(["sleep", "60"]) as child, contextlib.ExitStack() as stack:
+        stack.callback(child.kill)
+        lab = lab_of(child.pid)
+        here, process, started, _ = lab.split("-")
+        kept = [
+            lab,
+            container_labels.new_lab(),
+            f"{'0' * len(here)}-{process}-1-1",  # of another kernel, or of a container of its own
+            process,  # as older builds had it: nobody knows where it was
+        ]
+        for each in kept:
+            engine.has(each, *KINDS)
+        # A process number that is in use again; and runs of which only this was left.
+        engine.has(f"{here}-{process}-{int(started) - 1}-1", *KINDS)
+        engine.has(f"{here}-{process}-{int(started) - 2}-1", "network")
+        engine.has(f"{here}-{process}-{int(started) - 3}-1", "volume")
+        remove_what_dead_runs_left()
+        assert sorted(engine.left()) == sorted(kept * len(KINDS))
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        remove_what_dead_runs_left()  # dead, though nobody has waited for it yet
+        assert sorted(engine.left()) == sorted(kept[1:] * len(KINDS))
+
+
+def test_two_labs_of_one_process_do_not_share_a_label(tmp_path) -> None:
+    one, other = (Containers(tmp_path, nodes=1, image="none") for _ in range(2))
+    assert one.label != other.label
+    assert one.lab != other.lab
+
+
+def test_processes_of_one_number_in_two_places_have_other_labels(tmp_path, monkeypatch) -> None:
+    here = Containers(tmp_path, nodes=1, image="none")
+    monkeypatch.setattr(container_labels, "namespace", lambda: "elsewhere")
+    there = Containers(tmp_path, nodes=1, image="none")
+    assert here.label.split("-")[1:3] == there.label.split("-")[1:3], "the same process"
+    assert here.label.split("-")[0] != there.label.split("-")[0]
+    assert here.lab != there.lab, "names of one engine are shared, too"
 
 
 @pytest.mark.slow
@@ -33,7 +133,8 @@ def test_a_harness_that_is_killed_leaves_no_container_behind(tmp_path) -> None:
     harness = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert harness.stdout is not None
     label = harness.stdout.readline().strip()
-    assert label == f"{LABEL}={harness.pid}"
+    assert label.startswith(f"{LABEL}=")
+    assert f"-{harness.pid}-" in label
 
     def left() -> list[str]:
         mine = ("--filter", f"label={label}")

@@ -2,6 +2,7 @@
 
 import random
 import time
+from types import SimpleNamespace
 
 import pytest
 from fencepost.chaos.faults import kinds, network_faults
@@ -36,6 +37,12 @@ class Straw:
 
     def is_up(self, node: int) -> bool:
         return node not in self.dead | self.paused
+
+    def exit_code(self, node: int) -> int | None:
+        return 70 if node in self.dead else None
+
+    def said(self, node: int) -> str:
+        return "AssertionError: an epoch went backwards"
 
     def kill(self, node: int, signal_number: int = 9) -> None:
         self.dead.add(node)
@@ -184,6 +191,52 @@ def test_a_node_that_does_not_come_back_is_named_as_trouble() -> None:
     schedule, _ = strike_all(straw, ["kill"])
     assert any("healing" in sentence for sentence in schedule.trouble)
     assert "not all came back" in schedule.trouble[-1]
+
+
+def test_a_fault_whose_node_does_not_come_back_is_not_over_before_it_does(monkeypatch) -> None:
+    straw = Straw()
+    straw.refuses_to_start = True
+    schedule, told = strike_all(straw, ["kill"])
+    assert schedule.trouble and not schedule.healed
+    assert all(line["until_s"] is None for line in told)
+    # It comes back when all is healed.
+    straw = Straw()
+    straw.refuses_to_start = True
+    heal = straw.heal
+    monkeypatch.setattr(straw, "heal", lambda: setattr(straw, "refuses_to_start", False) or heal())
+    schedule, told = strike_all(straw, ["kill"])
+    assert schedule.healed and schedule.trouble
+    last = {line["id"]: line["until_s"] for line in told}
+    assert last and None not in last.values()
+
+
+def test_a_node_that_ended_by_itself_is_started_again_and_told_of() -> None:
+    straw = Straw()
+    straw.dead.add(2)
+    schedule = Schedule(straw, [], 7, 1.0, Known(straw), lambda _: None)
+    with schedule:
+        pass
+    assert straw.dead == set() and schedule.healed
+    assert [(each.node, each.code, each.broken) for each in schedule.exits] == [(2, 70, True)]
+
+
+def test_a_disk_that_was_struck_excuses_an_end_of_its_node() -> None:
+    class Disks(Straw):
+        can = frozenset({"kill", "disk"})
+
+        def world(self, node: int):
+            ended = lambda **_: self.dead.add(node)  # noqa: E731
+            return SimpleNamespace(set=ended, sound_disk=lambda: None)
+
+        def said(self, node: int) -> str:
+            return '{"event": "broken_invariant", "cause": "OSError(5, \'Input/output error\')"}'
+
+    straw = Disks()
+    schedule, _ = strike_all(straw, ["disk-full"])
+    assert schedule.exits and all(each.excused for each in schedule.exits)
+    straw.dead.add(1)
+    schedule.stop()
+    assert not schedule.exits[-1].excused
 
 
 def test_a_fault_that_nobody_has_is_refused_by_name_before_anything_begins() -> None:

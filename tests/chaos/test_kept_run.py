@@ -4,12 +4,19 @@ import argparse
 import json
 
 import pytest
-from fencepost.chaos.checkers.history import FINAL, Anomaly, Operation, to_line
+from fencepost.chaos.checkers.history import FINAL, Anomaly, Operation, from_lines, to_line
+from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn
+from fencepost.chaos.checkers.txn_history import from_lines as txns_from_lines
+from fencepost.chaos.checkers.txn_history import to_line as txn_to_line
+from fencepost.chaos.checkers.txn_verdict import judge as judge_txns
 from fencepost.chaos.checkers.verdict import Verdict, judge
 from fencepost.chaos.harness import kill_loop
 from fencepost.chaos.harness.kept_run import KeptRun
+from fencepost.chaos.harness.loop_frame import run_loop
 from fencepost.chaos.report import digest
-from fencepost.chaos.runs.folder import NoRun
+from fencepost.chaos.runs.folder import NoRun, RunFolder
+from fencepost.chaos.runs.judging import judge as judge_again
+from fencepost.chaos.workloads.txn_process import Damaged
 
 CHOSEN = argparse.Namespace(
     seed=7, seconds=60.0, nodes=3, fault=["kill leader"], out="x", spoil=None
@@ -98,3 +105,101 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch) -> None:
     run.judged(Verdict((), {"acknowledged": 0, "read at the end": 0}), [], [])
     run.unknown("nothing")
     assert list(tmp_path.iterdir()) == []
+
+
+# -- judged again ----------------------------------------------------------------------------------
+
+STREAM = [
+    Operation("send", "ok", 1, "t-0", 3, 0, began_s=1.0, ended_s=2.0),
+    Operation("read", "ok", FINAL, "t-0", 3, 0, 1, ended_s=9.0),
+]
+MOVED = Txn("txn", "ok", "a", 7, sends=[Sent("t-0", 56, 0)], began_s=1.0, ended_s=2.0)
+FOUND = Txn("read", "ok", FINAL, polls=[Polled("t-0", 0, 56, 7)], began_s=8.0, ended_s=9.0)
+TRANSACTIONS = [MOVED, FOUND]
+LOOPS = {
+    "cluster-kill-loop": (judge, [to_line(op) for op in STREAM]),
+    "transactions-kill-loop": (judge_txns, [txn_to_line(op) for op in TRANSACTIONS]),
+}
+
+
+def ended(folder, loop: str, *, broken: list[str]) -> RunFolder:
+    """A run whose loop has seen `broken`."""
+    made = KeptRun(folder)
+    made.create(loop, CHOSEN)
+    made.begin()
+    with made.fault("kill leader"):
+        made.hit(1)
+    judges, told = LOOPS[loop]
+    read = from_lines if judges is judge else txns_from_lines
+    made.judged(judges(read(told)), broken, told)
+    return RunFolder(folder)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_what_a_loop_has_seen_stays_broken_when_its_run_is_judged_again(tmp_path, loop) -> None:
+    for name, broken, verdict in (
+        ("good", [], "valid"),
+        ("bad", ["replicas of t-0 differ"], "invalid"),
+    ):
+        folder = ended(tmp_path / name, loop, broken=broken)
+        assert folder.read()["verdict"] == verdict
+        before = folder.lines("anomalies.jsonl")
+        for _ in range(2):
+            again = judge_again(folder, lambda _: None)
+            assert again["verdict"] == verdict, again["why"]
+            assert all(each in again["why"] for each in broken)
+        after = folder.lines("anomalies.jsonl")
+        assert [each["what"] for each in before] == [each["what"] for each in after] == broken
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_is_judged_again_by_its_own_checkers(tmp_path, loop) -> None:
+    folder = ended(tmp_path / "run", loop, broken=[])
+    history = (folder.path / "history.jsonl").read_text()
+    value = "3" if loop == "cluster-kill-loop" else "56"
+    (folder.path / "history.jsonl").write_text(
+        history.replace(f'"value": {value}', '"value": 4', 1).replace(f"{value}, 7", "57, 7", 1)
+    )
+    assert judge_again(folder, lambda _: None)["verdict"] == "invalid"
+    (folder.path / "history.jsonl").write_text(history[:-9])
+    assert judge_again(folder, lambda _: None)["verdict"] == "unknown"
+
+
+def test_of_a_loop_that_was_kept_before_its_sentence_stands(tmp_path) -> None:
+    folder = ended(tmp_path / "run", "transactions-kill-loop", broken=["replicas of t-0 differ"])
+    summary = folder.read()
+    del summary["broken"]
+    folder.write(summary)
+    for _ in range(2):
+        again = judge_again(folder, lambda _: None)
+        assert again["verdict"] == "invalid" and "replicas of t-0 differ" in again["why"]
+
+
+def test_a_loop_that_could_not_be_judged_stays_unknown(tmp_path) -> None:
+    run = kept(tmp_path / "run")
+    run.unknown("node 2 did not come back")
+    again = judge_again(RunFolder(tmp_path / "run"), lambda _: None)
+    assert again["verdict"] == "unknown" and "node 2 did not come back" in again["why"]
+    run = kept(tmp_path / "other")
+    run.broken("acknowledged with a majority away")
+    again = judge_again(RunFolder(tmp_path / "other"), lambda _: None)
+    assert again["verdict"] == "invalid" and "with a majority away" in again["why"]
+
+
+def test_a_loop_in_which_nobody_was_struck_proves_nothing(tmp_path) -> None:
+    run = kept(tmp_path / "run")
+    run.judged(judge(STREAM), [], map(to_line, STREAM))
+    said = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (said["verdict"], said["why"]) == ("unknown", "no fault struck")
+    assert judge_again(RunFolder(tmp_path / "run"), lambda _: None)["verdict"] == "unknown"
+
+
+def test_a_loop_that_is_served_damage_in_the_end_is_invalid(tmp_path, capsys) -> None:
+    def run(*_) -> None:
+        raise Damaged("t-0 at 7: no record")
+
+    chosen = argparse.Namespace(**vars(CHOSEN) | {"out": tmp_path / "run", "data": tmp_path / "d"})
+    assert run_loop("transactions-kill-loop", chosen, run) == 1
+    assert "INVALID: t-0 at 7: no record" in capsys.readouterr().out
+    said = RunFolder(tmp_path / "run").read()
+    assert (said["verdict"], said["broken"]) == ("invalid", ["t-0 at 7: no record"])

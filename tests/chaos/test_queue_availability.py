@@ -1,6 +1,7 @@
 """Availability while something is broken, and how long it took, on histories of a few operations."""
 
-from fencepost.chaos.checkers.availability import AVAILABLE_S, Availability
+from fencepost.chaos.checkers.availability import NO_END, ON_PURPOSE, Availability
+from fencepost.chaos.checkers.away import AVAILABLE_S
 from fencepost.chaos.checkers.txn_history import Sent, Txn
 
 A, B = "t0-0", "t0-1"
@@ -42,7 +43,7 @@ def test_a_key_that_acknowledges_in_time_is_available_and_the_slowest_says_how_l
 ):
     seen = looked([fault(10.0, 20.0, [1])], send(A, 11.0), send(B, 11.0, 5.0), send(B, 12.0, 3.0))
     assert seen.anomalies(200.0) == []
-    assert seen.recovery_ms() == {"p50": 5_000.0, "p99": 5_000.0, "max": 5_000.0}
+    assert seen.recovery_ms() == {"p50": 5_000.0, "p99": 5_000.0, "max": 5_000.0, "not served": 0}
 
 
 def test_an_answer_to_what_was_sent_before_the_fault_proves_nothing() -> None:
@@ -74,3 +75,143 @@ def test_a_fault_near_the_end_is_not_judged() -> None:
 def test_the_second_line_of_a_fault_counts() -> None:
     begun, ended = fault(10.0, None, [1, 2]), fault(10.0, 12.0, [1, 2])
     assert looked([begun, ended], send(A, 13.0)).recovery_ms()["max"] == 1_100.0
+
+
+# -- what nobody may leave unasked -----------------------------------------------------------------
+
+
+def tries(key, from_s, to_s, *, kind="info", every_s=1.0, took_s=0.9, why=""):
+    found, at_s = [], from_s
+    while at_s < to_s:
+        found.append(send(key, at_s, took_s, kind))
+        found[-1].why = why
+        at_s += every_s
+    return found
+
+
+def unavailable(seen, end_s):
+    return sorted({each.key for each in seen.anomalies(end_s) if each.rule == "unavailable"})
+
+
+def test_who_is_never_served_again_after_a_majority_was_away_is_unavailable() -> None:
+    ops = [*tries(A, 90.0, 100.0, kind="ok"), *tries(A, 110.0, 410.0)]
+    assert unavailable(looked([fault(100.0, 108.0, [1, 2, 3])], *ops), 411.0) == [A]
+
+
+def test_after_the_last_fault_every_key_in_use_must_acknowledge() -> None:
+    served, not_served = tries(A, 90.0, 140.0, kind="ok"), tries(B, 90.0, 140.0)
+    last = fault(99.0, 100.0, [1, 2], "disk-full")
+
+    def seen(*ops):
+        made = Availability([last], 3, healed_s=100.0)
+        for op in sorted(ops, key=lambda each: each.ended_s):
+            made.see(op)
+        return made
+
+    assert not seen(*served, *not_served).all_served
+    assert unavailable(seen(*served, *not_served), 140.0) == [B]
+    assert seen(*served).all_served
+    assert unavailable(seen(*served), 140.0) == []
+    assert not seen().all_served, "nobody was"
+
+
+def test_a_load_that_falls_silent_is_unavailable_though_nobody_tries_any_more() -> None:
+    """Clients that were killed, and whose successors can't begin anything, write nothing down."""
+    ops = tries(A, 50.0, 99.0, kind="ok")
+    found = looked([fault(100.0, 108.0, [1])], *ops).anomalies(200.0)
+    assert {(each.rule, each.key, each.operations) for each in found} == {
+        ("unavailable", "all", ())
+    }
+    assert looked([fault(100.0, 108.0, [1])], *ops[:5]).anomalies(200.0) == [], "nor did it before"
+
+
+def test_an_operation_counts_from_when_it_began_however_late_it_ends() -> None:
+    kill = fault(100.0, 108.0, [1])
+    for took_s in (50.0, 100.0, 190.0):
+        ops = [send(A, 100.5, took_s, "info") for _ in range(5)]
+        assert unavailable(looked([kill], *ops), 300.0) == [A]
+        # Begun before, and never answered in time.
+        for kind in ("info", "ok"):
+            assert unavailable(looked([kill], send(A, 99.9, took_s, kind)), 300.0) == [A]
+
+
+def test_a_hunt_is_a_fault_like_others() -> None:
+    hunt = fault(100.0, 120.0, [1, 2], "hunt")
+    assert unavailable(looked([hunt], *tries(A, 101.0, 200.0)), 200.0) == [A]
+    in_time = looked([hunt], *tries(A, 101.0, 120.0), *tries(A, 145.0, 200.0, kind="ok"))
+    assert unavailable(in_time, 200.0) == []
+
+
+def test_a_fault_that_hinders_a_node_is_no_excuse_for_what_takes_another_away() -> None:
+    kill = fault(100.0, 108.0, [2], name="2")
+    for kind in ("clock", "slow", "drain"):
+        hindered = fault(90.0, 190.0, [1], kind)
+        assert unavailable(looked([hindered, kill], *tries(A, 99.0, 140.0)), 140.0) == [A]
+    everywhere = fault(90.0, 190.0, [1, 2, 3], "slow")
+    assert unavailable(looked([everywhere, kill], *tries(A, 99.0, 190.0)), 190.0) == []
+
+
+def test_a_fault_without_an_end_excuses_no_more_than_its_own_nodes() -> None:
+    for_ever, kill = fault(50.0, None, [1]), fault(100.0, 108.0, [2], name="2")
+    seen = looked([for_ever, kill], *tries(A, 20.0, 100.0, kind="ok"), *tries(A, 100.0, 200.0))
+    assert [each.from_s for each in seen.recoveries] == [50.0, 108.0]
+    assert unavailable(seen, 200.0) == [A]
+
+
+def test_times_in_which_too_many_are_away_are_no_part_of_what_is_owed() -> None:
+    """Each time leaders have to be found again; what is left of 30 s goes on where it was."""
+    kill = fault(100.0, 104.0, [1])
+    majorities = [fault(at, at + 5.0, [1, 2], name=str(at)) for at in (115.0, 140.0, 165.0)]
+    ops = tries(A, 100.5, 300.0)
+    assert unavailable(looked([kill, *majorities], *ops), 159.0) == []
+    # After 10 s of grace each time: from 110 to 115, from 130 to 140, from 155 on.
+    assert unavailable(looked([kill, *majorities], *ops), 160.0) == [A]
+
+
+def test_of_five_nodes_two_may_hold_two_of_three_copies() -> None:
+    both = fault(100.0, 150.0, [1, 2])
+    assert unavailable(looked([both], *tries(A, 100.0, 150.0), nodes=5), 150.0) == []
+    assert unavailable(looked([both], *tries(A, 100.0, 190.0), nodes=5), 190.0) == [A]
+    assert unavailable(looked([fault(100.0, 150.0, [1])], *tries(A, 100.0, 150.0), nodes=5), 150.0)
+
+
+# -- what says nothing of brokers ------------------------------------------------------------------
+
+
+def test_a_key_that_nobody_wants_any_more_need_not_acknowledge() -> None:
+    """Keys are left for new ones; the last that was sent to one may have failed."""
+    ops = [send(A, 101.0, kind="fail"), *tries(B, 101.0, 200.0, kind="ok")]
+    assert unavailable(looked([fault(100.0, 108.0, [1])], *ops), 200.0) == []
+    assert unavailable(looked([fault(100.0, 108.0, [1])], *ops, *tries(A, 131.0, 140.0)), 200.0)
+
+
+def test_a_client_that_changed_its_mind_or_was_killed_says_nothing_of_brokers() -> None:
+    kill = fault(100.0, 108.0, [1])
+    for why in (ON_PURPOSE, NO_END):
+        own = tries(A, 101.0, 140.0, why=why)
+        assert unavailable(looked([kill], *own, *tries(B, 101.0, 140.0, kind="ok")), 140.0) == []
+        waited = tries(A, 101.0, 140.0, took_s=12.0, why=why)
+        assert unavailable(looked([kill], *waited), 140.0) == [A]
+
+
+def test_an_answer_that_came_after_all_is_no_try() -> None:
+    ops = [send(A, 99.9, 0.2), *tries(B, 101.0, 200.0, kind="ok")]
+    assert unavailable(looked([fault(100.0, 108.0, [1])], *ops), 200.0) == []
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def test_who_is_served_late_is_part_of_the_figures_and_who_never_is_is_counted() -> None:
+    faults = [fault(10.0, 20.0, [1]), fault(200.0, 210.0, [1], name="2")]
+    ops = [*tries(A, 11.0, 50.0), *tries(A, 52.0, 199.0, kind="ok"), *tries(A, 201.0, 260.0)]
+    figures = looked(faults, *ops).recovery_ms()
+    assert figures == {"p50": 42_900.0, "p99": 42_900.0, "max": 42_900.0, "not served": 1}
+    assert looked(faults[1:], *ops).recovery_ms() == {"not served": 1}
+    assert looked(faults[1:], *tries(A, 201.0, 215.0)).recovery_ms() == {}, "it had no time"
+
+
+def test_the_time_of_another_outage_is_no_part_of_what_recovery_took() -> None:
+    faults = [fault(100.0, 104.0, [1]), fault(105.0, 120.0, [1, 2], name="2")]
+    seen = looked(faults, *tries(A, 101.0, 124.0), *tries(A, 124.0, 160.0, kind="ok", took_s=1.0))
+    assert seen.recovery_ms()["max"] == 10_000.0

@@ -1,7 +1,7 @@
 """The rules that only the queue workload is judged by, each on the shortest history that breaks it."""
 
 import pytest
-from fencepost.chaos.checkers import cycles, polls, queue_verdict, sends
+from fencepost.chaos.checkers import cycles, polls, queue_verdict, sends, txn_verdict
 from fencepost.chaos.checkers.history import FINAL
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 
@@ -129,3 +129,18 @@ def test_anomalies_name_the_lines_that_show_them(tmp_path) -> None:
     by_name = {each.rule: each.operations for each in found.anomalies}
     assert by_name == {"lost-write": (1, 3), "unseen": (1,), "torn": (1,)}
     assert queue_verdict.main([str(tmp_path / "history.jsonl")]) == 1
+
+
+@pytest.mark.parametrize("held_bytes", [queue_verdict.HELD_BYTES_MAX, 0], ids=["short", "long"])
+def test_what_a_client_could_not_read_is_told_with_its_place(
+    tmp_path, monkeypatch, held_bytes
+) -> None:
+    monkeypatch.setattr(queue_verdict, "HELD_BYTES_MAX", held_bytes)
+    damaged = Txn("damaged", "info", "queue-0.1.1", positions={A: 7}, why="no record", line=2)
+    history = [txn(1, (A, 10, 5), line=1), damaged, read((A, 5, 10, 1))]
+    file = tmp_path / "history.jsonl"
+    file.write_text("".join(f"{to_line(op)}\n" for op in history))
+    [found] = queue_verdict.judge(file).fatal
+    assert (found.rule, found.key, found.operations) == ("damaged", A, (2,))
+    assert found.what == "queue-0.1.1 was served at 7: no record"
+    assert rules(txn_verdict.judge(history).anomalies) == ["damaged"]

@@ -52,7 +52,7 @@ def test_final_polls_that_found_not_all_though_all_nodes_served_are_invalid(tmp_
 
 
 def test_a_checker_that_runs_out_of_memory_says_unknown(tmp_path, monkeypatch) -> None:
-    def out(*_):
+    def out(*_, **__):
         raise MemoryError
 
     monkeypatch.setattr(judging, "judge_history", out)
@@ -102,3 +102,48 @@ def test_of_several_runs_the_worst_counts(tmp_path, verdicts, code, capsys) -> N
     arguments = Arguments()
     arguments.folders = folders
     assert _check(arguments) == code, capsys.readouterr().out
+
+
+# -- what the history does not tell ----------------------------------------------------------------
+
+
+def test_what_was_seen_to_be_broken_stays_so_when_it_is_judged_again(tmp_path) -> None:
+    folder = run_of(tmp_path / "run", SENT, SEEN, broken=["node 2 ended by itself with 70"])
+    for _ in range(2):
+        found = judge(folder, lambda _: None)
+        assert found["verdict"] == "invalid"
+        assert found["why"] == "found: 1 broken; node 2 ended by itself with 70"
+    assert folder.lines(ANOMALIES)[0]["what"] == "node 2 ended by itself with 70"
+
+
+def struck(path, *kinds, asked):
+    folder = run_of(path, SENT, SEEN, faults=asked)
+    lines = [{"id": str(n), "at_s": 90.0, "fault": kind} for n, kind in enumerate(kinds)]
+    folder.append("faults.jsonl", lines)
+    found = judge(folder, lambda _: None)
+    return found["verdict"], found["why"]
+
+
+def test_a_run_in_which_no_fault_struck_is_unknown(tmp_path) -> None:
+    assert struck(tmp_path / "1", asked=["drain"]) == ("unknown", "no fault struck (drain)")
+    assert struck(tmp_path / "2", asked=["none"])[0] == "valid"
+    assert struck(tmp_path / "3", "kill", asked=["kill"])[1].endswith("or out of order")
+
+
+def test_a_kind_that_never_struck_is_named(tmp_path) -> None:
+    said, why = struck(tmp_path / "run", "kill", "cut", asked=["kill", "drain", "cut", "hunt"])
+    assert said == "valid"
+    assert why.endswith("; never struck: drain, hunt")
+
+
+def test_a_cluster_that_serves_nobody_when_all_faults_are_over_is_invalid(tmp_path) -> None:
+    tried = [
+        Txn("send", "info", "a", n, sends=[Sent("t0-0", n)], began_s=n, ended_s=n + 0.9)
+        for n in range(20, 60)
+    ]
+    ended = {"healed_s": 20.0, "stopped_s": 55.0}
+    assert verdict(tmp_path / "1", SENT, *tried, SEEN, **ended) == (
+        "invalid",
+        "found: 1 unavailable",
+    )
+    assert verdict(tmp_path / "2", SENT, *tried, SEEN, **ended | {"stopped_s": 45.0})[0] == "valid"

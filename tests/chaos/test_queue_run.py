@@ -21,7 +21,8 @@ def lines(file: Path) -> list[dict]:
 
 def test_a_run_whose_nodes_are_killed_is_judged_and_leaves_its_folder(tmp_path, capsys) -> None:
     out = tmp_path / "run"
-    code = main(["chaos", "run", "--faults", "kill", "--seconds", "4", *SHORT, "--out", str(out)])
+    words = ["chaos", "run", "--faults", "kill", *SHORT, "--out", str(out)]
+    code = main([*words, "--seed", "5", "--seconds", "7"])  # all are killed in the fifth second
     said = capsys.readouterr().out
     run = json.loads((out / "run.json").read_text())
     assert (code, run["verdict"]) == (0, "valid"), said
@@ -30,6 +31,10 @@ def test_a_run_whose_nodes_are_killed_is_judged_and_leaves_its_folder(tmp_path, 
     kinds = {op["f"] for op in lines(out / "history.jsonl")}
     assert kinds >= {"txn", "read"}
     assert lines(out / "seen.jsonl")[-1]["acked"] > 0
+    assert run["counts"]["faults"] == 1
+    last = max(fault["until_s"] or 0.0 for fault in lines(out / "faults.jsonl"))
+    assert last <= run["healed_s"] <= run["stopped_s"] - 3.0, "the load goes on after the faults"
+    assert run["broken"] == run["unknown"] == []
     assert not (out / "nodes").exists(), "the data of a valid run is not kept"
     # Judged again from what is there: the same.
     assert main(["chaos", "check", str(out)]) == 0

@@ -149,6 +149,42 @@ def test_a_long_history_is_judged_as_a_short_one_is(tmp_path, part) -> None:
     assert list(tmp_path.iterdir()) == [file], "what was written on the way is gone"
 
 
+def of_unknown_fate(*, was_read: bool, in_the_end: list[Polled], position: int) -> list[Txn]:
+    """One that was acknowledged, and one of two values that nobody knows of, with the position of a group."""
+    first = Txn("txn", "ok", "a", 1, [Sent("t0-0", 8, 0)], offsets={"queue|t0-0": 1})
+    sends = [Sent("t0-0", 16, 2), Sent("t0-1", 17, 0)]
+    unknown = Txn("txn", "info", "b", 2, sends, offsets={"queue|t0-0": 3})
+    reader = Txn("read", "ok" if was_read else "fail", "r", polls=[Polled("t0-0", 2, 16, 2)])
+    final = Txn("read", "ok", FINAL, polls=in_the_end)
+    told = Txn("position", "ok", FINAL, offsets={"queue|t0-0": 0}, writers={"queue|t0-0": position})
+    return [first, unknown, reader, final, told]
+
+
+FIRST, SECOND = Polled("t0-0", 0, 8, 1), Polled("t0-1", 0, 17, 2)
+
+
+@pytest.mark.parametrize(
+    ("was_read", "in_the_end", "position", "wanted"),
+    [
+        (True, [FIRST], 2, ["torn", "unseen"]),
+        (True, [FIRST, SECOND], 2, ["torn", "unseen"]),
+        (True, [FIRST], 1, ["torn", "torn-offset", "unseen"]),
+        (True, [FIRST], -1, ["torn", "torn-offset", "unseen"]),
+        (False, [FIRST], 1, []),
+        (False, [FIRST], -1, ["torn-offset"]),
+    ],
+    ids=["gone", "half of it", "its position gone", "all positions gone", "never read", "lost"],
+)
+def test_what_was_read_of_unknown_fate_and_what_a_group_has_lost_is_found_in_both(
+    tmp_path, was_read, in_the_end, position, wanted
+) -> None:
+    history = of_unknown_fate(was_read=was_read, in_the_end=in_the_end, position=position)
+    file = written(tmp_path, history)
+    plain = [each for module in (txn_lost, torn_transactions) for each in module.check(history)]
+    found, _ = stream(file, lambda _: None)
+    assert sorted(each.rule for each in found) == sorted(each.rule for each in plain) == wanted
+
+
 @pytest.mark.slow
 def test_many_buckets_change_nothing(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(queue_lines, "VALUES_PER_BUCKET", 1)

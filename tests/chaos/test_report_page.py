@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from fencepost.chaos.checkers import history as history_module
-from fencepost.chaos.report import run_folder
+from fencepost.chaos.report import digest, record_tables, run_folder
 from fencepost.chaos.report.__main__ import main
+from fencepost.chaos.report.index import write_index
 from fencepost.chaos.report.measured import measure
 from fencepost.chaos.report.page import write_page
 from fencepost.chaos.report.verdict import judged
@@ -279,3 +280,23 @@ def test_ten_times_the_history_takes_no_more_memory(tmp_path) -> None:
         finally:
             tracemalloc.stop()
     assert peaks[1] < peaks[0] + 300_000, peaks
+
+
+def test_faults_that_somebody_was_never_served_again_after_are_told_beside_the_times(
+    tmp_path,
+) -> None:
+    times = {"p50": 412.0, "p99": 3100.0, "max": 3100.0}
+    good_run(tmp_path / "ours", recovery_ms=times | {"not served": 3})
+    began = "2026-11-21T18:00:00+00:00"
+    more = {"target": "kafka", "versions": {"kafka": "4.3.0"}, "began": began}
+    good_run(tmp_path / "theirs", recovery_ms=times, **more)
+    _, words = read(write_page(tmp_path / "ours"))
+    assert "max 3.10 s, 3 not served" in words
+    _, words = read(write_index(tmp_path))
+    assert "412 ms 3.10 s 3.10 s 3" in words
+    assert "412 ms 3.10 s 3.10 s –" in words, "before it was counted nobody knew"
+    assert "3.10 s 3 not served" in words
+    runs = [digest.read(tmp_path / name) for name in ("ours", "theirs")]
+    table = record_tables._compared(runs)
+    assert "| recovery p50 | p99 | max | not served |" in table
+    assert "| 3.10 s | 3.10 s | 3 |" in table and "| 3.10 s | 3.10 s | – |" in table

@@ -3,12 +3,13 @@
 import json
 import shutil
 
-from fencepost.chaos.report import digest, record_tables
+import pytest
+from fencepost.chaos.report import digest, measured, record_tables
 from fencepost.chaos.report.__main__ import main
 from fencepost.chaos.report.index import write_index
 from fencepost.chaos.report.prune import prune
 from fencepost.chaos.report.record import Ledger, add_all
-from report_scene import HOSTILE, bad_run, good_run, run_json, write
+from report_scene import HOSTILE, bad_run, good_run, history, run_json, write
 from test_report_page import read
 
 CAMPAIGN = {
@@ -53,6 +54,75 @@ def test_what_is_added_again_counts_once(tmp_path) -> None:
     assert "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 1 | 0 |" in text
     assert "| **Fencepost on real nodes, all** | 2 runs | 0.0 | 4 |" in text
     assert "| `d96f4ae` | 2026-11-21 | 1,000 | 1 | 2 | 0.03 | 1 | 0 |" in text
+
+
+JUDGED_AGAIN = [
+    # verdicts, one after the other; those that get a line; what the run counts as
+    (["unknown", "valid"], 2, "valid"),
+    (["unknown", "invalid"], 2, "invalid"),
+    (["valid", "invalid"], 2, "invalid"),
+    (["valid", "unknown"], 2, "unknown"),
+    (["invalid", "valid"], 1, "invalid"),
+    (["invalid", "unknown", "valid"], 1, "invalid"),
+    (["valid", "valid"], 1, "valid"),
+]
+
+
+@pytest.mark.parametrize(("verdicts", "lines", "counts_as"), JUDGED_AGAIN)
+def test_a_run_that_was_judged_again_counts_as_what_it_is_now(
+    tmp_path, verdicts, lines, counts_as
+) -> None:
+    """But for one that was invalid: whether it was so is for somebody to look at, not for the newest checker."""
+    file, folder = tmp_path / "record.jsonl", tmp_path / "a"
+    for verdict in verdicts:
+        write(folder, run_json(verdict=verdict), history=history(2.0))
+        add_all(Ledger.read(file), [folder])
+    assert len(file.read_text().splitlines()) == lines
+    (kept,) = Ledger.read(file).runs.values()
+    assert kept.verdict == counts_as
+
+
+def test_a_line_that_would_take_an_invalid_run_back_does_not_count(tmp_path) -> None:
+    """Two may have added at once, and of one file each knew its own beginning alone."""
+    parts = []
+    for verdict in ("invalid", "valid"):
+        ledger = Ledger(tmp_path / f"{verdict}.jsonl")
+        ledger.add_run(digest.Digest(name="a", began="2026", verdict=verdict))
+        parts.append(ledger.file.read_text())
+    both = tmp_path / "record.jsonl"
+    for text in (parts[0] + parts[1], parts[1] + parts[0]):
+        both.write_text(text)
+        assert [run.verdict for run in Ledger.read(both).runs.values()] == ["invalid"]
+
+
+def test_a_run_that_was_added_while_it_went_on_counts_whole_when_it_has_ended(tmp_path) -> None:
+    file, folder = tmp_path / "record.jsonl", tmp_path / "a"
+    for seconds in (2.0, 4.0):
+        write(folder, run_json(verdict="unknown"), history=history(seconds))
+        add_all(Ledger.read(file), [folder])
+    (kept,) = Ledger.read(file).runs.values()
+    assert kept.acknowledged == 80
+
+
+def test_seeds_that_were_not_the_same_run_twice_failed(tmp_path) -> None:
+    into = record_folder(tmp_path / "into")
+    different = CAMPAIGN | {"failures": [], "different": 3}
+    (into / "campaigns.jsonl").write_text(json.dumps(different) + "\n")
+    assert main(["record", str(into), "--into", str(into)]) == 0
+    text = (into / "RECORD.md").read_text()
+    assert "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 3 | 0 |" in text
+    assert "| `d96f4ae` | 2026-11-21 | 1,000 | 3 |" in text
+
+
+def test_each_of_many_faults_is_counted_once(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(measured, "FAULTS_MAX", 20)
+    begun = [{"id": str(n), "at_s": float(n), "until_s": None, "fault": "kill"} for n in range(25)]
+    healed = [each | {"until_s": each["at_s"] + 0.5} for each in begun]
+    in_turn = [line for pair in zip(begun, healed, strict=True) for line in pair]
+    for lines in (in_turn, begun + healed):
+        found = measured.measure(write(tmp_path / "a", run_json(), faults=lines))
+        assert found.fault_counts == {"kill": 25}
+        assert len(found.faults) == 20
 
 
 def test_hostile_names_are_no_rows_of_the_record(tmp_path) -> None:

@@ -52,6 +52,17 @@ def test_all_targets_meet_the_same_faults_with_the_same_seed_and_each_its_own() 
     assert many != list(islice(turns(KNOWN, ["queue"], 101), 60))
 
 
+def test_whoever_is_drained_has_a_node_more_than_there_are_copies() -> None:
+    """On three nodes there are three copies of everything, and nobody can be drained."""
+    known = {"processes": ["kill", "drain"], "kafka": ["kill"]}
+    some = [t.words for t in islice(turns(known, ["queue"], 100), 40) if "--faults" in t.words]
+    for words in some:
+        drained = "drain" in words[words.index("--faults") + 1].split(",")
+        assert ("--nodes" in words) == drained
+        assert not drained or words[words.index("--nodes") + 1] == "4"
+    assert any("--nodes" in words for words in some)
+
+
 @pytest.mark.slow
 def test_the_worst_run_is_what_a_round_ends_with(tmp_path, monkeypatch) -> None:
     good_run(tmp_path / "good")

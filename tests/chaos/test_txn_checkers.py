@@ -133,6 +133,49 @@ def test_an_acknowledged_value_that_nobody_finds_at_the_end_is_unseen() -> None:
     assert txn_lost.check(history[:2]) == [], "nobody has looked yet"
 
 
+@pytest.mark.parametrize("left", [(A, 0, 8, 1), (A, 4, 32, 3)], ids=["tail", "head"])
+def test_a_value_of_unknown_fate_that_was_read_and_is_gone_is_unseen_and_torn(left) -> None:
+    """It was committed, or no reader at read_committed had been shown it; what is behind or before it may be there."""
+    _, at, value, number = left
+    history = [
+        txn(number, (A, value, at)),
+        txn(2, (A, 16, 2), (B, 17, 0), kind="info", process="b"),
+        read((A, 2, 16, 2), process="r", at=20.0),
+        read(left),
+    ]
+    for line, op in enumerate(history, 1):
+        op.line = line
+    assert [(each.rule, each.operations) for each in txn_lost.check(history)] == [
+        ("unseen", (2, 3))
+    ]
+    assert rules(torn_transactions.check(history)) == ["torn"]
+    # All of it is wanted then, though another half of it is there.
+    half = [*history[:3], read(left, (B, 0, 17, 2))]
+    assert rules(txn_lost.check(half)) == ["unseen"]
+    assert rules(torn_transactions.check(half)) == ["torn"]
+
+
+def test_a_value_of_unknown_fate_that_nobody_read_for_certain_may_be_gone() -> None:
+    unknown = txn(2, (A, 16, 2), kind="info", process="b")
+    for kind in ("info", "fail"):
+        polled = read((A, 2, 16, 2), process="r", kind=kind)
+        history = [txn(1, (A, 8, 0)), unknown, polled, read((A, 0, 8, 1))]
+        assert txn_lost.check(history) == torn_transactions.check(history) == []
+    nobody_looked = [unknown, read((A, 2, 16, 2), process="r")]
+    assert txn_lost.check(nobody_looked) == torn_transactions.check(nobody_looked) == []
+
+
+def test_a_position_of_a_transaction_that_was_read_is_no_failed_ones() -> None:
+    """What is gone of it is told once, by its values; its position is as it has to be."""
+    unknown = txn(1, (A, 10, 0), kind="info", offsets={"g|t-0": 1})
+    history = [unknown, read((A, 0, 10, 1), process="r"), read(), position(1, FINAL)]
+    assert rules(torn_transactions.check(history)) == ["torn"]
+    assert rules(torn_transactions.check([*history[:3], position(-1, FINAL)])) == [
+        "torn",
+        "torn-offset",
+    ]
+
+
 def test_a_value_at_two_offsets_is_a_duplicate() -> None:
     assert rules(txn_log.check([read((A, 0, 10, 1), (A, 3, 10, 1))])) == ["duplicate"]
 

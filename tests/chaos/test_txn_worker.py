@@ -2,15 +2,18 @@
 
 import argparse
 import io
+import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from fencepost.chaos.checkers.history import FINAL
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, from_lines, to_line
 from fencepost.chaos.checkers.txn_verdict import judge
-from fencepost.chaos.harness.transactions_kill_loop import SPOILS
+from fencepost.chaos.harness.transactions_kill_loop import SPOILS, LastLook
 from fencepost.chaos.harness.txn_workers import merged
-from fencepost.chaos.workloads.txn_worker import Teller
+from fencepost.chaos.workloads.queue_final import FinalPolls
+from fencepost.chaos.workloads.txn_process import CLIENT, Damaged
+from fencepost.chaos.workloads.txn_worker import Auditor, Teller
 
 
 class FakeProducer:
@@ -111,3 +114,81 @@ def test_every_way_to_spoil_a_history_of_transactions_makes_it_invalid(spoil) ->
     assert judge(history).valid
     SPOILS[spoil](history)
     assert not judge(history).valid
+
+
+class FakeMessage:
+    """What a broker has served, or an error that librdkafka gives in its place."""
+
+    def __init__(self, offset: int, value: bytes = b"", code: int | None = None) -> None:
+        self._offset, self._value = offset, value
+        self._error = None if code is None else KafkaError(code)
+
+    topic = lambda _: "t0"  # noqa: E731
+    partition = lambda _: 1  # noqa: E731
+    offset = lambda self: self._offset  # noqa: E731
+    value = lambda self: self._value  # noqa: E731
+    error = lambda self: self._error  # noqa: E731
+
+
+class FakeConsumer:
+    def __init__(self, *messages: FakeMessage) -> None:
+        self.messages = list(messages)
+
+    def consume(self, most: int, timeout: float) -> list[FakeMessage]:
+        served, self.messages = self.messages, []
+        return served
+
+    def assign(self, places) -> None: ...
+
+    def close(self) -> None: ...
+
+
+SERVED = (
+    FakeMessage(3, code=KafkaError._TRANSPORT),  # that is no damage
+    FakeMessage(4, b"8/16/0"),
+    FakeMessage(5, b""),
+    FakeMessage(6, b"8/16"),
+    FakeMessage(7, b"8/\xff/0"),
+    FakeMessage(8, code=KafkaError._BAD_MSG),
+    FakeMessage(8, code=KafkaError._BAD_MSG),  # it is told each time that it is served
+    FakeMessage(9, b"8/17/0"),
+)
+
+
+def places(lines: list[Txn]) -> list[dict[str, int]]:
+    return [line.positions for line in lines if line.f == "damaged"]
+
+
+def test_damage_that_is_served_is_written_down_and_the_client_goes_on() -> None:
+    notes = io.StringIO()
+    chosen = argparse.Namespace(seed=1, slot=3, life=1, role="auditor")
+    worker = Auditor(chosen, notes)
+    worker.born()
+    op = Txn("read", "ok", worker.process)
+    worker.poll(FakeConsumer(*SERVED), op, 10, 0.1)
+    assert [(each.offset, each.value) for each in op.polls] == [(4, 16), (9, 17)]
+    lines = from_lines(notes.getvalue().splitlines())
+    assert places(lines) == [{"t0-1": offset} for offset in (5, 6, 7, 8)]
+    assert all(line.process == "auditor-3.1.1" and line.why and line.ended_s for line in lines)
+    assert "b'8/\\xff/0'" in lines[2].why
+    assert CLIENT["check.crcs"] is True, "or librdkafka finds no damage at all"
+
+
+def test_damage_that_the_final_polls_meet_is_written_down_and_they_go_on(monkeypatch) -> None:
+    notes = io.StringIO()
+    final = FinalPolls("127.0.0.1:1", {"t0-1": 10}, notes)
+    monkeypatch.setattr(final, "_consumer", lambda _: FakeConsumer(*SERVED))
+    final._round(time.monotonic() + 5.0)
+    lines = from_lines(notes.getvalue().splitlines())
+    assert places(lines) == [{"t0-1": offset} for offset in (5, 6, 7, 8)]
+    assert [polled.value for line in lines for polled in line.polls] == [16, 17]
+    assert not final.missing()
+
+
+def test_damage_that_a_loop_meets_in_the_end_ends_it(monkeypatch) -> None:
+    look = LastLook("127.0.0.1:1", ["t0-1"])
+    for served in SERVED[2:6]:
+        consumer = FakeConsumer(served)
+        monkeypatch.setattr(look, "_consumer", lambda _, found=consumer: found)
+        with pytest.raises(Damaged):
+            look.read_all({"t0-1": 10})
