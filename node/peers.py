@@ -35,6 +35,7 @@ LOOK_S: Final = 0.5
 SETTLE_S: Final = 1.0
 # Of the loop, in which the end of a connection that came together with the question is noticed.
 TURNS: Final = 3
+HAIR_S: Final = 0.001  # what a sum of floats leaves of a time that is over
 
 
 class QuorumLinks:
@@ -219,7 +220,7 @@ class Peers:
             return
         for _ in range(TURNS):
             await self._env.clock.sleep(0)
-        while (wait_s := self._wait_s()) > 0:
+        while (wait_s := self._wait_s()) > HAIR_S:
             changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._settling.append(changed)
             try:

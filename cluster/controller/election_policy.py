@@ -177,6 +177,17 @@ def _survivor(placed: Placement, alive: frozenset[BrokerId]) -> BrokerId:
     return next(iter(settled or living), NO_LEADER)
 
 
+def is_unclean(now: PartitionState, change: PartitionChange) -> bool:
+    """Whether the new leader may lack what was committed.
+
+    The change that lets a replica in may end a move, and have it lead: its leader asked for that, and goes.
+    """
+    if change.leader in (NO_LEADER, now.leader, *now.isr, *now.elr):
+        return False
+    hands_over = now.leader != NO_LEADER and now.leader not in change.replicas
+    return not (hands_over and change.leader in change.isr)
+
+
 def records_of(
     changes: Sequence[tuple[TopicState, PartitionChange]],
 ) -> list[PartitionsChanged]:

@@ -7,6 +7,7 @@ from ..base.ids import NO_LEADER
 from ..base.metrics import counter, gauge
 from ..metadata.image import ClusterImage, PartitionState
 from ..metadata.records import BrokerChanged, PartitionChange, PartitionsChanged
+from .election_policy import is_unclean
 
 
 class ControllerCounters:
@@ -49,7 +50,7 @@ def _count_election(
     if change.leader in (NO_LEADER, now.leader):
         return
     found.elections += 1
-    found.unclean_elections += change.leader not in now.isr and change.leader not in now.elr
+    found.unclean_elections += is_unclean(now, change)
 
 
 ACTIVE: Final = gauge(

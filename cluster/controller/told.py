@@ -39,6 +39,7 @@ from .commands import (
     RegisterBroker,
     UnregisterBroker,
 )
+from .election_policy import is_unclean
 
 # Partitions of one decision that are told one by one.
 EACH_MAX: Final = 50
@@ -206,7 +207,7 @@ def _election(line: Callable[..., Line], now: PartitionState, change: PartitionC
     if change.leader == NO_LEADER:
         eligible = sorted({*change.isr, *change.elr})
         return line("error", "partition_without_leader", eligible=eligible, **fields)
-    if change.leader not in {*now.isr, *now.elr, now.leader}:
+    if is_unclean(now, change):
         return line("warn", "leader_elected_unclean", leader=change.leader, **fields)
     return line("info", "leader_elected", leader=change.leader, **fields)
 

@@ -106,6 +106,21 @@ def test_an_unclean_election_is_told_as_one() -> None:
     assert (line.level, line.event) == ("warn", "leader_elected_unclean")
 
 
+def test_a_leader_that_lets_its_successor_in_and_goes_lost_nothing() -> None:
+    """As in every drain: the change that lets the new replica in ends the move, and may have it lead."""
+    scene = scene_of(1, 2, 3, brokers=4)
+    scene.when(
+        AlterReassignments(partitions=(Reassignment(topic="t", partition=0, replicas=(4, 2, 3)),))
+    )
+    scene.log.clear()
+    before = scene.controller.counters.unclean_elections
+    wish(scene, 1, 2, 3, 4)
+    assert scene.partition().leader == 4
+    (fields,) = [fields for event, fields in scene.log if event == "leader_elected"]
+    assert (fields["leader"], fields["before"]) == (4, 1)
+    assert scene.controller.counters.unclean_elections == before
+
+
 def steps(scene: Scene) -> list[tuple[str, Any]]:
     return [(event, fields.get("replicas")) for event, fields in scene.log]
 
