@@ -194,7 +194,7 @@ def kind_of(failure: BaseException) -> str:
 # `rule: key: what`, as an anomaly says it.
 RULES: Final = re.compile(
     r"\b(two-controllers|feature-unknown|lost|moved|unread|duplicate|phantom|reordered|backwards|dead-client|two-leaders|two-images"
-    r"|epoch-back|unclean|commit-lost|commit-back|under-min-isr|diverged|commit-missing|producer-state"
+    r"|epoch-back|unclean|commit-lost|commit-back|under-min-isr|diverged|commit-missing|producer-state|damaged"
     r"|offset-back|election-safety|log-matching|leader-completeness|state-machine-safety|order"
     r"|inconsistent-offsets|G1a|precommitted-read|lost-write|unseen|torn|torn-offset|poll-skip"
     r"|nonmonotonic-poll|int-poll-skip|int-nonmonotonic-poll|G1c|G1c-process|G1c-realtime|bank-sum|bank-snapshot|doubled|left-out"

@@ -68,16 +68,25 @@ class Epochs:
         before = self._states.get((seen.key, seen.partition_epoch - 1))
         if before is None or seen.leader in (NOBODY, before.leader):
             return []
-        if seen.leader in (*before.isr, *before.elr, *before.adding):
-            return []  # the change that lets the last new replica in may end the move, and have it lead
+        if seen.leader in (*before.isr, *before.elr):
+            return []
         if before.leader != NOBODY and before.leader not in seen.replicas:
-            # So may the change that lets in one that was there before. Whoever asked for it led until then.
+            # The change that lets a replica in may end the move, and have it lead. Whoever asked for it led until then, and
+            # took nobody out; of all who were in sync a new one may be the first that stays.
             stayed = [each for each in before.isr if each in seen.replicas]
-            if stayed and set(stayed) < set(seen.isr):
+            if set(stayed) < set(seen.isr) and (stayed or seen.leader in before.adding):
                 return []
         what = f"{seen.leader} was elected from ISR {before.isr} and ELR {before.elr}"
         return [Anomaly("unclean", seen.key, what)]
 
 
 def _state(seen: Described) -> tuple[object, ...]:
-    return (seen.leader, seen.leader_epoch, seen.replicas, seen.isr, seen.elr)
+    return (
+        seen.leader,
+        seen.leader_epoch,
+        seen.replicas,
+        seen.isr,
+        seen.elr,
+        seen.adding,
+        seen.offline,
+    )

@@ -15,7 +15,13 @@ from typing import Any, Final
 
 Words = tuple[str, ...]
 # The modules that hold bugs; each registers its own when it is imported.
-MODULES: Final = ("replication_bugs", "metadata_bugs", "transaction_bugs", "group_bugs")
+MODULES: Final = (
+    "replication_bugs",
+    "metadata_bugs",
+    "transaction_bugs",
+    "group_bugs",
+    "disk_bugs",
+)
 
 
 class Patch:

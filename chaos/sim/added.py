@@ -19,12 +19,14 @@ from fencepost.txn.runtime.ownership import partition_for
 
 from ..workloads.added_client import AddedClient, Fenced, Identity
 from ..workloads.cluster_client import ClusterClient, fetch
-from .cluster import START_S, create_topic, may_end_a_node
+from .cluster import START_S, SWEEP_S, create_topic, may_end_a_node
 from .cluster_admin import Admin
 from .cluster_nodes import CLIENT_PORT, ClusterNodes, node_name
+from .habits import drawn
 from .http import TOKEN, ask_http
 from .plan import Plan
 from .schedule import Schedule, Strike, Struck
+from .transaction_watch import TransactionWatch
 from .world import World
 
 CLIENT, TOPIC = "client", "t"
@@ -50,8 +52,13 @@ class AddedRun:
         self.world = World(
             f"added/{plan.seed}", deaths_allowed=may_end_a_node, trace_kept=plan.trace_kept
         )
+        self.world.disk_habits = drawn(self.world.stream)
         config = (*SETTINGS, *plan.config)
-        self.nodes = ClusterNodes(self.world, plan.nodes or 3, config=config)
+        self.watch = TransactionWatch(self.world)
+        self.nodes = ClusterNodes(
+            self.world, plan.nodes or 3, config=config, on_start=self.watch.hook
+        )
+        self.watch.nodes = self.nodes
         self.schedule = Schedule(self.world, plan, FAULTS, pause=lambda rng: rng.uniform(0.02, 1.5))
         self.decided: dict[tuple[str, int], tuple[str, dict[str, Identity]]] = {}
         self.halves: dict[str, str] = {}  # half message -> how somebody was told that it ended
@@ -103,6 +110,7 @@ class AddedRun:
         await self.world.on(env, create_topic(Admin(wire, self.nodes, TOPIC), TOPIC, 1))
         places = [(int(n), (node_name(n), CLIENT_PORT)) for n in self.nodes.ids]
         self.client = AddedClient(env, places, self._ask_admin, self._coordinator)
+        sweeping = asyncio.ensure_future(self._sweep())
         async with asyncio.TaskGroup() as tasks:
             for name in self._names():
                 if self.plan.keeps_client(name) and name.startswith("job"):
@@ -122,6 +130,17 @@ class AddedRun:
             for each in checking:
                 each.cancel()
         await self._on(self._verify(wire))
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+        await self.nodes.until_whole()
+        self.watch.sweep(producers=True)
+        self.watch.compare_bytes()
+        self.watch.compare_tables()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.watch.sweep()
 
     def _on(self, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         return self.world.on(self.world.node(CLIENT), work)

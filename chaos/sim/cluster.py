@@ -26,7 +26,8 @@ from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_watch import ClusterWatch
-from .limits import small_limits
+from .habits import drawn
+from .limits import cleaner_settings, small_limits
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Struck
@@ -57,8 +58,9 @@ class ClusterRun:
         self.rng = self.world.stream("run")
         drawn = self.rng.choice((3, 3, 3, 4, 5))
         self.watch = ClusterWatch(self.world)
+        config = (*cleaner_settings(self.world.stream), *plan.config)
         self.nodes = ClusterNodes(
-            self.world, plan.nodes or drawn, config=plan.config, on_start=self.watch.hook
+            self.world, plan.nodes or drawn, config=config, on_start=self.watch.hook
         )
         self.watch.nodes = self.nodes
         self.faults = ClusterFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
@@ -143,6 +145,7 @@ class ClusterRun:
                 await self._on(client.env, final.read_all())
         self.watch.sweep(producers=True)
         self.watch.compare_bytes()
+        self.watch.compare_tables()
         self.verdict = judge(self.history)
         # A run of which clients were left out may prove nothing; that is not what it is for.
         is_well = self.verdict.valid or (self.plan.keep_clients and not self.verdict.anomalies)
@@ -224,12 +227,14 @@ class ClusterRun:
 
 def make_world(plan: Plan, has_rotten: Callable[[], bool]) -> World:
     """`has_rotten`: whether bits have flipped on some disk that was not replaced yet."""
-    return World(
+    world = World(
         plan.seed,
         time_limit_s=3600.0,
         deaths_allowed=lambda why: may_end_a_node(why, rotten=has_rotten()),
         trace_kept=plan.trace_kept,
     )
+    world.disk_habits = drawn(world.stream)
+    return world
 
 
 def may_end_a_node(reason: BaseException, *, rotten: bool = False) -> bool:

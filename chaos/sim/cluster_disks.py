@@ -49,6 +49,23 @@ async def failing_disk(faults: "ClusterFaults") -> None:
     faults.kill_now(node_id)
 
 
+async def failing_files(faults: "ClusterFaults") -> None:
+    """What is seldom seen to fail: reads, some of them or one, and opening, cutting, removing, writing over. A person restarts
+    the node in the end."""
+    node_id = faults.someone()
+    wrong = faults.world.disk(node_name(node_id)).faults
+    kind = faults.rng.choice(("reads", "read", "open", "truncate", "remove", "write_at"))
+    path = faults.rng.choice(("*", "*.log", "*index", "/data/metadata/*"))
+    if kind == "reads":
+        wrong.read_error_odds = faults.rng.choice((0.02, 0.3))
+    else:
+        wrong.fail(kind, path=path, times=faults.rng.choice((1, 1, 3)))
+    await asyncio.sleep(faults.hold())
+    wrong.read_error_odds = 0.0
+    wrong.planned.clear()
+    faults.kill_now(node_id)
+
+
 async def failing_log(faults: "ClusterFaults") -> None:
     """A sync or a write of one partition fails, and its node lives on: the others have to take over."""
     node_id = faults.leader()

@@ -4,6 +4,7 @@ from typing import Final
 
 from .cluster_disks import (
     failing_disk,
+    failing_files,
     failing_log,
     full_disk,
     replace_disk,
@@ -34,6 +35,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "delay": ClusterFaults.delay,
     "full-disk": full_disk,
     "failing-disk": failing_disk,
+    "failing-files": failing_files,
     "failing-log": failing_log,
     "slow-disk": slow_disk,
     "clock": clock,

@@ -26,6 +26,7 @@ BACK_S: Final = (0.0, 1.5)  # after what ended it, a node is started again
 ON_TOP: Final = {
     "more faults": (0.35, ("rotten-log", "broker-comes", "broker-goes", "older-build", "drift")),
     "suspended": (0.2, ("suspend",)),
+    "more failures": (0.25, ("failing-files",)),
 }
 Fault = Callable[[Any], Awaitable[None]]  # with the ClusterFaults that it belongs to
 

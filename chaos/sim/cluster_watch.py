@@ -8,11 +8,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.cluster.metadata.image import ImageDelta, PartitionState
 from fencepost.cluster.quorum.election_machine import ELECTION_S
-from fencepost.cluster.wire.batch import parse_header
-from fencepost.cluster.wire.records import read_control, read_records
 from fencepost.node.broker import Broker
 from fencepost.replication.log.log import Log
 from fencepost.replication.partition import Partition
@@ -23,22 +22,21 @@ from ..checkers.epochs import Epochs
 from ..checkers.group_offsets import GroupOffsets
 from ..checkers.history import Anomaly
 from ..checkers.observations import (
-    Batch,
     Committed,
     Described,
     Held,
     Leads,
-    Marker,
     Position,
     Told,
 )
 from ..checkers.prefixes import Prefixes
 from ..checkers.producer_state import Known
 from .cluster_nodes import ClusterNodes, node_name
-from .file_node import FileNode
 from .image_watch import compare_images
 from .node import SimEnv
+from .parsed_log import ParsedLog, content_of
 from .quorum_witness import Witness
+from .table_watch import compare_tables
 from .world import World
 
 # What may be done to a node just when it happens there.
@@ -93,6 +91,22 @@ class ClusterWatch:
                 self._moment("commit", node_id)
 
         manager.on_write, manager.on_high_watermark = on_write, on_high_watermark
+        open_log = manager.store.open
+
+        def opened(name: TopicPartition, *others: Any) -> Log:
+            try:
+                log: Log = open_log(name, *others)
+            except LogDamaged as why:
+                self._see_damage(node_id, name, why)
+                raise
+            return log
+
+        manager.store.open = opened
+
+    def _see_damage(self, node_id: int, name: TopicPartition, why: LogDamaged) -> None:
+        """Whatever was killed and lost its power: only bits that flip may make a log that is no log."""
+        if self.nodes is not None and self.nodes.rotten != node_id:
+            self._report([Anomaly("damaged", str(name), f"says node {node_id}: {why}")])
 
     def _witness(self, broker: Broker) -> None:
         """Raft's properties, from the start of the quorum on. One that is broken ends the node with an assertion."""
@@ -190,13 +204,26 @@ class ClusterWatch:
             if not self.nodes.is_up(node_id) or not broker.is_ready:
                 continue
             copy = broker.replicas.partitions.get(partition.topic_partition)
-            if copy is None or copy.topic_id != partition.topic_id or copy.closed is not None:
+            if copy is None:
+                if machine.high_watermark and self._should_hold(broker, partition, newest):
+                    what = f"node {node_id}, in the ISR or ELR, has no log of it"
+                    found.append(Anomaly("commit-missing", key, what))
+                continue
+            if copy.topic_id != partition.topic_id or copy.closed is not None:
                 continue
             end = copy.log.log_end_offset
             if copy.log.failed is None and end < machine.high_watermark:
                 what = f"node {node_id}, in the ISR or ELR, ends at {end}; {machine.high_watermark} is committed"
                 found.append(Anomaly("commit-missing", key, what))
         return found
+
+    def _should_hold(self, broker: Broker, partition: Partition, newest: Described) -> bool:
+        """By what it knows itself, unless its log can't be used: that is another's to say."""
+        name, node_id = partition.topic_partition, broker.config.node_id
+        state = broker.image.partition_by_id(partition.topic_id, name.partition)
+        if state is None or node_id not in state.replicas:
+            return False
+        return node_id not in newest.offline and name not in broker.replicas.offline
 
     def sweep(self, *, producers: bool = False) -> None:
         """Compare all logs of all running nodes, and with `producers` their producer state with a replay."""
@@ -251,7 +278,7 @@ class ClusterWatch:
             states = {each.producer_id: _known(each) for each in partition.producers.states()}
             self._report(producer_state.check(node_id, key, parsed.producers(), states))
 
-    def _parsed(self, node_id: int, name: TopicPartition, log: Log) -> "ParsedLog":
+    def _parsed(self, node_id: int, name: TopicPartition, log: Log) -> ParsedLog:
         parsed = self._logs.get((node_id, name))
         if parsed is None or parsed.log is not log:
             parsed = self._logs[node_id, name] = ParsedLog(log)
@@ -278,68 +305,20 @@ class ClusterWatch:
                     self._report([Anomaly("diverged", key, what)])
         return len(found)
 
+    def compare_tables(self) -> int:
+        """At the end, of compacted logs; how many were compared."""
+        assert self.nodes is not None
+        running = {id_: self.nodes.brokers[id_] for id_ in self.nodes.up()}
+        finds = {id_: self.world.disk(node_name(id_)).files.find for id_ in running}
+        count, anomalies = compare_tables(running, finds)
+        self._report(anomalies)
+        return count
+
     def _report(self, anomalies: list[Anomaly]) -> None:
         if anomalies:
             for each in anomalies:
                 self.world.trace.event("watch", each.rule, key=each.key, what=each.what)
             self.world.fail(ClusterBroken("; ".join(str(each) for each in anomalies)))
-
-
-class ParsedLog:
-    """The headers of one log, read from the simulated disk past all of its faults; only what is new is parsed."""
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        self._batches: list[Batch] = []
-        self._cuts = log.cuts
-        self._at: tuple[int, int] | None = None  # base offset of the segment, position behind
-        self._producers: dict[int, Known] = {}
-        self._replayed = 0  # batches
-
-    def up_to_now(self, find: Callable[[str], Any]) -> list[Batch]:
-        log = self.log
-        if self._cuts != log.cuts:
-            self._cuts, self._at = log.cuts, None
-        first = log.segments[0].base_offset
-        if self._at is None or self._at[0] < first:
-            self._at = (first, 0)
-            self._batches = []
-            self._producers, self._replayed = {}, 0
-        for segment in log.segments:
-            if segment.base_offset < self._at[0] or segment.size == 0:
-                continue
-            position = self._at[1] if segment.base_offset == self._at[0] else 0
-            if position < segment.size:
-                content = memoryview(content_of(find, segment.path))
-                while position < segment.size:
-                    position += self._take(content, position)
-                content.release()
-            self._at = (segment.base_offset, position)
-        return self._batches
-
-    def producers(self) -> dict[int, Known]:
-        """What its batches say of their producers."""
-        news = self._batches[self._replayed :]
-        self._replayed = len(self._batches)
-        return producer_state.replay(news, self._producers)
-
-    def _take(self, content: memoryview, position: int) -> int:
-        header = parse_header(content, position)
-        self._batches.append(
-            Batch(
-                header.base_offset,
-                header.next_offset,
-                header.leader_epoch,
-                header.crc,
-                header.size,
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.is_transactional,
-                _marker(content, position) if header.is_control else None,
-            )
-        )
-        return header.size
 
 
 class _Listener:
@@ -352,11 +331,6 @@ class _Listener:
 
     def on_image(self, delta: ImageDelta) -> None:
         self._watch.on_image(self._node_id, self._life, delta)
-
-
-def _marker(content: memoryview, position: int) -> Marker | None:
-    marker = read_control(read_records(content, position)[0])
-    return None if marker is None else Marker(marker.commit, marker.coordinator_epoch)
 
 
 def _key(topic_id: object, partition: int) -> str:
@@ -385,13 +359,3 @@ def _known(state: Any) -> Known:
         for each in state.batches
     )
     return Known(state.producer_epoch, tuple(window), state.txn_first_offset)
-
-
-def content_of(find: Callable[[str], Any], path: str) -> bytes:
-    """As it was written: what a node makes of a bit that has flipped is judged by what was there before."""
-    node = find(path)
-    assert isinstance(node, FileNode), f"{path} is gone"
-    return node.as_written()
-
-
-__all__ = ["MOMENTS", "ClusterBroken", "ClusterWatch", "content_of"]

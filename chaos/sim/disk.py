@@ -10,14 +10,18 @@ import os
 import random
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from fencepost.cluster.base.ports import Buffer, File
 
 from .disk_faults import CHANGES, DiskFaults
+from .disk_work import Job
 from .file_node import FileNode, Write
 from .filesystem import FileSystem, Folder
-from .loop import Incarnation
+from .habits import NAME_BYTES, PLAIN, DiskHabits
+from .loop import Incarnation, SimLoop
 from .trace import Trace
 
 T = TypeVar("T")
@@ -28,10 +32,15 @@ DATA_FOLDER: Final = "/data"
 class MachineDisk:
     """What survives the node: its files, its faults, and the count of its operations."""
 
-    def __init__(self, name: str, rng: random.Random, trace: Trace) -> None:
+    def __init__(
+        self, name: str, rng: random.Random, trace: Trace, habits: DiskHabits = PLAIN
+    ) -> None:
         self.name = name
         self.rng = rng
         self.trace = trace
+        self.habits = habits
+        if habits is not PLAIN:
+            trace.event(name, "disk.habits", **asdict(habits))
         self.files = FileSystem()
         self.files.make_folder(
             DATA_FOLDER
@@ -68,11 +77,15 @@ class SimDisk:
         self.machine = machine
         self.incarnation = incarnation
         self._files = machine.files
+        self._at_work = False  # a piece of work off the loop is being done
+        self._syncs_s = 0.0  # and its syncs take so long
 
     def attempt(self, kind: str, path: str, **fields: object) -> None:
         """Before an operation: is there still a node, and does the disk do it?"""
         self.incarnation.check()
         error = self.machine.faults.error_of(kind, path, self.machine.rng)
+        if error is None and kind in ("create", "rename") and self._has_no_room():
+            error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if error is not None:
             self.machine.trace.event(
                 self.machine.name, f"disk.{kind}", path=path, failed=error.errno, **fields
@@ -81,6 +94,24 @@ class SimDisk:
             raise error
         if kind in CHANGES:
             self.machine.trace.event(self.machine.name, f"disk.{kind}", path=path, **fields)
+
+    def _has_no_room(self) -> bool:
+        """For a new name."""
+        capacity = self._files.capacity
+        is_full = capacity is not None and self._files.used + NAME_BYTES > capacity
+        return is_full and self.machine.habits.names_need_room
+
+    def wait(self) -> None:
+        """Behind a sync that its caller waits for, in the loop's place or in a thread's."""
+        if not self.machine.habits.syncs_wait:
+            return
+        seconds = self.machine.faults.sync_delay(self.machine.rng)
+        if self._at_work:
+            self._syncs_s += seconds
+        else:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimLoop)
+            loop.keep_waiting(self.incarnation, seconds)
 
     def count(self, kind: str) -> None:
         """After it: this may have been the node's last."""
@@ -154,6 +185,7 @@ class SimDisk:
         self.attempt("sync_folder", path)
         self._files.sync_folder(path)
         self.count("sync_folder")
+        self.wait()
 
     def read_all(self, path: str) -> bytes:
         self.attempt("read", path)
@@ -213,8 +245,26 @@ class SimDisk:
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         self.incarnation.check()
-        await asyncio.sleep(self.machine.rng.uniform(*self.machine.faults.run_s))
-        return work(*args)
+        habits, rng = self.machine.habits, self.machine.rng
+        seconds = rng.uniform(*(habits.run_s or self.machine.faults.run_s))
+        if habits.has_threads:
+            done_after_s = rng.choice((0.0, 1.0, rng.random())) * seconds
+            job = Job(lambda: self.do(partial(work, *args)))
+            return cast("T", await job.begin(done_after_s, seconds))
+        await asyncio.sleep(seconds)
+        result, syncs_s = self.do(partial(work, *args))
+        if syncs_s:
+            await asyncio.sleep(syncs_s)
+        return result
+
+    def do(self, work: Callable[[], T]) -> tuple[T, float]:
+        """Work off the loop: what it came to, and how long its syncs take."""
+        self._at_work, self._syncs_s = True, 0.0
+        try:
+            result = work()
+        finally:
+            self._at_work = False
+        return result, self._syncs_s
 
 
 class SimFile:
@@ -289,9 +339,8 @@ class SimFile:
         if position >= self.size() or length <= 0:
             return b""
         machine = self._disk.machine
-        if self._node.cold or (
-            machine.faults.cold_odds and machine.rng.random() < machine.faults.cold_odds
-        ):
+        cold_odds = max(machine.faults.cold_odds, machine.habits.cold_odds)
+        if self._node.cold or (cold_odds and machine.rng.random() < cold_odds):
             return None
         return self.read(position, length)
 
@@ -305,6 +354,7 @@ class SimFile:
 
     def sync(self) -> None:
         self.sync_to(self.mark())
+        self._disk.wait()
 
     def sync_to(self, mark: int) -> None:
         """A failure is remembered, as by the real file; what it lost stays lost."""

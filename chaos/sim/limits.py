@@ -1,7 +1,8 @@
 """Limits made small, so that what happens once in a month happens in every run."""
 
 import contextlib
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,6 +11,20 @@ from fencepost.txn.transactions import policy
 from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
 
 EPOCHS_LEFT: Final = 6
+CLEANERS_ODDS: Final = 1 / 3
+
+
+def cleaner_settings(stream: Callable[[str], random.Random]) -> tuple[str, ...]:
+    """Of some seeds the logs are compacted all the time; of the others never: they are over before the cleaner looks.
+    `stream` is `World.stream`."""
+    dice = stream("cleaners")
+    if dice.random() >= CLEANERS_ODDS:
+        return ()
+    return (
+        "log.cleaner.backoff.ms=100",
+        "log.cleaner.min.cleanable.ratio=0",
+        f"log.internal.segment.bytes={dice.choice((1024, 4096))}",
+    )
 
 
 @contextlib.contextmanager

@@ -35,13 +35,15 @@ class NodeDown(BaseException):
 class Incarnation:
     """One life of one node: from its start to its stop, kill or crash."""
 
-    __slots__ = ("alive", "name", "number", "parked", "paused")
+    __slots__ = ("alive", "name", "number", "parked", "paused", "stopped", "waits_until_s")
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
         self.number = number
         self.alive = True
-        self.paused = False
+        self.paused = False  # it does not run, for one of the two reasons below
+        self.stopped = False  # somebody has stopped it
+        self.waits_until_s = 0.0  # its disk keeps it waiting
         self.parked: list[events.Handle] = []
 
     def check(self) -> None:
@@ -248,9 +250,20 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, self._numbers, handle))
         return handle
 
-    def requeue(self, handles: list[events.Handle]) -> None:
-        """What was parked while its node was paused runs now, in the order it came up."""
-        self._ready.extend(handle for handle in handles if not handle.cancelled())
+    def keep_waiting(self, incarnation: Incarnation, seconds: float) -> None:
+        """Its code waits for a call that blocks: what runs now goes on to its next `await`, and then nothing does."""
+        since = max(self._now, incarnation.waits_until_s)
+        incarnation.waits_until_s = since + seconds
+        incarnation.paused = True
+        self.call_at(incarnation.waits_until_s, self.go_on, incarnation, context=Context())
+
+    def go_on(self, incarnation: Incarnation) -> None:
+        """Unless somebody has stopped it, or it still waits. What was parked runs in the order it came up."""
+        if incarnation.stopped or incarnation.waits_until_s > self._now + CLOCK_RESOLUTION_S:
+            return
+        incarnation.paused = False
+        parked, incarnation.parked = incarnation.parked, []
+        self._ready.extend(handle for handle in parked if not handle.cancelled())
 
     # Tasks.
 

@@ -17,6 +17,7 @@ from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
 
 from ..workloads.wire_stream import IdempotentProducer, Stream, check, read_all
+from .habits import drawn
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Schedule, Strike, Struck
@@ -59,6 +60,7 @@ class OneNode:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.world = World(seed=plan.seed, trace_kept=plan.trace_kept)
+        self.world.disk_habits = drawn(self.world.stream)
         self.schedule = Schedule(self.world, plan, FAULTS, pause=lambda rng: rng.uniform(0.02, 1.0))
         self.streams = [Stream(f"p{place}", place % PARTITIONS) for place in range(3)]
         self.counts: dict[str, int] = {}

@@ -21,6 +21,7 @@ from fencepost.cluster.metadata.records import ConfigsChanged
 from fencepost.cluster.quorum.journal import JournalLost
 from fencepost.cluster.quorum.raft_shell import Quorum
 
+from .habits import drawn
 from .limits import small_limits
 from .node import SimEnv
 from .plan import Plan
@@ -42,6 +43,7 @@ class QuorumRun:
         self.world = World(
             seed=plan.seed, deaths_allowed=self._may_end_a_node, trace_kept=plan.trace_kept
         )
+        self.world.disk_habits = drawn(lambda name: self.world.stream(f"voters {name}"))
         self.faults = QuorumFaults(self)
         self.rng = self.world.stream("run")
         count = self.rng.choice((3, 3, 5))

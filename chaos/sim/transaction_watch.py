@@ -9,18 +9,18 @@ from struct import Struct
 from typing import Any, Final
 
 from fencepost.cluster.base.ids import TopicPartition
-from fencepost.cluster.wire.batch import BatchHeader, headers_of
+from fencepost.cluster.wire.batch import BatchHeader
 from fencepost.cluster.wire.reader import read_uvarint
 from fencepost.cluster.wire.records import Record, read_control, read_records
 from fencepost.node.broker import Broker
 from fencepost.replication.partition import Partition
 
 from ..checkers.decisions import Decisions
-from ..checkers.history import Anomaly
 from ..checkers.observations import Decided, Marked
 from .cluster_nodes import node_name
-from .cluster_watch import ClusterWatch, content_of
+from .cluster_watch import ClusterWatch
 from .node import SimEnv
+from .parsed_log import batches_between
 from .world import World
 
 STATE_TOPIC: Final = "__transaction_state"
@@ -86,17 +86,8 @@ class TransactionWatch(ClusterWatch):
     def _batches_between(
         self, node_id: int, partition: Partition, start: int, end: int
     ) -> Iterator[tuple[bytes, int, BatchHeader]]:
-        """Content of a segment, position in it and header, of each batch; past all faults of the disk."""
         find = self.world.disk(node_name(node_id)).files.find
-        segments = partition.log.segments
-        for place, segment in enumerate(segments):
-            behind = segments[place + 1].base_offset if place + 1 < len(segments) else end
-            if behind <= start or segment.base_offset >= end or not segment.size:
-                continue
-            content = content_of(find, segment.path)[: segment.size]
-            for at, header in headers_of(content):
-                if start <= header.base_offset and header.next_offset <= end:
-                    yield content, at, header
+        return batches_between(find, partition.log, start, end)
 
     def _take(self, node_id: int, record: Record) -> None:
         decided = decoded(record)
@@ -156,39 +147,6 @@ class TransactionWatch(ClusterWatch):
         )
         self._report(self.decisions.see(seen))
         self._moment("marked", node_id)
-
-    # Tables.
-
-    def compare_tables(self) -> int:
-        """At the end the replicas of a compacted log hold the same table, however far each is cleaned; how many."""
-        assert self.nodes is not None
-        found: dict[str, tuple[int, dict[bytes, bytes]]] = {}
-        for node_id in self.nodes.up():
-            for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
-                if not partition.log.config.compact:
-                    continue
-                table = self._table(node_id, partition)
-                first, known = found.setdefault(f"{partition.topic_id}-{name}", (node_id, table))
-                if known != table:
-                    differ = [key for key in {**known, **table} if known.get(key) != table.get(key)]
-                    what = f"nodes {first} and {node_id} differ in {differ[:3]}"
-                    self._report([Anomaly("tables-differ", str(name), what)])
-        return len(found)
-
-    def _table(self, node_id: int, partition: Partition) -> dict[bytes, bytes]:
-        table: dict[bytes, bytes | None] = {}
-        pending: dict[int, dict[bytes, bytes | None]] = {}
-        end = partition.log.log_end_offset
-        for content, at, header in self._batches_between(node_id, partition, 0, end):
-            records = read_records(content, at)
-            if header.is_control:
-                marker = read_control(records[0]) if records else None
-                ended = pending.pop(header.producer_id, {})
-                table.update(ended if marker is not None and marker.commit else {})
-                continue
-            into = pending.setdefault(header.producer_id, {}) if header.is_transactional else table
-            into.update((each.key or b"", each.value) for each in records)
-        return {key: value for key, value in table.items() if value is not None}
 
 
 # Kafka's transaction log, read by itself.

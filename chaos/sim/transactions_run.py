@@ -37,7 +37,7 @@ from .cluster_admin import CHURNED, Admin
 from .cluster_builds import OLD, builds_of, old_features
 from .cluster_nodes import ClusterNodes
 from .http import TOKEN
-from .limits import old_ids, small_limits
+from .limits import cleaner_settings, old_ids, small_limits
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Struck
@@ -82,7 +82,8 @@ class TransactionsRun:
             more = self.world.stream("more workloads")
             self.workloads += [name for name in MORE_WORKLOADS if more.random() < MORE_ODDS]
         self.watch = TransactionWatch(self.world)
-        config = (*SETTINGS, *plan.config, *(ADDED_SETTINGS if self._has_added else ()))
+        config = (*SETTINGS, *cleaner_settings(self.world.stream), *plan.config)
+        config += ADDED_SETTINGS if self._has_added else ()
         self.nodes = ClusterNodes(
             self.world, plan.nodes or drawn, config=config, on_start=self.watch.hook
         )

@@ -20,6 +20,7 @@ from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.log import reason_of
 
 from .disk import MachineDisk
+from .habits import PLAIN, DiskHabits
 from .loop import INCARNATION, Incarnation, SimLoop, context_of
 from .network import Network
 from .node import Machine, SimEnv
@@ -53,6 +54,7 @@ class World:
         self.trace = Trace(self.loop.time, trace_kept)
         self.rng = self.stream("world")
         self.net = Network(self.loop, self.stream("net"), self.trace)
+        self.disk_habits: Callable[[str], DiskHabits] = lambda _name: PLAIN
         self.deaths_allowed = deaths_allowed
         self.deaths: list[tuple[str, BaseException]] = []
         self._failure: BaseException | None = None
@@ -118,7 +120,8 @@ class World:
         """The running node on the machine of that name, which is made when there is none yet."""
         machine = self._machines.get(name)
         if machine is None:
-            disk = MachineDisk(name, self.stream(f"disk/{name}"), self.trace)
+            habits = self.disk_habits(name)
+            disk = MachineDisk(name, self.stream(f"disk/{name}"), self.trace, habits)
             machine = self._machines[name] = Machine(name, disk, self.loop)
             self.net.turn_on(name)
         if machine.env is None or not machine.env.incarnation.alive:
@@ -178,7 +181,8 @@ class World:
     def pause(self, name: str) -> None:
         """SIGSTOP: the node does nothing; its kernel goes on receiving."""
         self.trace.event(name, "world.pause")
-        self._running(name).paused = True
+        incarnation = self._running(name)
+        incarnation.stopped = incarnation.paused = True
 
     def suspend(self, name: str) -> None:
         """The whole machine stands still: its steady clock too, and its kernel hears nothing. `resume` wakes it."""
@@ -195,9 +199,8 @@ class World:
         incarnation = self._running(name)
         if self._machines[name].steady.go_on():
             self.net.turn_on(name)
-        incarnation.paused = False
-        parked, incarnation.parked = incarnation.parked, []
-        self.loop.requeue(parked)
+        incarnation.stopped = False
+        self.loop.go_on(incarnation)
 
     def is_paused(self, name: str) -> bool:
         return self.is_up(name) and self._running(name).paused

@@ -29,10 +29,19 @@ def rules(checker, *seen) -> list[str]:
 
 
 def image(
-    leader: int, epochs: tuple[int, int], *, isr=(1, 2, 3), elr=(), node=1, replicas=(1, 2, 3)
+    leader: int,
+    epochs: tuple[int, int],
+    *,
+    isr=(1, 2, 3),
+    elr=(),
+    node=1,
+    replicas=(1, 2, 3),
+    adding=(),
 ) -> Described:
     leader_epoch, partition_epoch = epochs
-    return Described(node, 1, KEY, leader, leader_epoch, partition_epoch, replicas, isr, elr)
+    return Described(
+        node, 1, KEY, leader, leader_epoch, partition_epoch, replicas, isr, elr, adding
+    )
 
 
 def leads(node: int, epoch: int, start: int = 0) -> Leads:
@@ -85,6 +94,24 @@ def test_the_change_that_ends_a_move_may_let_in_whoever_leads_then() -> None:
     nobody_left = image(4, (2, 6), replicas=(4, 2, 1), isr=(1, 2, 4))
     stays = image(3, (1, 5), replicas=(4, 2, 1, 3), isr=(3,))
     assert rules(Epochs(), stays, nobody_left) == ["unclean"]
+
+
+def test_a_replica_that_a_move_adds_leads_only_when_the_leader_has_let_it_in() -> None:
+    moving = image(3, (1, 5), replicas=(4, 3, 1), isr=(1, 3), adding=(4,))
+    assert rules(Epochs(), moving, image(4, (2, 6), replicas=(4, 1), isr=(1, 4))) == []
+    alone = image(3, (1, 5), replicas=(4, 3), isr=(3,), adding=(4,))
+    assert rules(Epochs(), alone, image(4, (2, 6), replicas=(4,), isr=(4,))) == []
+    # 3 has died: 4 may have nothing yet.
+    empty = image(4, (2, 6), replicas=(4, 3, 1), isr=(4,), adding=(4,))
+    assert rules(Epochs(), moving, empty) == ["unclean"]
+    leaderless = image(-1, (1, 5), replicas=(4, 3), isr=(3,), adding=(4,))
+    assert rules(Epochs(), leaderless, image(4, (2, 6), replicas=(4,), isr=(4,))) == ["unclean"]
+
+
+def test_an_image_that_says_something_else_of_a_move_or_a_failed_log_is_an_anomaly() -> None:
+    here = image(1, (4, 7), adding=(3,))
+    assert rules(Epochs(), here, image(1, (4, 7), node=2)) == ["two-images"]
+    assert rules(Epochs(), here, replace(here, node=2, offline=(2,))) == ["two-images"]
 
 
 # -- committed --
@@ -182,3 +209,11 @@ def test_a_group_that_finds_less_than_it_committed_is_an_anomaly() -> None:
 def test_a_commit_without_an_answer_may_come_late() -> None:
     late = [position("info", 1), position("ok", 2), position("read", 1)]
     assert rules(GroupOffsets(), *late) == []
+
+
+def test_what_a_group_has_found_is_there_from_then_on() -> None:
+    """A consumer may have gone on from 9, so nobody may find 5 again, though 9 was never acknowledged."""
+    found = [position("ok", 5), position("info", 9), position("read", 9)]
+    assert rules(GroupOffsets(), *found, position("read", 5)) == ["offset-back"]
+    older = [position("info", 3), *found]
+    assert rules(GroupOffsets(), *older, position("read", 3), position("read", 9)) == []

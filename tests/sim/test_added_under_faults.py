@@ -18,6 +18,7 @@ def test_what_anybody_was_told_is_what_everybody_reads(seed: int) -> None:
     run.run()
     assert len(run.decided) >= 3  # how many there are changes with every line of a node
     assert len(run.halves) >= 3
+    assert run.watch.sweeps and run.watch.seen["commit"] and run.watch.seen["decided"]
 
 
 @pytest.mark.slow

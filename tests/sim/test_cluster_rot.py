@@ -38,6 +38,7 @@ def test_a_log_that_rotted_while_its_node_was_down_is_named_and_taken_out_of_use
             if path.startswith(f"/data/{TOPIC}-0/") and path.endswith(".log") and node.content
         )  # fmt: skip
         disk.files.file(segment).flip(100, 3)
+        scene.nodes.rotten = node_id
         broker = scene.nodes.start(node_id)
         await scene.until("it is named", lambda: bool(broker.replicas.offline))
         (why,) = broker.replicas.offline.values()
