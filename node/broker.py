@@ -153,6 +153,7 @@ class Broker:
             producer_ids=self.producer_ids.take,
             markers=MarkersBetweenNodes(me, self.peers.door, self.markers),
             words=WordsAhead(self.env.clock, me, self.replicas, self.peers.door),
+            confirm_image=self.peers.confirm_image,
             additions=additions(config),
         )
 

@@ -73,6 +73,50 @@ def test_the_members_of_a_transaction_group_live_together(transactional_id: str,
     assert transactional_partition_key(transactional_id) == key
 
 
+def _deposed(node: TransactionNode, *, back: bool) -> None:
+    """Another leads all ids: what it was told since is not here. `back`: this node does again, with what is in the log."""
+    for partition in range(3):
+        node.lead(TRANSACTION_STATE_TOPIC, partition, 2, epoch=1)
+        if back:
+            node.lead(TRANSACTION_STATE_TOPIC, partition, 1, epoch=2)
+
+
+@pytest.mark.parametrize("becomes", ["deposed", "deposed and back", "not known"])
+def test_a_coordinator_that_was_deposed_ends_no_producer(becomes: str) -> None:
+    """It refuses by what it has in memory, and learns only then that another took over: a partition may have been added there."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        who = await node.init()
+
+        async def confirm() -> bool:
+            if becomes != "not known":
+                _deposed(node, back=becomes == "deposed and back")
+            return becomes != "not known"
+
+        node.service._confirm_image = confirm
+        assert (await node.end(who, version=5)).error_code is E.not_coordinator
+
+    on_node(scenario)
+
+
+def test_only_what_ends_a_producer_is_confirmed_first() -> None:
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        who = await node.init()
+        assert await node.add(who) is E.none
+        assert (await node.end(who)).error_code is E.none
+        assert node.confirmed == 0
+        old = SimpleNamespace(producer_id=who.producer_id, producer_epoch=who.producer_epoch - 1)
+        assert await node.add(old) is E.producer_fenced
+        assert (await node.end(old)).error_code is E.producer_fenced
+        stranger = SimpleNamespace(producer_id=who.producer_id + 1, producer_epoch=0)
+        assert await node.add(stranger) is E.invalid_producer_id_mapping
+        assert node.confirmed == 3
+
+    on_node(scenario)
+
+
 # -- a transaction in every version ------------------------------------------------------------------
 
 

@@ -115,6 +115,8 @@ class TransactionNode(Cluster):
         self.create_fails = False
         self.no_ids = False
         self.id_takes_s = 0.0
+        self.is_of_now = True
+        self.confirmed = 0
         self.world = world
         self.next_id = 100
         self.door = Door()
@@ -128,6 +130,7 @@ class TransactionNode(Cluster):
             producer_ids=self.take_id,
             markers=self.door,
             words=self.door,
+            confirm_image=self.confirm_image,
         )
         self.listeners.append(self.service)
 
@@ -143,6 +146,10 @@ class TransactionNode(Cluster):
         for index in range(self.partition_count):
             self.logs[index] = FakeLog()
         self.make_topic(name, [NODE] * self.partition_count)
+
+    async def confirm_image(self) -> bool:
+        self.confirmed += 1
+        return self.is_of_now
 
     async def take_id(self) -> int:
         if self.no_ids:

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
@@ -47,6 +48,7 @@ from .config import TransactionConfig
 from .ids import transactional_partition_key
 from .marker_sender import MarkerDoor, MarkerSender
 from .metrics import TransactionCounters
+from .refusals import is_final
 from .registry import CODEC
 from .requests import Caller
 from .transaction import EPOCH_BUMP_VERSION
@@ -78,16 +80,18 @@ class TransactionService:
         producer_ids: Callable[[], Awaitable[int]],
         markers: MarkerDoor,
         words: WordDoor,
+        confirm_image: Callable[[], Awaitable[bool]],
         additions: Sequence[Callable[[TransactionsMachine], Addition]] = (),
     ) -> None:
         """`create_topic` makes an internal topic unless it is there; Trouble if it can't. `producer_ids` draws an id
-        that nobody has; Trouble likewise."""
+        that nobody has; Trouble likewise. `confirm_image` is False if what this node knows may not be of now."""
         self.config = config
         self._env = env
         self._node_id = node_id
         self._image = image
         self._create_topic = create_topic
         self._producer_ids = producer_ids
+        self._confirm_image = confirm_image
         self._additions = additions
         self._creating = asyncio.Lock()
         self.counters = TransactionCounters()
@@ -190,11 +194,19 @@ class TransactionService:
         return self._coordinator.shards()
 
     async def _ask(self, command: Any) -> Any:
-        """`execute`, with a fresh producer id if it takes one."""
+        """`execute`, with a fresh producer id if it takes one.
+
+        What ends a producer is said only by whoever coordinates it still: another may have taken over, and know better.
+        """
+        key = transactional_partition_key(command.transactional_id)
         while True:
+            shard = self._coordinator.shard_of(key)
             reply = await self.execute(command.transactional_id, command)
             if reply != NEEDS_PRODUCER_ID:
-                return reply
+                if not is_final(reply):
+                    return reply
+                is_here = await self._confirm_image() and self._coordinator.shard_of(key) is shard
+                return reply if is_here else E.not_coordinator
             try:
                 async with asyncio.timeout(PRODUCER_ID_S_MAX):
                     drawn = await self._producer_ids()
@@ -326,24 +338,14 @@ class TransactionService:
         add: bool,
     ) -> dict[TopicPartition, ErrorCode]:
         """KIP-890: may this producer write to these partitions? With `add` they become part of the transaction."""
-        command: AddPartitions | VerifyPartitions
-        if add:
-            command = AddPartitions(
-                transactional_id=transactional_id,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                partitions=tuple(partitions),
-                client_transaction_version=EPOCH_BUMP_VERSION,
-                ticket=next(self._tickets),
-            )
-        else:
-            command = VerifyPartitions(
-                transactional_id=transactional_id,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                partitions=tuple(partitions),
-                ticket=next(self._tickets),
-            )
+        kind = partial(AddPartitions, client_transaction_version=EPOCH_BUMP_VERSION)
+        command = (kind if add else VerifyPartitions)(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=tuple(partitions),
+            ticket=next(self._tickets),
+        )
         return dict(await self._add(command, by_client=False))
 
     async def age_ms(
