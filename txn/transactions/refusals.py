@@ -5,6 +5,7 @@ INVARIANT  a producer is told that it is fenced, or that its transaction is not 
 PREVENTS   a coordinator that was deposed, and has not heard so, refusing from memory what its successor has in its log: the
            partitions of a transaction were added there, and the client, which asks here, may not commit it.
 PROVED BY  tests/txn/test_transaction_service.py::test_a_coordinator_that_was_deposed_ends_no_producer
+           tests/sim/test_cluster_coordinators.py::test_a_coordinator_that_slept_refuses_no_commit_of_a_transaction_it_knows_nothing_of
 """
 
 from collections.abc import Mapping
