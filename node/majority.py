@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.quorum.voters import majority
 
 _WORDS: Final = {1: "one", 2: "two", 3: "three"}
 
@@ -15,8 +16,8 @@ def why_nobody_leads(
     others = sorted(set(voters) - {node_id})
     missing = [each for each in others if each not in connected]
     reached = len(others) - len(missing)
-    majority = len(voters) // 2 + 1
-    lacks = majority - reached - (node_id in voters)
+    needed = majority(len(voters))
+    lacks = needed - reached - (node_id in voters)
     all_of_them = ", ".join(map(str, sorted(voters)))
     if node_id in voters:
         said = f"node {node_id} of voters {all_of_them} reaches {reached} of the others"
@@ -25,8 +26,8 @@ def why_nobody_leads(
     if missing:
         said += f" ({_names(missing)} can't be reached)"
     if lacks > 0:
-        return f"{said}; a majority is {majority}: start {_WORDS.get(lacks, lacks)} of them"
-    return f"{said}; a majority is {majority}: one is elected in a moment"
+        return f"{said}; a majority is {needed}: start {_WORDS.get(lacks, lacks)} of them"
+    return f"{said}; a majority is {needed}: one is elected in a moment"
 
 
 def _names(node_ids: Sequence[BrokerId]) -> str:

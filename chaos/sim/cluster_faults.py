@@ -257,11 +257,14 @@ class ClusterFaults:
 
     async def pause(self) -> None:
         """SIGSTOP: it wakes later, and believes what it believed."""
-        name = node_name(self.someone())
+        await self.stand_still(self.someone(), self.world.pause)
+
+    async def stand_still(self, node_id: int, stop: Callable[[str], None]) -> None:
+        name = node_name(node_id)
         if not self.world.is_up(name):
             return
         env = self.world.node(name)
-        self.world.pause(name)
+        stop(name)
         await asyncio.sleep(self.hold() * 1.5)
         if env.incarnation.alive and env.incarnation.paused:
             self.world.resume(name)

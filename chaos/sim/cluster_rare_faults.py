@@ -41,14 +41,8 @@ async def drift(faults: "ClusterFaults") -> None:
 async def suspend(faults: "ClusterFaults") -> None:
     """A whole machine stands still, and its steady clock with it: a virtual machine that is moved, a laptop that was shut."""
     node_id = faults.someone()
-    name = node_name(node_id)
-    if not faults.nodes.is_up(node_id) or faults.nodes.is_paused(node_id):
-        return
-    env = faults.world.node(name)
-    faults.world.suspend(name)
-    await asyncio.sleep(faults.hold() * 1.5)
-    if env.incarnation.alive and env.incarnation.paused:
-        faults.world.resume(name)
+    if faults.nodes.is_up(node_id) and not faults.nodes.is_paused(node_id):
+        await faults.stand_still(node_id, faults.world.suspend)
 
 
 async def each_write(faults: "ClusterFaults") -> None:

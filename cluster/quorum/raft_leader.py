@@ -32,7 +32,6 @@ from .voters import majority
 OBSERVER_SILENT_S: Final = 10.0
 # No two clocks run equally fast.
 LEASE_S: Final = 0.9 * ELECTION_S
-NEVER_SAID: Final = -NEVER
 
 
 class LeaderSide(HeldSyncObj):
@@ -40,7 +39,7 @@ class LeaderSide(HeldSyncObj):
 
     def __init__(self, *args: Any) -> None:
         self._progress: dict[BrokerId, Progress] = {}
-        self._said = NEVER_SAID
+        self._said = -NEVER
         super().__init__(*args)
 
     @property
