@@ -226,6 +226,8 @@ class CopiedPartition(ReadablePartition, Flushable):
                 self.on_log_failed(f"a truncation failed half-way: {failed}")
             raise
         self._counters.truncations += 1
+        # A sync that was under way says nothing of this log any more, and its leader may wait for the rest of it.
+        self._to_be_synced()
         if cut.anew:
             self.machine.on_begun_anew(cut.offset)
         else:
@@ -256,14 +258,17 @@ class CopiedPartition(ReadablePartition, Flushable):
         counters.appended_records += records
         counters.appended_bytes += size
         self._unsynced_records += records
-        if self._flush_delay_ms == AT_ONCE or self._unsynced_records >= self._flush_messages:
-            self._flusher.soon(self)
-        else:
-            self._flusher.later(self, self._flush_delay_ms)
+        self._to_be_synced()
         if self.machine.on_append(self.log.log_end_offset, self._steady_ms()):
             self._high_watermark_moved()
         for feed in self._feeds:
             feed.on_append()
+
+    def _to_be_synced(self) -> None:
+        if self._flush_delay_ms == AT_ONCE or self._unsynced_records >= self._flush_messages:
+            self._flusher.soon(self)
+        else:
+            self._flusher.later(self, self._flush_delay_ms)
 
     def on_log_start_moved(self) -> None:
         super().on_log_start_moved()

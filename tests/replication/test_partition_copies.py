@@ -1,5 +1,6 @@
 """A partition as a follower: what it takes, and what it refuses."""
 
+import asyncio
 import errno
 
 import pytest
@@ -126,6 +127,21 @@ def test_a_cut_that_fails_half_way_takes_its_partition_offline() -> None:
         assert partition.closed is ErrorCode.kafka_storage_error
         assert not partition.follows(EPOCH)
         assert "truncation" in node.manager.offline[partition.topic_partition]
+
+    play(scene)
+
+
+def test_what_a_cut_leaves_is_synced_though_the_sync_under_way_was_of_the_log_before_it() -> None:
+    """Its leader waits for it, and writes nothing as long as that is a coordinator that is being loaded."""
+
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        node.env.machine.disk.faults.sync_s = (1, 1)
+        partition.append_as_follower(sent(0, "a", "b") + sent(2, "c"), EPOCH)
+        await asyncio.sleep(0.5)
+        partition.cut(Cut(2))
+        await asyncio.sleep(5)
+        assert partition.machine.durable_end == partition.log_end_offset == 2
 
     play(scene)
 
