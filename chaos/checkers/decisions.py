@@ -2,7 +2,7 @@
 
 INVARIANT  a marker is written only when its outcome is decided in the transaction log, for that producer, epoch and partition;
            one that ends a transaction does so before the log says that it is complete; in the end every decision has its
-           markers in all of its partitions.
+           markers in all of its partitions. Nobody is refused for good but by what the transaction log says by then.
 PREVENTS   a commit that a new coordinator does not know of, a late marker that ends the next transaction, and a partition
            whose stable offset stands for ever.
 PROVED BY  tests/chaos/test_decisions.py::test_a_marker_that_nobody_decided_is_seen
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from .history import Anomaly
-from .observations import Decided, Marked
+from .observations import Decided, Marked, Refused
 
 PREPARED = {"PrepareCommit": True, "PrepareAbort": False, "PrepareEpochFence": False}
 COMPLETE = {"CompleteCommit": True, "CompleteAbort": False}
@@ -36,6 +36,26 @@ class Decisions:
 
     def see(self, seen: Decided | Marked) -> list[Anomaly]:
         return self._see_decided(seen) if isinstance(seen, Decided) else self._see_marked(seen)
+
+    def forget(self, transactional_id: str) -> None:
+        """A tombstone: the id expired."""
+        self.newest.pop(transactional_id, None)
+
+    def refused(self, seen: Refused) -> list[Anomaly]:
+        """Whoever answers may have been deposed, and not know it: that somebody fenced a producer has to be in the log, and
+        a transaction that is open there can be committed. (An id that is gone from the log explains everything.)"""
+        newest = self.newest.get(seen.transactional_id)
+        if newest is None:
+            return []
+        mine = seen.producer_id, seen.producer_epoch
+        theirs = newest.producer_id, newest.producer_epoch
+        if seen.is_fenced:
+            is_lie = mine[0] == theirs[0] and mine[1] >= theirs[1]
+        else:
+            is_lie = mine == theirs and newest.state == "Ongoing"
+        if not is_lie:
+            return []
+        return [Anomaly("refused", seen.transactional_id, f"{seen}, but {newest}")]
 
     def _see_decided(self, seen: Decided) -> list[Anomaly]:
         before = self.newest.get(seen.transactional_id)

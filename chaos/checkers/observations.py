@@ -89,6 +89,20 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A transactional producer heard that it can't go on: fenced, or nothing of it is there to commit."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    error: str
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.error != "invalid_txn_state"
+
+
+@dataclass(frozen=True, slots=True)
 class Marked:
     """A marker in the log of a partition's leader, and whether a transaction was open there for it to end."""
 

@@ -60,6 +60,24 @@ def generation_not_checked(patch: Patch) -> None:
     patch.put(ClassicGroup, "refuse_older", lambda *_, **__: ErrorCode.none)
 
 
+@bug(
+    seen_by="doubled torn-offset",
+    campaign="transactions",
+    faults="pause-client at-a-decision delay",
+    workloads="pipeline",
+    seconds=12.0,
+    seeds=40,
+)
+def undecided_positions_are_told(patch: Patch) -> None:
+    """OffsetFetch tells the position of before, though a transaction that may move it is under way (require_stable)."""
+    right = OffsetsMachine.fetch
+
+    def at_once(self: OffsetsMachine, command: Any) -> Any:
+        return right(self, replace(command, require_stable=False))
+
+    patch.put(OffsetsMachine, "fetch", at_once)
+
+
 @bug(seen_by="offset-back", campaign="cluster", faults="kill stop power-one")
 def positions_lost_at_failover(patch: Patch) -> None:
     """A coordinator that takes over reads only the first half of its log."""

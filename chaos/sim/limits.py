@@ -10,8 +10,12 @@ from fencepost.cluster.quorum import journal, raft_leader, store
 from fencepost.txn.transactions import policy
 from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
 
+from ..workloads.group_member import SESSION_TIMEOUT_MS
+
 EPOCHS_LEFT: Final = 6
 CLEANERS_ODDS: Final = 1 / 3
+SHORT_SESSIONS_ODDS: Final = 1 / 2
+SHORT_SESSION_MS: Final = 1_000
 
 
 def cleaner_settings(stream: Callable[[str], random.Random]) -> tuple[str, ...]:
@@ -25,6 +29,12 @@ def cleaner_settings(stream: Callable[[str], random.Random]) -> tuple[str, ...]:
         "log.cleaner.min.cleanable.ratio=0",
         f"log.internal.segment.bytes={dice.choice((1024, 4096))}",
     )
+
+
+def session_timeout_ms(stream: Callable[[str], random.Random]) -> int:
+    """In some seeds groups move on while a member of theirs dawdles in the middle of a transaction that has not timed out."""
+    is_short = stream("sessions").random() < SHORT_SESSIONS_ODDS
+    return SHORT_SESSION_MS if is_short else SESSION_TIMEOUT_MS
 
 
 @contextlib.contextmanager

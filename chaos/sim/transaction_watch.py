@@ -16,7 +16,7 @@ from fencepost.node.broker import Broker
 from fencepost.replication.partition import Partition
 
 from ..checkers.decisions import Decisions
-from ..checkers.observations import Decided, Marked
+from ..checkers.observations import Decided, Marked, Refused
 from .cluster_nodes import node_name
 from .cluster_watch import ClusterWatch
 from .node import SimEnv
@@ -47,7 +47,7 @@ class TransactionWatch(ClusterWatch):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.decisions = Decisions()
-        self.seen |= {"decided": 0, "marked": 0}
+        self.seen |= {"decided": 0, "marked": 0, "refused": 0}
         self._read: dict[str, int] = {}  # of the transaction log: how far decisions are known
         self._marked: dict[str, int] = {}  # of other partitions: how far markers were looked at
         self._open: dict[str, dict[int, int]] = {}
@@ -73,6 +73,16 @@ class TransactionWatch(ClusterWatch):
 
     # Decisions.
 
+    def refused(self, seen: Refused) -> None:
+        """What no leader has told yet, since nothing was committed under it, counts as well."""
+        assert self.nodes is not None, "somebody was refused before there were nodes"
+        for node_id in self.nodes.up():
+            for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
+                if name.topic == STATE_TOPIC and partition.is_leader:
+                    self._look_for_decisions(node_id, partition)
+        self.seen["refused"] += 1
+        self._report(self.decisions.refused(seen))
+
     def _look_for_decisions(self, node_id: int, partition: Partition) -> None:
         key, end = f"{partition.topic_partition}", partition.high_watermark
         position = self._read.get(key, 0)
@@ -91,6 +101,9 @@ class TransactionWatch(ClusterWatch):
 
     def _take(self, node_id: int, record: Record) -> None:
         decided = decoded(record)
+        gone = transactional_id_of(record) if record.value is None else None
+        if gone is not None:
+            self.decisions.forget(gone)
         if decided is not None:
             self._report(self.decisions.see(decided))
             if decided.state.startswith("Prepare"):
@@ -152,15 +165,22 @@ class TransactionWatch(ClusterWatch):
 # Kafka's transaction log, read by itself.
 
 
-def decoded(record: Record) -> Decided | None:
-    """None for a tombstone and for kinds of records that Kafka's readers skip."""
-    key, value = record.key, record.value
+def transactional_id_of(record: Record) -> str | None:
+    """None for kinds of records that Kafka's readers skip."""
+    key = record.key
     assert key is not None, "a record of the transaction log has a key"
     (kind,) = _VERSION.unpack_from(key)
-    if kind != 0 or value is None:
+    if kind != 0:
         return None
     (size,) = _VERSION.unpack_from(key, 2)
-    transactional_id = key[4 : 4 + size].decode()
+    return key[4 : 4 + size].decode()
+
+
+def decoded(record: Record) -> Decided | None:
+    """None for a tombstone and for kinds of records that Kafka's readers skip."""
+    transactional_id, value = transactional_id_of(record), record.value
+    if transactional_id is None or value is None:
+        return None
     (version,) = _VERSION.unpack_from(value)
     at = 2
     producer_id, producer_epoch, _, status = _ID_V0.unpack_from(value, at)

@@ -37,7 +37,7 @@ from .cluster_admin import CHURNED, Admin
 from .cluster_builds import OLD, builds_of, old_features
 from .cluster_nodes import ClusterNodes
 from .http import TOKEN
-from .limits import cleaner_settings, old_ids, small_limits
+from .limits import SHORT_SESSION_MS, cleaner_settings, old_ids, session_timeout_ms, small_limits
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Struck
@@ -54,6 +54,7 @@ SETTINGS: Final = (
     "transaction.state.log.num.partitions=2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=300",
     "group.initial.rebalance.delay.ms=100",
+    f"group.min.session.timeout.ms={SHORT_SESSION_MS}",
     f"admin.token={TOKEN}",
 )
 SMALL_LIMITS_ODDS: Final = 0.2
@@ -92,6 +93,7 @@ class TransactionsRun:
         self.watch.nodes = self.nodes
         self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
         self.faults.table, self.faults.usual = TRANSACTION_FAULTS, ALL_USUAL
+        self.session_ms = session_timeout_ms(self.world.stream)
         self.book = Book()
         self.tellers: list[Teller] = []
         self.auditors: list[Auditor] = []
@@ -258,17 +260,15 @@ class TransactionsRun:
         places += [("pipeline", [*INPUTS, *OUTPUTS])]
         named = [each for name, some in places if name in self.workloads for each in some]
         wanted = list(dict.fromkeys(named))
-        groups: list[tuple[str, list[Partition]]]
-        names = dict.fromkeys(group for each in self.processes for group in each.groups)
-        groups = [(group, APPEND) for group in names]
-        groups += [(GROUP, INPUTS)] if self.workers else []
+        groups = {group: APPEND for each in self.processes for group in each.groups}
+        groups |= {GROUP: INPUTS} if self.workers else {}
         async with asyncio.timeout(CONVERGE_S):
             reader = CommittedReader(client)
             op.began_s = self.world.loop.time()
             await self._on(client.env, reader.read_all(wanted, op))
             op.ended_s = self.world.loop.time()
             self.book.close(op)
-            for group, partitions in groups:
+            for group, partitions in groups.items():
                 seen = Txn("position", "ok", FINAL)
                 await self._on(client.env, GroupPositions(client, group).observe(partitions, seen))
                 self.book.close(seen)
@@ -316,8 +316,7 @@ class TransactionsRun:
             client = self._client(CLIENTS[place % 2], f"{letter}{place}", patient=False)
             member = None
             if subscribe:
-                partitions = [partition for _, partition in APPEND]
-                member = GroupMember(client, SHARED_GROUP, APPEND[0][0], partitions)
+                member = GroupMember(client, SHARED_GROUP, APPEND, self.session_ms)
             process = AppendProcess(
                 client, self.book, APPEND, self._habits(), self.watch.told, member=member
             )
@@ -331,8 +330,7 @@ class TransactionsRun:
             client = self._client(CLIENTS[place % 2], f"w{place}", patient=False)
             member, transactional_id = None, f"pipeline-{place % 2}"
             if by_group:
-                partitions = [partition for _, partition in INPUTS]
-                member = GroupMember(client, GROUP, INPUTS[0][0], partitions)
+                member = GroupMember(client, GROUP, INPUTS, self.session_ms)
                 transactional_id = f"pipeline::w{place}"
             self.workers.append(
                 Worker(
@@ -357,6 +355,7 @@ class TransactionsRun:
             crash_odds=self.rng.choice((0.0, 0.01, 0.05)),
             dawdle_odds=self.rng.choice((0.0, 0.02, 0.1)),
             doomed=CHURNED if self.rng.random() < 0.3 else (),
+            on_refusal=self.watch.refused,
         )
 
     def _client(self, machine: str, name: str, *, patient: bool = True) -> ClusterClient:

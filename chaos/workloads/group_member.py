@@ -30,12 +30,17 @@ class GroupMember:
     """`await rejoined()` before each round; `lost` afterwards when the group moves on."""
 
     def __init__(
-        self, client: ClusterClient, group: str, topic: str, partitions: Sequence[int]
+        self,
+        client: ClusterClient,
+        group: str,
+        places: Sequence[Partition],
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
     ) -> None:
         self.client = client
         self.group = group
-        self.topic = topic
-        self.all = list(partitions)
+        (self.topic,) = {topic for topic, _ in places}
+        self.all = [partition for _, partition in places]
+        self.session_timeout_ms = session_timeout_ms
         self.member_id = ""
         self.generation = -1
         self.mine: list[Partition] = []
@@ -102,8 +107,8 @@ class GroupMember:
         reply = await self._ask(
             ApiKey.join_group,
             JOIN_VERSION,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.session_timeout_ms,
             group_instance_id=None,
             protocol_type="consumer",
             protocols=[{"name": "in-turn", "metadata": _subscription(self.topic)}],

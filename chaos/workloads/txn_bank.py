@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..checkers.observations import Refused
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
 from .txn_answers import Abortable, Fenced, Partition
@@ -37,6 +38,7 @@ class Habits:
     # A pause before the commit, of up to twice the transaction's timeout.
     dawdle_odds: float = 0.02
     doomed: tuple[str, ...] = ()  # topics that somebody deletes
+    on_refusal: Callable[[Refused], None] = lambda _: None
 
     def producer(self, client: ClusterClient, transactional_id: str) -> TransactionalProducer:
         return TransactionalProducer(
@@ -45,6 +47,7 @@ class Habits:
             new_protocol=self.new_protocol,
             timeout_ms=self.timeout_ms,
             doomed=self.doomed,
+            on_refusal=self.on_refusal,
         )
 
     async def maybe_dawdle(self, client: ClusterClient) -> None:

@@ -18,6 +18,7 @@ from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.records import Record, build_batch
 
 from ..checkers.history import Kind
+from ..checkers.observations import Refused
 from ..checkers.txn_history import Txn
 from .cluster_client import LOOK_AGAIN, ClusterClient
 from .coordinator_client import BUSY, GROUP, MOVED, TRANSACTION, Coordinator
@@ -58,12 +59,14 @@ class TransactionalProducer:
         new_protocol: bool,
         timeout_ms: int = 10_000,
         doomed: Sequence[str] = (),
+        on_refusal: Callable[[Refused], None] = lambda _: None,
     ) -> None:
         self.client = client
         self.transactional_id = transactional_id
         self.new_protocol = new_protocol
         self.timeout_ms = timeout_ms
         self.doomed = frozenset(doomed)  # topics that may be deleted at any time
+        self.on_refusal = on_refusal
         self.alive = False
         self.producer_id = -1
         self.producer_epoch = -1
@@ -116,10 +119,17 @@ class TransactionalProducer:
         words = f"{what}: {error.name} for {self}"
         if error in FENCED:
             self.alive = False
+            self._refused(error)
             raise Fenced(words)
         if error in ABORTABLE or topic in self.doomed:
             raise Abortable(words)
         raise BrokenPromise(words)
+
+    def _refused(self, error: ErrorCode) -> None:
+        """Java's producer ends here."""
+        self.on_refusal(
+            Refused(self.transactional_id, self.producer_id, self.producer_epoch, error.name)
+        )
 
     def __repr__(self) -> str:
         return f"{self.transactional_id} {self.producer_id}/{self.producer_epoch}"
@@ -369,6 +379,8 @@ class TransactionalProducer:
             self._count(f"end: {error.name}")
             if error in FENCED:
                 self.alive = False
+            if error in FENCED or (commit and error is ErrorCode.invalid_txn_state):
+                self._refused(error)
             if error in FENCED or error in ABORTABLE:
                 return refused, f"end: {error.name} for {self}"
             if error in MOVED:

@@ -1,7 +1,7 @@
 """The judge of the transaction log against the partitions' logs sees each way in which they can disagree."""
 
 from fencepost.chaos.checkers.decisions import Decisions
-from fencepost.chaos.checkers.observations import Decided, Marked
+from fencepost.chaos.checkers.observations import Decided, Marked, Refused
 from fencepost.chaos.sim.transaction_watch import decoded
 from fencepost.cluster.wire.records import Record
 
@@ -87,3 +87,34 @@ def test_records_of_both_versions_are_read() -> None:
         assert decoded(Record(0, 0, key, value)) == decided("PrepareCommit")
     assert decoded(Record(0, 0, key, None)) is None
     assert decoded(Record(0, 0, b"\3\xe8\0\1g", b"\0")) is None, "Kafka skips it, too"
+
+
+def refusals(*seen, error="producer_fenced", epoch=4) -> list[str]:
+    decisions = Decisions()
+    for one in seen:
+        decisions.see(one)
+    return [each.rule for each in decisions.refused(Refused("pay", 9, epoch, error))]
+
+
+def test_a_producer_that_nothing_fenced_and_that_is_fenced_all_the_same_is_seen() -> None:
+    assert refusals(decided("Ongoing")) == ["refused"]
+    assert refusals(*GOOD, error="invalid_producer_id_mapping") == ["refused"]
+    assert refusals(decided("PrepareAbort", epoch=5)) == [], (
+        "its time was up, or another has its id"
+    )
+    assert refusals(decided("Empty", producer_id=10)) == []
+
+
+def test_a_commit_of_what_is_open_in_the_log_that_is_refused_is_seen() -> None:
+    """A coordinator that was deposed knows nothing of a transaction that its successor opened."""
+    state = "invalid_txn_state"
+    assert refusals(decided("Ongoing"), error=state) == ["refused"]
+    assert refusals(*GOOD, error=state) == []
+    assert refusals(decided("Ongoing", epoch=5), error=state) == []
+
+
+def test_an_id_that_expired_explains_every_refusal() -> None:
+    decisions = Decisions()
+    decisions.see(decided("Ongoing"))
+    decisions.forget("pay")
+    assert not decisions.refused(Refused("pay", 9, 4, "invalid_producer_id_mapping"))

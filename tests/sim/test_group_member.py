@@ -33,7 +33,10 @@ def test_members_share_the_partitions_and_take_over_those_of_one_that_crashed() 
             await nodes.until_ready()
             admin = Admin(client("admin"), nodes, "in")
             assert await world.on(admin.client.env, admin.create("in", 3)) == "none"
-            members = [GroupMember(client(name), "g", "in", range(3)) for name in "abc"]
+            members = [
+                GroupMember(client(name), "g", [("in", each) for each in range(3)])
+                for name in "abc"
+            ]
             await rounds(world, members, 5.0)
             generations = {each.generation for each in members}
             assert len(generations) == 1
