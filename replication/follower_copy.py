@@ -47,8 +47,7 @@ class Copy:
         )
 
     def on_durable(self) -> None:
-        if self.partition.sync_counts:
-            self.stream.acknowledge(self)
+        self.stream.acknowledge(self)
 
     def on_closed(self) -> None:
         self.stream.forget(self)

@@ -64,7 +64,7 @@ class FollowerMachine:
         *,
         last_epoch: int,
         log_end: int,
-        durable_end: int,
+        counted_end: int,
         log_start: int = 0,
         granted: int = UNLIMITED,
     ) -> Follow:
@@ -72,7 +72,7 @@ class FollowerMachine:
         self._become(P.ASKING)
         self.slot = slot
         return Follow(
-            slot, self.topic_id, self.partition, self.leader_epoch, last_epoch, log_end, durable_end,
+            slot, self.topic_id, self.partition, self.leader_epoch, last_epoch, log_end, counted_end,
             log_start, granted,
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ class LeaderFeed:
     """How far it was sent, and what the follower was told of it."""
 
     __slots__ = (
-        "_granted", "is_cold", "leader_epoch", "partition", "sent_bytes", "sent_to", "slot", "stream", "told",
+        "_granted", "is_cold", "is_dropped", "leader_epoch", "partition", "sent_bytes", "sent_to", "slot", "stream", "told",
     )  # fmt: skip
 
     def __init__(self, stream: Sender, partition: Partition, follow: Follow) -> None:
@@ -35,6 +35,7 @@ class LeaderFeed:
         self.sent_bytes = 0
         self.told = (-1, -1)  # high watermark and log start, as the follower knows them
         self.is_cold = False  # what comes next is being read from the disk
+        self.is_dropped = False  # nobody is sent anything by it, whoever still knows it
         self._granted = follow.granted
 
     @property
@@ -51,7 +52,8 @@ class LeaderFeed:
         """Do we lead it still, in this epoch, and is the follower still one of its replicas?"""
         partition = self.partition
         return (
-            partition.closed is None
+            not self.is_dropped
+            and partition.closed is None
             and partition.is_leader
             and partition.leader_epoch == self.leader_epoch
             and self.stream.follower_id in partition.machine.replicas

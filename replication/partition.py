@@ -77,9 +77,20 @@ class Partition(CopiedPartition):
         self.log.config = config
         self._rules = appends.Rules.of(config)
         self._flush_messages = config.flush_messages
-        self._flush_delay_ms = flush_delay_ms(config)
         self.machine.min_insync_replicas = config.min_insync_replicas
-        self.machine.sync_counts = self._flush_delay_ms == AT_ONCE
+        self._set_flush_delay(flush_delay_ms(config))
+
+    def _set_flush_delay(self, delay_ms: int) -> None:
+        """What waits to be synced does so from now on as if it had just been written; the leader hears what counts now."""
+        had, self._flush_delay_ms = self._flush_delay_ms, delay_ms
+        self.machine.sync_counts = delay_ms == AT_ONCE
+        if delay_ms == had or self.closed is not None:
+            return
+        if self.log.recovery_point < self.log.log_end_offset:
+            self._flusher.forget(self)
+            self._to_be_synced()
+        if self._copying is not None:
+            self._copying.on_durable()
 
     def look_again(self) -> None:
         """What held the high watermark back may do so no more."""
@@ -101,6 +112,8 @@ class Partition(CopiedPartition):
             self._high_watermark_moved()
         if is_new_epoch and self.is_leader:
             self._counters.elections += 1
+        if self.is_leader:
+            self._maybe_deleted()  # who was waited for may be no replica any more
 
     def close(self, error: ErrorCode) -> None:
         """Nothing more is taken or told but `error`: deleted, taken away, offline, or the node stops."""

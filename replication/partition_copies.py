@@ -112,21 +112,23 @@ class CopiedPartition(ReadablePartition, Flushable):
         self._feeds = tuple(each for each in self._feeds if each is not feed)
 
     def on_ack(
-        self, broker_id: int, log_end: int, durable_end: int, log_start: int, *, may_join: bool
+        self, broker_id: int, log_end: int, counted_end: int, log_start: int, *, may_join: bool
     ) -> None:
         """A follower tells what it has."""
         replica = self.machine.replicas.get(broker_id)
-        if replica is not None and replica.log_start != log_start:
+        deleted = replica is not None and replica.log_start != log_start
+        if replica is not None:
             replica.log_start = log_start
-            self._maybe_deleted()
         if self.machine.on_ack(
             broker_id,
             log_end=log_end,
-            durable_end=durable_end,
+            counted_end=counted_end,
             may_join=may_join,
             now_ms=self._steady_ms(),
         ):
             self._high_watermark_moved()
+        if deleted:
+            self._maybe_deleted()
 
     def on_may_join(self, broker_id: int, *, may_join: bool) -> None:
         """The metadata log, or the end of its stream, says something new of a follower."""
@@ -215,7 +217,11 @@ class CopiedPartition(ReadablePartition, Flushable):
         Where it goes wrong half-way nobody is told anything of this log any more: not an end that it has not.
         """
         log = self.log
-        before, committed = log.log_end_offset, self.machine.high_watermark
+        start, before, committed = (
+            log.log_start_offset,
+            log.log_end_offset,
+            self.machine.high_watermark,
+        )
         try:
             if cut.anew:
                 log.truncate_fully_and_start_at(cut.offset)
@@ -228,6 +234,8 @@ class CopiedPartition(ReadablePartition, Flushable):
         self._counters.truncations += 1
         # A sync that was under way says nothing of this log any more, and its leader may wait for the rest of it.
         self._to_be_synced()
+        if log.log_start_offset != start:
+            self.on_log_start_moved()
         if cut.anew:
             self.machine.on_begun_anew(cut.offset)
         else:

@@ -48,12 +48,12 @@ class Replica:
     """
 
     __slots__ = (
-        "caught_up_ms", "durable_end", "heard", "log_end", "log_start", "marked_end", "marked_ms", "may_join",
+        "caught_up_ms", "counted_end", "heard", "log_end", "log_start", "marked_end", "marked_ms", "may_join",
     )  # fmt: skip
 
     def __init__(self, caught_up_ms: int) -> None:
         self.log_end = -1
-        self.durable_end = -1
+        self.counted_end = -1  # what it has for certain, by its own flush.policy
         self.log_start = -1
         self.caught_up_ms = caught_up_ms  # when it last had all that the leader had
         self.marked_end = -1
@@ -193,14 +193,14 @@ class PartitionMachine:
     # -- followers -------------------------------------------------------------------------------------
 
     def on_ack(
-        self, broker_id: int, *, log_end: int, durable_end: int, may_join: bool, now_ms: int
+        self, broker_id: int, *, log_end: int, counted_end: int, may_join: bool, now_ms: int
     ) -> bool:
         """A follower tells its ends; unknown ones (a reassignment took it away) are not listened to."""
         replica = self.replicas.get(broker_id)
         if replica is None:
             return False
         replica.on_ack(log_end, self.log_end, now_ms)
-        replica.durable_end = durable_end
+        replica.counted_end = counted_end
         replica.may_join = may_join
         return self._maybe_move(now_ms)
 
@@ -221,9 +221,18 @@ class PartitionMachine:
             replica.heard = Heard(NEVER_MS)
 
     def low_watermark(self, log_start: int) -> int:
-        """What every replica that is alive has deleted (Kafka's lowWatermarkIfLeader); `log_start` is our own."""
+        """What every replica that is alive has deleted (Kafka's lowWatermarkIfLeader); `log_start` is our own.
+
+        In a new epoch nobody has been heard yet: those in sync are waited for until they leave.
+        """
+        isr = self.isr.isr
         return min(
-            (each.log_start for each in self.replicas.values() if each.may_join), default=log_start
+            (
+                each.log_start
+                for broker_id, each in self.replicas.items()
+                if each.may_join or broker_id in isr
+            ),
+            default=log_start,
         )
 
     def joiner(self) -> int | None:
@@ -232,7 +241,7 @@ class PartitionMachine:
             return None
         isr = self.isr.isr
         for broker_id, replica in self.replicas.items():
-            end = self._end_of(replica)
+            end = replica.counted_end
             if (
                 broker_id not in isr
                 and replica.may_join
@@ -259,8 +268,15 @@ class PartitionMachine:
 
     # -- the high watermark ----------------------------------------------------------------------------
 
-    def _end_of(self, replica: Replica) -> int:
-        return replica.durable_end if self.sync_counts else replica.log_end
+    @property
+    def counted_end(self) -> int:
+        """How far this replica has the log for certain, by its own flush.policy: what it has synced, or all of it.
+
+        Each replica says it of itself. A leader that waited for syncs of which a follower of another policy tells
+        nothing would wait for good, and one that waited for none would count what a power cut takes from a follower
+        that then says it lacks nothing.
+        """
+        return self.durable_end if self.sync_counts else self.log_end
 
     @property
     def effective_min_isr(self) -> int:
@@ -276,7 +292,7 @@ class PartitionMachine:
         return self.role is Role.LEADER and len(self.isr.isr) < self.effective_min_isr
 
     def _maybe_move(self, now_ms: int) -> bool:
-        end = self.durable_end if self.sync_counts else self.log_end
+        end = self.counted_end
         if end <= self.high_watermark:
             return False
         if self.replicas or len(self.isr.isr) != 1:
@@ -291,7 +307,7 @@ class PartitionMachine:
     def _lowest_end(self, end: int, now_ms: int) -> int:
         maximal = self.isr.maximal_isr
         for broker_id, replica in self.replicas.items():
-            theirs = self._end_of(replica)
+            theirs = replica.counted_end
             # One that keeps pace but is not in yet is waited for: under a steady load it would never reach
             # a high watermark that runs with the leader's end (Kafka's shouldWaitForReplicaToJoinIsr).
             if theirs < end and (

@@ -5,9 +5,9 @@ INVARIANT  a frame is taken only if every number in it is one; a partition is na
 PREVENTS   batches of a leader that was deposed, still on their way, written behind a truncation.
 PROVED BY  tests/replication/test_stream_frames.py::test_what_is_no_frame_is_refused
 
-    follower -> leader   follow  [[slot, topic id, partition, leader epoch, last epoch, log end, durable end, log start, granted], …]
+    follower -> leader   follow  [[slot, topic id, partition, leader epoch, last epoch, log end, counted end, log start, granted], …]
                          grant   [slot, bytes that may be sent since it was asked (-1: as many as there are), …]
-                         ack     [slot, log end, durable end, log start, …], and how many bytes of records were taken so far
+                         ack     [slot, log end, counted end, log start, …], and how many bytes of records were taken so far
                          leave   [slot, …]
                          stuck   [slot, …]: left, because the disk does not take them
                          alive   the follower's broker epoch
@@ -17,6 +17,8 @@ PROVED BY  tests/replication/test_stream_frames.py::test_what_is_no_frame_is_ref
                          range   [[slot, log start, log end], …]
                          no      [[slot, error code], …]
                          alive
+
+The counted end is how far a follower has its log for certain, by its own flush.policy: what it has synced, or all of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +48,7 @@ class Follow(NamedTuple):
     leader_epoch: int
     last_epoch: int
     log_end: int
-    durable_end: int
+    counted_end: int
     log_start: int
     granted: int = UNLIMITED
 
@@ -54,7 +56,7 @@ class Follow(NamedTuple):
 class Ack(NamedTuple):
     slot: int
     log_end: int
-    durable_end: int
+    counted_end: int
     log_start: int
 
 

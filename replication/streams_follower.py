@@ -216,7 +216,7 @@ class FollowerStream:
                     self._slots_given,
                     last_epoch=log.epochs.latest,
                     log_end=log.log_end_offset,
-                    durable_end=partition.machine.durable_end,
+                    counted_end=partition.machine.counted_end,
                     log_start=partition.counted_log_start,
                     granted=copy.granted,
                 )
@@ -377,7 +377,7 @@ class FollowerStream:
         for copy in acks:
             machine = copy.partition.machine
             start = copy.partition.counted_log_start
-            numbers += (copy.machine.slot, machine.log_end, machine.durable_end, start)
+            numbers += (copy.machine.slot, machine.log_end, machine.counted_end, start)
         self._taken_told = self._taken
         step = 4 * frames.PARTITIONS_MAX
         for start in range(0, max(len(numbers), 1), step):

@@ -124,9 +124,9 @@ class LeaderStream:
             feed = self._feeds.get(ack.slot)
             if feed is None:
                 continue  # it was on its way when we let go
-            if not ack.durable_end <= ack.log_end <= feed.sent_to:
+            if not ack.counted_end <= ack.log_end <= feed.sent_to:
                 raise FrameRefused(
-                    f"{feed.partition.topic_partition}: a follower has synced {ack.durable_end} and"
+                    f"{feed.partition.topic_partition}: a follower is certain of {ack.counted_end} and has"
                     f" written {ack.log_end}, of {feed.sent_to} that it was sent"
                 )
             self._acknowledged(feed, ack, may_join=may_join)
@@ -140,7 +140,7 @@ class LeaderStream:
     def _acknowledged(self, feed: LeaderFeed, ack: Ack | Follow, *, may_join: bool) -> None:
         partition = feed.partition
         partition.on_ack(
-            self.follower_id, ack.log_end, ack.durable_end, ack.log_start, may_join=may_join
+            self.follower_id, ack.log_end, ack.counted_end, ack.log_start, may_join=may_join
         )
         if may_join and self.follower_id not in partition.machine.isr.state.isr:
             self._owner.isr.look(partition)
@@ -150,8 +150,9 @@ class LeaderStream:
     def _answer(self, asked: list[Follow]) -> None:
         parted, ranges, refused = [], [], []
         for follow in asked:
-            if follow.durable_end > follow.log_end:
-                raise FrameRefused(f"a follower of {follow.log_end} synced {follow.durable_end}")
+            if follow.counted_end > follow.log_end:
+                what = f"a follower of {follow.log_end} is certain of {follow.counted_end}"
+                raise FrameRefused(what)
             name = (follow.topic_id, follow.partition)
             known = self._by_name.get(name)
             if known is not None:
@@ -213,6 +214,7 @@ class LeaderStream:
         self._pump_soon()
 
     def _drop(self, feed: LeaderFeed) -> None:
+        feed.is_dropped = True
         del self._feeds[feed.slot]
         del self._by_name[feed.partition.topic_id, feed.partition.topic_partition.partition]
         self._ready.pop(feed, None)

@@ -11,13 +11,13 @@ TOPIC = UUID(int=3)
 
 def asked(slot: int = 1) -> FollowerMachine:
     machine = FollowerMachine(TOPIC, 0, leader_epoch=4)
-    machine.ask(slot, last_epoch=3, log_end=10, durable_end=8)
+    machine.ask(slot, last_epoch=3, log_end=10, counted_end=8)
     return machine
 
 
 def test_it_tells_what_it_has() -> None:
     machine = FollowerMachine(TOPIC, 5, leader_epoch=4)
-    found = machine.ask(1, last_epoch=3, log_end=10, durable_end=8, log_start=2)
+    found = machine.ask(1, last_epoch=3, log_end=10, counted_end=8, log_start=2)
     assert found == Follow(1, TOPIC, 5, 4, 3, 10, 8, 2, -1)
     assert machine.phase is Phase.ASKING
 
@@ -25,7 +25,7 @@ def test_it_tells_what_it_has() -> None:
 def test_what_is_late_finds_nobody() -> None:
     """An answer to an earlier asking may come after the log was cut for a later one."""
     machine = asked(1)
-    machine.ask(2, last_epoch=2, log_end=6, durable_end=6)
+    machine.ask(2, last_epoch=2, log_end=6, counted_end=6)
     assert not machine.expects(1)
     assert machine.expects(2)
     machine.followed()
@@ -41,7 +41,7 @@ def test_it_rests_longer_each_time_until_something_is_appended() -> None:
         machine.rest(0)
         assert not machine.has_rested(rest - 1)
         assert machine.has_rested(rest)
-        machine.ask(slot, last_epoch=3, log_end=10, durable_end=8)
+        machine.ask(slot, last_epoch=3, log_end=10, counted_end=8)
     machine.followed()
     machine.progressed()
     machine.rest(0)
@@ -50,7 +50,7 @@ def test_it_rests_longer_each_time_until_something_is_appended() -> None:
 
 def test_a_slot_is_given_once() -> None:
     with pytest.raises(AssertionError):
-        asked(3).ask(3, last_epoch=3, log_end=10, durable_end=8)
+        asked(3).ask(3, last_epoch=3, log_end=10, counted_end=8)
 
 
 def test_every_phase_has_its_row_and_a_way_out() -> None:

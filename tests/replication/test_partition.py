@@ -192,6 +192,21 @@ def test_other_policies_answer_at_once_and_sync_later(policy: str, synced_after_
     play(scene, configs={"orders": {"flush.policy": policy}})
 
 
+def test_what_was_written_under_another_policy_is_synced_when_syncs_begin_to_count() -> None:
+    """A leader waits for what its followers have synced, and theirs was to be synced within a minute."""
+
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        node.produce(batch("a"))
+        await asyncio.sleep(1)
+        assert partition.log.recovery_point == 0
+        node.metadata.configure(node.manager, "orders", flush_policy="ack")
+        await asyncio.sleep(0.1)
+        assert partition.log.recovery_point == partition.machine.durable_end == 1
+
+    play(scene, configs={"orders": {"flush.policy": "os"}})
+
+
 def test_so_many_records_are_synced_before_their_time() -> None:
     async def scene(node: Node) -> None:
         node.produce(batch("a", "b"))

@@ -49,7 +49,7 @@ def ack(
     return made.on_ack(
         broker,
         log_end=end,
-        durable_end=end if durable is None else durable,
+        counted_end=end if durable is None else durable,
         may_join=True,
         now_ms=at,
     )
@@ -183,7 +183,7 @@ def test_one_must_reach_the_leaders_epoch_to_join() -> None:
 
 def test_one_that_is_fenced_may_not_join() -> None:
     one = leading(ME, replicas=(ME, 2))
-    one.on_ack(2, log_end=0, durable_end=0, may_join=False, now_ms=0)
+    one.on_ack(2, log_end=0, counted_end=0, may_join=False, now_ms=0)
     assert one.joiner() is None
 
 
@@ -304,7 +304,7 @@ class World:
                 end = min(made.log_end, end + much)
                 self.ends[who] = (end, end if flag else durable)
                 made.on_ack(
-                    who, log_end=end, durable_end=self.ends[who][1], may_join=True, now_ms=self.now
+                    who, log_end=end, counted_end=self.ends[who][1], may_join=True, now_ms=self.now
                 )
             case "join":
                 joining = made.joiner()

@@ -1,5 +1,7 @@
 """Bytes a second: as a bucket, and through three nodes."""
 
+from asyncio import sleep
+
 import pytest
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.replication.throttle_machine import NO_LIMIT, ByteBucket, is_throttled
@@ -108,3 +110,25 @@ def test_a_limit_that_is_lifted_at_once_holds_nobody_back() -> None:
         await cluster.until(lambda: 3 in cluster.state().isr, seconds=2)
 
     play(scene, follower_replication_throttled_rate="1000")
+
+
+def test_one_that_is_followed_no_more_while_it_waits_for_the_limit_takes_nothing_of_it() -> None:
+    """What it was sent would be for nobody, and out of the rate of the one that asks in its place."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2", flush_policy="os")
+        cluster.kill(3)
+        cluster.change(isr=BOTH)
+        cluster.configure(leader_replication_throttled_replicas="*")
+        for _ in range(100):
+            await cluster[1].write(batch(b"x" * 10_000))
+        await cluster.restart(3)
+        streams = cluster[1].replication.leading
+        await cluster.until(lambda: bool(streams.throttle._waiting), seconds=2)
+        (feed,) = streams.throttle._waiting
+        sent = feed.sent_bytes
+        streams._streams[BrokerId(3)]._drop(feed)
+        await sleep(5)
+        assert feed.sent_bytes == sent
+
+    play(scene, leader_replication_throttled_rate="10000")
