@@ -128,6 +128,7 @@ class BrokerSession:
                 if registered.error_code is ErrorCode.none:
                     self.broker_epoch = registered.broker_epoch
                     self._env.log.info("broker_registered", broker_epoch=self.broker_epoch)
+                    await self._until_known_here()
                     self._on_registered()
                     return
                 duplicate = registered.error_code is ErrorCode.duplicate_broker_registration
@@ -135,6 +136,13 @@ class BrokerSession:
                     why = self._why_refused(registered.error_code, registered.error_message)
                     raise CannotRun(why, EXIT_IDENTITY)
             await clock.sleep(RETRY_S)
+
+    async def _until_known_here(self) -> None:
+        """What our image gave to the process before this one is not ours to lead. The gate waits for our image, too, but not
+        for ever."""
+        brokers = self._image.brokers
+        while self._me not in brokers or brokers[self._me].broker_epoch < self.broker_epoch:
+            await self._env.clock.sleep(RETRY_S)
 
     def _why_refused(self, code: ErrorCode, message: str | None) -> str:
         if code is ErrorCode.duplicate_broker_registration:

@@ -17,6 +17,11 @@ class HeartbeatsMachine:
     def heard(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> None:
         self._heard[broker_id] = (broker_epoch, now_ms)
 
+    def watch(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> None:
+        """A registration that has a session keeps it; another begins one."""
+        if self._heard.get(broker_id, (None, 0))[0] != broker_epoch:
+            self.heard(broker_id, broker_epoch, now_ms)
+
     def forget(self, broker_id: BrokerId) -> None:
         self._heard.pop(broker_id, None)
 

@@ -73,6 +73,8 @@ class Liveness:
         self._doomed: dict[BrokerId, BrokerEpoch] = {}  # to be fenced
         self.is_connected: Callable[[BrokerId, int], bool] = _nobody_is  # with that process of it
         self._leads = False
+        self._term = -1  # in which it led last
+        self._lapsed_ms = 0  # when it last stopped to lead
         self._wake = asyncio.Event()
         self._changed = False
         self._next_duty = 0.0
@@ -176,19 +178,31 @@ class Liveness:
         if leads == self._leads:
             return
         self._leads = leads
-        self._doomed.clear()
-        self._known.clear()
-        self._sessions = HeartbeatsMachine(self._session_timeout_ms)
-        if not leads:
-            return
         now_ms = self._now_ms()
-        for broker in self._quorum.image.alive_brokers():
-            if broker.broker_id != self._quorum.node_id:
-                self._sessions.heard(broker.broker_id, broker.broker_epoch, now_ms)
+        if not leads:
+            self._lapsed_ms = now_ms
+            return
+        if self._quorum.term == self._term:
+            # Its lease was over for a moment, and nobody else has led. Sessions that began anew each time would never
+            # end under a load that lets the lease lapse now and then.
+            self._sessions.excuse(now_ms - self._lapsed_ms)
+        else:
+            self._term = self._quorum.term
+            self._doomed.clear()
+            self._known.clear()
+            self._sessions = HeartbeatsMachine(self._session_timeout_ms)
+        self._watch_all()
         for broker_id in self._dead:
             self._doom(broker_id)
         self._changed = True
         self._wake.set()
+
+    def _watch_all(self) -> None:
+        """Whoever is alive has a session, however it came to be alive: else its silence would be nobody's business."""
+        for broker in self._quorum.image.alive_brokers():
+            who = broker.broker_id
+            if who != self._quorum.node_id and who not in self._doomed:
+                self._sessions.watch(who, broker.broker_epoch, self._now_ms())
 
     # --- by and by ---
 
@@ -230,7 +244,10 @@ class Liveness:
     async def _fence(self) -> None:
         for broker_id, broker_epoch in self._sessions.tick(self._now_ms()):
             self._doomed.setdefault(broker_id, broker_epoch)
+        self._watch_all()
         for broker_id, broker_epoch in list(self._doomed.items()):
+            # Not behind the wait: one that is heard meanwhile has a session again.
+            self._sessions.forget(broker_id)
             broker = self._quorum.image.brokers.get(broker_id)
             if broker is not None and broker.broker_epoch == broker_epoch and not broker.fenced:
                 why = f"it was not heard for {self._session_timeout_ms} ms"
@@ -240,8 +257,8 @@ class Liveness:
                     decide_fence, broker_id=broker_id, broker_epoch=broker_epoch
                 )
                 await self._controller.run("fence", decide, cause=why)
-            self._sessions.forget(broker_id)
-            self._doomed.pop(broker_id, None)
+            if self._doomed.get(broker_id) == broker_epoch:
+                del self._doomed[broker_id]
 
     async def _do_duties(self) -> None:
         now = self._env.clock.steady()

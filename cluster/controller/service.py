@@ -105,6 +105,9 @@ class Agreement(Protocol):
     @property
     def leader_id(self) -> BrokerId | None: ...
 
+    @property
+    def term(self) -> int: ...
+
     async def propose(self, record: bytes) -> Result: ...
 
 

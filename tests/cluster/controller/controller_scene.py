@@ -39,6 +39,7 @@ class Alone:
         self.machine = MetadataMachine()
         self.node_id = node_id
         self.is_leader = True
+        self.term = 1
         self.leader_id = node_id
         self.proposed: list[bytes] = []
         self.before_apply: Any = None  # called once, before the next proposal is applied

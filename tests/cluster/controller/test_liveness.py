@@ -287,3 +287,59 @@ def test_duties_are_done_after_changes_and_every_second_but_not_for_each_change(
     scene.play(0.2)
     assert 1 <= len(rounds) - before <= 3
     scene.loop.close()
+
+
+def test_one_that_is_heard_while_it_is_fenced_and_never_again_is_fenced_again(scene: Scene) -> None:
+    """Its heartbeat lets it in right behind the fence. It is watched from then on, as everybody who is alive."""
+    agree, heard = scene.quorum.propose, []
+
+    async def propose(record: bytes) -> Any:
+        if not heard and scene.liveness._doomed:
+            heard.append(asyncio.ensure_future(scene.liveness.execute(scene.heartbeat(2))))
+        await asyncio.sleep(0.005)
+        return await agree(record)
+
+    scene.quorum.propose = propose
+    scene.silence(2)
+    scene.play(TIMEOUT_S + BEAT_S)
+    assert heard
+    assert not scene.fenced
+    scene.play(TIMEOUT_S + BEAT_S)
+    assert scene.fenced == [2]
+
+
+def test_one_that_came_to_be_alive_without_a_word_to_this_controller_is_watched(
+    scene: Scene,
+) -> None:
+    """What let it in was committed by the controller before this one, and applied here a moment later."""
+    scene.silence(2)
+    scene.play(0.4, (0.3, lambda: scene.liveness.on_gone(2)))
+    assert scene.fenced == [2]
+    scene.liveness.on_up(2, 1)
+
+    executed: list[Any] = []
+
+    def let_in() -> None:
+        work = scene.controller.controller.execute(scene.heartbeat(2))
+        executed.append(asyncio.ensure_future(work))
+
+    scene.play(1, (0.1, let_in))
+    assert not scene.fenced
+    scene.play(TIMEOUT_S)
+    assert scene.fenced == [2]
+
+
+def test_a_lease_that_lapses_now_and_then_ends_sessions_all_the_same(scene: Scene) -> None:
+    """A majority that hangs on one slow voter: each lapse is of a moment, and in between nobody else leads."""
+
+    def lapse(leads: bool) -> Callable[[], None]:
+        def done() -> None:
+            scene.quorum.is_leader = leads
+            scene.liveness.on_leader_change()
+
+        return done
+
+    lapses = [(2.5 * n + 0.05 * leads, lapse(bool(leads))) for n in range(1, 4) for leads in (0, 1)]
+    scene.silence(2)
+    scene.play(TIMEOUT_S + 1, *lapses)
+    assert scene.fenced == [2]
