@@ -107,6 +107,7 @@ class ClusterRun:
                 keeper.stopping = True
             if running:
                 await asyncio.wait(running)
+            await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
         sweeping.cancel()
         await asyncio.wait([sweeping])
         await self._judge()

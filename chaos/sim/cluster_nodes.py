@@ -202,6 +202,15 @@ class ClusterNodes:
                 return f"offline on {id_}: {offline}"
         return ""
 
+    def uncommitted(self) -> str:
+        """What leaders have written and not committed. Nobody writes any more: nothing will push it on."""
+        for id_ in self.up():
+            for name, here in self.brokers[id_].replicas.partitions.items():
+                if here.is_leader and here.high_watermark < here.log_end_offset:
+                    at = here.high_watermark, here.log_end_offset
+                    return f"{name} on {id_} is committed to {at[0]} of {at[1]}"
+        return ""
+
     async def until_whole(self, within_s: float = 60.0) -> None:
         await self.until("the cluster heals", self.not_whole, within_s=within_s)
 

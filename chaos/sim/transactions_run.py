@@ -215,6 +215,7 @@ class TransactionsRun:
             each.stopping = True
         await self.nodes.until("after draining", complaint, within_s=CONVERGE_S)
         await self.nodes.until("the last transactions end", self._unstable, within_s=CONVERGE_S)
+        await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
 
     async def _drain(self) -> None:
         """Until every half message has ended, and the pipeline has worked off everything that was fed."""
