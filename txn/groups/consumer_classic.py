@@ -6,8 +6,8 @@ PROVED BY  tests/txn/test_consumer_migration.py::test_no_partition_has_two_owner
 
 JoinGroup takes the place of a heartbeat that says everything: it is answered at once, with the member's epoch for
 a generation. SyncGroup fetches the assignment. Heartbeats answer REBALANCE_IN_PROGRESS when there is something to
-give up or to get, and the member then joins again. (KIP-848, "Online migration"; Kafka's
-GroupMetadataManager.classicGroup*ToConsumerGroup.)
+give up or to get, or when nobody else would ask for a new target; the member then joins again. (KIP-848,
+"Online migration"; Kafka's GroupMetadataManager.classicGroup*ToConsumerGroup.)
 """
 
 from dataclasses import replace
@@ -186,10 +186,26 @@ def beat(turn: Turn, command: Heartbeat) -> Decision:
         member.member_epoch < group.assignment_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (waits and not _still_owned(group, member))
+        or _must_ask(turn, member)
     ):
         _wait_for_join(turn, member)
         return turn.decision({"error_code": E.rebalance_in_progress})
     return turn.decision({"error_code": E.none})
+
+
+def _must_ask(turn: Turn, member: Member) -> bool:
+    """Whether a new target waits for a JoinGroup, because nobody is there whose heartbeat would ask for it.
+
+    A group that may not become classic again keeps its classic members when the last of the new protocol goes.
+    They join when they are told to and not before, so they are told: what the other had is unread, or topics
+    have partitions that the group has not seen.
+    """
+    group = turn.group
+    if turn.soft.metadata_checked and group.assignment_epoch >= group.epoch:
+        return False
+    if any(other.classic is None for other in group.members.values()):
+        return False
+    return turn.is_target_due(turn.bump_if_needed(member, member, bump=False))
 
 
 def _still_owned(group: ConsumerGroup, member: Member) -> bool:

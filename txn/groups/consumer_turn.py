@@ -179,13 +179,17 @@ class Turn:
     def target_for(self, before: Member, after: Member, epoch: int) -> tuple[int, Partitions]:
         """The epoch of the target and the member's part in it, computed anew when it is time."""
         group = self.group
-        if group.assignment_epoch >= epoch or not self._may_assign():
+        if not self.is_target_due(epoch):
             return group.assignment_epoch, group.target_of(after.member_id, after.instance_id)
         allowed = self.world.config.group_consumer_assignors
         assignor = preferred_assignor(group, allowed, before, after)
         assignment = next_target(group, after, assignor, self.world.topics)
         self.records += target_records(group, assignment, epoch, self.world.now_ms)
         return epoch, assignment[after.member_id]
+
+    def is_target_due(self, epoch: int) -> bool:
+        """Whether the assignor is to be asked, by whoever comes first."""
+        return self.group.assignment_epoch < epoch and self._may_assign()
 
     def _may_assign(self) -> bool:
         """Not sooner than an interval after the last time, so that many joins make one assignment (KIP-1263).
