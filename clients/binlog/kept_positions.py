@@ -13,19 +13,31 @@
 INVARIANT  what is read is the last position that was committed, however many others write to the topic (`reading.py`).
 PREVENTS   a source that goes on from an older position than its own, and writes twice.
 PROVED BY  tests/binlog/test_binlog_positions.py::test_a_position_behind_an_open_transaction_is_waited_for
+
+All is in partition 0, whatever the key. Else:
+
+1. A topic has one partition, and a position in it. Two partitions are added.
+2. The next position goes where its key belongs now, into partition 2. Compaction keeps the old one in partition 0 for ever.
+3. Who reads all partitions has two positions under one key, and no order between them.
 """
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from .reading import ASK_S, NotReadable, read_to_end, readers
 
 SETTLES_S: Final = 20.0  # until a new topic is known everywhere
 COMPACT: Final = {"cleanup.policy": "compact"}
+PARTITION: Final = 0  # of all that is kept by key
+
+
+class Kept(NamedTuple):
+    position: str
+    offset: int  # a later one has a higher
 
 
 class KeptPositions:
@@ -34,16 +46,29 @@ class KeptPositions:
         self.topic = topic
 
     def prepare(self, replication: int = -1) -> None:
-        """The topic is there, and compacted."""
-        ensure_topic(self._client, self.topic, 1, replication, COMPACT)
+        """The topic is there, has one partition, and is compacted."""
+        partitions = ensure_topic(self._client, self.topic, 1, replication, COMPACT)
+        if partitions > 1:
+            raise NotReadable(
+                f"the topic {self.topic} has {partitions} partitions, and a topic of positions must have 1: of two positions under "
+                "one name, in two partitions, nothing says which is the later. Create a compacted topic with 1 partition, copy the "
+                "last record of each name there, and name that topic instead (--position-topic)"
+            )
         check_compacted(self._client, self.topic)
 
     def read(self, name: str) -> str | None:
-        found = latest_by_key(self._client, self.topic).get(name.encode())
-        return None if found is None else found.decode()
+        found = self.find(name)
+        return None if found is None else found.position
+
+    def find(self, name: str) -> Kept | None:
+        """With where it is: two that say the same are told apart."""
+        found = _latest(self._client, self.topic).get(name.encode())
+        return None if found is None else Kept(found.value().decode(), found.offset())
 
     def write(self, producer: Producer, name: str, position: str) -> None:
-        producer.produce(self.topic, key=name.encode(), value=position.encode())
+        producer.produce(
+            self.topic, key=name.encode(), value=position.encode(), partition=PARTITION
+        )
 
 
 def ensure_topic(
@@ -92,11 +117,16 @@ def check_compacted(client: Mapping[str, str], topic: str) -> None:
 
 
 def latest_by_key(client: Mapping[str, str], topic: str) -> dict[bytes, bytes]:
-    """All keys of a topic with the last value that was committed; none for a key that was deleted."""
-    found: dict[bytes, bytes] = {}
-    for message in read_to_end(client, topic):
+    """All keys of partition 0 with the last value that was committed; none for a key that was deleted."""
+    found = _latest(client, topic)
+    return {key: found[key].value() for key in found}
+
+
+def _latest(client: Mapping[str, str], topic: str) -> dict[bytes, Message]:
+    found: dict[bytes, Message] = {}
+    for message in read_to_end(client, topic, PARTITION):
         if message.value() is None:
             found.pop(message.key(), None)
         else:
-            found[message.key()] = message.value()
+            found[message.key()] = message
     return found

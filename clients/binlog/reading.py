@@ -30,8 +30,10 @@ def readers(client: Mapping[str, str]) -> dict[str, str]:
     return {name: client[name] for name in client if not name.startswith(OF_PRODUCERS)}
 
 
-def read_to_end(client: Mapping[str, str], topic: str) -> Iterator[Message]:
-    """In the order of each partition. KafkaException when there is no such topic."""
+def read_to_end(
+    client: Mapping[str, str], topic: str, partition: int | None = None
+) -> Iterator[Message]:
+    """Of one partition, or of all, each in its order. KafkaException when there is no such topic."""
     plain = {**readers(client), "group.id": "fencepost-reads", "enable.auto.commit": "false"}
     any_end = Consumer({**plain, "isolation.level": "read_uncommitted"})
     committed = {"isolation.level": "read_committed", "enable.partition.eof": "true"}
@@ -42,7 +44,7 @@ def read_to_end(client: Mapping[str, str], topic: str) -> Iterator[Message]:
             raise KafkaException(known.error)
         ends = {}
         starts = []
-        for number in sorted(known.partitions):
+        for number in sorted(known.partitions) if partition is None else [partition]:
             low, high = any_end.get_watermark_offsets(TopicPartition(topic, number), ASK_S)
             starts.append(TopicPartition(topic, number, low))
             if high > low:

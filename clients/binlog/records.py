@@ -129,9 +129,11 @@ class Recorder:
         return in_json({"op": op, "before": before, "after": after, "source": source})
 
     def of_table(self, table: Table, gtid: str) -> Record:
-        """Its columns, whenever they are others than those that were told last."""
+        """Its columns, whenever they are others than those that were told last. In partition 0, where they are looked for:
+        what compaction keeps elsewhere, of a time with fewer partitions, has no order with it."""
         key = in_json({"schema": table.schema, "table": table.name})
-        return Record(self._schema_topic, key, in_json({**table.as_json(), "gtid": gtid}))
+        told = in_json({**table.as_json(), "gtid": gtid})
+        return Record(self._schema_topic, key, told, FIRST_PARTITION)
 
     def of_schema_change(self, change: SchemaChange) -> Record:
         told = {
@@ -140,7 +142,8 @@ class Recorder:
             "gtid": change.gtid,
             "ts_ms": change.ts_ms,
         }
-        return Record(self._schema_topic, in_json({"gtid": change.gtid}), in_json(told))
+        key = in_json({"gtid": change.gtid})
+        return Record(self._schema_topic, key, in_json(told), FIRST_PARTITION)
 
 
 def key_of(table: Table, row: Row | None) -> bytes | None:

@@ -9,11 +9,13 @@ PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_kil
 1. A new incarnation has its transactional id initialised: from then on no earlier one can commit, and what that one left
    open is decided.
 2. It reads its position. There is none: it takes the snapshot, all of it in one transaction with the position at which it was
-   taken; a snapshot that dies is aborted, and the next one begins anew, so no row of it was ever seen.
+   taken; a snapshot that dies is aborted, and the next one begins anew, so no row of it was ever seen. A position that is to
+   be forgotten (`resnapshot`) counts as none until a later one is there: then the snapshot was committed, also when nobody
+   was told.
 3. It asks the database for what came after its position, and commits changes with the position behind them, database
    transactions whole.
-Whatever goes wrong on the way, it begins again at 1: nothing is remembered that Kafka doesn't know. Only rows that were rolled
-back are (`rollbacks.py`): who does not remember them finds them out again.
+Whatever goes wrong on the way, it begins again at 1: nothing is remembered that Kafka doesn't know. Only which position is to
+be forgotten is, and rows that were rolled back (`rollbacks.py`): who does not remember them finds them out again.
 """
 
 import json
@@ -42,6 +44,7 @@ POSITION_ALONE_S: Final = (
     5.0  # how often a position is written when nothing that is followed changed
 )
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 5.0
+NOWHERE: Final = -1
 # MySQL's numbers of errors that no second try helps against: login, rights, syntax.
 HOPELESS: Final = (1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698)
 # No try helps: they say what to do.
@@ -61,7 +64,7 @@ class BinlogSource:
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap}
         self._client = client
         self._positions = KeptPositions(client, settings.position_topic)
-        self._is_forgetting = settings.resnapshot
+        self._forgotten_at: int | None = None  # the offset of the position that is to be forgotten
         self._left_out: dict[Name, tuple[Span, ...]] = {}  # which rows were rolled back
         self._well_at = 0.0  # when database and brokers did last what they are there for
         self.committed = 0  # records
@@ -107,7 +110,7 @@ class BinlogSource:
             transactions.start()
             self._step("fenced")
             try:
-                kept = None if self._is_forgetting else self._positions.read(settings.source)
+                kept = self._kept()
                 self._step("position-read")
                 life = _Incarnation(self, settings, database, transactions, self._told_before())
                 position = (
@@ -115,11 +118,21 @@ class BinlogSource:
                     if kept is None
                     else _position_in(kept, database, settings)
                 )
-                self._is_forgetting = False
                 until = database.now() if settings.stop_when_caught_up else None
                 life.follow(position, until)
             finally:
                 transactions.abandon()
+
+    def _kept(self) -> str | None:
+        """The position to go on from. Offsets are compared, not texts: of a database in which nothing happened the snapshot's
+        position says what the one before it said."""
+        found = self._positions.find(self._settings.source)
+        offset = NOWHERE if found is None else found.offset
+        if self._settings.resnapshot and self._forgotten_at is None:
+            self._forgotten_at = offset
+        if found is None or offset == self._forgotten_at:
+            return None
+        return found.position
 
     def _told_before(self) -> dict[str, dict[str, Any]]:
         topic = self._settings.schema_topic_name

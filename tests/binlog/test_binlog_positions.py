@@ -1,15 +1,17 @@
 """Positions in a compacted topic that many share."""
 
 import threading
+import time
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 from fencepost.clients.binlog.kept_positions import (
     KeptPositions,
     ensure_topic,
     latest_by_key,
 )
-from fencepost.clients.binlog.reading import NotReadable
+from fencepost.clients.binlog.reading import NotReadable, read_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -72,3 +74,44 @@ def test_a_topic_that_would_forget_positions_is_refused(bootstrap: str) -> None:
     with pytest.raises(NotReadable, match=r"positions-deleted has cleanup\.policy=delete"):
         KeptPositions(client, "positions-deleted").prepare()
     assert latest_by_key(client, "positions-deleted") == {}
+
+
+def add_partitions(bootstrap: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(20)
+    deadline = time.monotonic() + 10
+    while len(admin.list_topics(topic, 10).topics[topic].partitions) < partitions:
+        assert time.monotonic() < deadline, f"{topic} has no {partitions} partitions in ten seconds"
+        time.sleep(0.05)
+
+
+def test_a_later_position_is_found_though_partitions_were_added(bootstrap: str) -> None:
+    """Ten names: by their keys most belong in another partition then. What lies in those has no order with partition 0."""
+    topic, names = "positions-spread", [f"source-{number}" for number in range(10)]
+    client = {"bootstrap.servers": bootstrap}
+    positions = KeptPositions(client, topic)
+    positions.prepare()
+    for position in ("1", "2"):
+        producer = producer_of(bootstrap, "spreads")  # which sees the partitions there are now
+        for name in names:
+            keep(producer, positions, name, position)
+            producer.commit_transaction(20)
+        if position == "1":
+            add_partitions(bootstrap, topic, 3)
+    assert {each.partition() for each in read_to_end(client, topic)} == {0}
+    producer.begin_transaction()
+    for partition in (1, 2):
+        for name in names:
+            producer.produce(topic, key=name, value="0", partition=partition)
+    producer.commit_transaction(20)
+    assert [positions.read(name) for name in names] == ["2"] * len(names)
+
+
+def test_a_topic_with_positions_in_several_partitions_is_refused(bootstrap: str) -> None:
+    client = {"bootstrap.servers": bootstrap}
+    ensure_topic(client, "positions-several", 3, 1, {"cleanup.policy": "compact"})
+    with pytest.raises(
+        NotReadable,
+        match=r"positions-several has 3 partitions, .* must have 1: .*Create a compacted",
+    ):
+        KeptPositions(client, "positions-several").prepare()

@@ -103,6 +103,7 @@ def test_topics_are_chosen_derived_or_refused() -> None:
 
 def test_columns_are_read_back_as_they_were_told() -> None:
     record = Recorder(SETTINGS, Topics(SETTINGS)).of_table(ORDERS, "0-1-7")
+    assert record.partition == FIRST_PARTITION
     assert record.key is not None and record.value is not None
     told = told_columns({record.key: record.value, b'{"gtid":"0-1-8"}': b"{}"})
     assert told == {"shop.orders": ORDERS.as_json()}
