@@ -29,6 +29,7 @@ from fencepost.cluster.metadata.image import (
 )
 from fencepost.cluster.metadata.topic_config import TopicConfigs
 
+from .disk_room import DiskRoom
 from .flusher import Flushable, Flusher
 from .log.checkpoint import Kind
 from .log.log import Log
@@ -74,7 +75,7 @@ class ReplicaManager:
         # Of those that are offline: what they had acknowledged may be gone.
         self._doubtful: dict[TopicPartition, None] = {}
         self.counters = Counters()
-        self.is_disk_full = False
+        self.room = DiskRoom(env, data_dir)
         self.lag_ms_max = REPLICA_LAG_MS_MAX
         self.transaction_ms_max = 0
         self.leader_throttled_rate = self.follower_throttled_rate = NO_LIMIT
@@ -338,6 +339,10 @@ class ReplicaManager:
         known = [each for each in names if each.topic in self.image.topics]
         return [(self.image.topics[each.topic].topic_id, each.partition) for each in known]
 
+    @property
+    def is_disk_full(self) -> bool:
+        return self.room.is_full
+
     def disk_bytes(self) -> tuple[int, int]:
         """All and free bytes of the disk; -1 (Kafka's UNKNOWN_VOLUME_BYTES) where it can't be told."""
         try:
@@ -368,13 +373,9 @@ class ReplicaManager:
 
     def on_write(self, partition: CopiedPartition, error: OSError | None) -> None:
         if error is None:
-            if self.is_disk_full:
-                self.is_disk_full = False
-                self.env.log.info("disk_has_space_again")
+            self.room.written()
         elif error.errno in NO_SPACE:
-            if not self.is_disk_full:
-                self.is_disk_full = True
-                self.env.log.error("disk_full", folder=self.store.data_dir, cause=str(error))
+            self.room.refused(error)
         elif partition.log.failed is not None and partition.topic_partition not in self.offline:
             may_lack = not partition.sync_counts
             reason = f"a write failed: {error}"

@@ -55,6 +55,7 @@ class Rounds:
             (self._checkpoint(), "checkpoints"),
             (self._retain(), "retention"),
             (self._compact(), "compaction"),
+            (self._manager.room.watch(), "room on the disk"),
         )
         self._tasks = [self._env.tasks.spawn(each, name=name) for each, name in work]
 

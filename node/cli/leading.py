@@ -6,7 +6,8 @@ PROVED BY  tests/node/test_cli_leading.py::test_what_a_node_last_knew_is_not_tol
 """
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 METADATA: Final = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 # An election takes less: a leader that was just killed is no lost majority.
 LOOK_S, ELECTED_S = 0.2, 3.0
+LOOKS_MAX: Final = 3  # at leaders that change meanwhile
 # Whoever answers so can't say who leads.
 NOBODY: Final = (ErrorCode.not_controller, ErrorCode.request_timed_out)
+
+T = TypeVar("T")
 
 
 class NotTold(Failed):
@@ -68,3 +72,40 @@ def why_nobody_leads(wire: "Wire") -> str | None:
     except NotTold:
         return None
     return None if told is not None else why
+
+
+def of_now(wire: "Wire", look: Callable[[], T]) -> T:
+    """What the quorum's leader sees: nothing that was decided is hidden from it. Any other node may not know it yet.
+
+    Failed when it can't be asked.
+    """
+    where = ""
+    for _ in range(LOOKS_MAX):
+        try:
+            leader, where = _turn_to_leader(wire)
+        except NotTold:
+            return look()
+        turns = wire.turns
+        found = look()
+        if wire.turns == turns and _turn_to_leader(wire)[0] == leader:
+            return found  # nobody else has answered, and it has led all the time
+        wire.sleep(LOOK_S)
+    raise Failed(
+        f"what is so now only the leader of the metadata quorum can tell, and it does not answer at {where}."
+        " Try again from where that address can be reached."
+    )
+
+
+def _turn_to_leader(wire: "Wire") -> tuple[int, str]:
+    """Its id and address; it is asked first from now on."""
+    told, why = described(wire)
+    if told is None:
+        raise Failed(why)
+    brokers = wire.ask(ApiKey.describe_cluster, include_fenced_brokers=True).brokers
+    for each in brokers:
+        if each.broker_id == told.leader_id:
+            wire.turn_to(each.host, each.port)
+            return told.leader_id, f"{each.host}:{each.port}"
+    raise Failed(
+        f"node {told.leader_id} leads the metadata quorum, and is not on the list of nodes yet."
+    )

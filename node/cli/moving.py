@@ -1,41 +1,46 @@
-"""Carrying out a plan: orders are given a few at a time, and what becomes of them is shown until all are done."""
+"""Carrying out a plan: orders are given a few at a time, and what becomes of them is shown until all are done.
 
+INVARIANT  a move is done when the partition's replicas are where the plan has them, and not when it moves no more.
+PREVENTS   "node 3 is empty", after somebody has cancelled its moves.
+PROVED BY  tests/node/test_moving.py::test_a_move_that_was_cancelled_is_not_done
+"""
+
+import contextlib
 import sys
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 
-from .cluster import Failed
+from .checked import Failed
+from .cluster import say as tell
+from .leading import of_now
 from .move_plan import Move
-from .output import Progress, show_size
+from .output import Progress, show_size, some
+from .throttling import PASSING, Key, Refused, Throttle
 from .wire import ASK_MS, Wire
 
 LOOK_S: Final = 0.25
+OUT_LOOK_S: Final = 2.0  # while nobody answers
+OUTAGE_S: Final = 300.0  # a machine has come back by then
+STANDS_S: Final = 60.0  # without anything that has arrived
 ORDERS_MAX: Final = 500  # of one request
 PREFERRED: Final = 0
-TOPIC, BROKERS, SET, UNSET = 2, 4, 0, 1
-SIDES: Final = ("leader", "follower")
-RATES: Final = [f"{side}.replication.throttled.rate" for side in SIDES]
-THROTTLED: Final = [f"{side}.replication.throttled.replicas" for side in SIDES]
-ALL: Final = "*"
-OF_THE_TOPIC: Final = 1  # ConfigSource.DYNAMIC_TOPIC_CONFIG
-TOPICS_MAX: Final = 1000  # of one question
 DONE: Final = (ErrorCode.none, ErrorCode.no_reassignment_in_progress)  # that arrived just before
 CANCEL: Final = "`fencepost node cancel-moves`"
 
-Key = tuple[str, int]
-Values = Mapping[str, str | None]
+Replicas = tuple[int, ...] | None  # None: there is no such partition
 
 
 class Carrier:
     """Gives the orders of one plan. `left` are those that were not given yet, `under_way` those not done yet."""
 
     def __init__(
-        self, wire: Wire, moves: Sequence[Move], parallel: int, throttle: "Throttle"
+        self, wire: Wire, moves: Sequence[Move], parallel: int, throttle: Throttle
     ) -> None:
         self.wire = wire
         self.throttle = throttle
@@ -43,22 +48,59 @@ class Carrier:
         self.under_way: dict[Key, Move] = {}
         self.done: list[Move] = []
         self.refused: list[tuple[Move, str]] = []
+        self.given_up = 0  # that were not begun, as others have changed what was
         self._parallel = parallel
         self._total = sum(move.bytes_copied for move in moves)
         self._count = len(moves)
+        # Orders that may have been heard, and were not answered.
+        self._unanswered: set[Key] = set()
+        self._out_since: float | None = None
+        self._bar = Progress("moving")
+        self._standing = Standing(wire, self._tell)
 
     def run(self) -> None:
-        """Until all is done. A KeyboardInterrupt leaves what is under way under way."""
-        bar = Progress("moving")
+        """Until all is done. A KeyboardInterrupt, or Failed, leaves what is under way under way."""
         while self.left or self.under_way:
-            self._order()
-            self._look()
+            self.through_outages(self._step)
             copied = sum(move.bytes_copied for move in self.done)
             share = copied / self._total if self._total else len(self.done) / self._count
-            bar.at(len(self.done), share)
+            self._bar.at(len(self.done), share)
             if self.left or self.under_way:
                 self.wire.sleep(LOOK_S)
-        bar.end()
+        self._bar.end()
+
+    def _tell(self, sentence: str) -> None:
+        self._bar.end()  # it is drawn again
+        tell(sentence)
+
+    def through_outages(self, step: Callable[[], None]) -> None:
+        """Do it, for some minutes again and again while nobody answers: the moves go on all the same."""
+        while True:
+            try:
+                step()
+            except Refused:
+                raise
+            except Failed as failed:
+                now = time.monotonic()
+                if self._out_since is None:
+                    self._out_since = now
+                    self._tell(
+                        f"{str(failed).rstrip('.')}. What moves goes on; this command waits for"
+                        f" {OUTAGE_S / 60:.0f} minutes at most, Ctrl-C ends it."
+                    )
+                elif now - self._out_since > OUTAGE_S:
+                    raise
+                self.wire.sleep(OUT_LOOK_S)
+            else:
+                if self._out_since is not None:
+                    self._out_since = None
+                    self._tell("the cluster answers again")
+                return
+
+    def _step(self) -> None:
+        self._order()
+        self._look()
+        self._standing.look(self.under_way, len(self.done))
 
     def _order(self) -> None:
         room = self._parallel - len(self.under_way)
@@ -68,7 +110,9 @@ class Carrier:
             self.left.popleft()
             # Whoever is interrupted before the answer is here has given the order all the same.
             self.under_way[move.topic, move.partition] = move
+            self._unanswered.add((move.topic, move.partition))
         answers = order(self.wire, [(m.topic, m.partition, m.after) for m in orders])
+        self._unanswered -= answers.keys()
         for move in orders:
             why = answers[move.topic, move.partition]
             if why is not None:
@@ -76,42 +120,75 @@ class Carrier:
                 self.refused.append((move, why))
 
     def _look(self) -> None:
-        if not self.under_way:
-            return
+        """What moves no more has arrived, or somebody has stopped it."""
         moving = reassigning(self.wire)
-        for key in [key for key in self.under_way if key not in moving]:
-            self.done.append(self.under_way.pop(key))
+        self._unanswered -= moving.keys()
+        still = [key for key in self.under_way if key not in moving]
+        found = replicas_of(self.wire, still)
+        if any(found[key] not in (None, self.under_way[key].after) for key in still):
+            # Or whoever was asked does not know yet that it moves.
+            moving, found = of_now(
+                self.wire, lambda: (reassigning(self.wire), replicas_of(self.wire, still))
+            )
+        for key in still:
+            if key not in moving:
+                self._stands_still(key, found[key])
+
+    def _stands_still(self, key: Key, replicas: Replicas) -> None:
+        move = self.under_way.pop(key)
+        if replicas == move.after:
+            self.done.append(move)
+        elif key in self._unanswered:
+            self.left.appendleft(move)  # the order was not heard
+        elif replicas is not None:
+            where = ",".join(map(str, replicas))
+            self.refused.append((move, f"it is on {where}, cancelled or changed by others"))
+            self.given_up += len(self.left)
+            self.left.clear()  # whoever stopped that one means these as well
+        self._unanswered.discard(key)
 
 
-class Throttle:
-    """Of the moves of one plan: no node sends or takes more (KIP-73). A topic's begins with its first order."""
+class Standing:
+    """Says once, for those that arrive nowhere, which they are, and that nobody is there where they go."""
 
-    def __init__(self, wire: Wire, all_topics: Sequence[str], bytes_per_s: int | None) -> None:
+    def __init__(self, wire: Wire, tell: Callable[[str], None]) -> None:
         self._wire = wire
-        self._all_topics = all_topics
-        self._bytes_per_s = bytes_per_s
-        self._topics: dict[str, dict[str, str]] = {}  # and what they had before
+        self._tell = tell
+        self._done = -1
+        self._look_at = 0.0
+        self._said: set[str] = set()
 
-    def begin(self, topics: Sequence[str]) -> None:
-        new = [topic for topic in dict.fromkeys(topics) if topic not in self._topics]
-        if self._bytes_per_s is None or not new:
+    def look(self, under_way: Mapping[Key, Move], done: int) -> None:
+        now = time.monotonic()
+        if done != self._done:
+            self._done, self._look_at = done, now + STANDS_S
+        if now < self._look_at or not under_way:
             return
-        rates: Values = dict.fromkeys(RATES, str(self._bytes_per_s))
-        which: Values = dict.fromkeys(THROTTLED, ALL)
-        of_topics = [_setting(TOPIC, topic, which) for topic in new]
-        before = _throttled(self._wire, new)
-        self._topics.update((topic, before.get(topic, {})) for topic in new)
-        _alter(self._wire, [_setting(BROKERS, "", rates), *of_topics])
+        self._look_at = now + STANDS_S
+        brokers = self._wire.ask(ApiKey.describe_cluster, include_fenced_brokers=True).brokers
+        up = {each.broker_id for each in brokers if not getattr(each, "is_fenced", False)}
+        down = sorted({node for each in under_way.values() for node in each.added} - up)
+        for node in down:
+            stand = [key for key, move in under_way.items() if node in move.added]
+            self._say(
+                f"node {node} is down, and {_named(stand)} can't arrive there. They go on when it is back;"
+                f" {CANCEL} gives them up."
+            )
+        if not down:
+            self._say(
+                f"nothing has arrived for {STANDS_S:.0f} s; still under way: {_named(under_way)}. The nodes that"
+                " they go to are up."
+            )
 
-    def end(self, *, but: Sequence[str] = ()) -> None:
-        """All but what goes on moving without us."""
-        done = [topic for topic in self._topics if topic not in but]
-        theirs = [_setting(TOPIC, each, self._topics[each]) for each in done if self._topics[each]]
-        if theirs:
-            _alter(self._wire, theirs)
-        ours = [(each, 0) for each in done if not self._topics[each]]
-        if done:
-            lift_throttle(self._wire, self._all_topics, ours)
+    def _say(self, sentence: str) -> None:
+        kind = sentence.partition(" is down")[0].partition(";")[0]
+        if kind not in self._said:
+            self._said.add(kind)
+            self._tell(sentence)
+
+
+def _named(keys: Iterable[Key]) -> str:
+    return some([f"{topic}-{partition}" for topic, partition in keys])
 
 
 def order(
@@ -131,7 +208,8 @@ def order(
             topics=[{"name": name, "partitions": each} for name, each in topics.items()],
         )
         if reply.error_code is not ErrorCode.none:
-            raise Failed(f"the cluster refused: {reply.error_code.name}: {reply.error_message}")
+            kind = Failed if reply.error_code in PASSING else Refused
+            raise kind(f"the cluster refused: {reply.error_code.name}: {reply.error_message}")
         for answered in reply.responses:
             for each in answered.partitions:
                 why = None
@@ -151,78 +229,21 @@ def reassigning(wire: Wire) -> dict[Key, Any]:
     }
 
 
-def lift_throttle(
-    wire: Wire, all_topics: Sequence[str], keys: Sequence[Key], *, left_behind: bool = False
-) -> None:
-    """Of these partitions. What others are throttled by stays, and the rate while anything is.
-
-    `left_behind`: also of topics that are throttled as a whole, as only these commands do it. A move that arrived
-    after its command was ended has nobody else who lifts it.
-    """
-    throttled = _throttled(wire, all_topics)
-    mine: dict[str, set[int]] = {}
-    if left_behind:
-        whole = [topic for topic, said in throttled.items() if set(said.values()) == {ALL}]
-        mine.update((topic, set()) for topic in whole)
+def replicas_of(wire: Wire, keys: Iterable[Key]) -> dict[Key, Replicas]:
+    """Where these are, one question each: of a topic of thousands only a few are asked for at a time."""
+    found: dict[Key, Replicas] = {}
     for topic, partition in keys:
-        mine.setdefault(topic, set()).add(partition)
-    resources = []
-    for topic in sorted(mine.keys() & throttled.keys()):
-        left = {name: _without(value, mine[topic]) for name, value in throttled.pop(topic).items()}
-        resources.append(_setting(TOPIC, topic, left))
-        if any(left.values()):
-            throttled[topic] = {}
-    if not throttled:
-        resources.append(_setting(BROKERS, "", dict.fromkeys(RATES)))
-    if resources:
-        _alter(wire, resources)
-
-
-def _throttled(wire: Wire, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Topic -> which replicas of it are throttled, for topics that say so themselves."""
-    found: dict[str, dict[str, str]] = {}
-    for start in range(0, len(topics), TOPICS_MAX):
-        asked = [
-            {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": THROTTLED}
-            for topic in topics[start : start + TOPICS_MAX]
-        ]
-        reply = wire.ask(ApiKey.describe_configs, resources=asked, include_synonyms=False)
-        for topic in reply.results:
-            said = {
-                each.name: each.value
-                for each in topic.configs
-                if each.config_source == OF_THE_TOPIC and each.value
-            }
-            if said:
-                found[topic.resource_name] = said
+        page = wire.ask(
+            ApiKey.describe_topic_partitions,
+            topics=[{"name": topic}],
+            response_partition_limit=1,
+            cursor={"topic_name": topic, "partition_index": partition},
+        )
+        found[topic, partition] = None
+        for each in (each for told in page.topics for each in told.partitions):
+            if each.partition_index == partition:
+                found[topic, partition] = tuple(each.replica_nodes)
     return found
-
-
-def _without(value: str, partitions: set[int]) -> str | None:
-    """`0:1,0:2,3:1` without what is of these; all of a topic is what such a command set for its moves."""
-    if value == ALL:
-        return None
-    kept = [each for each in value.split(",") if each.partition(":")[0] not in map(str, partitions)]
-    return ",".join(kept) or None
-
-
-def _alter(wire: Wire, resources: Sequence[dict[str, Any]]) -> None:
-    reply = wire.ask(ApiKey.incremental_alter_configs, validate_only=False, resources=resources)
-    for answer in reply.responses:
-        gone = answer.error_code is ErrorCode.unknown_topic_or_partition
-        if answer.error_code is not ErrorCode.none and not gone:
-            raise Failed(f"the throttle was refused: {answer.error_message}")
-
-
-def _setting(kind: int, name: str, values: Values) -> dict[str, Any]:
-    return {
-        "resource_type": kind,
-        "resource_name": name,
-        "configs": [
-            {"name": each, "config_operation": UNSET if value is None else SET, "value": value}
-            for each, value in values.items()
-        ],
-    }
 
 
 def elect_preferred(wire: Wire, keys: Sequence[Key]) -> None:
@@ -239,22 +260,33 @@ def elect_preferred(wire: Wire, keys: Sequence[Key]) -> None:
 
 
 def carry_out(carrier: Carrier, *, say: Callable[[str], None]) -> bool:
-    """Whether all of it happened. Ctrl-C leaves what has begun going on, and says how it is cancelled."""
+    """Whether all of it happened. Ctrl-C, or an outage, leaves what has begun going on, and says how it is cancelled."""
     try:
         carrier.run()
-    except KeyboardInterrupt:
-        begun, not_begun = len(carrier.under_way), len(carrier.left)
-        print(file=sys.stderr)
-        carrier.throttle.end(but=[topic for topic, _ in carrier.under_way])
-        say(
-            f"{len(carrier.done)} partitions have moved; {begun} go on moving without this command,"
-            f" {not_begun} were not begun. {CANCEL} stops those that go on."
-        )
+        carrier.through_outages(carrier.throttle.end)
+    except (KeyboardInterrupt, Failed) as ended:
+        if isinstance(ended, KeyboardInterrupt):
+            print(file=sys.stderr)
+        with contextlib.suppress(Failed):  # then it stays, which is said
+            carrier.throttle.end(but=[topic for topic, _ in carrier.under_way])
+        say(_left_behind(carrier))
         raise
-    carrier.throttle.end()
     for move, why in carrier.refused:
         print(f"fencepost: {move.topic}-{move.partition} stays: {why}", file=sys.stderr)
+    if carrier.given_up:
+        tell(f"{carrier.given_up} more were not begun")
     copied = show_size(sum(move.bytes_copied for move in carrier.done))
     count = len(carrier.done)
     say(f"{count} partition{'' if count == 1 else 's'} moved, {copied} copied")
     return not carrier.refused
+
+
+def _left_behind(carrier: Carrier) -> str:
+    begun, not_begun = len(carrier.under_way), len(carrier.left)
+    sentence = (
+        f"{len(carrier.done)} partitions have moved; {begun} go on moving without this command,"
+        f" {not_begun} were not begun. {CANCEL} stops those that go on."
+    )
+    if carrier.throttle.is_set:
+        sentence += f" The throttle stays, for all that is copied: {CANCEL} lifts it, also when all have arrived."
+    return sentence

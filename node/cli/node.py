@@ -12,8 +12,8 @@ from fencepost.cluster.wire.api import ApiKey
 
 from . import voters
 from .checked import Failed, whole
-from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, run_safely
-from .leading import need_leader
+from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, run_safely, say
+from .leading import need_leader, of_now
 from .move_plan import (
     Move,
     Place,
@@ -28,18 +28,19 @@ from .move_plan import (
 from .moving import (
     CANCEL,
     Carrier,
-    Throttle,
     carry_out,
     elect_preferred,
-    lift_throttle,
     order,
     reassigning,
 )
-from .output import show, show_json, show_size
+from .output import show, show_json, show_size, some
+from .throttling import Throttle, lift_throttle
 from .wire import Wire, check_known, read_image, read_sizes, state_of
 
 PARALLEL, PARALLEL_MAX = 10, 10_000
 THROTTLE_MAX: Final = 1_000_000  # MB/s, more than any network
+# A topic that is created while a node is emptied may get replicas there.
+DRAIN_ROUNDS: Final = 5
 SHOWN_MAX: Final = 20  # moves of a plan that are shown one by one
 
 
@@ -120,23 +121,58 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _drain(arguments: argparse.Namespace) -> int:
+    """What comes to it meanwhile is moved as well: nobody else knows that it is being emptied."""
     _check_pace(arguments)
     node = arguments.node
     with Wire(arguments.bootstrap) as wire:
-        image, places = _look(wire)
-        check_known(image, node)
-        racks = {**_racks(image), node: image.brokers[BrokerId(node)].rack}
-        moves = _planned(lambda: plan_drain(places, racks, node))
+        moves, image, places, racks = _away_from(wire, node)
         if not _agreed(arguments, moves, places, racks, f"node {node} has nothing to move"):
             return EXIT_OK
-        relieved = leaders_first(moves, node)
-        if relieved:
-            order(wire, [(move.topic, move.partition, move.after) for move in relieved])
-            elect_preferred(wire, [(move.topic, move.partition) for move in relieved])
-        done = _move(arguments, wire, moves, image)
-        if done:
-            _say(arguments, f"node {node} is empty: it may be stopped and forgotten")
+        moved, done = _move_away(arguments, wire, moves, image)
+        rounds = 1
+        while done and (left := of_now(wire, lambda: _names_on(wire, node))):
+            if rounds == DRAIN_ROUNDS:
+                raise Failed(
+                    f"node {node} is not empty: {some(left)} came to it, though it was emptied {rounds} times."
+                    f" Create no topics for a moment, then `fencepost node drain {node}` again."
+                )
+            rounds += 1
+            say(f"{some(left)} came to node {node} meanwhile; moving what is there now, too")
+            moves, image, _, _ = _away_from(wire, node)
+            more, done = _move_away(arguments, wire, moves, image)
+            moved += more
+    _show_moved(arguments, moved, done=done)
+    if done:
+        _say(arguments, f"node {node} is empty: it may be stopped and forgotten")
     return EXIT_OK if done else EXIT_FAILED
+
+
+def _away_from(
+    wire: Wire, node: int
+) -> tuple[list[Move], ClusterImage, list[Place], dict[int, str | None]]:
+    image, places = _look(wire)
+    check_known(image, node)
+    racks = {**_racks(image), node: image.brokers[BrokerId(node)].rack}
+    return _planned(lambda: plan_drain(places, racks, node)), image, places, racks
+
+
+def _move_away(
+    arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move], image: ClusterImage
+) -> tuple[list[Move], bool]:
+    relieved = leaders_first(moves, arguments.node)
+    if relieved:
+        order(wire, [(move.topic, move.partition, move.after) for move in relieved])
+        elect_preferred(wire, [(move.topic, move.partition) for move in relieved])
+    return _move(arguments, wire, moves, image)
+
+
+def _names_on(wire: Wire, node: int) -> list[str]:
+    return [
+        f"{topic.name}-{each.partition}"
+        for topic in read_image(wire).topics.values()
+        for each in topic.partitions
+        if node in each.replicas
+    ]
 
 
 def _add(arguments: argparse.Namespace) -> int:
@@ -149,7 +185,9 @@ def _add(arguments: argparse.Namespace) -> int:
         moves = _planned(lambda: plan_add(places, racks, node))
         if not _agreed(arguments, moves, places, racks, f"node {node} has its share"):
             return EXIT_OK
-        return EXIT_OK if _move(arguments, wire, moves, image) else EXIT_FAILED
+        moved, done = _move(arguments, wire, moves, image)
+    _show_moved(arguments, moved, done=done)
+    return EXIT_OK if done else EXIT_FAILED
 
 
 def _rebalance(arguments: argparse.Namespace) -> int:
@@ -160,7 +198,9 @@ def _rebalance(arguments: argparse.Namespace) -> int:
         moves = _planned(lambda: plan_rebalance(places, racks))
         if not _agreed(arguments, moves, places, racks, "the nodes are even"):
             return EXIT_OK
-        return EXIT_OK if _move(arguments, wire, moves, image) else EXIT_FAILED
+        moved, done = _move(arguments, wire, moves, image)
+    _show_moved(arguments, moved, done=done)
+    return EXIT_OK if done else EXIT_FAILED
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
@@ -294,17 +334,21 @@ def _show_plan(
 
 def _move(
     arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move], image: ClusterImage
-) -> bool:
+) -> tuple[list[Move], bool]:
+    """What was moved, and whether that is all."""
     rate = None if arguments.throttle is None else round(arguments.throttle * 1e6)
     throttle = Throttle(wire, sorted(image.topics), rate)
     carrier = Carrier(wire, moves, arguments.parallel, throttle)
-    done = carry_out(carrier, say=lambda text: _say(arguments, text))
+    # What a program reads is one document at the end.
+    out = sys.stderr if arguments.json else sys.stdout
+    done = carry_out(carrier, say=lambda text: print(text, file=out))
     elect_preferred(wire, [(move.topic, move.partition) for move in carrier.done])
+    return carrier.done, done
+
+
+def _show_moved(arguments: argparse.Namespace, moved: Sequence[Move], *, done: bool) -> None:
     if arguments.json:
-        show_json(
-            _as_json(carrier.done, sum(each.bytes_copied for each in carrier.done), done=done)
-        )
-    return done
+        show_json(_as_json(moved, sum(each.bytes_copied for each in moved), done=done))
 
 
 def _partitions(count: int) -> str:

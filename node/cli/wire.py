@@ -50,6 +50,7 @@ class Wire:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._addresses = [address(each, "--bootstrap", PORT) for each in bootstrap.split(",")]
+        self.turns = 0  # from one that did not answer to the next
         self._clients: dict[tuple[str, int], WireClient] = {}
         self._runner = asyncio.Runner()
         self._env: RealEnv | None = None
@@ -100,7 +101,12 @@ class Wire:
 
     def turn(self) -> None:
         """Ask another one first from now on."""
+        self.turns += 1
         self._addresses.append(self._addresses.pop(0))
+
+    def turn_to(self, host: str, port: int) -> None:
+        """Ask that one first from now on."""
+        self._addresses = [(host, port), *(e for e in self._addresses if e != (host, port))]
 
     def sleep(self, seconds: float) -> None:
         self._runner.run(asyncio.sleep(seconds))

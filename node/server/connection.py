@@ -5,9 +5,12 @@ INVARIANT  replies leave in the order in which their requests came, and a reques
 PREVENTS   two pipelined batches of one idempotent producer being appended in the wrong order.
 PROVED BY  tests/node/test_connection.py::test_replies_keep_request_order_when_the_second_is_ready_first
 
-A request is decoded, handled and answered before the next is read, as Kafka does it, with one exception: a
+A request is decoded, handled and answered before the next is begun, as Kafka does it, with one exception: a
 produce request appends its batches when it begins and lets the next one start, so that several of them wait for one
 group commit together.
+
+Whoever is parked for long has its next frame read meanwhile. It may be the end of the stream, which a plain connection
+does not show otherwise: then nobody waits for the answer. What was sent behind a parked request is still served.
 """
 
 import asyncio
@@ -25,6 +28,8 @@ from .dispatch import Call, Cancel, Dispatcher, Encoded, Origin, UnspeakableRepl
 # Produce requests of one connection that are appended but not answered. Clients keep five in flight;
 # one that keeps more waits in the kernel's buffers instead of in our memory.
 PENDING_REPLIES_MAX = 64
+# Longer than a consumer's poll waits (fetch.max.wait.ms, 0.5 s): those end by themselves.
+LOOK_AHEAD_S = 1.0
 
 
 class _Slot:
@@ -60,6 +65,8 @@ class ClientConnection:
         self._failed = False
         self.said_garbage = False  # and so was hung up on
         self._watcher: asyncio.Task[None] | None = None
+        self._looks: asyncio.TimerHandle | None = None
+        self._ahead: asyncio.Task[memoryview | None] | None = None  # the next frame, or the end
 
     @property
     def idle(self) -> bool:
@@ -86,6 +93,8 @@ class ClientConnection:
         except* Exception as failed:  # noqa: BLE001 - the connection loop: said in full, and the client sees a closed door
             self._say("client_request_failed", "".join(traceback.format_exception(failed)))
         finally:
+            if self._looks is not None:
+                self._looks.cancel()
             self._forget_pending()
             self.connection.close()
 
@@ -101,7 +110,9 @@ class ClientConnection:
     async def _serve_frames(self, group: asyncio.TaskGroup) -> None:
         connection, dispatcher, clock = self.connection, self.dispatcher, self.env.clock
         while True:
-            frame = await connection.read_frame(dispatcher.request_bytes_max)
+            frame = await (
+                self._read_meanwhile() or connection.read_frame(dispatcher.request_bytes_max)
+            )
             if frame is None:
                 await self._until_pending(at_most=0)  # one that has said all may still listen
                 return
@@ -135,9 +146,14 @@ class ClientConnection:
             if self._closed:
                 return
             self._parked = True
+            if self._looks is None:
+                look = partial(self._look_ahead, group)
+                self._looks = self.env.clock.call_later(LOOK_AHEAD_S, look)
         self._answering = True
-        reply = await call.run()
-        self._answering = self._parked = False
+        try:
+            reply = await call.run()
+        finally:
+            self._answering = self._parked = False
         if self._pending:
             slot = _Slot()
             self._pending.append(slot)
@@ -185,8 +201,24 @@ class ClientConnection:
             await self._room.wait()
 
     async def _watch_for_close(self) -> None:
-        """A long poll whose client has gone must not hold its place until the poll ends."""
+        """A parked request whose connection is lost must not hold its place until it is answered."""
         await self.connection.wait_closed()
         self._closed = True
         if self._parked:
             raise ConnectionLost("the client closed the connection while its request was parked")
+
+    def _look_ahead(self, group: asyncio.TaskGroup) -> None:
+        self._looks = None
+        if self._parked and not self._closed and self._ahead is None:
+            self._ahead = group.create_task(self._read_ahead(), name="read ahead")
+
+    async def _read_ahead(self) -> memoryview | None:
+        """One frame and no more: the rest waits in the kernel's buffers."""
+        frame = await self.connection.read_frame(self.dispatcher.request_bytes_max)
+        if frame is None and self._parked:
+            raise ConnectionLost("the client said its last while its request was parked")
+        return frame
+
+    def _read_meanwhile(self) -> "asyncio.Task[memoryview | None] | None":
+        ahead, self._ahead = self._ahead, None
+        return ahead

@@ -1,14 +1,18 @@
 """The order of a connection's replies, and what ends a connection."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
-from fencepost.cluster.base.real_env import RealEnv
+from fencepost.cluster.base.log import StreamLog
+from fencepost.cluster.base.ports import Connection, Env
+from fencepost.cluster.base.real_env import RealEnv, open_env
 from fencepost.cluster.wire.api import ApiKey, encode_request
 from fencepost.cluster.wire.render import render_request
+from fencepost.node.server import connection as connection_module
 from fencepost.node.server.connection import ClientConnection
 from fencepost.node.server.dispatch import Api, Context, Dispatcher
 
@@ -188,6 +192,143 @@ def test_a_closed_connection_ends_its_long_poll() -> None:
         return pipe.written, pipe.closes
 
     assert asyncio.run(run()) == ([], 1)
+
+
+# -- a client that leaves without a reset, on both networks ------------------------------------------
+
+SOON_S = 0.05
+Scene = Callable[[Env, Env, str], Coroutine[Any, Any, None]]
+
+
+def on_real_net(scene: Scene) -> None:
+    async def run() -> None:
+        async with open_env(log=StreamLog(levels="error")) as env:
+            await scene(env, env, "127.0.0.1")
+
+    asyncio.run(run())
+
+
+def on_simulated_net(scene: Scene) -> None:
+    with World(1) as world:
+        world.run(scene(world.node("server"), world.node("client"), "server"))
+
+
+@pytest.fixture
+def looks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "LOOK_AHEAD_S", SOON_S)
+
+
+both_nets = pytest.mark.parametrize("play", [on_real_net, on_simulated_net])
+
+
+class Door:
+    """A client connection served over a network. Heartbeat n is parked until `answer(n)`; `log` is what became of them."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self._answers: list[asyncio.Future[None]] = []
+
+    def answer(self, number: int) -> None:
+        self._answers[number - 1].set_result(None)
+
+    async def until(self, *log: str) -> None:
+        async with asyncio.timeout(10):
+            while self.log != list(log):
+                await asyncio.sleep(0.02)
+
+    async def connect(self, server: Env, client: Env, host: str) -> Connection:
+        async def serve(connection: Connection) -> None:
+            await ClientConnection(server, connection, self._dispatcher(server), "PLAIN").serve()
+            self.log.append("closed")
+
+        listener = await server.net.listen(host, 0, serve)
+        return await client.net.connect(*listener.address)
+
+    def _dispatcher(self, env: Env) -> Dispatcher:
+        api = Api(
+            key=HEARTBEAT, name="heartbeat", min_version=0, max_version=4, advertised_min=0,
+            handle=self._parked, parks=True,
+        )  # fmt: skip
+        return Dispatcher(env.clock, {HEARTBEAT: api}, None, request_bytes_max=1000)
+
+    async def _parked(self, ctx: Context[Any], request: Any) -> dict[str, Any]:
+        self._answers.append(asyncio.get_running_loop().create_future())
+        number = len(self._answers)
+        self.log.append(f"{number} parked")
+        try:
+            await self._answers[-1]
+        except asyncio.CancelledError:
+            self.log.append(f"{number} cancelled")
+            raise
+        self.log.append(f"{number} answered")
+        return {"error_code": 0}
+
+
+def sent(correlation_id: int) -> list[Any]:
+    data = heartbeat_frame(correlation_id)
+    return [len(data).to_bytes(4, "big"), data]
+
+
+@both_nets
+@pytest.mark.usefixtures("looks_soon")
+def test_a_client_that_ends_its_stream_does_not_hold_a_parked_request(
+    play: Callable[[Scene], None],
+) -> None:
+    """A plain connection whose peer has ended is half open: no reset says that nobody listens."""
+
+    async def scene(server: Env, client: Env, host: str) -> None:
+        door = Door()
+        connection = await door.connect(server, client, host)
+        connection.write(sent(1))
+        await door.until("1 parked")
+        connection.close()
+        await door.until("1 parked", "1 cancelled", "closed")
+
+    play(scene)
+
+
+@both_nets
+@pytest.mark.usefixtures("looks_soon")
+def test_what_was_sent_behind_a_parked_request_is_served_although_the_client_has_gone(
+    play: Callable[[Scene], None],
+) -> None:
+    async def scene(server: Env, client: Env, host: str) -> None:
+        door = Door()
+        connection = await door.connect(server, client, host)
+        connection.write([*sent(1), *sent(2)])
+        connection.close()
+        await door.until("1 parked")
+        await asyncio.sleep(2 * SOON_S)
+        door.answer(1)
+        await door.until("1 parked", "1 answered", "2 parked", "2 cancelled", "closed")
+
+    play(scene)
+
+
+@both_nets
+@pytest.mark.usefixtures("looks_soon")
+def test_what_comes_during_a_long_park_is_served_next_and_answered_in_order(
+    play: Callable[[Scene], None],
+) -> None:
+    async def scene(server: Env, client: Env, host: str) -> None:
+        door = Door()
+        connection = await door.connect(server, client, host)
+        connection.write(sent(1))
+        await door.until("1 parked")
+        await asyncio.sleep(2 * SOON_S)  # the next frame is waited for already
+        connection.write(sent(2))
+        await asyncio.sleep(2 * SOON_S)
+        assert door.log == ["1 parked"]
+        door.answer(1)
+        await door.until("1 parked", "1 answered", "2 parked")
+        door.answer(2)
+        for number in (1, 2):
+            reply = await connection.read_frame(1000)
+            assert reply is not None and int.from_bytes(reply[:4]) == number
+        connection.close()
+        await door.until("1 parked", "1 answered", "2 parked", "2 answered", "closed")
+
+    play(scene)
 
 
 @pytest.mark.parametrize(

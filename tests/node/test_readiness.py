@@ -171,8 +171,8 @@ def test_a_failed_disk_and_a_full_one_are_told_with_what_to_do() -> None:
         state, why = verdict(cluster, leader)
         assert state is State.DISK_FULL and "Make room" in why
         disk.files.capacity = None
+        await cluster.until(lambda: verdict(cluster, leader).is_ready)  # nobody writes
         assert await cluster.produce(leader, b"x" * 1000) is ErrorCode.none
-        assert verdict(cluster, leader).is_ready
         disk.faults.fail("sync", path="*/t-0/*.log")
         await cluster.produce(leader)
         await cluster.until(lambda: verdict(cluster, leader).state is State.DISK_FAILED)
