@@ -94,6 +94,7 @@ async def play(scene: Scene) -> None:
         scene.world.heal()
         scene.nodes.start_all()
         await scene.nodes.until_whole(90.0)
+        await asyncio.sleep(1)  # faults may have left hardly a moment to write in
         readers.writing = False
         await asyncio.sleep(3)
         readers.over = True

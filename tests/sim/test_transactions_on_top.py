@@ -76,4 +76,4 @@ def test_positions_that_their_group_has_forgotten_are_seen(monkeypatch: Any) -> 
         return dict.fromkeys(await find(self, partitions), (-1, NO_NUMBER))
 
     monkeypatch.setattr(GroupPositions, "find", forgetful)
-    assert "group-repeat" in run(0, "subscribe", "reset", seconds=8.0).failure
+    assert "group-repeat" in run(2, "subscribe", "reset", seconds=8.0).failure
