@@ -14,7 +14,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from .asking_again import PAUSE_S, raise_unless_passing, retrying_for
-from .offsets import EARLIEST, LATEST, Offsets, Place
+from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place
 from .options import Bound, ReadOptions
 
 ASK_S: Final = 20.0
@@ -48,7 +48,8 @@ class Cluster:
         found = self._topics()
         if options.pattern:
             pattern = re.compile(options.pattern)
-            topics = tuple(each for each in sorted(found) if pattern.fullmatch(each))
+            names = sorted(found.keys() - INTERNAL_TOPICS)
+            topics = tuple(each for each in names if pattern.fullmatch(each))
         for topic in topics:
             if topic not in found:
                 raise WrongTopic(

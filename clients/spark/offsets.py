@@ -13,6 +13,8 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 # In the JSON of a checkpoint; no topic can have that name.
 CLUSTER_KEY: Final = "@cluster"
+# Kafka's Topic.INTERNAL_TOPICS: no pattern means them, in its consumers neither.
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 Place = tuple[str, int]  # topic, partition
 Offsets = dict[Place, int]
@@ -72,7 +74,7 @@ def admitted(start: Mapping[Place, int], end: Mapping[Place, int], most: int) ->
     for place, size in sizes.items():
         share = most * size / total
         taken = int(share) if share >= 1 else (1 if share > 0 else 0)
-        # A partition that went backwards stays where it was: that is for the reader to judge.
+        # A partition that went backwards has no size: it goes on where it ends.
         until[place] = min(start[place] + taken, end[place]) if size else end[place]
     return until
 

@@ -7,6 +7,7 @@ PROVED BY  tests/spark/test_spark_reading.py::test_a_range_ends_at_markers_and_a
 Offsets need not be dense: so the end is seen by a record at or after it, or by the partition's own end.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -25,6 +26,9 @@ RECORDS_FIRST: Final = 1_024  # before it is known how large they are
 BYTES_MAX: Final = 16 << 20
 WAIT_S: Final = 0.03  # librdkafka fills a batch for as long, whether more comes or not
 SILENT_S: Final = 120.0  # without a record or an error: something is wrong
+# At an end before ours: a leader that has just changed may know it so late. It is asked for then, and one that does not know
+# what was committed before it says so (KIP-207).
+SHORT_S: Final = 10.0
 ASK_S: Final = 20.0
 GONE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 FATAL: Final = (
@@ -41,6 +45,8 @@ VANISHED: Final = (
     KafkaError._UNKNOWN_PARTITION,
 )
 UNIT_US: Final = 1_000
+
+log = logging.getLogger("fencepost.clients")
 
 
 def read_range(
@@ -76,6 +82,8 @@ class _RangeReader:
         self._at = wanted.start
         self._most = RECORDS_FIRST
         self._heard_at = time.monotonic()
+        self._asked_at = self._heard_at
+        self._is_at_an_end = False  # the partition's, before ours
         self.is_over = False
         self._consumer.start(wanted.start)
 
@@ -90,12 +98,30 @@ class _RangeReader:
             errors = fetched.errors
         for code, offset in errors:
             self._hear(code, offset)
-        if not self.is_over and time.monotonic() - self._heard_at > SILENT_S:
+        if not self.is_over:
+            self._mind_silence(time.monotonic())
+        return batch
+
+    def _mind_silence(self, now_s: float) -> None:
+        if self._is_at_an_end and now_s - max(self._heard_at, self._asked_at) > SHORT_S:
+            self._asked_at = now_s
+            self._check_end()
+        if not self.is_over and now_s - self._heard_at > SILENT_S:
             raise TimeoutError(
                 f"{self._wanted}: nothing came for {SILENT_S:g} s. Is its leader there, and is an older transaction open "
                 "(fencepost txn list)?"
             )
-        return batch
+
+    def _check_end(self) -> None:
+        """A topic that was made anew and is shorter: nobody will ever write what is missing."""
+        try:
+            _, last = self._consumer.watermarks(ASK_S)
+        except KafkaException as trouble:
+            log.warning("%s: where it ends now can't be asked for: %s", self._wanted, trouble)
+            return
+        if last < self._wanted.end:
+            data_loss.report(_ends_early(self._wanted, last), fails=self._fails)
+            self.is_over = True
 
     def _take(self, fetched: Fetched) -> pa.RecordBatch | None:
         if fetched.count:
@@ -134,6 +160,7 @@ class _RangeReader:
         if code == KafkaError._PARTITION_EOF:
             # The end as a reader of this isolation level sees it; an end before ours is one of a moment.
             self.is_over = self.is_over or offset >= self._wanted.end
+            self._is_at_an_end = True
         elif code in GONE:
             self._skip()
         elif code in VANISHED:
@@ -159,12 +186,13 @@ class _RangeReader:
                 fails=self._fails,
             )
         else:
-            data_loss.report(
-                f"{wanted}: the partition ends at {last} now; was the topic deleted and created again?",
-                fails=self._fails,
-            )
+            data_loss.report(_ends_early(wanted, last), fails=self._fails)
         if first >= wanted.end or last <= self._at:
             self.is_over = True
             return
         self._at = max(first, self._at)
         self._consumer.start(self._at)
+
+
+def _ends_early(wanted: Range, last: int) -> str:
+    return f"{wanted}: the partition ends at {last} now; was the topic deleted and created again?"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from . import data_loss, offsets
-from .offsets import Offsets, Place, Range
+from .offsets import INTERNAL_TOPICS, Offsets, Place, Range
 from .options import Bound, ReadOptions
 
 
@@ -121,11 +121,12 @@ class StreamPlan:
         else:
             newest = self._cluster.ends(places)
         self._newest = offsets.to_json(newest, self._cluster.cluster_id)
-        for place in known:
-            self._check_backwards(place, begun, newest)
+        backwards = [place for place in known if self._went_backwards(place, begun, newest)]
         # What is new is read from its beginning, as Spark's Kafka connector does.
         from_ = {**{place: begun[place] for place in known}, **self._first_of(added)}
-        if not is_now and self._is_too_little(offsets.distance(from_, newest)):
+        # Where something went backwards nobody waits: it might outgrow its old offset meanwhile.
+        may_wait = not is_now and not backwards
+        if may_wait and self._is_too_little(offsets.distance(from_, newest)):
             return dict(start)
         until = newest if most is None else offsets.admitted(from_, newest, most)
         # Partitions that nobody lists at the moment keep their place in the checkpoint.
@@ -190,6 +191,9 @@ class StreamPlan:
             )
 
     def _check_gone(self, begun: Mapping[Place, int], places: list[Place]) -> None:
+        """Older builds took internal topics for a pattern's: these may be in a checkpoint."""
+        if self._options.pattern:
+            begun = {place: begun[place] for place in begun if place[0] not in INTERNAL_TOPICS}
         gone = sorted(set(begun) - set(places))
         if gone:
             topic, partition = gone[0]
@@ -198,11 +202,18 @@ class StreamPlan:
                 fails=self._options.fail_on_data_loss,
             )
 
-    def _check_backwards(self, place: Place, begun: Offsets, newest: Offsets) -> None:
-        if newest[place] < begun[place]:
-            data_loss.report(
-                f"{place[0]}-{place[1]} was read up to {begun[place]} and ends at {newest[place]} now; was it deleted "
-                "and created again?",
-                fails=self._options.fail_on_data_loss,
-            )
-            newest[place] = begun[place]
+    def _went_backwards(self, place: Place, begun: Offsets, newest: Offsets) -> bool:
+        """Then this micro-batch has nothing of it, and the next one begins where it ends now.
+
+        What it holds is not read from its beginning: a log that lost its last records looks the same, and so does one of
+        which a task has read a part already (`range_reader.py`). Those records would be read twice.
+        """
+        if newest[place] >= begun[place]:
+            return False
+        first = self._cluster.starts([place])[place]
+        data_loss.report(
+            f"{place[0]}-{place[1]} was read up to {begun[place]} and ends at {newest[place]} now; was it deleted and "
+            f"created again? What it holds from {first} up to there is not looked at any more.",
+            fails=self._options.fail_on_data_loss,
+        )
+        return True

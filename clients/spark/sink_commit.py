@@ -9,6 +9,7 @@ Who does what when a driver dies in a commit:
  2. Its tasks have the same names, so their first request fences what the old ones left open.
  3. Its `end` of the same number is answered with the old decision, if there is one: then what was written again is
     aborted. Or it is the first one, and a late `end` of the old driver is refused, as its members were fenced.
+ 4. The old driver lives, and is refused. Spark has it abort its batch: its names are the new run's by now, so it ends none.
 """
 
 import logging
@@ -28,13 +29,16 @@ from ..transactional.groups import (
     MembersLeftOut,
     MemberWrote,
 )
-from .sink_names import JOB, owner_of
+from .sink_names import JOB, is_own, owner_of, whose
 
 TIMED_OUT_OR_FENCED: Final = (
     "PRODUCER_FENCED",
     "INVALID_PRODUCER_ID_MAPPING",
     "INVALID_TXN_STATE",
 )
+# The coordinator's words for a name that it does not know, and for a number below those that it remembers.
+NOBODY: Final = "Nobody has ever begun to work as"
+TOO_OLD: Final = "is too long ago"
 OLD_NUMBER: Final = (
     "Is the checkpoint an old copy, or was the group another query's? Choose another transactionGroup, and compare what "
     "was written before"
@@ -60,6 +64,8 @@ class Group(Protocol):
 
     def decision(self, number: int) -> Decision: ...
 
+    def decisions(self) -> tuple[Decision, ...]: ...
+
     def open_members(self) -> dict[str, MemberWrote]: ...
 
 
@@ -75,6 +81,7 @@ class Wrote:
     owner: str
     members: tuple[MemberWrote, ...]
     found_decided: bool = False  # by a task, which then left its rows out
+    is_batch_id: bool = False  # the number: Spark counts, and runs none but the last one again
 
 
 def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
@@ -84,8 +91,8 @@ def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     is_new = _decide(group, wrote, fence)
     # To raise from here on would have Spark write again, perhaps under another number, what is committed.
     try:
-        written_again = [] if is_new else [each.member for each in wrote.members]
-        left = sorted({*written_again, *_left_open(group, wrote.owner)})
+        decided = {each.member for each in wrote.members} if is_new else set()
+        left = [name for name in _left_open(group, wrote) if name not in decided]
         if left:
             log.info("%s: ending what %s left open", group.name, ", ".join(left[:20]))
             fence(group.name, left)
@@ -99,17 +106,10 @@ def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     return is_new
 
 
-def abort(
-    group: Group,
-    owner: str | None,
-    members: Iterable[str],
-    fence: Fence,
-    *,
-    last: int | None = None,
-) -> None:
+def abort(group: Group, wrote: Wrote | None, fence: Fence, *, last: int | None = None) -> None:
     """The number stays free for a batch that is to be run again. `last` is the one of a group that nobody uses again.
 
-    Without an `owner` what any sink left open in the group is ended: no task told whose it is.
+    Without `wrote` what any sink left open in the group is ended: no task told whose it is.
 
     Spark aborts while it still ends tasks: one of them may begin after what is open was looked for. Where the number is
     not needed any more it is decided, and such a task finds that out (see `_in_group`); elsewhere the next run ends it.
@@ -117,7 +117,8 @@ def abort(
     if last is not None:
         with suppress(DecidedBefore):  # a commit whose answer was lost: nothing of it is open
             group.abort(last)
-    fence(group.name, sorted({*members, *_left_open(group, owner)}))
+    is_past = wrote is not None and _newest(group, wrote) > wrote.number
+    fence(group.name, _left_open(group, wrote, is_past=is_past))
 
 
 def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
@@ -131,9 +132,8 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
         decision = before.decision
     except AdminRefused as refused:
         raise CouldNotCommit(_why(group.name, wrote, refused)) from refused
-    written_again = [each.member for each in wrote.members]
-    others = sorted({owner_of(each.member) or "?" for each in decision.members} - {wrote.owner})
-    if decision.outcome == COMMIT and not others:
+    why_not = _why_not_ours(group, wrote, decision)
+    if why_not is None:
         log.info(
             "%s: batch %d was committed by an earlier run; what was written again is aborted",
             group.name,
@@ -141,59 +141,133 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
         )
         return False
     try:
-        fence(group.name, written_again)
-    except KafkaException as trouble:  # what is said below is what has to be known
+        is_past = _newest(group, wrote) > wrote.number
+        fence(group.name, _left_open(group, wrote, is_past=is_past))
+    except TROUBLE as trouble:  # what is said below is what has to be known
         log.warning(
             "%s: could not end what batch %d wrote, which is not committed and ends by its timeout: %s",
             group.name,
             wrote.number,
             trouble,
         )
+    raise CouldNotCommit(why_not)
+
+
+def _why_not_ours(group: Group, wrote: Wrote, decision: Decision) -> str | None:
+    """None if this batch is what was committed."""
+    number = wrote.number
     if decision.outcome == FORGOTTEN:
-        raise CouldNotCommit(
-            f"batch {wrote.number} of the transaction group {group.name} was not committed, none of it: its number is older "
+        return (
+            f"batch {number} of the transaction group {group.name} was not committed, none of it: its number is older "
             f"than what the cluster remembers. {OLD_NUMBER}"
         )
     if decision.outcome != COMMIT:
-        raise CouldNotCommit(
-            f"batch {wrote.number} of {group.name} was decided to be aborted, which no query does: somebody ended it by "
+        return (
+            f"batch {number} of {group.name} was decided to be aborted, which no query does: somebody ended it by "
             "hand. It can't be committed under this number any more: choose another transactionGroup"
         )
-    raise CouldNotCommit(_whose(group.name, wrote, others[0]))
+    owners = {owner_of(each.member) or "?" for each in decision.members}
+    others = sorted(each for each in owners if not is_own(wrote.owner, each))
+    if others:
+        return _whose(group.name, wrote, others[0])
+    newest = _newest(group, wrote)
+    if newest > number:
+        return (
+            f"batch {number} of the transaction group {group.name} was committed before, and so was {newest}: Spark runs "
+            "none but the last one again, so this one may have other rows than the one that was committed. None of it "
+            f"was committed now. If another run of this query is at work, let only one run. {OLD_NUMBER}"
+        )
+    return None
+
+
+def _newest(group: Group, wrote: Wrote) -> int:
+    """The highest number that was decided for this owner; of numbers that somebody chose none is the newest."""
+    if not wrote.is_batch_id:
+        return -1
+    return max(
+        (
+            each.number
+            for each in group.decisions()
+            if any(is_own(wrote.owner, owner_of(member.member) or "?") for member in each.members)
+        ),
+        default=-1,
+    )
 
 
 def _whose(name: str, wrote: Wrote, other: str) -> str:
-    who = "a batch write outside of a query" if other == JOB else "another query"
+    said = f"number {wrote.number} of the transaction group {name} was committed by"
+    them = f"({other}, this one is {wrote.owner})"
+    if whose(other) == whose(wrote.owner):
+        return (
+            f"{said} a write to another topic {them}: two writes with the same transactionGroup and transactionNumber. "
+            "Nothing of this one was committed. Give each write a transactionGroup of its own"
+        )
+    who = "a batch write outside of a query" if whose(other) == JOB else "another query"
     return (
-        f"number {wrote.number} of the transaction group {name} was committed by {who} ({other}, this "
-        f"one is {wrote.owner}): two queries with the same transactionGroup, or one whose checkpoint was deleted, and which "
+        f"{said} {who} {them}: two queries with the same transactionGroup, or one whose checkpoint was deleted, and which "
         "counts its batches from 0 again. Nothing of this batch was committed. Give this query a transactionGroup of its "
         "own (with writeStream it has one without the option), and compare what was written before"
     )
 
 
-def _left_open(group: Group, owner: str | None) -> list[str]:
+def _left_open(group: Group, wrote: Wrote | None, *, is_past: bool = False) -> list[str]:
+    """What this run left open, by name. `is_past` when later batches of its query were decided.
+
+    1. An older run's commit is refused, as a newer one has its names. Spark has it abort its batch.
+    2. To fence its names then would end the newer run's transactions: that one's commit would be refused.
+    3. So a name that was told and is open for another producer says that all the others may be the newer run's, too.
+       Where that run has other names, a decision above this number says it: then what was told is this run's, and no more.
+    """
+    found, is_all = _open(group)
+    told = () if wrote is None else wrote.members
+    taken = sorted(each.member for each in told if found.get(each.member, each) != each)
+    if taken:
+        log.warning(
+            "%s: %s is open for another producer than that of this run: a newer run of the query is at work, and nothing is "
+            "ended here",
+            group.name,
+            taken[0],
+        )
+        return []
+    mine = {each.member for each in told if each.member in found or not is_all}
+    if is_past:
+        return sorted(mine)
+    owners = {name: owner_of(name) for name in sorted(found)}
+    left = {
+        name
+        for name, its in owners.items()
+        if its is not None and (wrote is None or is_own(wrote.owner, its))
+    }
+    return sorted(mine | left)
+
+
+def _open(group: Group) -> tuple[dict[str, MemberWrote], bool]:
+    """Who is, and whether these are all."""
     try:
-        found = group.open_members()
+        return group.open_members(), True
     except MembersLeftOut as most:
         log.warning(
             "%s: %d members beyond those that are listed are not looked at; what they left open ends by its timeout",
             group.name,
             most.left_out,
         )
-        found = most.listed
-    owners = {name: owner_of(name) for name in sorted(found)}
-    return [name for name, its in owners.items() if its is not None and owner in (None, its)]
+        return most.listed, False
 
 
 def _why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
     said = f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {refused}"
-    if "too long ago" in refused.message:
+    if TOO_OLD in refused.message:
         return f"{said}. {OLD_NUMBER}"
+    if NOBODY in refused.message:
+        return (
+            f"{said}. Its tasks have just written under that name: is adminUrl a door of another cluster than "
+            "kafka.bootstrap.servers? Correct it, and start the query again, which runs the batch again"
+        )
     if refused.error in TIMED_OUT_OR_FENCED:
         return (
             f"{said}. Either another run of this query has begun (this one is the older one, and ends: let only one run), "
-            "or the batch took longer than kafka.transaction.timeout.ms: then raise it, and start the query again, "
+            "or the batch took longer than kafka.transaction.timeout.ms (raise it), or Spark ran a stage again, whose "
+            "tasks count their attempts from 0 again and took the names of those that had written. Start the query again, "
             "which runs the batch again"
         )
     return f"{said}. The query can be started again: it runs the batch again"

@@ -6,6 +6,9 @@ PROVED BY  tests/spark/test_spark_sink_names.py::test_another_querys_members_are
 
 A member is one attempt at one partition: `q1a2b3c4d.p3.a0`, so that a speculative copy does not fence the original,
 and a new run of the query fences the old one. The names are drawn from a bounded set: nothing grows with the batches.
+
+Whoever says the number of a batch write may say it twice, for two topics: `q1a2b3c4d.t5e6f7a8b.p3.a0` says which. Without
+that the second write would find its number decided, by the same query, and be left out. A stream counts by itself.
 """
 
 import re
@@ -15,8 +18,9 @@ from typing import Final, NamedTuple
 
 from .options import WrongOption
 
-MEMBER: Final = re.compile(r"(q[0-9a-f]{8}|job)\.p(\d+)\.a(\d+)", re.ASCII)
-# The owner of the numbers of a batch write outside of queries: whoever says the same number means the same data.
+MEMBER: Final = re.compile(r"((?:q[0-9a-f]{8}|job)(?:\.t[0-9a-f]{8})?)\.p(\d+)\.a(\d+)", re.ASCII)
+TOPIC: Final = ".t"  # in an owner, before the digest
+# Owns the numbers of batch writes outside of queries: whoever says the same number and topic means the same data.
 JOB: Final = "job"
 
 
@@ -45,9 +49,33 @@ class Place:
         """The same for all attempts."""
         return self.member.rpartition(".a")[0]
 
+    @property
+    def task_of_any_topic(self) -> str:
+        """As tasks were called before topics were in their names."""
+        return f"{whose(self.owner)}{self.task.removeprefix(self.owner)}"
+
 
 def owner_of_query(query_id: str) -> str:
-    return f"q{sha256(query_id.encode()).hexdigest()[:8]}"
+    return f"q{_digest(query_id)}"
+
+
+def owner_of_write(query_id: str, topic: str | None) -> str:
+    """Without the option topic rows name their own, which are not looked at: all such writes are one."""
+    return f"{owner_of_query(query_id) if query_id else JOB}{TOPIC}{_digest(topic or '')}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:8]
+
+
+def whose(owner: str) -> str:
+    """The query, or JOB."""
+    return owner.partition(TOPIC)[0]
+
+
+def is_own(owner: str, other: str) -> bool:
+    """Who knew no topics may have been this one: what an older build decided is not written again."""
+    return other in (owner, whose(owner))
 
 
 def member_name(owner: str, task: Task) -> str:
@@ -72,14 +100,16 @@ def place_in_stream(task: Task, group: str | None) -> Place:
     return Place(name, task.batch_id, owner, member_name(owner, task), is_batch_id=True)
 
 
-def place_in_batch(task: Task, group: str | None, number: int | None, job_id: str) -> Place:
-    """In foreachBatch the query is the owner, as in a stream.
+def place_in_batch(
+    task: Task, group: str | None, number: int | None, job_id: str, topic: str | None
+) -> Place:
+    """In foreachBatch the query is the owner, as in a stream; `topic` is the option.
 
     1. Query one says its batch ids as numbers. Its checkpoint is deleted, and it is started as query two.
     2. Batch ids begin at 0 again. If both were called the same, 0 would be found decided, and its new rows left out.
     """
     if group is not None and number is not None:
-        owner = owner_of_query(task.query_id) if task.query_id else JOB
+        owner = owner_of_write(task.query_id, topic)
         is_batch_id = bool(task.query_id) and number == task.batch_id
         return Place(group, number, owner, member_name(owner, task), is_batch_id=is_batch_id)
     if task.query_id:

@@ -10,18 +10,23 @@ The record is in a compacted topic: one key for each task of a query, its value 
  3. It writes its rows, then the record, and commits.
 What is not promised: the batch as a whole. Readers see a task's rows before those of another, and for longer when the
 query fails in between. And a task must get the same rows when it is run again.
+
+A key's partition does not follow from how many there are now, or attempts that see another number would not find it. A
+topic that has not the number that it is made with here was made by somebody, or given more since, and may have records of
+builds that went by what they saw: all of it is read.
 """
 
 import json
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from zlib import crc32
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from .asking_again import retrying_for
+from .asking_again import PAUSE_S, retrying_for
 
 PARTITIONS: Final = 8
 # Compacted soon: an attempt reads a partition of it from the beginning.
@@ -35,21 +40,45 @@ CREATE_S: Final = 30.0
 READ_S: Final = 120.0  # other tasks' records are open only while they commit
 CALL_S: Final = 10.0
 NOT_YET: Final = -1
+NOT_OURS_TO_ASK: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+
+log = logging.getLogger("fencepost.clients")
+
+
+class NotKept(RuntimeError):
+    """The topic loses records one day: why, and what to do."""
 
 
 class DecisionRecords:
-    """Of one task; asked by one attempt after it has begun."""
+    """Of one task; asked by one attempt after it has begun. `formerly` is what older builds called the task."""
 
-    def __init__(self, bootstrap: str, client: Mapping[str, str], topic: str, key: str) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        client: Mapping[str, str],
+        topic: str,
+        key: str,
+        *,
+        formerly: str | None = None,
+    ) -> None:
         self._client = {"bootstrap.servers": bootstrap, **client}
         self._topic = topic
         self._key = key.encode()
+        self._keys = sorted({self._key, (formerly or key).encode()})
         self._partition = NOT_YET
 
     def committed_up_to(self) -> int:
         """The highest batch that this task has committed; -1 when there is none."""
-        self._find_partition()
-        place = TopicPartition(self._topic, self._partition, 0)
+        count = self._ready()
+        self._partition = crc32(self._key) % min(count, PARTITIONS)
+        wanted = sorted({crc32(key) % PARTITIONS for key in self._keys})
+        places = [
+            TopicPartition(self._topic, each, 0)
+            for each in (wanted if count == PARTITIONS else range(count))
+        ]
         settings = {
             **self._client,
             "group.id": "fencepost-spark",
@@ -57,34 +86,36 @@ class DecisionRecords:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
         }
-        end = self._end(place, settings)
-        found = NOT_YET
+        ends = self._ends(places, settings)
         consumer = Consumer({**settings, "isolation.level": "read_committed"})
         try:
-            consumer.assign([place])
-            for value in self._values(consumer, end):
-                found = max(found, value)
+            consumer.assign(places)
+            return max(self._values(consumer, ends), default=NOT_YET)
         finally:
             consumer.close()
-        return found
 
-    def _values(self, consumer: Consumer, end: int) -> Any:
-        """Up to `end`, which an open transaction of another task may keep us from for a moment."""
+    def _values(self, consumer: Consumer, ends: Mapping[int, int]) -> Iterator[int]:
+        """Up to `ends`, which an open transaction of another task may keep us from for a moment."""
         deadline = time.monotonic() + READ_S
-        while end > 0:
+        left = {partition for partition in ends if ends[partition] > 0}
+        while left:
             for message in consumer.consume(500, 0.1):
                 error = message.error()
                 if error is None:
-                    if message.key() == self._key:
+                    if message.key() in self._keys:
                         yield json.loads(message.value())["batch"]
-                    if message.offset() >= end - 1:
-                        return
-                elif error.code() == KafkaError._PARTITION_EOF and message.offset() >= end:
-                    return
-            if time.monotonic() > deadline:
+                    next_offset = message.offset() + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    next_offset = message.offset()
+                else:
+                    continue
+                if next_offset >= ends[message.partition()]:
+                    left.discard(message.partition())
+            if left and time.monotonic() > deadline:
+                which = min(left)
                 raise TimeoutError(
-                    f"{self._topic}-{self._partition} can't be read up to {end} in {READ_S:g} s: an open transaction is "
-                    "in the way. It ends with its transaction.timeout.ms"
+                    f"{self._topic}-{which} can't be read up to {ends[which]} in {READ_S:g} s: an open transaction is in the "
+                    "way. It ends with its transaction.timeout.ms"
                 )
 
     def record(self, batch: int) -> dict[str, Any]:
@@ -97,29 +128,69 @@ class DecisionRecords:
             "value": value,
         }
 
-    def _end(self, place: TopicPartition, settings: Mapping[str, Any]) -> int:
+    def _ends(self, places: list[TopicPartition], settings: Mapping[str, Any]) -> dict[int, int]:
         """What was there when we began. A topic that was just made has no leader for a moment."""
         consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
-        try:
-            _, end = retrying_for(
+
+        def end(place: TopicPartition) -> int:
+            _, found = retrying_for(
                 CREATE_S,
                 lambda: consumer.get_watermark_offsets(place, CALL_S),
                 also=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
             )
-            return int(end)
+            return int(found)
+
+        try:
+            return {place.partition: end(place) for place in places}
         finally:
             consumer.close()
 
-    def _find_partition(self) -> None:
+    def _ready(self) -> int:
+        """How many partitions the topic has. It is there, and keeps what is in it."""
         admin = AdminClient(self._client)
-        # A question by name alone would have the brokers make it, as a topic that isn't compacted.
-        topics = admin.list_topics(timeout=CREATE_S).topics
-        count = len(topics[self._topic].partitions) if self._topic in topics else PARTITIONS
-        if self._topic not in topics:
+        count = self._count(admin)
+        if not count:
             try:
                 made = admin.create_topics([NewTopic(self._topic, PARTITIONS, config=CONFIG)])
                 made[self._topic].result(CREATE_S)
             except KafkaException as trouble:
                 if trouble.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
-        self._partition = crc32(self._key) % count
+        deadline = time.monotonic() + CREATE_S
+        while not count:  # somebody else may have made it, with another number of them
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"the topic {self._topic} was created and is not there after {CREATE_S:g} s"
+                )
+            time.sleep(PAUSE_S)
+            count = self._count(admin)
+        self._check_compacted(admin)
+        return count
+
+    def _count(self, admin: AdminClient) -> int:
+        """0 while it is not there. Asked by name alone the brokers would make it, and not compacted."""
+        found = admin.list_topics(timeout=CREATE_S).topics.get(self._topic)
+        return 0 if found is None else len(found.partitions)
+
+    def _check_compacted(self, admin: AdminClient) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+        try:
+            found = retrying_for(
+                CREATE_S,
+                lambda: admin.describe_configs([resource])[resource].result(CALL_S),
+                also=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
+            )
+        except KafkaException as refused:
+            if refused.args[0].code() not in NOT_OURS_TO_ASK:
+                raise
+            log.warning(
+                "%s: its cleanup.policy may not be asked for: see that it is compact", self._topic
+            )
+            return
+        policy = found["cleanup.policy"].value
+        if "compact" not in policy or "delete" in policy:
+            raise NotKept(
+                f"the topic {self._topic} has cleanup.policy={policy}: the records of what was written would be deleted one "
+                "day, and their batches written again. Set it to compact, or name another topic with decisionTopic. Nothing "
+                "of this task was written"
+            )

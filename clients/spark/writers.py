@@ -62,7 +62,8 @@ def _write(options: WriteOptions, place: Place, given: Iterator[pa.RecordBatch])
     if first is None:  # nothing to write, and nobody to be asked
         return TaskWrote(place, -1, -1, 0)
     is_alone = options.transactions == TASK
-    name = f"{place.group}{SEPARATOR}{place.task if is_alone else place.member}"
+    # Where it is alone its id is that of older builds: theirs are fenced, too.
+    name = f"{place.group}{SEPARATOR}{place.task_of_any_topic if is_alone else place.member}"
     writer = MemberWriter(options.client[BOOTSTRAP], name, options.client)
     with closing(writer):
         writer.begin()
@@ -110,25 +111,40 @@ def _alone(
 ) -> TaskWrote:
     """Where there are no groups: committed here, unless it was before.
 
-    What is below the last number was committed if Spark counts: a checkpoint that was put back runs old batches again.
-    Of a number that somebody chose nothing is known: it may be new.
+    What is below the last number may have been written or not: only the last one is remembered. Spark does not run such
+    a batch, unless its checkpoint is an old one: then the batch may have other rows than it had.
     """
     decisions = DecisionRecords(
-        options.client[BOOTSTRAP], options.client, options.decision_topic, name
+        options.client[BOOTSTRAP],
+        options.client,
+        options.decision_topic,
+        f"{place.group}{SEPARATOR}{place.task}",
+        formerly=name,
     )
     last = decisions.committed_up_to()
-    if last > place.number and not place.is_batch_id:
-        raise CouldNotWrite(
-            f"{name}: number {place.number} is lower than {last}, which was written last: with transactions=task numbers "
-            "must ascend, because only the last one is remembered. Nothing of this task was written. If its rows are new, "
-            f"say a transactionNumber from {last + 1} on, or another transactionGroup; if they were written before, leave "
-            "them out"
-        )
+    if last > place.number:
+        raise CouldNotWrite(_why_lower(name, place, last))
     if last < place.number:
         for each in batches:
             writer.write(each, options.topic)
         writer.commit_with(decisions.record(place.number))
     return TaskWrote(place, -1, -1, writer.records)
+
+
+def _why_lower(name: str, place: Place, last: int) -> str:
+    if place.is_batch_id:
+        return (
+            f"{name}: batch {place.number} is lower than {last}, which this task committed last: Spark runs none but the last "
+            "one again, so this one may have other rows than the one that was committed. Nothing of this task was written. "
+            "Is the checkpoint an old copy, or is another run of this query at work? Let only one run; where the "
+            "checkpoint is old, start with a new one behind what was written, and compare"
+        )
+    return (
+        f"{name}: number {place.number} is lower than {last}, which was written last: with transactions=task numbers "
+        "must ascend, because only the last one is remembered. Nothing of this task was written. If its rows are new, "
+        f"say a transactionNumber from {last + 1} on, or another transactionGroup; if they were written before, leave "
+        "them out"
+    )
 
 
 def _group(options: WriteOptions, place: Place) -> TransactionGroup:
@@ -156,13 +172,12 @@ class Driver:
         """`place` is where the batch's tasks write, if that is known without any of them having told. Its owner is not:
         in foreachBatch it is the query's, which the tasks alone hear of."""
         told = _told(messages, number)
-        owner = told[0].place.owner if told else None
         place = told[0].place if told else place
         if place is None or self._options.transactions != GROUP:
             return
-        members = [each.place.member for each in told if each.producer_id >= 0]
         last = place.number if place.is_used_once else None
-        sink_commit.abort(self.group(place), owner, members, self._fence, last=last)
+        wrote = _wrote(told) if told else None
+        sink_commit.abort(self.group(place), wrote, self._fence, last=last)
 
     def group(self, place: Place) -> TransactionGroup:
         return _group(self._options, place)
@@ -185,7 +200,8 @@ def _wrote(told: Sequence[TaskWrote]) -> Wrote:
         if each.producer_id >= 0
     )
     found_decided = any(each.found_decided for each in told)
-    return Wrote(told[0].place.number, told[0].place.owner, members, found_decided)
+    place = told[0].place
+    return Wrote(place.number, place.owner, members, found_decided, place.is_batch_id)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -224,4 +240,5 @@ class BatchWriter(DataSourceArrowWriter):
         self.driver().abort(messages, None, self._place(Task(0, 0, "", None)))
 
     def _place(self, task: Task) -> Place:
-        return place_in_batch(task, self._options.group, self._options.number, self._job_id)
+        options = self._options
+        return place_in_batch(task, options.group, options.number, self._job_id, options.topic)

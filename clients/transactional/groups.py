@@ -22,6 +22,7 @@ from .names import SEPARATOR, group_name, member_name
 
 COMMIT, ABORT, UNDECIDED, FORGOTTEN = "commit", "abort", "undecided", "forgotten"
 ONGOING: Final = "Ongoing"  # Kafka's word
+DECISIONS_MAX: Final = 1_000  # that one answer lists
 MEMBERS_MAX: Final = 10_000  # that one answer lists, and one end takes
 FLUSH_S: Final = 60.0
 FINISH_S: Final = 60.0
@@ -87,6 +88,11 @@ class TransactionGroup:
         """What was decided for this number, by whoever asked."""
         answer = self._admin.call("GET", f"{self._path}/decisions/{number}")
         return _decision(answer)
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Those that the cluster remembers, of the highest numbers, in their order."""
+        answer = self._admin.call("GET", f"{self._path}?limit={DECISIONS_MAX}&members=0")
+        return tuple(_decision(each) for each in answer["decisions"])
 
     def members(self) -> dict[str, MemberWrote]:
         """Who works in this group now: for members of other clients, which can't tell who they are. Ask when they have

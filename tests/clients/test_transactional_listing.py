@@ -18,7 +18,7 @@ LISTED = {
 A, B = MemberWrote("a", 1, 0), MemberWrote("b", 2, 5)
 
 
-def asked(what: str, **fields: Any) -> tuple[dict[str, MemberWrote], list[str]]:
+def asked(what: str, **fields: Any) -> tuple[Any, list[str]]:
     paths: list[str] = []
 
     def answer(_method: str, path: str, _body: dict[str, Any]) -> tuple[int, Any]:
@@ -35,6 +35,20 @@ def test_as_many_members_are_asked_for_as_one_end_takes_and_no_decisions(fields)
     assert found == {"a": A, "b": B}
     assert paths == ["/v1/transaction-groups/job?limit=0&members=10000"]
     assert asked("open_members", **fields)[0] == {"a": A}
+
+
+def test_the_decisions_that_are_remembered_are_asked_for_without_members() -> None:
+    identity = {"producer_id": 1, "producer_epoch": 0}
+    decided = [
+        {"group": "job", "number": number, "outcome": "commit", "members": {"a": identity}}
+        for number in (7, 9)
+    ]
+    found, paths = asked("decisions", decisions=decided)
+    assert [(each.number, each.outcome, each.members) for each in found] == [
+        (7, "commit", (A,)),
+        (9, "commit", (A,)),
+    ]
+    assert paths == ["/v1/transaction-groups/job?limit=1000&members=0"]
 
 
 @pytest.mark.parametrize(

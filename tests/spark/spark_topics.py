@@ -32,6 +32,10 @@ class Served(NamedTuple):
         made = admin.create_topics([NewTopic(topic, partitions, config=settings)])
         made[topic].result(20)
 
+    def delete(self, topic: str) -> None:
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(20)
+
     def delete_records(self, topic: str, before: int) -> None:
         admin = self._admin()
         done = admin.delete_records([TopicPartition(topic, 0, before)])

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException
+from fencepost.clients.spark import range_reader
 from fencepost.clients.spark.cluster import Cluster, WrongTopic
 from fencepost.clients.spark.data_loss import DataLoss
 from fencepost.clients.spark.offsets import Range
@@ -21,11 +22,6 @@ from spark_topics import Served, column_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-def delete(node: Served, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    admin.delete_topics([topic])[topic].result(20)
-
-
 def plan(node: Served, topic: str, **said: str) -> StreamPlan:
     given = {**node.reading, "subscribe": topic, "startingoffsets": "earliest", **said}
     options = read_options(given, STREAM)
@@ -36,7 +32,7 @@ def test_a_topic_that_vanished_under_a_query_is_named(node: Served, topic: str) 
     node.write(topic, ["a", "b"])
     stream = plan(node, topic)
     start = stream.initial()
-    delete(node, topic)
+    node.delete(topic)
     with pytest.raises(WrongTopic, match=f"there is no topic {topic} in the cluster at .* create"):
         stream.next_end(start, None)
 
@@ -47,14 +43,14 @@ def test_a_topic_that_vanished_under_a_pattern_is_lost_data(node: Served, topic:
     options = read_options(given, STREAM)
     stream = StreamPlan(Cluster(options), options)
     end = stream.next_end(stream.initial(), None)
-    delete(node, topic)
+    node.delete(topic)
     with pytest.raises(DataLoss, match=f"{topic}-0 was read up to 2 and is not there any more"):
         stream.next_end(end, None)
 
 
 def test_a_topic_that_vanished_under_a_task_is_named(node: Served, topic: str) -> None:
     node.write(topic, ["a", "b"])
-    delete(node, topic)
+    node.delete(topic)
     client = {"bootstrap.servers": node.bootstrap, "topic.metadata.propagation.max.ms": "500"}
     wanted = Range(topic, 0, 0, 2)
     with pytest.raises(DataLoss, match=r"\[0,2\): its topic or partition is not there any more"):
@@ -81,6 +77,45 @@ def test_a_topic_that_was_made_anew_is_told_by_a_task(node: Served, topic: str) 
     client = {"bootstrap.servers": node.bootstrap}
     with pytest.raises(DataLoss, match="ends at 1 now; was the topic deleted and created again"):
         list(read_range(wanted, client, headers=False, fail_on_data_loss=True))
+
+
+def test_a_range_that_a_topic_made_anew_does_not_reach_is_told_and_can_be_left(
+    node: Served, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned before it was deleted. Its beginning is there, so no offset is out of range."""
+    monkeypatch.setattr(range_reader, "SHORT_S", 0.5, raising=False)
+    monkeypatch.setattr(range_reader, "SILENT_S", 5.0)
+    node.write(topic, ["a", "b"])
+    wanted = Range(topic, 0, 0, 9)
+    client = {"bootstrap.servers": node.bootstrap}
+    with pytest.raises(DataLoss, match=r"\[0,9\): the partition ends at 2 now; was the topic"):
+        list(read_range(wanted, client, headers=False, fail_on_data_loss=True))
+    left = read_range(wanted, client, headers=False, fail_on_data_loss=False)
+    assert [row for batch in left for row in batch.column("value").to_pylist()] == [b"a", b"b"]
+
+
+def test_a_task_that_waits_for_a_leader_is_not_told_that_its_records_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who can't be asked where it ends is asked again: what was committed is there."""
+
+    class Away:
+        asked = 0
+
+        def watermarks(self, _timeout_s: float) -> tuple[int, int]:
+            self.asked += 1
+            if self.asked == 1:
+                raise KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
+            return 0, 9
+
+    monkeypatch.setattr(range_reader, "PartitionConsumer", lambda *_: Away())
+    monkeypatch.setattr(Away, "start", lambda *_: None, raising=False)
+    reader = range_reader._RangeReader(Range("t", 0, 0, 9), {}, headers=False, fails=True)
+    reader._hear(KafkaError._PARTITION_EOF, 7)
+    heard_s = reader._heard_at
+    for passed_s in (5.0, 11.0, 12.0, 22.0):
+        reader._mind_silence(heard_s + passed_s)
+    assert (reader._consumer.asked, reader.is_over) == (2, False)
 
 
 def test_offsets_that_are_not_there_are_told_before_a_task_waits(node: Served, topic: str) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from fencepost.clients.spark.cluster import Cluster
 from fencepost.clients.spark.data_loss import DataLoss
 from fencepost.clients.spark.offsets import (
     Offsets,
@@ -24,6 +25,7 @@ from fencepost.clients.spark.reading import (
     StreamPlan,
     batch_ranges,
 )
+from fencepost.cluster.base import ids
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -187,7 +189,31 @@ def test_available_now_tells_of_a_topic_that_went_backwards() -> None:
     start = {"@cluster": "me", "t": {"0": 1000}}
     with pytest.raises(DataLoss, match=r"t-0 was read up to 1000 and ends at 10 now; was it"):
         available_now(Told({}, {A: 10})).next_end(start, None)
-    assert available_now(Told({}, {A: 10}), failondataloss="false").next_end(start, None) == start
+
+
+def test_a_topic_that_went_backwards_is_read_on_from_where_it_ended_when_that_was_seen(
+    caplog: Any,
+) -> None:
+    """It would be unread until it has outgrown the old one, and be read from the middle then."""
+    cluster = Told({A: 3}, {A: 10, B: 7})
+    start = {"@cluster": "me", "t": {"0": 1000, "1": 5}}
+    stream = plan(cluster, failondataloss="false", minoffsetspertrigger="50")
+    end = stream.next_end(start, 1)
+    assert end == {"@cluster": "me", "t": {"0": 10, "1": 6}}
+    assert stream.ranges(start, end) == [Range("t", 1, 5, 6)]
+    assert "What it holds from 3 up to there is not looked at any more" in caplog.text
+    cluster.last = {A: 2000, B: 7}
+    after = plan(cluster, failondataloss="false").next_end(end, None)
+    assert plan(cluster).ranges(end, after) == [Range("t", 0, 10, 2000), Range("t", 1, 6, 7)]
+
+
+def test_available_now_goes_on_where_a_topic_that_went_backwards_ends() -> None:
+    start = {"@cluster": "me", "t": {"0": 1000}}
+    stream = available_now(Told({}, {A: 10}), failondataloss="false")
+    end = stream.next_end(start, None)
+    assert end == {"@cluster": "me", "t": {"0": 10}}
+    assert stream.ranges(start, end) == []
+    assert stream.next_end(end, None) == end
 
 
 def test_available_now_tells_of_a_topic_that_was_away_when_it_began() -> None:
@@ -248,6 +274,34 @@ def test_what_is_gone_fails_the_query_or_is_skipped(
     with pytest.raises(DataLoss, match=sentence):
         plan(Told(first, last)).next_end(start, None)
     plan(Told(first, last), failondataloss="false").next_end(start, None)
+
+
+def test_a_pattern_that_meant_internal_topics_once_goes_on_without_them() -> None:
+    """Older builds took them for its topics: they are in the checkpoint."""
+    said = {"bootstrap.servers": "here", "subscribepattern": ".*", "startingoffsets": "earliest"}
+    stream = StreamPlan(Told({}, {A: 10}), read_options(said, STREAM))
+    start = {"__transaction_state": {"4": 20}, "t": {"0": 1}}
+    assert stream.next_end(start, None)["t"] == {"0": 10}
+    with pytest.raises(DataLoss, match="u-0 was read up to 4 and is not there any more"):
+        stream.next_end({**start, "u": {"0": 4}}, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "topics"),
+    [
+        ({"subscribepattern": ".*"}, {"mine", "__mine"}),
+        ({"subscribe": "mine,__transaction_state"}, {"mine", "__transaction_state"}),
+        ({"assign": '{"__consumer_offsets": [0]}'}, {"__consumer_offsets"}),
+    ],
+)
+def test_a_pattern_means_no_internal_topics_and_a_name_does(
+    monkeypatch: Any, said: dict[str, str], topics: set[str]
+) -> None:
+    """As Kafka's own consumers have it. '.*' would write what a query reads as it writes, for ever."""
+    there = {each: [0] for each in {"mine", "__mine"} | ids.INTERNAL_TOPICS}
+    monkeypatch.setattr(Cluster, "_topics", lambda _: there)
+    options = read_options({"bootstrap.servers": "127.0.0.1:1", **said}, STREAM)
+    assert {topic for topic, _ in Cluster(options).places()} == topics
 
 
 def test_a_batch_from_before_the_beginning_fails_or_is_cut() -> None:

@@ -168,6 +168,21 @@ def test_a_stream_whose_topic_lost_data_says_so(
     assert seen == ["f"]
 
 
+def test_a_stream_whose_topic_was_made_anew_goes_on_where_that_ends(
+    spark: Any, node: Served, topic: str, tmp_path: Any
+) -> None:
+    node.write(topic, list("abc"))
+    stream(spark, node, topic, str(tmp_path))
+    node.delete(topic)
+    node.create(topic, partitions=2)
+    node.write(topic, ["d"])
+    with pytest.raises(Exception, match="was read up to 3 and ends at 1 now; was it deleted"):
+        stream(spark, node, topic, str(tmp_path))
+    assert stream(spark, node, topic, str(tmp_path), failOnDataLoss=False)[0] == []
+    node.write(topic, ["e", "f"])
+    assert stream(spark, node, topic, str(tmp_path))[0] == ["e", "f"]
+
+
 def test_a_checkpoint_of_another_cluster_is_refused(
     spark: Any, node: Served, topic: str, tmp_path: Any
 ) -> None:

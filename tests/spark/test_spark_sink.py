@@ -46,6 +46,22 @@ def test_a_batch_that_is_run_again_under_its_number_writes_nothing_twice(
     assert node.committed(topic) == [*NUMBERS, "x"]
 
 
+def test_a_second_write_under_a_number_must_be_to_the_same_topic(
+    spark: Any, node: Served, topic: str, fresh: Callable[[str], str]
+) -> None:
+    other, rows = fresh("other"), rows_of(spark, topic).select("value")
+    node.create(other, partitions=2)
+    same = {"transactionGroup": fresh("night"), "transactionNumber": 7}
+    write(rows, node, topic=topic, **same)
+    with pytest.raises(Exception, match="committed by a write to another topic"):
+        write(rows, node, topic=other, **same)
+    write(rows, node, topic=topic, **same)
+    assert (node.committed(topic), node.committed(other)) == (NUMBERS, [])
+    for _ in range(2):
+        write(rows, node, topic=other, **same, transactions="task")
+    assert node.committed(other) == NUMBERS
+
+
 def test_keys_headers_and_partitions_are_written_as_they_were_given(
     spark: Any, node: Served, topic: str
 ) -> None:
@@ -118,6 +134,14 @@ class Streamed:
             if each.name.lstrip(".").removesuffix(".crc") == str(batch):
                 each.unlink()
 
+    def put_back(self, batches: int) -> None:
+        """The checkpoint as it was after so many batches."""
+        for log in ("offsets", "commits"):
+            for each in Path(f"{self.folder}/checkpoint/{log}").glob("*"):
+                name = each.name.lstrip(".").removesuffix(".crc")
+                if name.isdigit() and int(name) >= batches:
+                    each.unlink()
+
     def written(self) -> list[str]:
         return self.node.committed(self.out)
 
@@ -139,6 +163,22 @@ def test_a_batch_that_spark_did_not_note_is_found_decided(streamed: Streamed) ->
     streamed.run()
     streamed.forget(2)
     streamed.run()
+    assert streamed.written() == NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("transactions", "said"),
+    [("group", "batch 1 of .* so was 2: Spark runs"), ("task", "batch 1 is lower than 2, which")],
+)
+def test_a_checkpoint_that_was_put_back_is_refused_and_loses_nothing(
+    streamed: Streamed, transactions: str, said: str
+) -> None:
+    """Batch 1 is planned anew, and its number was decided for other rows."""
+    streamed.run(transactions=transactions)
+    streamed.put_back(1)
+    streamed.node.write(streamed.source, ["new"])
+    with pytest.raises(Exception, match=said):
+        streamed.run(transactions=transactions)
     assert streamed.written() == NUMBERS
 
 

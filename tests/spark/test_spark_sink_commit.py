@@ -1,85 +1,29 @@
 """The driver's decision, with a group that is a table: what it says to a driver that comes again."""
 
-from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
-from fencepost.clients.spark.sink_names import JOB, Task, place_in_batch
+from fencepost.clients.spark.sink_names import JOB, Task, place_in_batch, whose
 from fencepost.clients.transactional import (
     AdminRefused,
     AdminUnreachable,
-    DecidedBefore,
     Decision,
     MembersLeftOut,
     MemberWrote,
 )
+from fencepost.txn.transactions.group_commit_commands import Identity, Refusal
+from sink_table import OTHER, OWNER, Table, member, wrote
+from support.added_scene import AddedScene
 
-OWNER, OTHER = "q11111111", "q22222222"
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
-
-def wrote(*members: MemberWrote, number: int = 7) -> Wrote:
-    return Wrote(number, OWNER, members)
-
-
-def member(partition: int, epoch: int = 0, owner: str = OWNER, attempt: int = 0) -> MemberWrote:
-    return MemberWrote(f"{owner}.p{partition}.a{attempt}", 100 + partition, epoch)
-
-
-class Table:
-    """A transaction group; `fence` is what the driver does to names."""
-
-    name = "orders-to-lake"
-
-    def __init__(self, *open_members: MemberWrote) -> None:
-        self.open = {each.member: each for each in open_members}
-        self.decisions: dict[int, Decision] = {}
-        self.fenced: list[str] = []
-        self.listing: Exception | None = None  # what is raised by whoever asks for that
-        self.fencing: Exception | None = None
-
-    def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision:
-        named = tuple(each for each in members if each is not None)
-        if number in self.decisions:
-            if self.decisions[number].members != named:
-                raise DecidedBefore(self.decisions[number])
-            return self.decisions[number]
-        for each in named:
-            if self.open.get(each.member) != each:
-                raise AdminRefused(409, "PRODUCER_FENCED", f"member {each.member} was fenced.", "")
-        for each in named:
-            del self.open[each.member]
-        self.decisions[number] = Decision(number=number, outcome="commit", members=named)
-        return self.decisions[number]
-
-    def abort(self, number: int) -> Decision:
-        if number in self.decisions:
-            raise DecidedBefore(self.decisions[number])
-        self.decisions[number] = Decision(number=number, outcome="abort")
-        return self.decisions[number]
-
-    def decision(self, number: int) -> Decision:
-        return self.decisions.get(number, Decision(number=number, outcome="undecided"))
-
-    def open_members(self) -> dict[str, MemberWrote]:
-        if self.listing is not None:
-            raise self.listing
-        return dict(self.open)
-
-    def fence(self, group: str, members: Sequence[str]) -> None:
-        assert group == self.name
-        if self.fencing is not None:
-            raise self.fencing
-        self.fenced += members
-        for each in members:
-            self.open.pop(each, None)
 
 
 def test_all_members_are_committed_under_the_batch_id() -> None:
     table = Table(member(0), member(1))
     assert commit(table, wrote(member(0), member(1)), table.fence)
-    assert table.decisions[7].members == (member(0), member(1))
+    assert table.decided[7].members == (member(0), member(1))
     assert table.fenced == []
 
 
@@ -99,7 +43,7 @@ def test_a_batch_that_was_decided_is_not_committed_again() -> None:
     table.open = {each.member: each for each in again}
     assert not commit(table, wrote(*again), table.fence)
     assert table.open == {}
-    assert table.decisions[7].members == (member(0), member(1))
+    assert table.decided[7].members == (member(0), member(1))
 
 
 def test_a_batch_whose_tasks_found_it_decided_is_over() -> None:
@@ -114,14 +58,14 @@ def test_a_batch_whose_tasks_found_it_decided_is_over() -> None:
 def test_a_batch_that_tasks_found_decided_for_another_query_is_refused() -> None:
     table = Table()
     theirs = Decision(number=7, outcome="commit", members=(member(0, owner=OTHER),))
-    table.decisions[7] = theirs
+    table.decided[7] = theirs
     with pytest.raises(CouldNotCommit, match="committed by another query"):
         commit(table, Wrote(7, OWNER, (), found_decided=True), table.fence)
 
 
 def test_a_number_that_is_too_old_to_be_known_is_refused() -> None:
     table = Table()
-    table.decisions[7] = Decision(number=7, outcome="forgotten")
+    table.decided[7] = Decision(number=7, outcome="forgotten")
     with pytest.raises(CouldNotCommit, match="older than what the cluster remembers"):
         commit(table, Wrote(7, OWNER, (), found_decided=True), table.fence)
 
@@ -129,19 +73,18 @@ def test_a_number_that_is_too_old_to_be_known_is_refused() -> None:
 def test_a_decision_of_another_query_is_not_taken_for_ours() -> None:
     table = Table(member(0))
     theirs = Decision(number=7, outcome="commit", members=(member(0, owner=OTHER),))
-    table.decisions[7] = theirs
+    table.decided[7] = theirs
     with pytest.raises(
         CouldNotCommit, match=r"committed by another query \(q22222222, this one is"
     ):
         commit(table, wrote(member(0)), table.fence)
     assert table.open == {}
-    assert table.decisions[7] == theirs
+    assert table.decided[7] == theirs
 
 
 def test_a_batch_of_foreach_batch_is_not_left_out_because_its_checkpoint_was_deleted() -> None:
     def batch_0(query: str) -> Wrote:
-        place = place_in_batch(Task(0, 0, query, 0), Table.name, 0, query)
-        return Wrote(place.number, place.owner, (MemberWrote(place.member, 100, 0),))
+        return write_to("out", Task(0, 0, query, 0))
 
     first, anew = batch_0("query-one"), batch_0("query-two")
     table = Table(*first.members)
@@ -152,30 +95,91 @@ def test_a_batch_of_foreach_batch_is_not_left_out_because_its_checkpoint_was_del
     assert table.open == {}
 
 
+def write_to(topic: str | None, task: Task) -> Wrote:
+    """A save() under number 0."""
+    place = place_in_batch(task, Table.name, 0, "uuid", topic)
+    return Wrote(place.number, place.owner, (MemberWrote(place.member, 100, 0),))
+
+
+IN_QUERY, NO_QUERY = Task(0, 0, "query-one", 0), Task(0, 0, "", None)
+
+
+@pytest.mark.parametrize("task", [IN_QUERY, NO_QUERY], ids=["foreachBatch", "job"])
+@pytest.mark.parametrize("topic", ["other", None], ids=["other", "each row's own"])
+@pytest.mark.parametrize("finds", [True, False], ids=["its task finds it", "its driver finds it"])
+def test_a_second_write_of_a_number_to_another_topic_is_not_left_out(
+    task: Task, topic: str | None, *, finds: bool
+) -> None:
+    """save() would succeed, and its rows be nowhere."""
+    first, second = write_to("out", task), write_to(topic, task)
+    table = Table(*first.members)
+    assert commit(table, first, table.fence)
+    again = replace(second, members=(), found_decided=True) if finds else second
+    table.open = {each.member: each for each in again.members}
+    with pytest.raises(
+        CouldNotCommit, match=r"committed by a write to another topic .* of its own"
+    ):
+        commit(table, again, table.fence)
+    assert table.open == {}
+
+
+@pytest.mark.parametrize("task", [IN_QUERY, NO_QUERY], ids=["foreachBatch", "job"])
+def test_what_an_older_build_committed_is_not_written_again_nor_refused(task: Task) -> None:
+    """Its names had no topic in them. The driver died before Spark noted the batch, and was started with this build."""
+    again = write_to("out", task)
+    older = member(0, owner=whose(again.owner))
+    table = Table(*again.members, older)
+    table.decided[0] = Decision(number=0, outcome="commit", members=(older,))
+    assert not commit(table, again, table.fence)
+    assert table.open == {}
+
+
 def test_a_number_of_a_batch_write_is_named_as_such() -> None:
     table = Table(member(0))
-    table.decisions[7] = Decision(number=7, outcome="commit", members=(member(0, owner=JOB),))
+    table.decided[7] = Decision(number=7, outcome="commit", members=(member(0, owner=JOB),))
     with pytest.raises(CouldNotCommit, match=r"by a batch write outside of a query \(job, this"):
         commit(table, wrote(member(0)), table.fence)
 
 
 def test_a_number_that_somebody_closed_is_not_lost_in_silence() -> None:
     table = Table(member(0))
-    table.decisions[7] = Decision(number=7, outcome="abort")
+    table.decided[7] = Decision(number=7, outcome="abort")
     with pytest.raises(CouldNotCommit, match="decided to be aborted"):
         commit(table, wrote(member(0)), table.fence)
 
 
-def test_an_older_run_is_fenced_and_says_so() -> None:
-    table = Table(member(0, epoch=1))
-    with pytest.raises(CouldNotCommit, match="another run of this query has begun"):
-        commit(table, wrote(member(0)), table.fence)
-    assert table.decisions == {}
+class Coordinator:
+    """Its own words for why: what it says of an end."""
+
+    def __init__(self) -> None:
+        self.scene = AddedScene(transaction_group_decisions_max=2)
+
+    def refuses(self, number: int, **members: Identity) -> CouldNotCommit:
+        said = self.scene.end_group("job", number, commit=True, **members)
+        assert isinstance(said, Refusal), said
+        table = Table()
+        table.refusal = AdminRefused(409, said.code.name.upper(), said.message, "")
+        with pytest.raises(CouldNotCommit) as refused:
+            commit(table, wrote(member(0)), table.fence)
+        return refused.value
+
+
+def test_a_door_of_another_cluster_is_told_from_a_number_that_is_too_old() -> None:
+    coordinator = Coordinator()
+    elsewhere = str(coordinator.refuses(1, a=Identity(5, 0)))
+    assert "is adminUrl a door of another cluster than kafka.bootstrap.servers?" in elsewhere
+    assert "Is the checkpoint an old copy" not in elsewhere
+    for number in (5, 6, 7):
+        a = coordinator.scene.opened("job::a")
+        assert coordinator.scene.end_group("job", number, commit=True, a=a).is_new
+        coordinator.scene.finish()
+    too_old = str(coordinator.refuses(5, a=coordinator.scene.opened("job::a")))
+    assert "Is the checkpoint an old copy" in too_old
 
 
 def test_an_abort_leaves_the_number_free() -> None:
     table = Table(member(0), member(1), member(2, owner=OTHER))
-    abort(table, OWNER, [member(0).member], table.fence)
+    abort(table, wrote(member(0)), table.fence)
     assert table.fenced == [member(0).member, member(1).member]
     table.open[member(0).member] = member(0, epoch=1)
     assert commit(table, wrote(member(0, epoch=1)), table.fence)
@@ -185,14 +189,14 @@ def test_an_abort_that_no_task_told_of_ends_what_any_sink_left_open() -> None:
     """In foreachBatch only the tasks know the query, and none of them came to its end."""
     somebodys = MemberWrote("somebody's own member", 9, 0)
     table = Table(member(0), member(1, owner=JOB), somebodys)
-    abort(table, None, [], table.fence)
+    abort(table, None, table.fence)
     assert table.open == {somebodys.member: somebodys}
 
 
 def test_an_abort_of_a_group_that_nobody_uses_again_is_decided() -> None:
     """So that a task that Spark still ends finds it out when it begins after this."""
     table = Table(member(0))
-    abort(table, OWNER, [], table.fence, last=7)
+    abort(table, wrote(), table.fence, last=7)
     assert table.fenced == [member(0).member]
     assert table.decision(7).outcome == "abort"
 
@@ -200,14 +204,14 @@ def test_an_abort_of_a_group_that_nobody_uses_again_is_decided() -> None:
 def test_an_abort_after_a_commit_whose_answer_was_lost_changes_nothing() -> None:
     table = Table(member(0))
     commit(table, wrote(member(0)), table.fence)
-    abort(table, OWNER, [member(0).member], table.fence, last=7)
+    abort(table, wrote(member(0)), table.fence, last=7)
     assert table.decision(7).outcome == "commit"
 
 
 def test_a_batch_without_rows_decides_nothing() -> None:
     table = Table()
     assert commit(table, wrote(), table.fence)
-    assert table.decisions == {}
+    assert table.decided == {}
 
 
 @pytest.mark.parametrize(
@@ -225,7 +229,7 @@ def test_a_batch_that_is_committed_is_not_failed_by_what_comes_after(
     table = Table(member(0), member(0, attempt=1))
     table.listing, table.fencing = listing, fencing
     assert commit(table, wrote(member(0)), table.fence)
-    assert table.decisions[7].outcome == "commit"
+    assert table.decided[7].outcome == "commit"
     assert "batch 7 is committed; could not end what was left open" in caplog.text
 
 
@@ -240,7 +244,7 @@ def test_a_batch_that_an_earlier_run_committed_is_not_failed_either(caplog) -> N
 
 def test_why_a_batch_is_refused_is_told_even_if_its_rows_can_not_be_ended(caplog) -> None:
     table = Table(member(0))
-    table.decisions[7] = Decision(number=7, outcome="commit", members=(member(0, owner=OTHER),))
+    table.decided[7] = Decision(number=7, outcome="commit", members=(member(0, owner=OTHER),))
     table.fencing = TIMED_OUT
     with pytest.raises(CouldNotCommit, match="committed by another query"):
         commit(table, wrote(member(0)), table.fence)
@@ -254,5 +258,5 @@ def test_in_a_group_that_is_too_large_to_be_listed_what_is_listed_is_ended(caplo
     assert commit(table, wrote(member(0)), table.fence)
     assert table.fenced == [copy.member]
     assert "5 members beyond those that are listed" in caplog.text
-    abort(table, OWNER, [member(3).member], table.fence)
+    abort(table, wrote(member(3)), table.fence)
     assert table.fenced[1:] == [copy.member, member(3).member]

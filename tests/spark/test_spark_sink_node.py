@@ -7,7 +7,7 @@ import pytest
 from fencepost.clients.spark import fencing
 from fencepost.clients.spark.option_table import STREAM_SINK
 from fencepost.clients.spark.options import write_options
-from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, commit
+from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
 from fencepost.clients.spark.sink_names import Place, Task, place_in_stream
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
 from fencepost.clients.spark.writers import _write
@@ -37,7 +37,13 @@ class Sink:
         return writer, MemberWrote(place.member, *writer.written())
 
     def commit(self, batch: int, *members: MemberWrote) -> bool:
-        return commit(self.group, Wrote(batch, self.place(0, 0).owner, members), self._fence)
+        wrote = Wrote(batch, self.place(0, 0).owner, members, is_batch_id=True)
+        return commit(self.group, wrote, self._fence)
+
+    def abort(self, batch: int, *members: MemberWrote) -> None:
+        """As Spark has it after a commit that raised."""
+        wrote = Wrote(batch, self.place(0, 0).owner, members, is_batch_id=True)
+        abort(self.group, wrote, self._fence)
 
     def _fence(self, group: str, members: Sequence[str]) -> None:
         fencing.fence(self.node.bootstrap, {}, group, members)
@@ -82,6 +88,17 @@ def test_a_batch_written_again_by_a_new_driver_is_there_once(sink: Sink) -> None
     assert sink.node.committed(sink.topic) == ["row"]
 
 
+def test_a_batch_below_the_last_one_is_refused_by_what_the_cluster_remembers(sink: Sink) -> None:
+    """A checkpoint was put back: batch 1 is planned anew, and has other rows."""
+    for batch, text in ((1, "one"), (2, "two")):
+        assert sink.commit(batch, sink.write(sink.place(0, batch), text)[1])
+    _, again = sink.write(sink.place(0, 1), "new rows")
+    with pytest.raises(CouldNotCommit, match="was committed before, and so was 2"):
+        sink.commit(1, again)
+    assert again.member not in sink.group.open_members()
+    assert sink.node.committed(sink.topic) == ["one", "two"]
+
+
 def test_the_older_run_of_a_query_is_fenced_and_says_so(sink: Sink) -> None:
     older, wrote = sink.write(sink.place(0, 1), "older")
     _, newer = sink.write(sink.place(0, 1), "newer")
@@ -90,6 +107,7 @@ def test_the_older_run_of_a_query_is_fenced_and_says_so(sink: Sink) -> None:
     with pytest.raises(CouldNotWrite, match="Another run of this query"):
         older.write(column_of("more"), sink.topic)
         older.written()
+    sink.abort(1, wrote)
     assert sink.commit(1, newer)
     assert sink.node.committed(sink.topic) == ["newer"]
 

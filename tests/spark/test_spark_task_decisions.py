@@ -3,10 +3,18 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from itertools import repeat
+from zlib import crc32
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
-from fencepost.clients.spark.task_decisions import NOT_YET, DecisionRecords
+from fencepost.clients.spark.task_decisions import (
+    NOT_YET,
+    PARTITIONS,
+    DecisionRecords,
+    NotKept,
+)
 from spark_topics import Served, column_of
 from support.kafka_peer import KafkaPeer, NotFetched
 from support.needs import give_up, missing
@@ -42,10 +50,12 @@ def out(brokers: Served, fresh: Callable[[str], str]) -> str:
 class Attempt:
     """One attempt of one task: what `writers.py` does, step by step."""
 
-    def __init__(self, node: Served, name: str, decisions: str) -> None:
+    def __init__(
+        self, node: Served, name: str, decisions: str, formerly: str | None = None
+    ) -> None:
         self.writer = MemberWriter(node.bootstrap, name, {})
         self.writer.begin()
-        self.decisions = DecisionRecords(node.bootstrap, {}, decisions, name)
+        self.decisions = DecisionRecords(node.bootstrap, {}, decisions, name, formerly=formerly)
         self.before = self.decisions.committed_up_to()
 
     def write(self, topic: str, values: list[str]) -> None:
@@ -66,6 +76,74 @@ def test_a_task_that_committed_is_not_written_again(
     # The driver never heard of it, and runs the task again.
     assert Attempt(brokers, name, decisions).before == 0
     assert brokers.committed(out) == ["a", "b"]
+
+
+def moving(name: str, count: int) -> str:
+    """A task whose record is in another partition when there are so many."""
+    names = (f"{name}.{number}" for number in range(100))
+    return next(each for each in names if crc32(each.encode()) % count != place_of(each))
+
+
+def place_of(name: str) -> int:
+    return crc32(name.encode()) % PARTITIONS
+
+
+def test_a_decision_is_found_when_its_topic_was_given_more_partitions(
+    brokers: Served, out: str, fresh: Callable[[str], str]
+) -> None:
+    decisions, name = fresh("decisions"), moving(fresh("task"), 12)
+    first = Attempt(brokers, name, decisions)
+    first.write(out, ["a"])
+    first.commit(7)
+    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+    admin.create_partitions([NewPartitions(decisions, 12)])[decisions].result(20)
+    deadline = time.monotonic() + 20
+    while len(admin.list_topics(timeout=10).topics[decisions].partitions) < 12:
+        assert time.monotonic() < deadline, "it has no more partitions"
+    again = Attempt(brokers, name, decisions)
+    assert again.before == 7
+    assert again.decisions.record(8)["partition"] == place_of(name), "who sees 8 would not find it"
+    again.commit(8)
+    assert Attempt(brokers, name, decisions).before == 8
+
+
+def test_a_record_of_a_build_that_went_by_the_number_of_partitions_is_found(
+    brokers: Served, out: str, fresh: Callable[[str], str]
+) -> None:
+    """A topic that was made by hand, with more partitions or with fewer."""
+    for count in (3, 12):
+        decisions, name = fresh("decisions"), moving(fresh("task"), count)
+        brokers.create(decisions, partitions=count, cleanup_policy="compact")
+        place = crc32(name.encode()) % count
+        brokers.write(decisions, ['{"batch": 7}'], partition=place, key=name.encode())
+        again = Attempt(brokers, name, decisions)
+        assert again.before == 7
+        again.commit(8)
+        assert Attempt(brokers, name, decisions).before == 8
+
+
+def test_what_a_task_committed_under_its_older_name_is_found(
+    brokers: Served, out: str, fresh: Callable[[str], str]
+) -> None:
+    decisions, older = fresh("decisions"), moving(fresh("task"), 5)
+    first = Attempt(brokers, older, decisions)
+    first.write(out, ["a"])
+    first.commit(7)
+    name = next(each for each in map(fresh, repeat("newer")) if place_of(each) != place_of(older))
+    again = Attempt(brokers, name, decisions, formerly=older)
+    assert again.before == 7
+    again.commit(8)
+    assert Attempt(brokers, name, decisions, formerly=older).before == 8
+    assert Attempt(brokers, name, decisions).before == 8
+
+
+def test_a_decision_topic_that_deletes_what_is_old_is_refused(
+    brokers: Served, fresh: Callable[[str], str]
+) -> None:
+    decisions, name = fresh("decisions"), fresh("task")
+    brokers.create(decisions, partitions=PARTITIONS)
+    with pytest.raises(NotKept, match=r"cleanup.policy=delete: .* Set it to compact, or name"):
+        Attempt(brokers, name, decisions)
 
 
 @pytest.mark.parametrize("knows", [False, True], ids=["it learns of it", "it knows"])

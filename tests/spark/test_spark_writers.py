@@ -7,6 +7,7 @@ import pytest
 from fencepost.clients.spark import writers
 from fencepost.clients.spark.option_table import BATCH_SINK
 from fencepost.clients.spark.options import WriteOptions, write_options
+from fencepost.clients.spark.sink_commit import Wrote
 from fencepost.clients.spark.sink_names import (
     JOB,
     Place,
@@ -14,10 +15,12 @@ from fencepost.clients.spark.sink_names import (
     owner_of_query,
     place_in_batch,
     place_in_stream,
+    whose,
 )
 from fencepost.clients.spark.sink_writer import CouldNotWrite, _by_topic
 from fencepost.clients.spark.task_decisions import NOT_YET
 from fencepost.clients.spark.writers import BatchWriter, TaskWrote
+from fencepost.clients.transactional import MemberWrote
 from spark_topics import column_of
 
 QUERY = "7b0c…-mine"
@@ -30,7 +33,7 @@ def options(number: int, **said: str) -> WriteOptions:
 
 
 def in_batch(number: int, task: Task = NO_QUERY) -> Place:
-    return place_in_batch(task, "night", number, "uuid")
+    return place_in_batch(task, "night", number, "uuid", "out")
 
 
 class Alone:
@@ -58,7 +61,7 @@ class Alone:
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def one(last: int, place: Place) -> list[str]:
         alone: Any = Alone(last)
-        monkeypatch.setattr(writers, "DecisionRecords", lambda *_: alone)
+        monkeypatch.setattr(writers, "DecisionRecords", lambda *_, **__: alone)
         chosen = options(place.number, transactions="task")
         rows = iter([column_of("row")])
         writers._alone(alone, f"night::{place.task}", chosen, place, rows)
@@ -88,9 +91,12 @@ def test_a_chosen_number_below_the_last_one_is_refused_and_not_left_out(
     [place_in_stream(Task(0, 0, QUERY, 20), "night"), in_batch(20, Task(0, 0, QUERY, 20))],
     ids=["stream", "foreachBatch"],
 )
-def test_a_batch_below_the_last_one_is_left_out(run: Any, place: Place) -> None:
-    """Spark runs it again from a checkpoint that was put back: it was there before 21."""
-    assert run(21, place) == []
+def test_a_batch_below_the_last_one_is_refused_and_not_left_out(run: Any, place: Place) -> None:
+    """A checkpoint was put back: Spark plans its batches anew, and this one may have other rows than it had."""
+    said = r"p0: batch 20 is lower than 21, .* Is the checkpoint an old copy, or is another run"
+    with pytest.raises(CouldNotWrite, match=said):
+        run(21, place)
+    assert run(20, place) == []
 
 
 def test_the_option_topic_is_for_all_rows_and_without_it_each_says_its_own() -> None:
@@ -101,18 +107,47 @@ def test_the_option_topic_is_for_all_rows_and_without_it_each_says_its_own() -> 
     assert found == [("own", [0, 2]), ("other", [1])]
 
 
+def test_a_task_that_is_alone_is_known_by_its_topic_and_by_its_older_name(monkeypatch: Any) -> None:
+    """Two save() of a number to two topics: both are written. What an older build wrote is asked for, too."""
+    asked: list[tuple[str, str]] = []
+
+    def records(_brokers: Any, _client: Any, _topic: Any, key: str, *, formerly: str) -> Alone:
+        asked.append((key, formerly))
+        return Alone(NOT_YET)
+
+    begun: list[str] = []
+
+    class Begun(Alone):
+        def __init__(self, _brokers: Any, name: str, _client: Any) -> None:
+            super().__init__(NOT_YET)
+            begun.append(name)
+
+        def begin(self) -> None: ...
+
+        def give_up(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(writers, "DecisionRecords", records)
+    monkeypatch.setattr(writers, "MemberWriter", Begun)
+    for topic in ("out", "other"):
+        place = place_in_batch(NO_QUERY, "night", 20, "uuid", topic)
+        chosen = options(20, transactions="task", topic=topic)
+        writers._write(chosen, place, iter([column_of("row")]))
+    assert len({key for key, _ in asked}) == 2
+    assert {formerly for _, formerly in asked} == {"night::job.p0"} == set(begun)
+
+
 class Group:
     """Tells who is ended, and for whom."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.owners: list[str | None] = []
-        self.members: list[list[str]] = []
+        self.ended: list[Wrote | None] = []
         monkeypatch.setattr(writers.sink_commit, "abort", self.abort)
 
-    def abort(self, group: Any, owner: str | None, members: list[str], *_: Any, last: Any) -> None:
+    def abort(self, group: Any, wrote: Wrote | None, _fence: Any, *, last: Any) -> None:
         assert (group.name, last) == ("night", None)
-        self.owners.append(owner)
-        self.members.append(members)
+        self.ended.append(wrote)
 
 
 def test_an_abort_in_foreach_batch_ends_what_the_query_left_open(monkeypatch: Any) -> None:
@@ -121,6 +156,6 @@ def test_an_abort_in_foreach_batch_ends_what_the_query_left_open(monkeypatch: An
     place = in_batch(0, Task(0, 0, QUERY, 0))
     writer.abort([TaskWrote(place, 9, 0, 1), None])
     writer.abort([None, None])
-    assert group.owners == [owner_of_query(QUERY), None]
-    assert group.members == [[place.member], []]
-    assert JOB not in group.owners
+    members = (MemberWrote(place.member, 9, 0),)
+    assert group.ended == [Wrote(0, place.owner, members, is_batch_id=True), None]
+    assert whose(place.owner) == owner_of_query(QUERY) != JOB

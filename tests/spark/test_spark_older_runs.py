@@ -1,0 +1,84 @@
+"""Two runs of one query, or one with an old checkpoint: the driver's decision, with a group that is a table."""
+
+from dataclasses import replace
+
+import pytest
+from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
+from fencepost.clients.transactional import Decision
+from sink_table import ANOTHER_ID, OTHER, OWNER, Table, batch, member, wrote
+
+
+def test_an_older_run_is_fenced_and_says_so() -> None:
+    table = Table(member(0, epoch=1))
+    said = r"another run of this query has begun .* took longer than .* Spark ran a stage again"
+    with pytest.raises(CouldNotCommit, match=said):
+        commit(table, wrote(member(0)), table.fence)
+    assert table.decided == {}
+
+
+def test_an_older_run_that_was_refused_does_not_end_the_newer_one(caplog) -> None:
+    """Spark has the older one abort the batch, whose tasks' names are the newer one's by now."""
+    older, newer, another = wrote(member(0), member(1)), member(0, epoch=1), member(2, epoch=1)
+    table = Table(newer, member(1), another)
+    with pytest.raises(CouldNotCommit, match="another run of this query has begun"):
+        commit(table, older, table.fence)
+    abort(table, older, table.fence)
+    assert table.fenced == []
+    assert "a newer run of the query is at work" in caplog.text
+    assert commit(table, wrote(newer, another), table.fence)
+
+
+@pytest.mark.parametrize("newer", [member(0, epoch=1), ANOTHER_ID], ids=["epoch", "id"])
+def test_an_older_run_that_finds_its_batch_decided_does_not_end_the_next_one(newer) -> None:
+    """1. The newer run found batch 7 decided, and is at 8. 2. The older one, which had been away, is told of 7, too."""
+    table = Table(member(0))
+    older = batch(member(0), number=7)
+    commit(table, older, table.fence)
+    table.open = {each.member: each for each in (newer, member(1))}
+    assert not commit(table, replace(older, members=(member(0), member(9))), table.fence)
+    assert table.fenced == []
+    assert commit(table, batch(newer, member(1), number=8), table.fence)
+
+
+def test_an_older_run_does_not_end_a_newer_one_that_has_other_names() -> None:
+    """The newer run is two batches further, and has not had this name since."""
+    older, newer = batch(member(0, epoch=3), number=7), batch(member(5), number=9)
+    table = Table(*older.members, *newer.members)
+    for number in (7, 8):
+        table.decided[number] = Decision(number=number, outcome="commit", members=(member(0),))
+    with pytest.raises(CouldNotCommit, match="If another run of this query is at work"):
+        commit(table, older, table.fence)
+    assert table.fenced == ["q11111111.p0.a0"]
+    abort(table, older, table.fence)
+    assert commit(table, newer, table.fence)
+
+
+@pytest.mark.parametrize("again", [(), (member(0, epoch=1),)], ids=["its tasks", "its driver"])
+def test_a_batch_below_the_last_one_is_not_taken_for_the_one_that_was_committed(again) -> None:
+    """A checkpoint was put back: Spark plans its batches anew, with rows that nobody has written."""
+    table = Table()
+    for number in (7, 8, 9):
+        table.decided[number] = Decision(number=number, outcome="commit", members=(member(0),))
+    table.open = {each.member: each for each in again}
+    said = r"batch 8 of .* was committed before, and so was 9: .* Is the checkpoint an old copy"
+    with pytest.raises(CouldNotCommit, match=said):
+        commit(table, batch(*again, number=8), table.fence)
+    assert table.open == {}
+    assert not commit(table, batch(number=9), table.fence)
+
+
+def test_numbers_that_somebody_chose_come_again_in_any_order() -> None:
+    """Days: whoever says one means its rows."""
+    table = Table()
+    for number in (20261121, 20261122):
+        table.decided[number] = Decision(number=number, outcome="commit", members=(member(0),))
+    assert not commit(table, Wrote(20261121, OWNER, (), found_decided=True), table.fence)
+
+
+def test_decisions_of_other_queries_do_not_make_a_batch_an_old_one() -> None:
+    """As of a function that writes to two topics, under twice its batch id and one more."""
+    table = Table()
+    for number, owner in ((0, OWNER), (1, OTHER)):
+        members = (member(0, owner=owner),)
+        table.decided[number] = Decision(number=number, outcome="commit", members=members)
+    assert not commit(table, batch(number=0), table.fence)
