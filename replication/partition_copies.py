@@ -217,11 +217,8 @@ class CopiedPartition(ReadablePartition, Flushable):
         Where it goes wrong half-way nobody is told anything of this log any more: not an end that it has not.
         """
         log = self.log
-        start, before, committed = (
-            log.log_start_offset,
-            log.log_end_offset,
-            self.machine.high_watermark,
-        )
+        start = log.log_start_offset
+        before, committed = log.log_end_offset, self.machine.high_watermark
         try:
             if cut.anew:
                 log.truncate_fully_and_start_at(cut.offset)

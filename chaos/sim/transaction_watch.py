@@ -100,10 +100,10 @@ class TransactionWatch(ClusterWatch):
         return batches_between(find, partition.log, start, end)
 
     def _take(self, node_id: int, record: Record) -> None:
+        transactional_id = transactional_id_of(record)
+        if transactional_id is not None and record.value is None:
+            self.decisions.forget(transactional_id)
         decided = decoded(record)
-        gone = transactional_id_of(record) if record.value is None else None
-        if gone is not None:
-            self.decisions.forget(gone)
         if decided is not None:
             self._report(self.decisions.see(decided))
             if decided.state.startswith("Prepare"):

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from .changes import CREATE, DELETE, READ, TRUNCATE, UPDATE, Change, Row, SchemaChange
 from .columns import Table
+from .kept_positions import PARTITION
 from .settings import Settings
 
 NOT_IN_TOPICS: Final = re.compile(r"[^a-zA-Z0-9._-]")
@@ -133,7 +134,7 @@ class Recorder:
         what compaction keeps elsewhere, of a time with fewer partitions, has no order with it."""
         key = in_json({"schema": table.schema, "table": table.name})
         told = in_json({**table.as_json(), "gtid": gtid})
-        return Record(self._schema_topic, key, told, FIRST_PARTITION)
+        return Record(self._schema_topic, key, told, PARTITION)
 
     def of_schema_change(self, change: SchemaChange) -> Record:
         told = {
@@ -143,7 +144,7 @@ class Recorder:
             "ts_ms": change.ts_ms,
         }
         key = in_json({"gtid": change.gtid})
-        return Record(self._schema_topic, key, in_json(told), FIRST_PARTITION)
+        return Record(self._schema_topic, key, in_json(told), PARTITION)
 
 
 def key_of(table: Table, row: Row | None) -> bytes | None:

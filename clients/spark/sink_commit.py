@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from confluent_kafka import KafkaException
 
@@ -271,8 +271,3 @@ def _why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
             "which runs the batch again"
         )
     return f"{said}. The query can be started again: it runs the batch again"
-
-
-def collect(messages: Iterable[Any]) -> list[Any]:
-    """Those of tasks that succeeded; Spark gives None for the others."""
-    return [each for each in messages if each is not None]

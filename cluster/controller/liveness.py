@@ -199,10 +199,11 @@ class Liveness:
 
     def _watch_all(self) -> None:
         """Whoever is alive has a session, however it came to be alive: else its silence would be nobody's business."""
+        now_ms = self._now_ms()
         for broker in self._quorum.image.alive_brokers():
             who = broker.broker_id
             if who != self._quorum.node_id and who not in self._doomed:
-                self._sessions.watch(who, broker.broker_epoch, self._now_ms())
+                self._sessions.watch(who, broker.broker_epoch, now_ms)
 
     # --- by and by ---
 

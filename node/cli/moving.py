@@ -16,11 +16,12 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 
+from ..few import few
 from .checked import Failed
 from .cluster import say as tell
 from .leading import of_now
 from .move_plan import Move
-from .output import Progress, show_size, some
+from .output import Progress, show_size
 from .throttling import PASSING, Key, Refused, Throttle
 from .wire import ASK_MS, Wire
 
@@ -188,7 +189,7 @@ class Standing:
 
 
 def _named(keys: Iterable[Key]) -> str:
-    return some([f"{topic}-{partition}" for topic, partition in keys])
+    return few([f"{topic}-{partition}" for topic, partition in keys])
 
 
 def order(

@@ -10,6 +10,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.wire.api import ApiKey
 
+from ..few import few
 from . import voters
 from .checked import Failed, whole
 from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, run_safely, say
@@ -33,7 +34,7 @@ from .moving import (
     order,
     reassigning,
 )
-from .output import show, show_json, show_size, some
+from .output import show, show_json, show_size
 from .throttling import Throttle, lift_throttle
 from .wire import Wire, check_known, read_image, read_sizes, state_of
 
@@ -133,11 +134,11 @@ def _drain(arguments: argparse.Namespace) -> int:
         while done and (left := of_now(wire, lambda: _names_on(wire, node))):
             if rounds == DRAIN_ROUNDS:
                 raise Failed(
-                    f"node {node} is not empty: {some(left)} came to it, though it was emptied {rounds} times."
+                    f"node {node} is not empty: {few(left)} came to it, though it was emptied {rounds} times."
                     f" Create no topics for a moment, then `fencepost node drain {node}` again."
                 )
             rounds += 1
-            say(f"{some(left)} came to node {node} meanwhile; moving what is there now, too")
+            say(f"{few(left)} came to node {node} meanwhile; moving what is there now, too")
             moves, image, _, _ = _away_from(wire, node)
             more, done = _move_away(arguments, wire, moves, image)
             moved += more

@@ -12,7 +12,6 @@ Row = Sequence[object]
 BAR_AFTER_S: Final = 0.5
 BAR_EVERY_S: Final = 0.1
 BAR_WIDTH: Final = 30
-NAMED_MAX: Final = 3
 
 
 def show_table(header: Sequence[str], rows: Sequence[Row], *, out: TextIO | None = None) -> None:
@@ -78,12 +77,6 @@ def show_size(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
-
-
-def some(names: Sequence[str]) -> str:
-    """The first few of them, and how many more there are."""
-    more = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _cell(value: object) -> str:

@@ -17,10 +17,11 @@ from fencepost.cluster.base.ids import NO_LEADER
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.quorum.figures import disk_full_of
 
+from ..few import few
+
 if TYPE_CHECKING:
     from ..broker import Broker
 
-NAMED_MAX: Final = 3  # partitions in a sentence
 PARTITIONS_A_STEP: Final = 200
 # Metadata that is committed elsewhere is applied here a round trip later; only what stays behind is worth a word.
 BEHIND_S: Final = 1.0
@@ -105,7 +106,7 @@ class Health:
         failed = [str(name) for name in replicas.offline]
         if failed:
             name, reason = next(iter(replicas.offline.items()))
-            why = f"{_some(failed)} can't be served from this node's disk, as {name}: {reason}"
+            why = f"{few(failed)} can't be served from this node's disk, as {name}: {reason}"
             return Verdict(State.DISK_FAILED, f"{why}. Mend the disk, then restart the node")
         if replicas.is_disk_full:
             why = f"the disk of {replicas.store.data_dir} is full: writes are refused. Make room there"
@@ -129,7 +130,7 @@ class Health:
         if not out:
             count = len(partitions)
             return Verdict(State.READY, f"all {count} replicas of this node are in sync")
-        why = f"{_some(out)} of this node's {len(partitions)} replicas not in sync yet"
+        why = f"{few(out)} of this node's {len(partitions)} replicas not in sync yet"
         if leaderless:
             why += f"; {leaderless} of them have no leader to catch up with: see to the other nodes"
         return Verdict(State.CATCHING_UP, why)
@@ -144,13 +145,6 @@ class Health:
         state, why = verdict = await self.verdict()
         status = 200 if verdict.is_ready else 503
         return _reply(status, ready=verdict.is_ready, state=state.value, why=why)
-
-
-def _some(names: list[str]) -> str:
-    """`a-0, a-1, a-2 and 7 more`."""
-    named = ", ".join(names[:NAMED_MAX])
-    more = len(names) - NAMED_MAX
-    return f"{named} and {more} more" if more > 0 else named
 
 
 def _reply(status: int, **fields: object) -> HttpReply:

@@ -269,6 +269,14 @@ def sent(correlation_id: int) -> list[Any]:
     return [len(data).to_bytes(4, "big"), data]
 
 
+def at_a_door(scene: Callable[[Door, Connection], Coroutine[Any, Any, None]]) -> Scene:
+    async def connected(server: Env, client: Env, host: str) -> None:
+        door = Door()
+        await scene(door, await door.connect(server, client, host))
+
+    return connected
+
+
 @both_nets
 @pytest.mark.usefixtures("looks_soon")
 def test_a_client_that_ends_its_stream_does_not_hold_a_parked_request(
@@ -276,15 +284,13 @@ def test_a_client_that_ends_its_stream_does_not_hold_a_parked_request(
 ) -> None:
     """A plain connection whose peer has ended is half open: no reset says that nobody listens."""
 
-    async def scene(server: Env, client: Env, host: str) -> None:
-        door = Door()
-        connection = await door.connect(server, client, host)
+    async def scene(door: Door, connection: Connection) -> None:
         connection.write(sent(1))
         await door.until("1 parked")
         connection.close()
         await door.until("1 parked", "1 cancelled", "closed")
 
-    play(scene)
+    play(at_a_door(scene))
 
 
 @both_nets
@@ -292,9 +298,7 @@ def test_a_client_that_ends_its_stream_does_not_hold_a_parked_request(
 def test_what_was_sent_behind_a_parked_request_is_served_although_the_client_has_gone(
     play: Callable[[Scene], None],
 ) -> None:
-    async def scene(server: Env, client: Env, host: str) -> None:
-        door = Door()
-        connection = await door.connect(server, client, host)
+    async def scene(door: Door, connection: Connection) -> None:
         connection.write([*sent(1), *sent(2)])
         connection.close()
         await door.until("1 parked")
@@ -302,7 +306,7 @@ def test_what_was_sent_behind_a_parked_request_is_served_although_the_client_has
         door.answer(1)
         await door.until("1 parked", "1 answered", "2 parked", "2 cancelled", "closed")
 
-    play(scene)
+    play(at_a_door(scene))
 
 
 @both_nets
@@ -310,9 +314,7 @@ def test_what_was_sent_behind_a_parked_request_is_served_although_the_client_has
 def test_what_comes_during_a_long_park_is_served_next_and_answered_in_order(
     play: Callable[[Scene], None],
 ) -> None:
-    async def scene(server: Env, client: Env, host: str) -> None:
-        door = Door()
-        connection = await door.connect(server, client, host)
+    async def scene(door: Door, connection: Connection) -> None:
         connection.write(sent(1))
         await door.until("1 parked")
         await asyncio.sleep(2 * SOON_S)  # the next frame is waited for already
@@ -328,7 +330,7 @@ def test_what_comes_during_a_long_park_is_served_next_and_answered_in_order(
         connection.close()
         await door.until("1 parked", "1 answered", "2 parked", "2 answered", "closed")
 
-    play(scene)
+    play(at_a_door(scene))
 
 
 @pytest.mark.parametrize(

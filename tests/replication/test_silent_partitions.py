@@ -7,7 +7,7 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
-from replica_cluster import Cluster, play
+from replica_cluster import Cluster, Scene, play
 from replica_helpers import batch
 
 FIRST, SECOND, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -20,44 +20,45 @@ def waiting_for(cluster: Cluster, offset: int) -> "Task[ErrorCode]":
     return cluster.world.loop.create_task(leader.deleted(leader.log_start_offset))
 
 
+def play_with_policies(scene: Scene, *policies: str) -> None:
+    """Each node its own, as while the setting of all of them is changed, one after the other."""
+
+    async def main(world: World) -> None:
+        cluster = Cluster(world)
+        for node, policy in enumerate(policies, 1):
+            cluster.node_config = {**cluster.node_config, "log.flush.policy": policy}
+            await cluster.start(node)
+        cluster.create(min_insync_replicas="2")
+        await scene(cluster)
+
+    with World(1) as world:
+        world.run(main(world))
+
+
 @pytest.mark.parametrize(("of_leader", "of_followers"), [("ack", "os"), ("os", "ack")])
 def test_nodes_of_another_flush_policy_are_not_waited_for_in_vain(
     of_leader: str, of_followers: str
 ) -> None:
-    """As while the setting of all nodes is changed, one after the other."""
-
-    async def scene(world: World) -> None:
-        cluster = Cluster(world, **{"log.flush.policy": of_leader})
-        await cluster.start(1)
-        cluster.node_config = {**cluster.node_config, "log.flush.policy": of_followers}
-        await cluster.start(2, 3)
-        cluster.create(min_insync_replicas="2")
+    async def scene(cluster: Cluster) -> None:
         cluster[1].append(batch("a"))
         await sleep(1)
         assert cluster[1].partition().high_watermark == 1
 
-    with World(1) as world:
-        world.run(scene(world))
+    play_with_policies(scene, of_leader, of_followers, of_followers)
 
 
 def test_what_a_follower_of_policy_ack_has_not_synced_does_not_count_for_any_leader() -> None:
     """After a power cut it says that it lacks nothing, and may lead."""
 
-    async def scene(world: World) -> None:
-        cluster = Cluster(world, **{"log.flush.policy": "os"})
-        await cluster.start(1, 2)
-        cluster.node_config = {**cluster.node_config, "log.flush.policy": "ack"}
-        await cluster.start(3)
-        cluster.create(min_insync_replicas="2")
-        world.disk("node-3").faults.sync_s = (1.0, 1.0)
+    async def scene(cluster: Cluster) -> None:
+        cluster.world.disk("node-3").faults.sync_s = (1.0, 1.0)
         cluster[1].append(batch("a"))
         await sleep(0.5)
         assert cluster[1].partition().high_watermark == 0
         await sleep(1)
         assert cluster[1].partition().high_watermark == 1
 
-    with World(1) as world:
-        world.run(scene(world))
+    play_with_policies(scene, "os", "os", "ack")
 
 
 def test_a_policy_that_waits_for_no_sync_ends_the_wait_for_one_that_runs() -> None:

@@ -47,15 +47,20 @@ def test_without_a_limit_everything_goes() -> None:
     assert bucket.available(0.0) == NO_LIMIT
 
 
+async def fall_behind(cluster: Cluster, *, throttled: str) -> None:
+    """Node 3 lacks a megabyte of a topic that one side throttles."""
+    cluster.create(min_insync_replicas="2", flush_policy="os")
+    cluster.kill(3)
+    cluster.change(isr=BOTH)
+    cluster.configure(**{f"{throttled}_replication_throttled_replicas": "*"})
+    for _ in range(100):
+        await cluster[1].write(batch(b"x" * 10_000))
+
+
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_one_that_catches_up_is_held_to_the_rate_until_it_is_in_sync(side: str) -> None:
     async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="2", flush_policy="os")
-        cluster.kill(3)
-        cluster.change(isr=BOTH)
-        cluster.configure(**{f"{side}_replication_throttled_replicas": "*"})
-        for _ in range(100):
-            await cluster[1].write(batch(b"x" * 10_000))
+        await fall_behind(cluster, throttled=side)
         started = cluster.world.loop.time()
         await cluster.restart(3)
         await cluster.until(lambda: 3 in cluster.state().isr, seconds=60)
@@ -92,12 +97,7 @@ def test_a_limit_that_is_lifted_at_once_holds_nobody_back() -> None:
     """A follower that asked meanwhile was granted nothing, and a quarter of a second later nobody remembered that."""
 
     async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="2", flush_policy="os")
-        cluster.kill(3)
-        cluster.change(isr=BOTH)
-        cluster.configure(follower_replication_throttled_replicas="*")
-        for _ in range(100):
-            await cluster[1].write(batch(b"x" * 10_000))
+        await fall_behind(cluster, throttled="follower")
         await cluster.restart(3)
         followers = cluster[3].replication.following
 
@@ -116,12 +116,7 @@ def test_one_that_is_followed_no_more_while_it_waits_for_the_limit_takes_nothing
     """What it was sent would be for nobody, and out of the rate of the one that asks in its place."""
 
     async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="2", flush_policy="os")
-        cluster.kill(3)
-        cluster.change(isr=BOTH)
-        cluster.configure(leader_replication_throttled_replicas="*")
-        for _ in range(100):
-            await cluster[1].write(batch(b"x" * 10_000))
+        await fall_behind(cluster, throttled="leader")
         await cluster.restart(3)
         streams = cluster[1].replication.leading
         await cluster.until(lambda: bool(streams.throttle._waiting), seconds=2)
