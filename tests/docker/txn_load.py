@@ -3,8 +3,8 @@
     python txn_load.py BOOTSTRAP TOPIC TRANSACTIONAL_ID [NAME=VALUE …]
 
 It imports nothing but the client, so that it runs the same on a machine and in a container. Each record says which of
-which transaction it is. What may have been committed without an answer is `unknown`; an error is one that the
-application is told of, also if the next call works.
+which transaction it is. What may have been committed without an answer is `unknown`, until an abort works: only that
+proves that no commit did. An error is one that the application is told of, also if the next call works.
 """
 
 import json
@@ -65,7 +65,9 @@ class Load:
                 self.send(place)
             self.producer.flush(CALL_S)
         except KafkaException as failed:
-            return self.give_up(failed.args[0])
+            self.errors.append(str(failed.args[0]))
+            self.give_up()
+            return "aborted"
         while True:
             began = time.monotonic()
             try:
@@ -76,7 +78,7 @@ class Load:
                 if error.retriable():
                     continue
                 if error.txn_requires_abort():
-                    return self.give_up(error)
+                    return "aborted" if self.give_up() else "unknown"
                 self.producer = self.new_producer()
                 return "unknown"
             self.slowest = max(self.slowest, time.monotonic() - began)
@@ -94,14 +96,15 @@ class Load:
         self.producer.produce(self.topic, value, key=f"{place}", on_delivery=acknowledged)
         self.producer.poll(0)
 
-    def give_up(self, error: KafkaError) -> str:
-        self.errors.append(str(error))
+    def give_up(self) -> bool:
+        """Whether the abort worked. A new producer aborts what may still be open, and not what is committed."""
         try:
             self.producer.abort_transaction(CALL_S)
         except KafkaException as failed:
             self.errors.append(f"abort: {failed.args[0]}")
-            self.producer = self.new_producer()  # which aborts what this one has left open
-        return "aborted"
+            self.producer = self.new_producer()
+            return False
+        return True
 
 
 if __name__ == "__main__":
