@@ -45,6 +45,9 @@ class Replica:
     when it has that, it was caught up then, however much came since. (Kafka marks at each fetch; a stream is
     acknowledged so often that what came since the last time is always on its way.) One at the very end is
     caught up for as long as its stream lives: nothing is sent for a partition that is idle.
+
+    What it has is what commits may count on, not what it has written: one whose disk hangs in a sync takes all that
+    comes, and would be waited for, in sync, for good.
     """
 
     __slots__ = (
@@ -65,13 +68,14 @@ class Replica:
         if now_ms - self.caught_up_ms <= lag_ms_max:
             return True
         heard = self.heard
-        return self.log_end == leader_end and (heard is None or now_ms - heard.at_ms <= lag_ms_max)
+        has_all = self.counted_end == leader_end
+        return has_all and (heard is None or now_ms - heard.at_ms <= lag_ms_max)
 
-    def on_ack(self, log_end: int, leader_end: int, now_ms: int) -> None:
-        self.log_end = log_end
-        if log_end >= leader_end:
+    def on_ack(self, log_end: int, counted_end: int, leader_end: int, now_ms: int) -> None:
+        self.log_end, self.counted_end = log_end, counted_end
+        if counted_end >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
-        elif log_end >= self.marked_end:
+        elif counted_end >= self.marked_end:
             self.caught_up_ms = max(self.caught_up_ms, self.marked_ms)
         else:
             return  # the mark stands until it is reached
@@ -154,7 +158,7 @@ class PartitionMachine:
     def on_append(self, log_end: int, now_ms: int) -> bool:
         assert log_end >= self.log_end
         for replica in self.replicas.values():
-            if replica.log_end == self.log_end:
+            if replica.counted_end == self.log_end:
                 replica.on_leader_moves(now_ms)
         self.log_end = log_end
         return not self.sync_counts and self.role is Role.LEADER and self._maybe_move(now_ms)
@@ -199,8 +203,7 @@ class PartitionMachine:
         replica = self.replicas.get(broker_id)
         if replica is None:
             return False
-        replica.on_ack(log_end, self.log_end, now_ms)
-        replica.counted_end = counted_end
+        replica.on_ack(log_end, counted_end, self.log_end, now_ms)
         replica.may_join = may_join
         return self._maybe_move(now_ms)
 

@@ -209,6 +209,30 @@ def test_laggards_leave_after_the_limit() -> None:
     assert three.tick(LAG + 2) is None  # one change at a time
 
 
+@pytest.mark.parametrize("asked_anew", [False, True])
+def test_one_whose_disk_hangs_in_a_sync_leaves_though_it_has_written_everything(
+    asked_anew: bool,
+) -> None:
+    two = leading(ME, 2, replicas=(ME, 2))
+    two.on_append(10, 0)
+    two.on_durable(10, 0)
+    ack(two, 2, 10, durable=4)
+    if asked_anew:  # nothing is appended after it: clients of an idempotent producer only try again
+        ack(two, 2, 10, durable=4, at=20_000)
+    assert two.tick(LAG) is None
+    left = two.tick(LAG + 1)
+    assert left is not None and left.isr == (ME,)
+
+
+def test_one_whose_syncs_take_long_keeps_pace_for_as_long_as_they_end() -> None:
+    two = leading(ME, 2, replicas=(ME, 2))
+    step = LAG // 3
+    for turn in range(20):  # what was synced in one turn is all that there was a turn before
+        two.on_append(10 * turn + 10, turn * step)
+        ack(two, 2, 10 * turn + 10, durable=10 * turn, at=turn * step)
+        assert two.tick(turn * step) is None
+
+
 def test_one_always_a_little_behind_keeps_pace() -> None:
     """Replica.updateFetchStateOrThrow: it has what there was when it last spoke."""
     two = leading(ME, 2)

@@ -156,6 +156,100 @@ def test_a_follower_with_a_full_disk_leaves_the_isr_and_comes_back(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_follower_whose_disk_hangs_in_a_sync_leaves_the_isr_and_comes_back(seed: int) -> None:
+    """It writes all that comes, and tells so: by what it had written it was in sync, and waited for, as long as it hung."""
+
+    async def scenario(scene: Scene) -> None:
+        follower = next(id_ for id_ in scene.followers if id_ != scene.nodes.controller())
+        faults = scene.world.disk(node_name(follower)).faults
+        faults.slow_sync_odds, faults.slow_sync_s = 1.0, (30.0, 30.0)
+        await scene.until("it leaves the ISR", lambda: follower not in scene.isr, within_s=5)
+        began = scene.world.loop.time()
+        await scene.until_acknowledged(20)
+        assert scene.world.loop.time() - began < 2.0
+        faults.heal()
+        await scene.until("it is back", lambda: follower in scene.isr, within_s=60)
+
+    play(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("operation", ["sync", "append"])
+def test_a_follower_whose_log_failed_costs_the_others_nothing(seed: int, operation: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        leader = scene.leader
+        follower = next(id_ for id_ in scene.followers if id_ != scene.nodes.controller())
+        faults = scene.world.disk(node_name(follower)).faults
+        faults.fail(operation, path=f"/data/{TOPIC}-0/*.log")
+        await scene.until("it leaves the ISR", lambda: follower not in scene.isr)
+        await scene.until_acknowledged(20)
+        assert scene.leader == leader
+        await scene.nodes.stop(follower)
+        scene.nodes.start(follower)
+        await scene.until("it is back", lambda: follower in scene.isr, within_s=30)
+
+    play(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("whose", ["leader", "follower", "controller"])
+def test_no_power_at_one_node_loses_nothing(seed: int, whose: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        victims = {"leader": scene.leader, "follower": scene.followers[0]}
+        victim = victims.get(whose, scene.nodes.controller())
+        assert victim is not None
+        scene.world.crash(node_name(victim), torn=True)
+        await scene.until_acknowledged(20)
+        scene.nodes.start(victim)
+        await scene.until("it is back", lambda: victim in scene.isr, within_s=30)
+
+    play(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("by_s", [-3600, -3, 3, 3600])
+def test_clocks_that_somebody_sets_cost_nothing(seed: int, by_s: int) -> None:
+    """One after another; leases and sessions go by the clock that nobody sets."""
+
+    async def scenario(scene: Scene) -> None:
+        before = scene.nodes.partition(TOPIC, 0)
+        for node_id in scene.nodes.ids:
+            scene.world.machine(node_name(node_id)).wall.jump(by_s * 1000)
+            began = scene.world.loop.time()
+            await scene.until_acknowledged(20)
+            assert scene.world.loop.time() - began < 1.0
+        after = scene.nodes.partition(TOPIC, 0)
+        assert before is not None and after is not None
+        assert (after.leader_epoch, after.isr) == (before.leader_epoch, before.isr)
+
+    play(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("one_way", [False, True])
+@pytest.mark.parametrize("pair", [(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)])
+def test_any_two_nodes_that_do_not_hear_each_other_stop_nobody(
+    seed: int, pair: tuple[int, int], one_way: bool
+) -> None:
+    """Places: the leader, and the two that follow it; the third node hears both."""
+
+    async def scenario(scene: Scene) -> None:
+        places = [scene.leader, *scene.followers]
+        one, other = (node_name(places[place]) for place in pair)
+        scene.world.net.cut(one, other, one_way=one_way)
+        began = scene.world.loop.time()
+        await scene.until_acknowledged(20)
+        # A session, and what a client needs that asks the node that hears nothing of it.
+        assert scene.world.loop.time() - began < 3.0 + 2.5
+        await asyncio.sleep(5.0)
+        began = scene.world.loop.time()
+        await scene.until_acknowledged(20)
+        assert scene.world.loop.time() - began < 1.0
+
+    play(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("operation", ["sync", "append"])
 def test_a_leader_whose_log_failed_hands_over_at_once_and_takes_part_again_after_a_restart(
     seed: int, operation: str
