@@ -47,6 +47,7 @@ _First = tuple[Any, FirstWrite]
 NAMELESS: Final = ErrorCode.transactional_id_authorization_failed
 # What one request may have checked on the loop: 5 ms. A record's length is a step, a header of the first record six.
 LIGHT_STEPS_MAX: Final = 50_000
+CUT_OFF_LOOK_S: Final = 0.5  # how long a write waits at most at a leader that no controller hears
 LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT = (
     8,
     16,
@@ -207,14 +208,17 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
             name_new_leaders(ctx, reply, by_topic, index="index")
         answer(reply)
 
-    waiting = _Acknowledgements(appended, acks, complete, services.is_cut_off)
-    return waiting.start(services.env.clock, request.timeout.total_seconds())
+    timeout_s = request.timeout.total_seconds()
+    clock, is_cut_off = services.env.clock, services.is_cut_off
+    return _Acknowledgements(appended, acks, complete, is_cut_off, clock, timeout_s).start()
 
 
 class _Acknowledgements:
     """What one request waits for. No task and no future: the reply leaves in the call that commits the last batch."""
 
-    __slots__ = ("_acks", "_appended", "_complete", "_is_cut_off", "_timer", "_waits")
+    __slots__ = (
+        "_acks", "_appended", "_clock", "_complete", "_deadline", "_is_cut_off", "_timer", "_waits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -222,7 +226,11 @@ class _Acknowledgements:
         acks: int,
         complete: Callable[[], None],
         is_cut_off: Callable[[], bool],
+        clock: Clock,
+        timeout_s: float,
     ) -> None:
+        self._clock = clock
+        self._deadline = clock.steady() + timeout_s
         self._appended = appended
         self._acks = acks
         self._complete = complete
@@ -230,7 +238,7 @@ class _Acknowledgements:
         self._waits: dict[int, OffsetWait] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, clock: Clock, timeout_s: float) -> Cancel | None:
+    def start(self) -> Cancel | None:
         for place, (part, partition, offset) in enumerate(self._appended):
             wait = partition.when_acknowledged(offset, self._acks, partial(self._decided, place))
             if isinstance(wait, ErrorCode):
@@ -240,8 +248,12 @@ class _Acknowledgements:
         if not self._waits:
             self._complete()
             return None
-        self._timer = clock.call_later(timeout_s, self._time_is_over)
+        self._look_later()
         return self.cancel
+
+    def _look_later(self) -> None:
+        left_s = max(self._deadline - self._clock.steady(), 0.0)
+        self._timer = self._clock.call_later(min(left_s, CUT_OFF_LOOK_S), self._look)
 
     def _decided(self, place: int, outcome: ErrorCode) -> None:
         del self._waits[place]
@@ -250,15 +262,21 @@ class _Acknowledgements:
             self.cancel()
             self._complete()
 
-    def _time_is_over(self) -> None:
+    def _look(self) -> None:
         """What is not committed in time is answered REQUEST_TIMED_OUT, and may still be.
 
         Java's and librdkafka's clients look for no other leader on that for five minutes. So a node that is cut off
-        says NOT_LEADER_OR_FOLLOWER, which makes them: it promises no more about the batch.
+        says NOT_LEADER_OR_FOLLOWER, which makes them: it promises no more about the batch. It does not wait for the
+        client's time, half a minute mostly, to be over: somebody else may lead by now. (While the others still
+        acknowledge to a leader that no controller hears, nothing waits for so long as to be looked at.)
         """
-        late = ErrorCode.request_timed_out
         if self._is_cut_off():
             late = ErrorCode.not_leader_or_follower
+        elif self._clock.steady() < self._deadline:
+            self._look_later()
+            return
+        else:
+            late = ErrorCode.request_timed_out
         for place in self._waits:
             _put(self._appended[place][0], late)
         self.cancel()
