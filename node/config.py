@@ -7,7 +7,7 @@ a typing error must not run for a year as a default.
 import difflib
 import pathlib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from fencepost.cluster.base.errors import ConfigRefused
@@ -88,6 +88,11 @@ class NodeConfig:
                 f"Invalid value {self.log_dir} for configuration log.dirs: a node keeps everything in "
                 "one folder; name one, and put several disks beneath it as one volume"
             )
+        for name, (is_meant_otherwise, why) in _NOT_AS_IN_KAFKA.items():
+            if name in self._values and is_meant_otherwise(self):
+                raise ConfigRefused(
+                    f"Invalid value {self.text[name]} for configuration {name}: {why}"
+                )
 
     @classmethod
     def load(
@@ -147,6 +152,30 @@ class NodeConfig:
     @property
     def max_request_partitions(self) -> int:
         return self.integer("max.request.partition.size.limit")
+
+
+# Settings of a Kafka's file that would make something else of a node, and nobody would see it at the start.
+_NOT_AS_IN_KAFKA: Final[Mapping[str, tuple[Callable[[NodeConfig], bool], str]]] = {
+    "authorizer.class.name": (
+        lambda config: bool(config.string("authorizer.class.name")),
+        "there are no ACLs here yet: everybody who reaches a listener may do everything. Take the line out, and mind who does",
+    ),
+    "controller.quorum.bootstrap.servers": (
+        lambda config: (
+            bool(config.strings("controller.quorum.bootstrap.servers"))
+            and not config.strings("controller.quorum.voters")
+        ),
+        "with this alone each node would be a cluster of its own; set controller.quorum.voters=ID@HOST:PORT,… on all of them",
+    ),
+    "process.roles": (
+        lambda config: "broker" not in config.strings("process.roles"),
+        "there are no nodes that only vote: each keeps partitions, too; take the line out, or say broker,controller",
+    ),
+    "unclean.leader.election.enable": (
+        lambda config: config.flag("unclean.leader.election.enable"),
+        "who lacks committed records is elected by a person alone: `fencepost partition recover --accept-data-loss`",
+    ),
+}
 
 
 def _known_names(text: Mapping[str, str]) -> dict[str, str]:

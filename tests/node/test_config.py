@@ -85,6 +85,35 @@ def test_an_impossible_setting_is_refused_with_what_is_allowed(
         assert part in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("controller.quorum.bootstrap.servers=a:9093", "set controller.quorum.voters=ID@HOST:PORT"),
+        ("process.roles=controller", "say broker,controller"),
+        ("unclean.leader.election.enable=true", "partition recover --accept-data-loss"),
+        ("authorizer.class.name=org.apache.Any", "everybody who reaches a listener"),
+    ],
+)
+def test_a_line_of_a_kafka_that_would_mean_something_else_here_stops_the_start(
+    told: str, says: str
+) -> None:
+    name, _, value = told.partition("=")
+    with pytest.raises(
+        ConfigRefused, match=f"Invalid value {value} for configuration {name}: .*{says}"
+    ):
+        load(told)
+
+
+def test_lines_of_a_kafka_that_mean_the_same_here_are_taken() -> None:
+    load(
+        "controller.quorum.bootstrap.servers=a:9093",
+        "controller.quorum.voters=1@127.0.0.1:9192",
+        "process.roles=broker,controller",
+        "unclean.leader.election.enable=false",
+        "authorizer.class.name=",
+    )
+
+
 def test_a_node_may_listen_everywhere_when_clients_are_told_a_host() -> None:
     config = load(
         "listeners=PLAINTEXT://0.0.0.0:9092", "advertised.listeners=PLAINTEXT://kafka.local:9092"
