@@ -133,6 +133,36 @@ def test_a_thousand_connections_at_once_are_all_served(run: Any) -> None:
     run(main())
 
 
+def test_a_name_is_looked_up_anew_for_each_connection() -> None:
+    """A node that was given another address is found there, not at the old one. (uvloop asks its own resolver.)"""
+
+    async def who(env: RealEnv, port: int) -> bytes | None:
+        connection = await env.net.connect("node-2.test", port)
+        return await connection.read_frame(10)
+
+    def told(name: bytes) -> Any:
+        async def tell(connection: Any) -> None:
+            connection.write([len(name).to_bytes(4, "big"), name])
+            await connection.drain()
+
+        return tell
+
+    async def main() -> None:
+        names = {"node-2.test": "127.0.0.1"}
+        loop = asyncio.get_running_loop()
+        known = loop.getaddrinfo
+        loop.getaddrinfo = lambda host, *rest, **more: known(names.get(host, host), *rest, **more)
+        async with open_env(log=Notes()) as env:
+            first = await env.net.listen("127.0.0.1", 0, told(b"old"))
+            port = first.address[1]
+            await env.net.listen("127.0.0.2", port, told(b"new"))
+            assert await who(env, port) == b"old"
+            names["node-2.test"] = "127.0.0.2"
+            assert await who(env, port) == b"new"
+
+    asyncio.run(main())
+
+
 def test_a_peer_that_resets_is_a_lost_connection(run: Any) -> None:
     async def main() -> None:
         lost: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
