@@ -1,16 +1,17 @@
-"""How long a node takes to coordinate the groups of a partition that it has just begun to lead.
+"""How long a node takes to coordinate the groups, or the transactions, of a partition that it has just begun to lead.
 
-    .venv/bin/python tests/benchmarks/bench_loading.py [--groups 100000] [--batch 1] [--profile]
+    .venv/bin/python tests/benchmarks/bench_loading.py [--of groups] [--count 100000] [--batch 1] [--profile]
 
 Writes a partition of `__consumer_offsets` to a temporary folder: for each group a generation with one member and one
-position, `--batch` records a batch (1 is the worst: what a coordinator writes for one client's request). Then loads
+position; or one of `__transaction_state`: for each transactional id its beginning, its open transaction and its end.
+`--batch` records a batch (1 is the worst: what a coordinator writes for one client's request). Then loads
 it as after an election, on the node's own loop, and prints
 
     load      from the election to the first command that is taken
-    read      until the last group has been decoded in the background
+    read      until the last one has been decoded in the background
     stall     the longest that another task of the loop had to wait, during the load and after it
 
-The target is a load under a second (100,000 groups) with stalls under 50 ms. What a profile said first (decoding
+The target is a load under a second (100,000 of them) with stalls under 50 ms. What a profile said first (decoding
 everything before opening; 100,000 groups, 200,000 records, batches of one): 4.9 s, of which 0.9 s went into finding
 the records and 3.5 s into decoding them (1.25 million calls of one struct each, 0.55 million strings; one member is
 five of those), applying them, and Python's collector, which looks at each object that stays. `loaded`, the timers of
@@ -24,18 +25,22 @@ import pstats
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import uvloop
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import (
     GROUP_OFFSETS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
     BrokerId,
     LeaderEpoch,
     PartitionEpoch,
     TopicPartition,
 )
+from fencepost.cluster.base.ports import Env
 from fencepost.cluster.base.real_env import open_env
 from fencepost.cluster.metadata.image import ClusterImage, ConfigType, PartitionState, TopicState
 from fencepost.cluster.wire.records import Record, build_batch
@@ -49,6 +54,11 @@ from fencepost.txn.groups.service import GroupService
 from fencepost.txn.runtime.decision import LogRecord
 from fencepost.txn.runtime.partition_log import LocalPartitions
 from fencepost.txn.runtime.shard import Shard
+from fencepost.txn.transactions.commands import ListTransactions
+from fencepost.txn.transactions.config import TransactionConfig
+from fencepost.txn.transactions.records import TransactionRecord
+from fencepost.txn.transactions.service import TransactionService
+from fencepost.txn.transactions.transaction import Phase, Transaction
 
 ME = BrokerId(1)
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -57,7 +67,7 @@ ASSIGNMENT = (
 )
 
 
-def records_of(number: int) -> Iterator[LogRecord]:
+def of_a_group(number: int) -> Iterator[LogRecord]:
     name = f"group-{number}"
     member = MemberMetadata(
         member_id=f"consumer-{number}-5f7a52a8-5a0c-4b6b-9c3f-0d8a7a1b2c3d",
@@ -82,30 +92,97 @@ def records_of(number: int) -> Iterator[LogRecord]:
     )
 
 
-def image(epoch: int, leader: BrokerId) -> ClusterImage:
+def of_a_transaction(number: int) -> Iterator[LogRecord]:
+    begun = Transaction(
+        transactional_id=f"sink-{number}",
+        producer_id=number,
+        producer_epoch=3,
+        timeout_ms=60_000,
+        last_update_timestamp=1,
+    )
+    places = tuple(TopicPartition("orders", partition) for partition in range(3))
+    at_work = replace(begun, phase=Phase.ONGOING, partitions=places, start_timestamp=1)
+    for state in (begun, at_work, replace(begun, phase=Phase.COMPLETE_COMMIT)):
+        yield TransactionRecord(state)
+
+
+def groups(env: Env, cluster: ClusterImage, replicas: ReplicaManager) -> GroupService:
+    return GroupService(
+        env=env,
+        node_id=ME,
+        image=cluster,
+        partitions=LocalPartitions(replicas),
+        config=GroupConfig(),
+        consumer_config=ConsumerConfig(),
+        create_topic=_nothing,
+        confirm_image=_alone,
+    )
+
+
+class NoDoor:
+    """What has ended sends nothing."""
+
+    def __getattr__(self, name: str) -> None:
+        raise AssertionError(f"{name} was asked for")
+
+
+def transactions(env: Env, cluster: ClusterImage, replicas: ReplicaManager) -> TransactionService:
+    return TransactionService(
+        env=env,
+        node_id=ME,
+        image=cluster,
+        partitions=LocalPartitions(replicas),
+        config=TransactionConfig(),
+        create_topic=_nothing,
+        producer_ids=_no_id,
+        markers=NoDoor(),
+        words=NoDoor(),
+        confirm_image=_alone,
+    )
+
+
+class Kind(NamedTuple):
+    topic: str
+    records_of: Callable[[int], Iterator[LogRecord]]
+    service: Callable[[Env, ClusterImage, ReplicaManager], GroupService | TransactionService]
+    everything: Any  # the command that lists them
+
+
+KINDS = {
+    "groups": Kind(GROUP_OFFSETS_TOPIC, of_a_group, groups, ListGroups()),
+    "transactions": Kind(
+        TRANSACTION_STATE_TOPIC, of_a_transaction, transactions, ListTransactions()
+    ),
+}
+
+
+def image(name: str, epoch: int, leader: BrokerId) -> ClusterImage:
     made = ClusterImage()
     state = PartitionState(0, leader, LeaderEpoch(epoch), PartitionEpoch(epoch), (ME,), (ME,))
-    topic = TopicState(GROUP_OFFSETS_TOPIC, UUID(int=1), [state])
+    topic = TopicState(name, UUID(int=1), [state])
     made.topics[topic.name] = made.topics_by_id[topic.topic_id] = topic
     made.configs[ConfigType.TOPIC, topic.name] = {"cleanup.policy": "compact", "flush.policy": "os"}
     return made
 
 
-def write(replicas: ReplicaManager, groups: int, per_batch: int) -> int:
-    partition = replicas.partition(TopicPartition(GROUP_OFFSETS_TOPIC, 0))
+def write(replicas: ReplicaManager, kind: Kind, count: int, per_batch: int) -> tuple[int, int]:
+    """How many records, and bytes."""
+    written = 0
+    partition = replicas.partition(TopicPartition(kind.topic, 0))
     assert not isinstance(partition, ErrorCode)
     rows: list[Record] = []
-    for number in range(groups):
-        for record in records_of(number):
+    for number in range(count):
+        for record in kind.records_of(number):
+            written += 1
             key, value = record.encode()
             rows.append(Record(len(rows), 0, key, value))
-            if len(rows) == per_batch or number == groups - 1:
+            if len(rows) == per_batch or number == count - 1:
                 done = partition.append_as_leader(
                     build_batch(rows), required_acks=1, now_ms=1, origin_client=False
                 )
                 assert isinstance(done, Appended)
                 rows = []
-    return partition.log.size_bytes
+    return written, partition.log.size_bytes
 
 
 class Stalls:
@@ -129,23 +206,15 @@ class Stalls:
         self._task.cancel()
 
 
-async def run(folder: str, groups: int, per_batch: int, *, profile: bool) -> None:
+async def run(folder: str, what: str, count: int, per_batch: int, *, profile: bool) -> None:
+    kind = KINDS[what]
     async with open_env() as env:
-        cluster = image(0, ME)
+        cluster = image(kind.topic, 0, ME)
         replicas = ReplicaManager(env, folder, ME, cluster, {})
         await replicas.start()
-        size = write(replicas, groups, per_batch)
+        records, size = write(replicas, kind, count, per_batch)
         await asyncio.sleep(0.1)
-        service = GroupService(
-            env=env,
-            node_id=ME,
-            image=cluster,
-            partitions=LocalPartitions(replicas),
-            config=GroupConfig(),
-            consumer_config=ConsumerConfig(),
-            create_topic=_nothing,
-            confirm_image=_alone,
-        )
+        service = kind.service(env, cluster, replicas)
         stalls = Stalls()
         await asyncio.sleep(0.01)
         stalls.so_far()
@@ -163,11 +232,11 @@ async def run(folder: str, groups: int, per_batch: int, *, profile: bool) -> Non
         read_s = time.perf_counter() - began
         read_stall_ms = stalls.so_far()
         stalls.stop()
-        found = len(await shard.execute(ListGroups()))
-        assert found == groups, found
+        found = len(await shard.execute(kind.everything))
+        assert found == count, found
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         print(
-            f"{groups} groups, {2 * groups} records, {per_batch} a batch, {size >> 20} MiB: "
+            f"{count} {what}, {records} records, {per_batch} a batch, {size >> 20} MiB: "
             f"load {load_s:.2f} s (stall {load_stall_ms:.0f} ms), "
             f"read {read_s:.1f} s (stall {read_stall_ms:.0f} ms), peak memory {peak_mb} MB"
         )
@@ -181,19 +250,25 @@ async def _alone() -> bool:
     return True
 
 
+async def _no_id() -> int:
+    raise AssertionError("nobody begins")
+
+
 async def _nothing(name: str) -> None:
     raise AssertionError(f"{name} is there")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--groups", type=int, default=100_000)
+    parser.add_argument("--of", choices=KINDS, help="by default both")
+    parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--batch", type=int, help="records a batch; by default 1, then 500")
     parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
-    for per_batch in [args.batch] if args.batch else [1, 500]:
-        with tempfile.TemporaryDirectory() as folder:
-            uvloop.run(run(folder, args.groups, per_batch, profile=args.profile))
+    for what in [args.of] if args.of else KINDS:
+        for per_batch in [args.batch] if args.batch else [1, 500]:
+            with tempfile.TemporaryDirectory() as folder:
+                uvloop.run(run(folder, what, args.count, per_batch, profile=args.profile))
 
 
 if __name__ == "__main__":
