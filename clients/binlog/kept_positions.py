@@ -21,16 +21,14 @@ All is in partition 0, whatever the key. Else:
 3. Who reads all partitions has two positions under one key, and no order between them.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import Message, Producer
 
-from .reading import ASK_S, NotReadable, read_to_end, readers
+from ..transactional.kept_topics import ensure_topic, losing_policy
+from .reading import NotReadable, read_to_end
 
-SETTLES_S: Final = 20.0  # until a new topic is known everywhere
 COMPACT: Final = {"cleanup.policy": "compact"}
 PARTITION: Final = 0  # of all that is kept by key
 
@@ -47,14 +45,21 @@ class KeptPositions:
 
     def prepare(self, replication: int = -1) -> None:
         """The topic is there, has one partition, and is compacted."""
-        partitions = ensure_topic(self._client, self.topic, 1, replication, COMPACT)
+        partitions = ensure_topic(
+            self._client, self.topic, 1, replication=replication, config=COMPACT
+        )
         if partitions > 1:
             raise NotReadable(
                 f"the topic {self.topic} has {partitions} partitions, and a topic of positions must have 1: of two positions under "
                 "one name, in two partitions, nothing says which is the later. Create a compacted topic with 1 partition, copy the "
                 "last record of each name there, and name that topic instead (--position-topic)"
             )
-        check_compacted(self._client, self.topic)
+        policy = losing_policy(self._client, self.topic)
+        if policy is not None:
+            raise NotReadable(
+                f"the topic {self.topic} has cleanup.policy={policy}: what it keeps would be deleted one day. Set it to compact, "
+                "or name another topic (--position-topic)"
+            )
 
     def read(self, name: str) -> str | None:
         found = self.find(name)
@@ -68,51 +73,6 @@ class KeptPositions:
     def write(self, producer: Producer, name: str, position: str) -> None:
         producer.produce(
             self.topic, key=name.encode(), value=position.encode(), partition=PARTITION
-        )
-
-
-def ensure_topic(
-    client: Mapping[str, str],
-    topic: str,
-    partitions: int,
-    replication: int,
-    config: Mapping[str, str] | None = None,
-) -> int:
-    """How many partitions it has."""
-    admin = AdminClient(readers(client))
-    known = _partitions(admin, topic)
-    if known:
-        return known
-    wanted = NewTopic(topic, partitions, replication, config=dict(config or {}))
-    try:
-        admin.create_topics([wanted])[topic].result(ASK_S)
-    except KafkaException as trouble:
-        if trouble.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-    deadline = time.monotonic() + SETTLES_S
-    while not (known := _partitions(admin, topic)):
-        if time.monotonic() > deadline:
-            raise NotReadable(
-                f"the topic {topic} was created and is not there after {SETTLES_S:g} s"
-            )
-        time.sleep(0.05)
-    return known
-
-
-def _partitions(admin: AdminClient, topic: str) -> int:
-    """0 while it is not there."""
-    found = admin.list_topics(timeout=ASK_S).topics.get(topic)  # all: asking for one may create it
-    return 0 if found is None or found.error is not None else len(found.partitions)
-
-
-def check_compacted(client: Mapping[str, str], topic: str) -> None:
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    admin = AdminClient(readers(client))
-    policy = admin.describe_configs([resource])[resource].result(ASK_S)["cleanup.policy"].value
-    if "compact" not in policy or "delete" in policy:
-        raise NotReadable(
-            f"the topic {topic} has cleanup.policy={policy}: what it keeps would be deleted one day. Set it to compact, or "
-            "name another topic"
         )
 
 

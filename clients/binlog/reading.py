@@ -14,20 +14,14 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ..transactional.kept_topics import readers
+
 ASK_S: Final = 20.0
 READ_S: Final = 90.0  # for open transactions to end
-# Of producers alone: consumers and admin clients take them as unknown settings.
-OF_PRODUCERS: Final = (
-    *("compression.", "linger.ms", "batch.", "message.", "queue.buffering.", "acks"),
-)
 
 
 class NotReadable(Exception):
     """The end of a topic can't be reached: which one, why, and what to do."""
-
-
-def readers(client: Mapping[str, str]) -> dict[str, str]:
-    return {name: client[name] for name in client if not name.startswith(OF_PRODUCERS)}
 
 
 def read_to_end(

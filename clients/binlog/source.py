@@ -28,12 +28,13 @@ from typing import Any, Final
 import pymysql
 from confluent_kafka import KafkaException
 
+from ..transactional.kept_topics import ensure_topic
 from .binlog_stream import BinlogStream
 from .changes import READ, TRUNCATE, Change, Event, Idle, SchemaChange, TransactionEnd
 from .columns import Table, UnknownType
 from .database import CannotFollow, Database, SourceLost
 from .gtids import Position, position_of
-from .kept_positions import COMPACT, KeptPositions, ensure_topic, latest_by_key
+from .kept_positions import COMPACT, KeptPositions, latest_by_key
 from .reading import NotReadable
 from .records import Recorder, Topics, TopicTaken, told_columns
 from .rollbacks import Name, Span, TakenBack
@@ -86,7 +87,7 @@ class BinlogSource:
                 self._left_out[found.name] = found.spans
                 log.info("%s: %s", self._settings.source, found)
                 continue
-            except (pymysql.MySQLError, SourceLost, KafkaException) as trouble:
+            except (pymysql.MySQLError, SourceLost, KafkaException, TimeoutError) as trouble:
                 _raise_if_hopeless(trouble, self._settings)
                 if self._well_at > began:
                     pause_s = PAUSE_FIRST_S
@@ -136,7 +137,7 @@ class BinlogSource:
 
     def _told_before(self) -> dict[str, dict[str, Any]]:
         topic = self._settings.schema_topic_name
-        ensure_topic(self._client, topic, 1, self._settings.replication, COMPACT)
+        ensure_topic(self._client, topic, 1, replication=self._settings.replication, config=COMPACT)
         return told_columns(latest_by_key(self._client, topic))
 
 

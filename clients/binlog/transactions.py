@@ -12,7 +12,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ..transactional.identity import retrying
-from .kept_positions import KeptPositions, ensure_topic
+from ..transactional.kept_topics import ensure_topic
+from .kept_positions import KeptPositions
 from .records import EVERY_PARTITION, Record
 from .settings import Settings
 
@@ -78,7 +79,7 @@ class Transactions:
             chosen = self._settings
             client = {**chosen.kafka, "bootstrap.servers": chosen.bootstrap}
             self._partitions[topic] = ensure_topic(
-                client, topic, chosen.partitions, chosen.replication
+                client, topic, chosen.partitions, replication=chosen.replication
             )
         return self._partitions[topic]
 

@@ -13,7 +13,7 @@ from typing import Final
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from .asking_again import PAUSE_S, raise_unless_passing, retrying_for
+from ..transactional.asking_again import PAUSE_S, raise_unless_passing, retrying_for
 from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place
 from .options import Bound, ReadOptions
 

@@ -17,16 +17,15 @@ builds that went by what they saw: all of it is read.
 """
 
 import json
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from zlib import crc32
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from .asking_again import PAUSE_S, retrying_for
+from ..transactional.asking_again import retrying_for
+from ..transactional.kept_topics import ensure_topic, losing_policy
 
 PARTITIONS: Final = 8
 # Compacted soon: an attempt reads a partition of it from the beginning.
@@ -40,12 +39,6 @@ CREATE_S: Final = 30.0
 READ_S: Final = 120.0  # other tasks' records are open only while they commit
 CALL_S: Final = 10.0
 NOT_YET: Final = -1
-NOT_OURS_TO_ASK: Final = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-)
-
-log = logging.getLogger("fencepost.clients")
 
 
 class NotKept(RuntimeError):
@@ -147,50 +140,12 @@ class DecisionRecords:
 
     def _ready(self) -> int:
         """How many partitions the topic has. It is there, and keeps what is in it."""
-        admin = AdminClient(self._client)
-        count = self._count(admin)
-        if not count:
-            try:
-                made = admin.create_topics([NewTopic(self._topic, PARTITIONS, config=CONFIG)])
-                made[self._topic].result(CREATE_S)
-            except KafkaException as trouble:
-                if trouble.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
-        deadline = time.monotonic() + CREATE_S
-        while not count:  # somebody else may have made it, with another number of them
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"the topic {self._topic} was created and is not there after {CREATE_S:g} s"
-                )
-            time.sleep(PAUSE_S)
-            count = self._count(admin)
-        self._check_compacted(admin)
-        return count
-
-    def _count(self, admin: AdminClient) -> int:
-        """0 while it is not there. Asked by name alone the brokers would make it, and not compacted."""
-        found = admin.list_topics(timeout=CREATE_S).topics.get(self._topic)
-        return 0 if found is None else len(found.partitions)
-
-    def _check_compacted(self, admin: AdminClient) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        try:
-            found = retrying_for(
-                CREATE_S,
-                lambda: admin.describe_configs([resource])[resource].result(CALL_S),
-                also=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
-            )
-        except KafkaException as refused:
-            if refused.args[0].code() not in NOT_OURS_TO_ASK:
-                raise
-            log.warning(
-                "%s: its cleanup.policy may not be asked for: see that it is compact", self._topic
-            )
-            return
-        policy = found["cleanup.policy"].value
-        if "compact" not in policy or "delete" in policy:
+        count = ensure_topic(self._client, self._topic, PARTITIONS, config=CONFIG)
+        policy = losing_policy(self._client, self._topic)
+        if policy is not None:
             raise NotKept(
                 f"the topic {self._topic} has cleanup.policy={policy}: the records of what was written would be deleted one "
                 "day, and their batches written again. Set it to compact, or name another topic with decisionTopic. Nothing "
                 "of this task was written"
             )
+        return count

@@ -27,8 +27,9 @@ from fencepost.chaos.harness import mariadb
 from fencepost.chaos.harness.local_cluster import LocalCluster
 from fencepost.chaos.harness.mariadb import Mariadb
 from fencepost.chaos.harness.processes import DidNotStart, Process
-from fencepost.clients.binlog.kept_positions import KeptPositions, ensure_topic
+from fencepost.clients.binlog.kept_positions import COMPACT, KeptPositions
 from fencepost.clients.binlog.reading import NotReadable
+from fencepost.clients.transactional.kept_topics import ensure_topic
 from orders_database import ALERT_FROM, WINDOW_S, Customers, Shop
 from pipeline_job import PIDS, STOP
 from pipeline_report import Report
@@ -132,9 +133,7 @@ class Pipeline:
         self.source.keep()
         self.job.keep()
         positions = KeptPositions({"bootstrap.servers": self.bootstrap}, POSITIONS)
-        ensure_topic(
-            {"bootstrap.servers": self.bootstrap}, POSITIONS, 1, -1, {"cleanup.policy": "compact"}
-        )
+        ensure_topic({"bootstrap.servers": self.bootstrap}, POSITIONS, 1, config=COMPACT)
         # A row that changed before the snapshot was taken would be one change in the topic, and two in SQL.
         self._until("the snapshot is taken", BEGIN_S, lambda: positions.read(SOURCE) is not None)
         done = [self.folder / f"checkpoint-{topic}/commits/0" for topic in TOPICS[1:]]

@@ -6,12 +6,9 @@ import time
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
-from fencepost.clients.binlog.kept_positions import (
-    KeptPositions,
-    ensure_topic,
-    latest_by_key,
-)
+from fencepost.clients.binlog.kept_positions import COMPACT, KeptPositions, latest_by_key
 from fencepost.clients.binlog.reading import NotReadable, read_to_end
+from fencepost.clients.transactional.kept_topics import ensure_topic
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +67,7 @@ def test_an_aborted_position_was_never_kept(bootstrap: str) -> None:
 
 def test_a_topic_that_would_forget_positions_is_refused(bootstrap: str) -> None:
     client = {"bootstrap.servers": bootstrap}
-    ensure_topic(client, "positions-deleted", 1, 1)
+    ensure_topic(client, "positions-deleted", 1)
     with pytest.raises(NotReadable, match=r"positions-deleted has cleanup\.policy=delete"):
         KeptPositions(client, "positions-deleted").prepare()
     assert latest_by_key(client, "positions-deleted") == {}
@@ -109,7 +106,7 @@ def test_a_later_position_is_found_though_partitions_were_added(bootstrap: str) 
 
 def test_a_topic_with_positions_in_several_partitions_is_refused(bootstrap: str) -> None:
     client = {"bootstrap.servers": bootstrap}
-    ensure_topic(client, "positions-several", 3, 1, {"cleanup.policy": "compact"})
+    ensure_topic(client, "positions-several", 3, config=COMPACT)
     with pytest.raises(
         NotReadable,
         match=r"positions-several has 3 partitions, .* must have 1: .*Create a compacted",
