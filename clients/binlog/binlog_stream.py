@@ -36,13 +36,13 @@ from .database import (
     WatchedConnection,
     login,
     refused_versioned,
-    selects,
-    selects_schema,
 )
 from .gtids import MARIADB
+from .patterns import selects
 from .rollbacks import Held, LeftOut
 from .row_images import Packed, Reader, column_of, json_text, read_row, reader_of
-from .settings import Settings
+from .schema_changes import LoggedAsStatement, emptied_by
+from .settings import INITIAL, Settings
 from .statements import Kind, Statement, statement_of
 
 HEARTBEAT_S: Final = 0.2  # of a log in which nothing happens
@@ -82,9 +82,12 @@ class Interpreter:
         tables: Sequence[str],
         flavor: str,
         left_out: LeftOut | None = None,
+        *,
+        rows_are_read: bool = True,
     ) -> None:
-        """`left_out` is which rows are known to be rolled back (`rollbacks.py`)."""
-        self._patterns, self._flavor = tables, flavor
+        """`left_out` is which rows are known to be rolled back (`rollbacks.py`); `rows_are_read` is whether tables are in
+        their topics with what they had, not with their changes alone."""
+        self._patterns, self._flavor, self._rows_are_read = tables, flavor, rows_are_read
         self._left_out = left_out or {}
         self._shapes: dict[int, Shape | None] = {}  # None: a table that nobody asked for
         self._gtid = ""
@@ -171,10 +174,7 @@ class Interpreter:
             case Kind.RELEASE:
                 pass
             case Kind.SCHEMA if held is not None:
-                schema = told.schema.decode() if isinstance(told.schema, bytes) else told.schema
-                at_ms = told.timestamp * 1_000
-                for found in self._schema_change(sql, statement, schema, at_ms):
-                    yield from held.take(found, len(sql))
+                yield from self._schema_change(told, statement, held)
             case Kind.XA:
                 self._refuse_xa()
             case kind if kind is Kind.DATA or not self._ends_with_query:
@@ -182,21 +182,22 @@ class Interpreter:
         if self._ends_with_query:
             yield from self._end()
 
-    def _schema_change(
-        self, sql: str, statement: Statement, schema: str, ts_ms: int
-    ) -> Iterator[SchemaChange | Change]:
-        where = statement.table and (statement.table[0] or schema, statement.table[1])
-        if not (
-            selects(self._patterns, *where) if where else selects_schema(self._patterns, schema)
-        ):
-            return
-        if where and statement.fills:
+    def _schema_change(self, told: Any, statement: Statement, held: Held) -> Iterator[Event]:
+        schema = told.schema.decode() if isinstance(told.schema, bytes) else told.schema
+        sql, found, ts_ms = told.query, statement.schema, told.timestamp * 1_000
+        try:
+            emptied = emptied_by(found, schema, self._patterns, rows_are_read=self._rows_are_read)
+        except LoggedAsStatement:
             self._refuse_statement(sql)
-        if where and statement.versions:
-            raise CannotFollow(f"{self._gtid}: {refused_versioned('.'.join(where))}")
-        yield SchemaChange(self._gtid, ts_ms, schema, sql)
-        if where and statement.empties:
-            yield Change(self._gtid, 0, ts_ms, Table(*where, (), ()), TRUNCATE)
+        except CannotFollow as refused:
+            raise CannotFollow(f"{self._gtid}: {refused}") from refused
+        if emptied is None:
+            return
+        change = SchemaChange(self._gtid, ts_ms, schema, sql, found.drops_schema)
+        yield from held.take(change, len(sql))
+        for each in emptied:
+            gone = Change(self._gtid, held.rows, ts_ms, Table(*each, (), ()), TRUNCATE)
+            yield from held.take(gone, 0)
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -341,7 +342,9 @@ class BinlogStream:
                 "then start again"
             )
         self._settings, self._position = settings, position
-        self._interpreter = Interpreter(settings.tables, flavor, left_out)
+        self._interpreter = Interpreter(
+            settings.tables, flavor, left_out, rows_are_read=settings.snapshot == INITIAL
+        )
         self._driver = BinLogStreamReader(
             connection_settings=login(settings),
             server_id=settings.replica_id,

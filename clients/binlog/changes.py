@@ -28,6 +28,7 @@ class SchemaChange(NamedTuple):
     ts_ms: int
     schema: str  # the one that was in use
     sql: str
+    drops_schema: str = ""  # all tables of it are gone
 
 
 class TransactionEnd(NamedTuple):

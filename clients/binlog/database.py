@@ -8,7 +8,6 @@ MariaDB tells a consistent snapshot's place in its binary log (`binlog_snapshot_
 FLUSH TABLES WITH READ LOCK, between whose lines nothing commits.
 """
 
-import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final, Self
@@ -20,10 +19,10 @@ from pymysql.cursors import SSCursor
 
 from .columns import Table, column_of_catalogue
 from .gtids import MARIADB, MYSQL
+from .patterns import selects
 from .settings import Settings
 from .values import Value, from_select, quoted, selected
 
-SYSTEM_SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
 CONNECT_S: Final = 10
 READ_S: Final = 30.0  # a database whose log is followed sends something more often
 QUERY_S: Final = 1_800.0  # a large table may be sorted before its first row comes
@@ -40,6 +39,13 @@ NEEDED: Final[Mapping[str, tuple[str, str]]] = {
 NOT_ON: Final[Mapping[str, str]] = {
     "log_bin_compress": "MariaDB's compressed events can't be read",
     "binlog_transaction_compression": "MySQL's compressed transactions can't be read",
+}
+# variable -> what it must be, so that what was told is never lost with the machine's power; and what would be.
+SYNCED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "sync_binlog": (("1",), "the binary log"),
+    # 3 is MariaDB's: as 1, and once more at the prepare.
+    "innodb_flush_log_at_trx_commit": (("1", "3"), "InnoDB's log"),
+    "rocksdb_flush_log_at_trx_commit": (("1",), "RocksDB's log"),
 }
 VERSIONED: Final = "SYSTEM VERSIONED"  # MariaDB's word for such a table in its catalogue
 
@@ -116,12 +122,13 @@ class Database:
 
     # -- can it be followed ----------------------------------------------------------------------
 
-    def check(self) -> None:
+    def check(self) -> str:
+        """What is wrong and accepted, for a warning."""
         told = {
             name.decode().lower(): value.decode()
             for name, value in self.rows(
                 "SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'log_bin%'"
-                " OR Variable_name = 'gtid_mode'"
+                " OR Variable_name IN ('gtid_mode', 'sync_binlog') OR Variable_name LIKE '%flush_log_at_trx_commit'"
             )
         }
         where = self._settings.database
@@ -142,6 +149,23 @@ class Database:
                 f"the database at {where} has gtid_mode={told.get('gtid_mode')}: positions are GTIDs. Set gtid_mode=ON and "
                 "enforce_gtid_consistency=ON"
             )
+        unsynced = self._unsynced(told)
+        if unsynced and not self._settings.accept_unsynced_binlog:
+            raise CannotFollow(
+                f"{unsynced}. Set it to 1 (SET GLOBAL, and in its configuration); or say --accept-unsynced-binlog, if that may be"
+            )
+        return unsynced
+
+    def _unsynced(self, told: Mapping[str, str]) -> str:
+        for name in SYNCED:
+            allowed, what = SYNCED[name]
+            if told.get(name, "1") not in allowed:
+                return (
+                    f"the database at {self._settings.database} has {name}={told[name]}, and does not sync {what} at each commit: "
+                    "when its machine loses power, transactions that are in topics already can be gone from it, and others get their "
+                    "GTIDs, which are then left out"
+                )
+        return ""
 
     def now(self) -> str:
         """The position of what is committed."""
@@ -252,20 +276,4 @@ def refused_versioned(table: str) -> str:
         f"{table} is a system-versioned table: it keeps the rows that it had, and logs a DELETE as an UPDATE, so a topic of it "
         f"would never lose a row. Leave it out with --tables, or ALTER TABLE {table} DROP SYSTEM VERSIONING; then start with "
         "--resnapshot"
-    )
-
-
-def selects(patterns: Sequence[str], schema: str, name: str) -> bool:
-    """`shop.*` and the like; never the database's own schemas."""
-    if schema in SYSTEM_SCHEMAS:
-        return False
-    return any(
-        fnmatch.fnmatchcase(schema, left) and fnmatch.fnmatchcase(name, right)
-        for left, _, right in (each.partition(".") for each in patterns)
-    )
-
-
-def selects_schema(patterns: Sequence[str], schema: str) -> bool:
-    return schema not in SYSTEM_SCHEMAS and any(
-        fnmatch.fnmatchcase(schema, each.partition(".")[0]) for each in patterns
     )

@@ -46,7 +46,7 @@ class Held:
     def __init__(self, name: Name, left_out: Sequence[Span] = ()) -> None:
         """`left_out` is what an earlier incarnation found."""
         self.name = name
-        self.rows = 0  # the next row's number
+        self.rows = 0  # the next row's number, or the next emptied table's
         self._events: list[Change | SchemaChange] | None = []  # None: it outgrew its bound
         self._bytes = 0
         self._left_out = tuple(left_out)
@@ -55,7 +55,7 @@ class Held:
 
     def take(self, found: Change | SchemaChange, size: int) -> Iterator[Change | SchemaChange]:
         """Gives back what is to be told now: nothing as a rule."""
-        if isinstance(found, Change) and found.op != TRUNCATE:
+        if isinstance(found, Change):
             self.rows += 1
         if self._events is None:
             if not _is_in(found, self._left_out):

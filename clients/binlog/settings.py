@@ -61,10 +61,11 @@ OPTIONS: Final = (
     Option("linger-ms", "100", "how long records wait for others to be committed with"),
     Option("transaction-timeout-s", "900", "of a transaction of Kafka, the snapshot's too"),
     Option("give-up-s", "300", "how long to try again when database or brokers are away; 0: for ever"),
+    Option("accept-unsynced-binlog", "false", "go on, not exactly once when its machine loses power, with a database that does not sync at each commit"),
     Option("stop-when-caught-up", "false", "end when all that was there at the start is written"),
     Option("kafka", "", "NAME=VALUE of librdkafka's settings; can be said several times"),
 )  # fmt: skip
-SWITCHES: Final = ("resnapshot", "tombstones", "stop-when-caught-up")
+SWITCHES: Final = ("resnapshot", "tombstones", "accept-unsynced-binlog", "stop-when-caught-up")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +92,7 @@ class Settings:
     linger_ms: int = 100
     transaction_timeout_s: int = 900
     give_up_s: float = 300.0
+    accept_unsynced_binlog: bool = False
     stop_when_caught_up: bool = False
     kafka: Mapping[str, str] = field(default_factory=dict)
 

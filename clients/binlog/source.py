@@ -22,7 +22,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pymysql
@@ -33,12 +33,15 @@ from .binlog_stream import BinlogStream
 from .changes import READ, TRUNCATE, Change, Event, Idle, SchemaChange, TransactionEnd
 from .columns import Table, UnknownType
 from .database import CannotFollow, Database, SourceLost
-from .gtids import Position, position_of
+from .gtids import Position, WrongPosition, position_of
 from .kept_positions import COMPACT, KeptPositions, latest_by_key
+from .patterns import selects, widened
 from .reading import NotReadable
 from .records import Recorder, Topics, TopicTaken, told_columns
-from .rollbacks import Name, Span, TakenBack
-from .settings import INITIAL, Settings
+from .rollbacks import Name as TransactionName
+from .rollbacks import Span, TakenBack
+from .schema_statements import Name
+from .settings import INITIAL, NEVER, Settings
 from .transactions import Fenced, NotWritten, Transactions, is_fenced
 
 POSITION_ALONE_S: Final = (
@@ -49,7 +52,7 @@ NOWHERE: Final = -1
 # MySQL's numbers of errors that no second try helps against: login, rights, syntax.
 HOPELESS: Final = (1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698)
 # No try helps: they say what to do.
-FINAL: Final = (CannotFollow, UnknownType, TopicTaken, NotWritten, NotReadable)
+FINAL: Final = (CannotFollow, UnknownType, TopicTaken, NotWritten, NotReadable, WrongPosition)
 
 log = logging.getLogger("fencepost.clients")
 
@@ -66,7 +69,8 @@ class BinlogSource:
         self._client = client
         self._positions = KeptPositions(client, settings.position_topic)
         self._forgotten_at: int | None = None  # the offset of the position that is to be forgotten
-        self._left_out: dict[Name, tuple[Span, ...]] = {}  # which rows were rolled back
+        self._left_out: dict[TransactionName, tuple[Span, ...]] = {}  # which rows were rolled back
+        self._warned = ""  # of what
         self._well_at = 0.0  # when database and brokers did last what they are there for
         self.committed = 0  # records
         self.transactions = 0  # of Kafka, that were committed
@@ -104,7 +108,7 @@ class BinlogSource:
     def _live(self) -> None:
         settings = self._settings
         with Database(settings) as database:
-            database.check()
+            self._warn_once(database.check())
             database.refuse_versioned()
             self._positions.prepare(settings.replication)
             transactions = Transactions(settings, self._positions)
@@ -114,8 +118,9 @@ class BinlogSource:
                 kept = self._kept()
                 self._step("position-read")
                 life = _Incarnation(self, settings, database, transactions, self._told_before())
+                is_again = self._forgotten_at not in (None, NOWHERE)
                 position = (
-                    life.first_position()
+                    life.first_position(is_again=is_again)
                     if kept is None
                     else _position_in(kept, database, settings)
                 )
@@ -123,6 +128,11 @@ class BinlogSource:
                 life.follow(position, until)
             finally:
                 transactions.abandon()
+
+    def _warn_once(self, accepted: str) -> None:
+        if accepted and accepted != self._warned:
+            log.warning("%s: %s", self._settings.source, accepted)
+        self._warned = accepted
 
     def _kept(self) -> str | None:
         """The position to go on from. Offsets are compared, not texts: of a database in which nothing happened the snapshot's
@@ -162,8 +172,9 @@ class _Incarnation:
 
     # -- the beginning ---------------------------------------------------------------------------
 
-    def first_position(self) -> Position:
-        """The snapshot's, or what is committed now."""
+    def first_position(self, *, is_again: bool) -> Position:
+        """The snapshot's, or what is committed now. Of one that is taken again, what was told before comes to nothing first:
+        which of those rows are still there nobody knows."""
         settings, flavor = self._settings, self._database.flavor
         if settings.snapshot != INITIAL:
             position = position_of(flavor, self._database.now())
@@ -171,9 +182,12 @@ class _Incarnation:
             return position
         text = self._database.begin_snapshot()
         self._source._step("snapshot-began")
-        position, number = position_of(flavor, text), 0
+        position = position_of(flavor, text)
         ts_ms = int(time.time() * 1_000)
-        for table in self._database.tables():
+        tables = self._database.tables()
+        known = self._known() | {(each.schema, each.name) for each in tables} if is_again else set()
+        number = self._tell_emptied(sorted(known), text, ts_ms)
+        for table in tables:
             for row in self._database.snapshot_rows(table):
                 self._write(Change(text, number, ts_ms, table, READ, after=row))
                 number += 1
@@ -222,6 +236,9 @@ class _Incarnation:
             case SchemaChange():
                 self._is_inside = True
                 self._transactions.write(self._recorder.of_schema_change(event))
+                if event.drops_schema:
+                    gone = [each for each in self._known() if each[0] == event.drops_schema]
+                    self._tell_emptied(sorted(gone), event.gtid, event.ts_ms)
             case TransactionEnd():
                 position.add(event.gtid)
                 self._is_inside = False
@@ -236,6 +253,17 @@ class _Incarnation:
             self._tell_columns(table, change.gtid)
         for record in self._recorder.of_change(change):
             self._transactions.write(record)
+
+    def _known(self) -> set[Name]:
+        """The tables that rows were told of, and that are followed."""
+        names = {(each["schema"], each["table"]) for each in self._told.values()}
+        return {each for each in names if selects(self._settings.tables, *each)}
+
+    def _tell_emptied(self, tables: Sequence[Name], gtid: str, ts_ms: int) -> int:
+        """How many they are: the next row's number."""
+        for number, each in enumerate(tables):
+            self._write(Change(gtid, number, ts_ms, Table(*each, (), ()), TRUNCATE))
+        return len(tables)
 
     def _tell_columns(self, table: Table, gtid: str) -> None:
         """When they are others than those that the schema topic has."""
@@ -261,6 +289,7 @@ class _Incarnation:
             "source": self._settings.source,
             "flavor": self._database.flavor,
             "gtid": str(position),
+            "tables": self._settings.tables,
         }
         self._source._step("committing")
         self._transactions.commit(json.dumps(told))
@@ -273,13 +302,28 @@ class _Incarnation:
 
 
 def _position_in(kept: str, database: Database, settings: Settings) -> Position:
-    told = json.loads(kept)
-    if told["flavor"] != database.flavor:
+    try:
+        told = json.loads(kept)
+        flavor, position = told["flavor"], position_of(told["flavor"], told["gtid"])
+    except (ValueError, KeyError, TypeError) as trouble:
+        raise WrongPosition(
+            f"the position that {settings.position_topic} has for {settings.source} can't be read ({trouble}): it is {kept[:200]!r}. "
+            "Start with --resnapshot, or name the topic that has the right one (--position-topic)"
+        ) from trouble
+    if flavor != database.flavor:
         raise CannotFollow(
-            f"{settings.source} has followed a database of the kind {told['flavor']} so far, and {settings.database} is of the "
+            f"{settings.source} has followed a database of the kind {flavor} so far, and {settings.database} is of the "
             f"kind {database.flavor}: give the new one another --source, or start with --resnapshot"
         )
-    return position_of(database.flavor, told["gtid"])
+    # Older builds kept no patterns: nothing is known of what they followed.
+    more = widened(told["tables"], settings.tables) if "tables" in told else []
+    if more and settings.snapshot == INITIAL:
+        raise CannotFollow(
+            f"{settings.source} has followed --tables {','.join(told['tables'])} so far, and {','.join(more)} may match other tables, "
+            "whose rows it never read: start with --resnapshot, which reads all tables anew; or follow the others with another "
+            f"--source; or say --snapshot {NEVER}, to have only what changes in them from now on"
+        )
+    return position
 
 
 def _raise_if_hopeless(trouble: Exception, settings: Settings) -> None:

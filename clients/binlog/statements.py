@@ -1,4 +1,4 @@
-"""What a statement in the binary log is: its kind, the table it names, its savepoint. Text in, words out.
+"""What a statement in the binary log is: its kind, its savepoint; of a schema change what it does (`schema_statements.py`).
 
 INVARIANT  a statement is known by its verb, whatever comments, marks of a version or `SET STATEMENT … FOR` stand before that.
 PREVENTS   `-- hi` and a line's end before an INSERT or a TRUNCATE: a change that nobody sees.
@@ -9,7 +9,8 @@ import enum
 import re
 from typing import Final, NamedTuple
 
-STRING: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`"
+from .schema_statements import STRING, SchemaStatement, schema_statement_of, unquoted
+
 # What MariaDB and MySQL do in `/*! … */` is no comment; one of a newer version is a plain comment in the log.
 STRING_OR_COMMENT: Final = re.compile(
     rf"(?P<string>{STRING})|/\*M?!\d*|/\*.*?\*/|\*/|--(?=\s|$)[^\n]*|#[^\n]*", re.DOTALL
@@ -18,7 +19,6 @@ SET_FOR: Final = re.compile(
     rf"set\s+statement\b(?:{STRING}|[^'\"`])*?\bfor\b\s*", re.IGNORECASE | re.DOTALL
 )
 NAME: Final = r"(`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
-FULL_NAME: Final = rf"(?:{NAME}\s*\.\s*)?{NAME}"
 
 
 class Kind(enum.Enum):
@@ -49,27 +49,12 @@ KINDS: Final = tuple(
         (Kind.XA, r"xa\b(?!\s+rollback\b)"),
     )
 )
-TABLE: Final = re.compile(
-    r"(?:create|alter|drop|rename|truncate)\s+(?:or\s+replace\s+)?(?:(?:ignore|online|temporary)\s+)*"
-    rf"table\s*(?:if\s+(?:not\s+)?exists\s*)?{FULL_NAME}",
-    re.IGNORECASE,
-)
-TRUNCATES: Final = re.compile(rf"truncate\b\s*(?:table\b\s*)?{FULL_NAME}", re.IGNORECASE)
-FILLS: Final = re.compile(
-    r"create\s+(?:or\s+replace\s+)?table\b.*\bselect\b", re.IGNORECASE | re.DOTALL
-)
-VERSIONS: Final = re.compile(
-    r"(?:create|alter)\b.*\b(?:with|add)\s+system\s+versioning\b", re.IGNORECASE | re.DOTALL
-)
 
 
 class Statement(NamedTuple):
     kind: Kind
     savepoint: str = ""  # of the three that name one; names are the same in capitals
-    table: tuple[str, str] | None = None  # schema, or nothing, and name: of a table's schema change
-    empties: bool = False  # a TRUNCATE
-    fills: bool = False  # CREATE TABLE … SELECT: as rows it is logged without the SELECT
-    versions: bool = False  # it makes the table system-versioned
+    schema: SchemaStatement = SchemaStatement()
 
 
 def statement_of(sql: str) -> Statement:
@@ -79,22 +64,9 @@ def statement_of(sql: str) -> Statement:
         if found is None:
             continue
         if kind is Kind.SCHEMA:
-            return _schema_statement(text)
-        return Statement(kind, _unquoted(found[1]).casefold() if found.groups() else "")
+            return Statement(kind, schema=schema_statement_of(text))
+        return Statement(kind, unquoted(found[1]).casefold() if found.groups() else "")
     return Statement(Kind.OTHER)
-
-
-def _schema_statement(text: str) -> Statement:
-    emptied = TRUNCATES.match(text)
-    named = emptied or TABLE.match(text)
-    without_strings = re.sub(STRING, "''", text, flags=re.DOTALL)
-    return Statement(
-        Kind.SCHEMA,
-        table=(_unquoted(named[1]), _unquoted(named[2])) if named else None,
-        empties=emptied is not None,
-        fills=FILLS.match(without_strings) is not None,
-        versions=VERSIONS.match(without_strings) is not None,
-    )
 
 
 def _plain(sql: str) -> str:
@@ -102,9 +74,3 @@ def _plain(sql: str) -> str:
     text = STRING_OR_COMMENT.sub(lambda found: found["string"] or " ", sql).strip(" \t\r\n;")
     before = SET_FOR.match(text)
     return text[before.end() :] if before else text
-
-
-def _unquoted(name: str | None) -> str:
-    if name and name[0] in '`"':
-        return name[1:-1].replace(name[0] * 2, name[0])
-    return name or ""

@@ -5,7 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import Producer
+from fencepost.chaos.harness.mariadb import Mariadb
 from fencepost.chaos.harness.processes import free_port
+from fencepost.clients.binlog.kept_positions import KeptPositions
 
 pytestmark = pytest.mark.slow
 
@@ -34,3 +37,20 @@ def test_a_database_that_is_away_is_tried_for_as_long_as_was_said() -> None:
     code, text = said("--source", "s", "--port", port, "--give-up-s", "1")
     assert code == 2
     assert "trying again in 0.2 s" in text and "s ended: (2003, \"Can't connect" in text
+
+
+@pytest.mark.parametrize("kept", ['{"flavor": "mariadb", "gtid": "0-1"}', "0-1-7", "{}"])
+def test_a_position_that_is_none_ends_in_a_sentence(
+    database: Mariadb, bootstrap: str, kept: str
+) -> None:
+    client = {"bootstrap.servers": bootstrap}
+    positions = KeptPositions(client, "positions-broken")
+    positions.prepare()
+    producer = Producer(client)
+    positions.write(producer, "s", kept)
+    assert producer.flush(20) == 0
+    where = ("--port", str(database.port), "--bootstrap", bootstrap)
+    code, text = said("--source", "s", *where, "--position-topic", positions.topic)
+    assert code == 2 and "Traceback" not in text
+    assert "s ended: the position that positions-broken has for s can't be read" in text
+    assert "--resnapshot" in text

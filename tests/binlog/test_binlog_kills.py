@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fencepost.chaos.harness.processes import Node
 from fencepost.clients.binlog import Settings
 from fencepost.clients.binlog.source import BinlogSource
 from fencepost.clients.binlog.transactions import Fenced
@@ -115,6 +118,47 @@ def test_whatever_step_a_source_is_killed_at_each_change_is_there_once(
     assert struck == -9 or (delay_ms and struck == 0)
     assert run(followed.settings) == 0
     assert told(followed) == SNAPSHOT + CHANGES
+
+
+@pytest.mark.timeout(120)  # two starts of a node
+def test_a_broker_that_is_killed_at_a_commit_has_each_change_once(
+    sql, followed: Followed, tmp_path: Path
+) -> None:
+    """Before the snapshot's commit, and in the middle of one of the stream. It is back before anybody gives up."""
+    fill(sql)
+    node = Node(tmp_path / "node", environment={"FENCEPOST_NUM_PARTITIONS": "2"})
+    settings = replace(followed.settings, bootstrap=node.bootstrap)
+    over, blows = threading.Event(), []
+
+    def strike(delay_s: float, is_dead: threading.Event) -> None:
+        time.sleep(delay_s)
+        node.kill()
+        is_dead.set()
+        node.start()
+        over.wait()  # a process ends with the thread that started it
+
+    def on_step(step: str) -> None:
+        if step == "committing" and len(blows) == run:
+            is_dead = threading.Event()
+            blows.append(threading.Thread(target=strike, args=(0.003 * run, is_dead)))
+            blows[-1].start()
+            if run == 0:
+                is_dead.wait()
+
+    node.start()
+    try:
+        for run in range(2):
+            BinlogSource(settings, on_step).run()
+            node.wait_ready()
+            if run == 0:
+                change(sql)
+        assert len(blows) == 2
+        assert told(Followed(settings)) == SNAPSHOT + CHANGES
+    finally:
+        over.set()
+        for each in blows:
+            each.join()
+        node.kill()
 
 
 def test_a_second_copy_fences_the_first_which_says_so(sql, followed: Followed) -> None:

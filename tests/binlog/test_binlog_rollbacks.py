@@ -105,7 +105,7 @@ def test_a_schema_change_is_not_taken_back() -> None:
     events: list[Any] = [
         SchemaChange("0-1-7", 0, "shop", "CREATE TABLE u (i INT)"),
         Change("0-1-7", 0, 0, T, TRUNCATE),
-        Change("0-1-7", 0, 0, T, CREATE),
+        Change("0-1-7", 1, 0, T, CREATE),
     ]
     for each in events:
         assert list(held.take(each, 10)) == []

@@ -1,7 +1,17 @@
 """What a statement in the log is, whatever stands before its verb."""
 
+from typing import Any
+
 import pytest
+from fencepost.clients.binlog.schema_statements import SchemaStatement
 from fencepost.clients.binlog.statements import Kind, Statement, statement_of
+
+T, U = ("", "t"), ("s", "u")
+
+
+def schema(*tables: tuple[str, str], **more: Any) -> Statement:
+    return Statement(Kind.SCHEMA, schema=SchemaStatement(tables, **more))
+
 
 BEFORE = (
     "",
@@ -20,12 +30,9 @@ BEFORE = (
     [
         ("insert into t values (1)", Statement(Kind.DATA)),
         ("WITH a AS (SELECT 1) DELETE FROM t", Statement(Kind.DATA)),
-        ("TRUNCATE t", Statement(Kind.SCHEMA, table=("", "t"), empties=True)),
-        (
-            "truncate/**/table`a``b` . `c`",
-            Statement(Kind.SCHEMA, table=("a`b", "c"), empties=True),
-        ),
-        ("ALTER TABLE s.t ADD x INT", Statement(Kind.SCHEMA, table=("s", "t"))),
+        ("TRUNCATE t", schema(T, empties=(T,))),
+        ("truncate/**/table`a``b` . `c`", schema(("a`b", "c"), empties=(("a`b", "c"),))),
+        ("ALTER TABLE s.t ADD x INT", schema(("s", "t"))),
     ],
 )
 def test_a_statement_is_known_by_its_verb_whatever_stands_before_it(before, sql, expected) -> None:
@@ -49,8 +56,8 @@ def test_a_statement_is_known_by_its_verb_whatever_stands_before_it(before, sql,
         ("XA ROLLBACK X'61',X'',1", Statement(Kind.OTHER)),
         ("CREATE USER drop_table", Statement(Kind.OTHER)),
         ("ANALYZE TABLE t /* */ , drop_me", Statement(Kind.OTHER)),
-        ("/*!50000 CREATE */ TABLE t (i INT)", Statement(Kind.SCHEMA, table=("", "t"))),
-        ("DROP TEMPORARY TABLE `tt` /* by server */", Statement(Kind.SCHEMA, table=("", "tt"))),
+        ("/*!50000 CREATE */ TABLE t (i INT)", schema(T)),
+        ("DROP TEMPORARY TABLE `tt` /* by server */", schema(("", "tt"))),
     ],
 )
 def test_each_kind_is_known(sql: str, expected: Statement) -> None:
@@ -74,4 +81,59 @@ def test_each_kind_is_known(sql: str, expected: Statement) -> None:
 )
 def test_what_fills_a_table_and_what_versions_it_is_seen(sql, fills, versions) -> None:
     found = statement_of(sql)
-    assert (found.kind, found.fills, found.versions) == (Kind.SCHEMA, fills, versions)
+    assert (found.kind, found.schema.fills, found.schema.versions) == (Kind.SCHEMA, fills, versions)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("DROP TABLE t", schema(T, empties=(T,))),
+        ("DROP TABLES IF EXISTS t,`s`.`u` WAIT 5 CASCADE", schema(T, U, empties=(T, U))),
+        ("DROP /*!40005 TEMPORARY */ TABLE t, s.u", schema(T, U)),
+        ("DROP VIEW t", schema()),
+        ("DROP INDEX i ON t", schema()),
+        ("DROP DATABASE IF EXISTS `s`", schema(drops_schema="s")),
+        ("CREATE OR REPLACE TABLE IF NOT EXISTS t (drop_partition INT)", schema(T, empties=(T,))),
+        ("CREATE OR REPLACE TEMPORARY TABLE t (i INT)", schema(T)),
+        ("CREATE OR REPLACE VIEW t AS SELECT 1", schema()),
+        ("CREATE PROCEDURE p() BEGIN DROP TABLE t; END", schema()),
+        ("RENAME TABLE t TO s.u", schema(T, U, renames=((T, U),))),
+        (
+            "rename tables if exists t wait 5 to s.u, s.u nowait to `t`",
+            schema(T, U, U, T, renames=((T, U), (U, T))),
+        ),
+        ("ALTER ONLINE TABLE t ADD i INT, RENAME AS s.u", schema(T, U, renames=((T, U),))),
+        ("ALTER TABLE t WAIT 5 RENAME s.u", schema(T, U, renames=((T, U),))),
+        ("ALTER TABLE t RENAME COLUMN a TO b, RENAME KEY a TO b", schema(T)),
+        ("ALTER TABLE t COMMENT 'rename to u', CHANGE `rename` u INT", schema(T)),
+        ("ALTER TABLE t DROP PARTITION IF EXISTS p", schema(T, unlogged="DROP PARTITION")),
+        ("ALTER TABLE t TRUNCATE PARTITION ALL", schema(T, unlogged="TRUNCATE PARTITION")),
+        (
+            "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE s.u WITHOUT VALIDATION",
+            schema(T, U, unlogged="EXCHANGE PARTITION"),
+        ),
+        (
+            "ALTER TABLE t CONVERT PARTITION p TO TABLE s.u",
+            schema(T, U, unlogged="CONVERT PARTITION"),
+        ),
+        (
+            "ALTER TABLE t CONVERT TABLE s.u TO PARTITION p VALUES LESS THAN (1)",
+            schema(T, U, unlogged="CONVERT TABLE"),
+        ),
+        ("ALTER TABLE t DISCARD TABLESPACE", schema(T, unlogged="DISCARD TABLESPACE")),
+        ("ALTER TABLE t IMPORT TABLESPACE", schema(T, unlogged="IMPORT TABLESPACE")),
+        (
+            "ALTER TABLE t IMPORT PARTITION p TABLESPACE",
+            schema(T, unlogged="IMPORT PARTITION"),
+        ),
+        ("ALTER IGNORE TABLE t ADD UNIQUE (i)", schema(T, unlogged="ALTER IGNORE")),
+        ("ALTER IGNORE TABLE t ADD i INT", schema(T)),
+        ("ALTER TABLE t ADD PARTITION (PARTITION p VALUES LESS THAN (1))", schema(T)),
+        ("ALTER TABLE t REMOVE PARTITIONING", schema(T)),
+        ("ALTER TABLE t DROP `partition`, CONVERT TO CHARACTER SET utf8mb4", schema(T)),
+        ("ALTER TABLE", schema(("", ""))),
+        ("RENAME TABLE t", schema(T, ("", ""), renames=((T, ("", "")),))),
+    ],
+)
+def test_what_empties_renames_and_moves_rows_is_seen(sql: str, expected: Statement) -> None:
+    assert statement_of(sql) == expected

@@ -1,0 +1,156 @@
+"""What a statement that changes a schema does to tables and their rows: which it names, empties, renames. Text in, names out.
+
+INVARIANT  each statement that takes rows out of a table, or puts rows there, and logs none of them, is known here as such.
+PREVENTS   rows that are gone from the table and for ever in its topic: DROP TABLE, DROP PARTITION; or that no one has read: RENAME.
+PROVED BY  tests/binlog/test_binlog_statements.py::test_what_empties_renames_and_moves_rows_is_seen
+"""
+
+import re
+from typing import Final, NamedTuple
+
+STRING: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`"
+TOKEN: Final = re.compile(rf"{STRING}|[\w$]+|[^\s\w$]", re.DOTALL)
+FILLS: Final = re.compile(
+    r"create\s+(?:or\s+replace\s+)?table\b.*\bselect\b", re.IGNORECASE | re.DOTALL
+)
+VERSIONS: Final = re.compile(
+    r"(?:create|alter)\b.*\b(?:with|add)\s+system\s+versioning\b", re.IGNORECASE | re.DOTALL
+)
+VERBS: Final = ("create", "alter", "drop", "rename", "truncate")
+# Of an ALTER TABLE, side by side: rows come or go with a partition or a file, and are not logged.
+UNLOGGED: Final = frozenset(
+    (
+        *((verb, "partition") for verb in ("drop", "truncate", "exchange", "convert")),
+        *((verb, "partition") for verb in ("discard", "import")),
+        *((verb, "tablespace") for verb in ("discard", "import")),
+        ("convert", "table"),  # MariaDB's, to a partition
+    )
+)
+# What an ALTER IGNORE TABLE leaves rows out for.
+LEAVES_OUT: Final = frozenset(("unique", "primary", "partition"))
+
+Name = tuple[str, str]  # schema, or nothing, and table
+
+
+class SchemaStatement(NamedTuple):
+    tables: tuple[Name, ...] = ()  # all that it names; none of an index's, a view's, a database's
+    empties: tuple[Name, ...] = ()  # TRUNCATE, DROP TABLE, CREATE OR REPLACE TABLE
+    renames: tuple[tuple[Name, Name], ...] = ()
+    drops_schema: str = ""
+    unlogged: str = ""  # the words of UNLOGGED that are in it
+    fills: bool = False  # CREATE TABLE … SELECT: as rows it is logged without the SELECT
+    versions: bool = False  # it makes the table system-versioned
+
+
+class _Tokens:
+    def __init__(self, text: str) -> None:
+        self._found = TOKEN.findall(text)
+        self._at = 0
+
+    @property
+    def next(self) -> str:
+        """In small letters; nothing at the end."""
+        return self._found[self._at].lower() if self._at < len(self._found) else ""
+
+    def skip(self) -> str:
+        word = self.next
+        self._at += 1
+        return word
+
+    def take(self, *words: str) -> str:
+        """The next one if it is one of them, else nothing."""
+        return self.skip() if self.next in words else ""
+
+    def name(self) -> str:
+        """Nothing when no name comes."""
+        if not re.fullmatch(r"[\w$]+|`.+`|\".+\"", self.next, re.DOTALL):
+            return ""
+        self._at += 1
+        return unquoted(self._found[self._at - 1])
+
+    def full_name(self) -> Name:
+        first = self.name()
+        return (first, self.name()) if self.take(".") else ("", first)
+
+
+def schema_statement_of(text: str) -> SchemaStatement:
+    """`text` has no comments and begins with its verb (`statements.py`)."""
+    without_strings = re.sub(STRING, "''", text, flags=re.DOTALL)
+    return _read(_Tokens(text))._replace(
+        fills=FILLS.match(without_strings) is not None,
+        versions=VERSIONS.match(without_strings) is not None,
+    )
+
+
+def _read(tokens: _Tokens) -> SchemaStatement:
+    verb = tokens.take(*VERBS)
+    replaces = bool(tokens.take("or") and tokens.take("replace"))
+    marks = set()
+    while mark := tokens.take("ignore", "online", "temporary"):
+        marks.add(mark)
+    if verb == "drop" and tokens.take("database", "schema"):
+        _if_exists(tokens)
+        return SchemaStatement(drops_schema=tokens.name())
+    if not tokens.take("table", "tables") and verb != "truncate":
+        return SchemaStatement()
+    _if_exists(tokens)
+    if verb == "rename":
+        return _renamed(tokens)
+    tables = [tokens.full_name()]
+    if verb == "alter":
+        return _altered(tokens, tables[0], "ignore" in marks)
+    while verb == "drop" and tokens.take(","):
+        tables.append(tokens.full_name())
+    empties = verb in ("drop", "truncate") or replaces
+    # A temporary table has the name of another, and none of its rows.
+    return SchemaStatement(
+        tuple(tables), tuple(tables) if empties and "temporary" not in marks else ()
+    )
+
+
+def _if_exists(tokens: _Tokens) -> None:
+    if tokens.take("if"):
+        tokens.take("not")
+        tokens.take("exists")
+
+
+def _renamed(tokens: _Tokens) -> SchemaStatement:
+    """`a WAIT 5 TO b, c TO d`."""
+    pairs = []
+    while True:
+        old = tokens.full_name()
+        while tokens.next not in ("to", ""):
+            tokens.skip()
+        tokens.skip()
+        pairs.append((old, tokens.full_name()))
+        if not tokens.take(","):
+            break
+    return SchemaStatement(tuple(name for pair in pairs for name in pair), renames=tuple(pairs))
+
+
+def _altered(tokens: _Tokens, table: Name, is_ignore: bool) -> SchemaStatement:
+    tables, renames, unlogged = [table], [], ""
+    depth, before = 0, ""
+    while tokens.next:
+        word = tokens.skip()
+        depth += (word == "(") - (word == ")")
+        if depth:
+            pass
+        elif word == "rename" and tokens.next not in ("column", "index", "key"):
+            tokens.take("to", "as", "=")
+            renames.append((table, tokens.full_name()))
+        elif (before, word) in UNLOGGED:
+            unlogged = f"{before} {word}".upper()
+        elif is_ignore and word in LEAVES_OUT:
+            unlogged = unlogged or "ALTER IGNORE"
+        if word == "table" and not depth:  # EXCHANGE PARTITION p WITH TABLE t
+            tables.append(tokens.full_name())
+        before = word
+    tables += [new for _, new in renames]
+    return SchemaStatement(tuple(tables), renames=tuple(renames), unlogged=unlogged)
+
+
+def unquoted(name: str | None) -> str:
+    if name and name[0] in '`"':
+        return name[1:-1].replace(name[0] * 2, name[0])
+    return name or ""

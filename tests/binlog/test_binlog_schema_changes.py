@@ -1,0 +1,201 @@
+"""Rows that come into a table, or go from it, without being logged: what is told of them."""
+
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from fencepost.clients.binlog import BinlogSource
+from fencepost.clients.binlog.database import CannotFollow
+from fencepost.clients.binlog.kept_positions import KeptPositions
+from fencepost.clients.binlog.schema_changes import emptied_by
+from fencepost.clients.binlog.statements import statement_of
+from followed import Followed
+
+BY_RANGE = (
+    "PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (9), PARTITION b VALUES LESS THAN (99))"
+)
+
+
+def effect(sql: str, schema: str = "shop", *, rows_are_read: bool = True) -> list[str] | None:
+    found = statement_of(sql).schema
+    names = emptied_by(found, schema, ["shop.*"], rows_are_read=rows_are_read)
+    return None if names is None else [".".join(each) for each in names]
+
+
+@pytest.fixture
+def other(sql, schema: str) -> str:
+    """A database that is not followed."""
+    sql(f"CREATE DATABASE other_{schema}")
+    return f"other_{schema}"
+
+
+def fill(sql: Any, *tables: str) -> None:
+    for each in tables:
+        sql(f"CREATE TABLE {each} (id INT PRIMARY KEY)")
+        sql(f"INSERT INTO {each} VALUES (1), (2)")
+
+
+def in_sql(sql: Any, schema: str) -> dict[str, list[int]]:
+    tables = [row[0] for row in sql(f"SHOW TABLES IN {schema}")]
+    return {
+        each: [row[0] for row in sql(f"SELECT id FROM {schema}.{each} ORDER BY id")]
+        for each in tables
+    }
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("RENAME TABLE away.v TO v", "away.v was renamed to shop.v, which is followed"),
+        ("ALTER TABLE away.v ADD n INT, RENAME shop.v", "away.v was renamed to shop.v"),
+        ("RENAME TABLE t TO away.t, away.v TO t", "away.v was renamed to shop.t"),
+        ("RENAME TABLE t TO u", "shop.t was renamed to shop.u"),
+        ("ALTER TABLE p DROP PARTITION a", "DROP PARTITION takes rows out of shop.p"),
+        ("ALTER TABLE away.p EXCHANGE PARTITION a WITH TABLE v", "EXCHANGE PARTITION .*shop.v"),
+        ("ALTER TABLE t IMPORT TABLESPACE", "IMPORT TABLESPACE .*shop.t"),
+        ("ALTER IGNORE TABLE t ADD UNIQUE (n)", "ALTER IGNORE .*shop.t"),
+    ],
+)
+def test_rows_that_come_or_go_unlogged_end_the_source(sql: str, said: str) -> None:
+    with pytest.raises(CannotFollow, match=f"^{said}.*--resnapshot"):
+        effect(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "emptied"),
+    [
+        ("TRUNCATE t", ["shop.t"]),
+        ("DROP TABLE t, away.t, shop.u", ["shop.t", "shop.u"]),
+        ("CREATE OR REPLACE TABLE t (i INT)", ["shop.t"]),
+        ("DROP TEMPORARY TABLE t", []),
+        ("DROP TABLE away.t", None),
+        ("DROP DATABASE away", None),
+        ("DROP DATABASE shop", []),  # of which tables rows were told the source knows
+        ("RENAME TABLE t TO away.t", ["shop.t"]),
+        ("ALTER TABLE t RENAME shop.t", []),
+        ("RENAME TABLE away.t TO away.u", None),
+        ("ALTER TABLE t ADD n INT", []),
+    ],
+)
+def test_what_is_gone_is_told_as_emptied(sql: str, emptied: list[str] | None) -> None:
+    assert effect(sql) == emptied
+
+
+def test_who_wants_changes_alone_is_told_of_a_rename_and_goes_on() -> None:
+    assert effect("RENAME TABLE away.v TO v", rows_are_read=False) == []
+    with pytest.raises(CannotFollow, match="DROP PARTITION"):
+        effect("ALTER TABLE t DROP PARTITION a", rows_are_read=False)
+
+
+# -- on a real MariaDB ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_table_that_was_renamed_ends_the_source_and_is_read_by_a_snapshot(
+    sql, schema, other, followed: Followed
+) -> None:
+    fill(sql, "t", "u", f"{other}.v")
+    sql(f"CREATE TABLE p (id INT PRIMARY KEY) {BY_RANGE}")
+    sql("INSERT INTO p VALUES (1), (10)")
+    followed.run()
+    sql(f"DELETE FROM {other}.v WHERE id = 1")
+    sql(f"RENAME TABLE t TO {other}.t, {other}.v TO t")
+    sql("ALTER TABLE p DROP PARTITION a")
+    said = r"^\d+-\d+-\d+: other_\w+\.v was renamed to \w+\.t, which.*--resnapshot"
+    with pytest.raises(CannotFollow, match=said):
+        followed.run()
+    sql("DROP TABLE u")
+    followed.run(resnapshot=True)
+    tables = in_sql(sql, schema)
+    assert tables == {"p": [10], "t": [2]}
+    assert {each: followed.held(each) for each in (*tables, "u")} == {**tables, "u": []}
+
+
+@pytest.mark.slow
+def test_a_table_that_is_gone_is_gone_for_who_reads_its_topic(
+    sql, schema, other, followed: Followed
+) -> None:
+    fill(sql, "dropped", "dropped_too", "replaced", "moved", "kept", f"{other}.v", f"{other}.w")
+    followed.run(tables=(f"{schema}.*", f"{other}.v"))
+    assert followed.held("v", other) == [1, 2]
+    sql("CREATE TEMPORARY TABLE kept (i INT)")
+    sql("DROP TABLE kept")  # has the name of the one that is followed, and none of its rows
+    sql("DROP TABLE dropped, dropped_too")
+    sql("CREATE OR REPLACE TABLE replaced SELECT 7 AS id")
+    sql("CREATE DATABASE away_" + schema)
+    sql(f"RENAME TABLE moved TO away_{schema}.moved")
+    sql(f"DROP DATABASE {other}")
+    followed.run(tables=(f"{schema}.*", f"{other}.v"))
+    tables = in_sql(sql, schema)
+    assert tables == {"kept": [1, 2], "replaced": [7]}
+    gone: dict[str, list[int]] = {"dropped": [], "dropped_too": [], "moved": []}
+    assert {each: followed.held(each) for each in [*tables, *gone]} == {**tables, **gone}
+    assert followed.held("v", other) == [] and followed.records("w") == []
+    told = followed.told("replaced")
+    named = {(each["source"]["gtid"], each["source"]["row"]) for each in told}
+    assert len(named) == 2 + 1 + 1  # two rows, and what emptied it (in each partition), and one row
+
+
+@pytest.mark.slow
+def test_schema_changes_during_the_snapshot_leave_each_row_once(sql, schema, followed) -> None:
+    """One that a table can't be read after makes the snapshot begin anew."""
+    fill(sql, "a", "altered", "emptied", "yields")
+    changes = iter(
+        (
+            "ALTER TABLE altered ADD n INT DEFAULT 5",
+            "DELETE FROM emptied WHERE id = 1",
+            "TRUNCATE emptied",
+            "DROP TABLE yields",
+            "CREATE TABLE made (id INT PRIMARY KEY)",
+        )
+    )
+    began = 0
+
+    def on_step(step: str) -> None:
+        nonlocal began
+        began += step == "snapshot-began"
+        if step == "snapshot-row" and (change := next(changes, "")):
+            sql(change)
+
+    BinlogSource(followed.settings, on_step).run()
+    sql("INSERT INTO made VALUES (1)")
+    followed.run()
+    tables = in_sql(sql, schema)
+    assert tables == {"a": [1, 2], "altered": [1, 2], "emptied": [], "made": [1]}
+    assert {each: followed.held(each) for each in tables} == tables
+    rows = [value["op"] for value in followed.told("altered")]
+    assert (rows, began) == (["r", "r"], 2)
+
+
+@pytest.mark.slow
+def test_tables_that_were_not_followed_before_are_refused(
+    sql, schema, other, followed: Followed
+) -> None:
+    fill(sql, "t", "u", f"{other}.v")
+    first = (f"{schema}.t", f"{schema}.v")
+    followed.run(tables=first)
+    with pytest.raises(CannotFollow, match=rf"{schema}\.\* may match other.*--resnapshot"):
+        followed.run()
+    sql(f"RENAME TABLE {other}.v TO v")
+    sql("INSERT INTO u VALUES (3)")
+    sql("INSERT INTO v VALUES (3)")
+    followed.run(snapshot="never")
+    assert (followed.held("t"), followed.held("u"), followed.held("v")) == ([1, 2], [3], [3])
+
+
+@pytest.mark.slow
+def test_a_position_of_an_older_build_gets_its_tables(sql, schema, followed: Followed) -> None:
+    fill(sql, "t")
+    followed.run()
+    client = {"bootstrap.servers": followed.settings.bootstrap}
+    positions = KeptPositions(client, followed.settings.position_topic)
+    kept = json.loads(positions.read(schema) or "")
+    assert kept.pop("tables") == [f"{schema}.*"]
+    producer = Producer(client)
+    positions.write(producer, schema, json.dumps(kept))
+    assert producer.flush(20) == 0
+    sql("INSERT INTO t VALUES (3)")
+    followed.run(tables=(f"{schema}.t",))
+    assert json.loads(positions.read(schema) or "")["tables"] == [f"{schema}.t"]
+    assert followed.held("t") == [1, 2, 3]
