@@ -1,7 +1,7 @@
 """Zombies and worn-out producers: a second producer with an id that another has, one that sleeps between its send and
 its commit, an id whose epochs are used up: at 32767 its producer id must change.
 
-A load may lend its own clients for it (`fault.Clients`); else ids are taken that the brokers know of.
+A load lends its own clients for it (`fault.Clients`, `../runs/lent.py`); of one that does not ids are taken that the brokers know of.
 """
 
 from ..harness.asking import Address
@@ -23,8 +23,8 @@ class _Clients(Fault):
         doors = self.system.doors
         return {node: doors[node] for node in self.system.nodes if self.system.is_up(node)}
 
-    def take_over(self, times: int) -> str:
-        chosen = choose_id(list(self.doors().values()), self.rng)
+    def take_over(self, times: int, known: str = "") -> str:
+        chosen = known or choose_id(list(self.doors().values()), self.rng)
         if chosen is None:
             raise LeftOut("the brokers know of no transactional id")
         taken = take_over(self.doors, chosen, times, self.stage.stopping.is_set)
@@ -57,7 +57,7 @@ class Sleeper(_Clients):
         pause = self.stage.clients.pause
         if pause is None:
             raise LeftOut("this load has no clients that may be paused")
-        return f"paused the client {pause(self.rng)}"
+        return f"stopped {pause(self.rng)} between its sends and its commit"
 
     def heal(self) -> str:
         if self.stage.clients.resume is not None:
@@ -66,16 +66,13 @@ class Sleeper(_Clients):
 
 
 class Epochs(_Clients):
-    """InitProducerId again and again for one id."""
+    """InitProducerId again and again for one id: of a load that has an old one, past the last epoch that there is."""
 
     name = "epochs"
 
     def begin(self) -> str:
-        hurry = self.stage.clients.hurry
-        times = self.rng.randint(*EPOCHS)
-        if hurry is None:
-            return self.take_over(times)
-        return f"the producer epoch of {hurry(self.rng, times)} went up by {times}"
+        elder = self.stage.clients.elder
+        return self.take_over(self.rng.randint(*EPOCHS), elder() if elder else "")
 
 
 KINDS = (Zombie, Sleeper, Epochs)

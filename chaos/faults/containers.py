@@ -53,6 +53,9 @@ class Containers:
     """See `System`. `settings` are NAME=VALUE, for all nodes."""
 
     name = "containers"
+    wants: Mapping[str, str] = dict.fromkeys(
+        ("cut", "one-way"), "root, nsenter and iptables, on the engine's own machine"
+    )
     back_s = 120.0
 
     def __init__(

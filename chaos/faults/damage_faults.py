@@ -2,6 +2,10 @@
 
 What counts is that nobody is ever served damage; the readers of the load see to that. Here it is seen whether the node
 says what it found, serves again with whole copies, refuses to start, or has to be given an empty disk.
+
+INVARIANT  a node that could not mend itself has said what is damaged, or the run is unknown.
+PREVENTS   an empty disk that hides a node which was blind to its damage.
+PROVED BY  tests/chaos/test_faults_nodes.py::test_who_says_nothing_of_its_damage_and_gets_an_empty_disk_makes_the_run_unknown
 """
 
 import json
@@ -13,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from ..harness.processes import DidNotStart
-from .fault import SYNC_S, Fault, LeftOut
+from .fault import SYNC_S, Fault, LeftOut, Stage
+from .plan import Strike
 
 MENDED_S: Final = 20.0  # for a node with damaged files to be whole again by itself
 DAMAGE_SAID: Final = re.compile(
@@ -22,6 +27,7 @@ DAMAGE_SAID: Final = re.compile(
 LINE_MAX: Final = 300
 STARTS: Final = "node_starts"
 LOUD: Final = ("warn", "error")
+SILENT: Final = "it said nothing of damage"
 
 
 class Damage(Fault):
@@ -31,6 +37,10 @@ class Damage(Fault):
     needs = "damage"
     targets = ("one", "leaders", "coordinator", "controller")
     hold_s = (0.1, 3.0)
+
+    def __init__(self, stage: Stage, strike: Strike) -> None:
+        super().__init__(stage, strike)
+        self._told = ""  # what was done to which files
 
     def begin(self) -> str:
         self.stage.wait_in_sync()
@@ -43,11 +53,10 @@ class Damage(Fault):
         fitting = [path for path in files if path.name.endswith(kind)] or files
         if not fitting:
             raise LeftOut(f"node {node} has no file that could be damaged")
-        told = [
-            self._strike(path, folder) for path in self.rng.sample(fitting, min(3, len(fitting)))
-        ]
+        some = self.rng.sample(fitting, min(3, len(fitting)))
+        self._told = "; ".join(self._strike(path, folder) for path in some)
         ended = "stopped" if cleanly else "killed"
-        return f"node {node} was {ended}, and finds {'; '.join(told)} ({self.target})"
+        return f"node {node} was {ended}, and finds {self._told} ({self.target})"
 
     def _strike(self, path: Path, folder: Path) -> str:
         size = path.stat().st_size
@@ -73,9 +82,13 @@ class Damage(Fault):
             self.start_again([node])
             self.stage.asked.wait_in_sync(MENDED_S)
         except (DidNotStart, TimeoutError) as not_whole:
-            told = self._named(node)
-            self._replace_disk(node)
             how = "refused to start" if isinstance(not_whole, DidNotStart) else "stayed behind"
+            told = self._named(node)
+            if told == SILENT:
+                self.stage.trouble.append(
+                    f"damage of {self.target}: node {node} {how} and {SILENT}; {self._told}"
+                )
+            self._replace_disk(node)
             return f"node {node} {how}, was given an empty disk, and is whole again; {told}"
         return f"node {node} is whole again by itself; {self._named(node)}"
 
@@ -91,7 +104,7 @@ class Damage(Fault):
                 told.clear()
             elif found.get("level") in LOUD and DAMAGE_SAID.search(str(found)):
                 told.append(str(found.get("message"))[:LINE_MAX])
-        return f"it said: {' | '.join(told[:3])}" if told else "it said nothing of damage"
+        return f"it said: {' | '.join(told[:3])}" if told else SILENT
 
     def _replace_disk(self, node: int) -> None:
         self.system.kill(node)

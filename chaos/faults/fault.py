@@ -23,14 +23,16 @@ class Clients:
     """What the workload lets be done to its clients; whoever has none leaves them out.
 
     `twin`      start a second producer with a transactional id of the load, for that many seconds; its id
-    `pause`     stop a producer between a send and its commit, until `resume`; its id
-    `hurry`     make some id's producer epoch rise by that many, quickly (InitProducerId again and again); its id
+    `pause`     stop a producer between a send and its commit, until `resume`; who it is
+    `elder`     a transactional id that is in use as long as the load is, and whose epochs may be nearly used up
+
+    Each may raise `LeftOut`.
     """
 
     twin: Callable[[random.Random, float], str] | None = None
     pause: Callable[[random.Random], str] | None = None
     resume: Callable[[], None] | None = None
-    hurry: Callable[[random.Random, int], str] | None = None
+    elder: Callable[[], str] | None = None
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class Stage:
     cuts: dict[str, list[Way]] = field(default_factory=dict)  # by the fault that has begun them
     slow: dict[str, dict[Way, float]] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)  # what was seen while faults were healed
+    trouble: list[str] = field(default_factory=list)  # why the run proves nothing
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def take(self, target: str, rng: random.Random) -> list[int]:

@@ -3,6 +3,10 @@
 Its jars are those of the checkout's cache (`python tests/support/kafka_peer.py fetch` downloads them), or of the folder
 that FENCEPOST_TEST_KAFKA_LIBS names. Settings are Kafka's defaults, but for replication on so few nodes, and for what
 Fencepost's cluster has too: min.insync.replicas is one less than the copies.
+
+INVARIANT  no JVM of it outlives the process that started it, however that one ends.
+PREVENTS   machines that fill up with half a gigabyte for each node of a run that was killed.
+PROVED BY  tests/chaos/test_faults_processes.py::test_no_jvm_outlives_a_harness_that_was_killed
 """
 
 import os

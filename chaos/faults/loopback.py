@@ -46,6 +46,7 @@ class Loopback(ABC):
 
     name: str
     can: frozenset[str]
+    wants: Mapping[str, str] = dict.fromkeys(sorted(LIES), "a C compiler")
     back_s: float = 90.0
 
     def __init__(self, folder: Path, *, nodes: int) -> None:

@@ -60,7 +60,7 @@ class Schedule:
         self.began = time.monotonic() if began is None else began
         self.counts: Counter[str] = Counter()  # faults that were done, by name
         self.left_out: list[str] = []
-        self.trouble: list[str] = []
+        self.trouble = self.stage.trouble
         self.healed = False  # all nodes served when all was over
         self._kinds = chosen(system, kinds)
         self._tell = tell

@@ -44,7 +44,8 @@ class System(Protocol):
 
     name: str
     nodes: tuple[int, ...]
-    can: frozenset[str]
+    can: frozenset[str]  # here
+    wants: Mapping[str, str]  # what only some machines can give it: what that takes
     back_s: float  # after which a node that was started and does not serve counts as lost
 
     @property

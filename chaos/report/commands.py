@@ -53,6 +53,16 @@ def add_commands(commands: Any) -> None:
     record.add_argument("--show", action="store_true", help="print the tables, and write nothing")
     record.set_defaults(act=_record)
 
+    _add_rounds(commands)
+
+    prune = commands.add_parser(
+        "prune", help="of valid runs keep the page and the counts, and drop the rest"
+    )
+    prune.add_argument("folder", type=Path, metavar="DIR")
+    prune.set_defaults(act=_prune)
+
+
+def _add_rounds(commands: Any) -> None:
     rounds = commands.add_parser(
         "rounds", help="run every target and kind of fault in turn, then write the index"
     )
@@ -67,15 +77,15 @@ def add_commands(commands: Any) -> None:
         "--targets",
         default="processes,containers,kafka",
         metavar="A,B",
-        help="only these; one that this machine does not have is left out, and said",
+        help="only these (all); one that this machine does not have is unknown, so name those that it has",
+    )
+    rounds.add_argument(
+        "--faults",
+        default="",
+        metavar="A,B",
+        help="only these kinds (all, and the older loops); one that can't be had here is unknown",
     )
     rounds.set_defaults(act=_rounds)
-
-    prune = commands.add_parser(
-        "prune", help="of valid runs keep the page and the counts, and drop the rest"
-    )
-    prune.add_argument("folder", type=Path, metavar="DIR")
-    prune.set_defaults(act=_prune)
 
 
 def _report(arguments: argparse.Namespace) -> int:
@@ -153,25 +163,35 @@ def _prune(arguments: argparse.Namespace) -> int:
 def _rounds(arguments: argparse.Namespace) -> int:
     import time
 
+    from ..faults.kinds import FAULTS
     from ..runs.plan_words import TARGETS, WORKLOADS
-    from .rounds import Rounds, faults_of, missing, turns
+    from .reach import reach
+    from .record import LEDGER, Ledger
+    from .rounds import Rounds, turns
+    from .struck import Struck
 
-    asked = [word for word in arguments.targets.split(",") if word]
+    asked, only = _words(arguments.targets), _words(arguments.faults)
     for target in asked:
         if target not in TARGETS:
             return _refuse(f"{target!r} is no target; there are {', '.join(TARGETS)}")
-    reasons = {target: missing(target) for target in asked}
-    for target, why in reasons.items():
-        if why:
-            print(f"without {target}: {why}", flush=True)
-    here = [target for target in asked if not reasons[target]]
-    if not here:
-        return _refuse(
-            f"this machine has none of these targets: {', '.join(asked) or 'none named'}"
-        )
+    for name in only:
+        if name not in FAULTS:
+            return _refuse(f"{name!r} is no fault; there are {', '.join(FAULTS)}")
+    here = reach(asked, only)
+    for lack in here.lacking:
+        _print(f"unknown: {lack}")
+    if not here.known:
+        what = f"{', '.join(only)} on " if only else ""
+        where = ", ".join(asked) or "none named"
+        return _refuse(f"this machine has none of what was asked for: {what}{where}")
     seed = int(time.time()) if arguments.seed is None else arguments.seed
-    known = {target: faults_of(target) for target in here}
-    return Rounds(arguments.out, _print).go(turns(known, WORKLOADS, seed), arguments.minutes)
+    struck = Struck(Ledger.read(RECORD_HERE / LEDGER).runs.values())
+    some = turns(here.known, WORKLOADS, seed, struck, loops=not only)
+    return Rounds(arguments.out, _print, struck, here.lacking).go(some, arguments.minutes)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
 
 
 def _print(sentence: str) -> None:

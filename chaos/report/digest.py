@@ -11,12 +11,15 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from ..checkers.availability import NOT_SERVED
 from .measured import Measured
 from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN
 from .verdict import Judgement
 
 DIGEST: Final = "report.json"
 FORM: Final = 3  # raised when what is counted changes
+RECOVERIES_MIN: Final = 10  # below it a p99 is the slowest of a few, and a p50 one of them
+MOST: Final = "max"
 
 
 @dataclass(slots=True)
@@ -57,6 +60,12 @@ class Digest:
     @property
     def faults_struck(self) -> int:
         return sum(self.struck.values())
+
+    def recovery(self, name: str) -> float | None:
+        """None where it is not known, or rests on too few: each fault that was recovered from gives one time at most."""
+        times = self.faults_struck - self.recovery_ms.get(NOT_SERVED, 0)
+        known = name == MOST or times >= RECOVERIES_MIN
+        return self.recovery_ms.get(name) if known else None
 
 
 def of(found: Measured, judgement: Judgement) -> Digest:

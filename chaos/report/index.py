@@ -10,7 +10,7 @@ from typing import Final
 
 from ..checkers.availability import NOT_SERVED
 from . import digest, words
-from .digest import Digest
+from .digest import MOST, Digest
 from .markup import page, text
 from .page import PAGE, SIGNS, write_page
 from .run_folder import INVALID, RUN, UNKNOWN, VALID
@@ -119,7 +119,7 @@ _HEAD: Final = (
     ("records/s", True),
     ("anomalies", False),
     ("longest gap", True),
-    ("recovery p99", True),
+    ("slowest recovery", True),
 )
 
 
@@ -143,7 +143,7 @@ def _all_runs(folder: Path, runs: Sequence[tuple[Path, Digest]]) -> str:
 
 def _row(folder: Path, place: Path, each: Digest) -> str:
     link = (place.relative_to(folder) / PAGE).as_posix()
-    recovery = each.recovery_ms.get("p99")
+    recovery = each.recovery_ms.get(MOST)
     anomalies = words.listed(each.anomalies, most=3) or "none"
     if each.verdict == UNKNOWN and not each.anomalies:
         anomalies = "–"
@@ -179,7 +179,7 @@ def _row(folder: Path, place: Path, each: Digest) -> str:
 def _recovery(each: Digest) -> str:
     never = each.recovery_ms.get(NOT_SERVED)
     more = f"<small>{words.count(never)} not served</small>" if never else ""
-    return words.milliseconds(each.recovery_ms.get("p99")) + more
+    return words.milliseconds(each.recovery_ms.get(MOST)) + more
 
 
 def _gap(seconds: float | None) -> str:

@@ -6,16 +6,25 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from ..faults.kinds import FAULTS
+from ..runs.plan_words import TARGETS
 from . import words
-from .digest import Digest
+from .digest import RECOVERIES_MIN, Digest
 from .markup import visible
 from .record import Campaign, Ledger
 from .run_folder import INVALID, UNKNOWN, VALID
 from .side_by_side import KAFKA, SIMULATOR, Side, groups_of, system_of
+from .struck import Struck
 
 BEGIN: Final = "<!-- counted by `fencepost chaos record` -->"
 END: Final = "<!-- until here -->"
-BUSY_NOTE: Final = "*Busy* are runs that began on a machine which had more to do than it has cores: of those only losses can be compared.\n"
+STRUCK_NOTE: Final = (
+    "By `fencepost chaos run`; what a target can't have stands at 0, too (`faults/README.md`).\n"
+)
+COMPARED_NOTE: Final = (
+    "*Busy* are runs that began on a machine which had more to do than it has cores: of those only losses can be compared. "
+    f"Percentiles are of runs in which at least {RECOVERIES_MIN} faults were recovered from.\n"
+)
 COMMITS_MAX: Final = 40
 FAILURES_MAX: Final = 60
 _SHORT: Final = 7  # of a commit
@@ -36,8 +45,10 @@ def tables(ledger: Ledger) -> str:
     if not runs and not campaigns:
         return "Nothing has been counted yet."
     parts = [_totals(runs, campaigns), _by_commit(runs, campaigns)]
+    if struck := _struck(runs):
+        parts += ["### Faults that struck, on real nodes\n", struck, STRUCK_NOTE]
     if compared := _compared(runs):
-        parts += ["### Kafka under the same faults\n", compared, BUSY_NOTE]
+        parts += ["### Kafka under the same faults\n", compared, COMPARED_NOTE]
     if failures := _failures(runs, campaigns):
         parts += ["### What failed, as it was counted\n", failures]
     return "\n".join(parts)
@@ -152,6 +163,21 @@ def _short(commit: str) -> str:
     return plain[:_SHORT] + changed
 
 
+# -- which faults ------------------------------------------------------------------------------------
+
+
+def _struck(runs: Sequence[Digest]) -> str:
+    """Each kind that there is, also those that never came; who cannot have one is at 0, too."""
+    found = Struck(runs)
+    rows = [
+        [f"`{name}`", *(words.count(found.counts[target, name]) for target in TARGETS)]
+        for name in FAULTS
+    ]
+    if not found.counts:
+        return ""
+    return _table(("fault", *TARGETS), rows, right=range(1, 1 + len(TARGETS)))
+
+
 # -- beside Kafka ------------------------------------------------------------------------------------
 
 
@@ -163,10 +189,10 @@ def _compared(runs: Sequence[Digest]) -> str:
                 [_named(workload), _named(faults), str(nodes or ""), *_side(each)] for each in sides
             ]
     head = (
-        "workload", "faults", "nodes", "system", "runs", "valid", "busy", "anomalies", "records/s", "longest gap",
-        "recovery p50", "p99", "max", "not served",
+        "workload", "faults asked for", "nodes", "system", "runs", "valid", "busy", "hours", "faults that struck", "anomalies",
+        "records/s", "longest gap", "recovery p50", "p99", "max", "not served",
     )  # fmt: skip
-    return _table(head, rows, right=(2, 4, 5, 6, *range(8, 14))) if rows else ""
+    return _table(head, rows, right=(2, 4, 5, 6, 7, *range(10, 16))) if rows else ""
 
 
 def _side(side: Side) -> list[str]:
@@ -176,6 +202,8 @@ def _side(side: Side) -> list[str]:
         str(len(side.runs)),
         str(sum(each.verdict == VALID for each in side.runs)),
         str(sum(bool(each.load) for each in side.runs)),
+        side.hours,
+        _named(side.struck),
         _named(side.anomalies_said),
         words.rate(side.a_second),
         "–" if gap is None else words.seconds(gap) if gap else "under 1 s",

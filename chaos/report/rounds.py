@@ -1,19 +1,18 @@
 """`make chaos`: every workload, target and kind of fault in turn until the time is up, each run in a folder; then the index.
 
-INVARIANT  a run that leaves nothing, or does not end, counts as unknown and fails the round.
+INVARIANT  a run that leaves nothing, or does not end, counts as unknown and fails the round; so does each target and each kind
+           of fault that this machine lacks, unless it was left out by name.
 PREVENTS   an hour of chaos that is green because half of it did not start.
-PROVED BY  tests/chaos/test_report_rounds.py::test_a_run_that_leaves_nothing_behind_fails_the_round
+PROVED BY  tests/chaos/test_report_rounds.py::test_a_run_that_leaves_nothing_behind_fails_the_round,
+           tests/chaos/test_report_rounds.py::test_what_this_machine_lacks_is_unknown_however_well_all_else_went
 """
 
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -23,6 +22,7 @@ from . import digest
 from .index import run_folders, write_index
 from .page import PAGE, write_page
 from .run_folder import INVALID, RUN, UNKNOWN, VALID
+from .struck import Struck
 
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 LOAD_S: Final = 60.0  # of one run
@@ -30,7 +30,7 @@ AROUND_S: Final = 45.0  # starts, final polls, the verdict
 SLOWEST_S: Final = 900.0  # a run that takes so much longer than its load does not end
 STOP_S: Final = 120.0
 LOOPS: Final = ("cluster_kill_loop", "transactions_kill_loop", "kill_loop")
-PROCESSES, CONTAINERS, KAFKA = "processes", "containers", "kafka"
+PROCESSES: Final = "processes"
 MIXED_MAX: Final = 6  # kinds of faults in a run of several
 DRAIN: Final = "drain"
 DRAINED_NODES: Final = "4"  # a node more than copies: of three, none can give away what it has
@@ -59,90 +59,51 @@ class Turn:
 
 
 def turns(
-    known: Mapping[str, Sequence[str]], workloads: Sequence[str], seed: int
+    known: Mapping[str, Sequence[str]],
+    workloads: Sequence[str],
+    seed: int,
+    struck: Struck,
+    *,
+    loops: bool = True,
 ) -> Iterator[Turn]:
     """For ever. `known` are the targets, and the faults that each of them can have.
 
     Each time around: some faults that all targets can have, in all of them with the same seed, so that they can be
-    compared; one of the older loops; some of all the faults that a target can have; one fault alone.
+    compared; one of the older loops; some of all the faults that a target can have; one fault alone. Of all these the
+    faults that struck least, as `struck` has it by then.
     """
     rng = random.Random(seed)
+    targets = list(known)
     everything = list(dict.fromkeys(name for names in known.values() for name in names))
     common = [name for name in everything if all(name in names for names in known.values())]
-    alone = rng.sample(everything, len(everything))
-    for number in count(seed):
+    for number in count(seed) if everything else ():
         at = number - seed
         workload = workloads[at % len(workloads)]
         if common:
-            some = _some(rng, common)
-            yield from (_turn(workload, target, some, number) for target in known)
-        if PROCESSES in known:
+            some = struck.least(rng, targets, common, rng.randint(2, MIXED_MAX))
+            for target in targets:
+                yield _turn(workload, target, some, number, struck)
+        if loops and PROCESSES in known:
             loop = LOOPS[at % len(LOOPS)]
             yield Turn(loop.replace("_", "-"), (f"fencepost.chaos.harness.{loop}",), number)
         for target, names in known.items():
             if len(names) > len(common):
-                yield _turn(workload, target, _some(rng, names), number)
-        if alone:
-            one = alone[at % len(alone)]
-            yield from (
-                _turn(workload, target, [one], number)
-                for target, names in known.items()
-                if one in names
-            )
+                some = struck.least(rng, [target], names, rng.randint(2, MIXED_MAX))
+                yield _turn(workload, target, some, number, struck)
+        first = targets[0]  # whose faults are the ones to be seen; others have it for comparison
+        (one,) = struck.least(rng, [first], known[first], 1)
+        for target, names in known.items():
+            if one in names:
+                yield _turn(workload, target, [one], number, struck)
 
 
-def _some(rng: random.Random, names: Sequence[str]) -> list[str]:
-    few = min(len(names), rng.randint(2, MIXED_MAX))
-    return sorted(rng.sample(list(names), few))
-
-
-def _turn(workload: str, target: str, faults: Sequence[str], seed: int) -> Turn:
+def _turn(workload: str, target: str, some: Sequence[str], seed: int, struck: Struck) -> Turn:
+    faults = sorted(some)
+    struck.ask(target, faults)
     words = ("fencepost.node.main", "chaos", "run", "--workload", workload, "--target", target)
     more = ("--nodes", DRAINED_NODES) if DRAIN in faults else ()
     name = f"{workload}-{target}-{'-'.join(faults)}"
     return Turn(name, (*words, *more, "--faults", ",".join(faults)), seed)
-
-
-def faults_of(target: str) -> list[str]:
-    """All that this target can have here."""
-    from ..faults.kinds import possible
-    from ..faults.loopback import LIES, Loopback
-    from ..faults.systems import CannotDo, system_of
-    from ..faults.world import library
-
-    with tempfile.TemporaryDirectory() as folder:
-        system = system_of(target, Path(folder) / "nodes")
-        if isinstance(system, Loopback):
-            with suppress(CannotDo):  # without a compiler
-                library(Path(folder))
-                system.can |= LIES
-        try:
-            return possible(system)
-        finally:
-            system.close()
-
-
-def missing(target: str) -> str:
-    """Why this machine has no such target; empty when it has."""
-    if target == KAFKA:
-        from ..faults.kafka_processes import libraries
-        from ..harness.processes import DidNotStart
-
-        if shutil.which("java") is None:
-            return "there is no java"
-        try:
-            libraries()
-        except DidNotStart as why:
-            return str(why)
-    if target == CONTAINERS:
-        try:
-            done = subprocess.run(
-                ["docker", "info"], capture_output=True, text=True, timeout=20, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"no Docker engine answers: {error}"
-        return f"no Docker engine answers: {done.stderr.strip()[-200:]}" if done.returncode else ""
-    return ""
 
 
 # -- a round -----------------------------------------------------------------------------------------
@@ -151,11 +112,19 @@ def missing(target: str) -> str:
 class Rounds:
     """`go` runs turns until the time is up; the exit code is that of the worst of them."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        say: Callable[[str], None],
+        struck: Struck | None = None,
+        lacking: Sequence[str] = (),
+    ) -> None:
+        """`lacking`: a sentence for each target and kind of fault that this machine does not have."""
         self.folder = folder
         self.say = say
-        self.verdicts: Counter[str] = Counter()
-        self.bad: list[str] = []
+        self.struck = struck or Struck()
+        self.verdicts: Counter[str] = Counter({UNKNOWN: len(lacking)} if lacking else {})
+        self.bad = [f"{UNKNOWN}: {each}" for each in lacking]
 
     def go(self, all_turns: Iterator[Turn], minutes: float) -> int:
         deadline = time.monotonic() + 60 * minutes
@@ -195,6 +164,7 @@ class Rounds:
             write_page(out)
             made = digest.read(out)
         assert made is not None, f"the digest of {out} was just written"
+        self.struck.add(made)
         return made.verdict, made.headline
 
     def _place(self, name: str) -> Path:

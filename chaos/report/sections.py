@@ -7,6 +7,7 @@ from typing import Any
 
 from ..checkers.availability import NOT_SERVED
 from . import words
+from .digest import MOST, RECOVERIES_MIN
 from .markup import definitions, details, table, text
 from .measured import AFTER_S, GAP_S, Anomaly, Fault, Measured
 from .run_folder import number_of, text_of
@@ -28,8 +29,7 @@ def tiles(found: Measured) -> str:
     run = found.run
     kinds = found.operations
     gap = found.longest_gap_s
-    recovery = run.recovery_ms
-    never = f", {words.count(count)} not served" if (count := recovery.get(NOT_SERVED)) else ""
+    recovery, recovery_note, never = _recovery(found)
     ran = words.seconds(found.end_s)
     asked_s = run.asked_s or run.seconds
     asked = f"{words.seconds(asked_s)} of load were asked for" if asked_s else ""
@@ -57,8 +57,8 @@ def tiles(found: Measured) -> str:
         ),
         (
             "Recovery",
-            words.milliseconds(recovery.get("p50")),
-            f"p99 {words.milliseconds(recovery.get('p99'))}, max {words.milliseconds(recovery.get('max'))}{never}",
+            words.milliseconds(recovery),
+            recovery_note,
             "hot" if never else "",
         ),
     ]
@@ -67,6 +67,23 @@ def tiles(found: Measured) -> str:
         for name, value, note, hot in cells
     )
     return f'<dl class="tiles">{inside}</dl>'
+
+
+def _recovery(found: Measured) -> tuple[float | None, str, bool]:
+    """The time to be shown, what it is, and whether somebody was never served again."""
+    known = found.run.recovery_ms
+    never = known.get(NOT_SERVED, 0)
+    more = f", {words.count(never)} not served" if never else ""
+    most = words.milliseconds(known.get(MOST))
+    if sum(found.fault_counts.values()) - never < RECOVERIES_MIN:
+        few = (
+            f"max; percentiles take {RECOVERIES_MIN} faults"
+            if MOST in known
+            else "no time is known"
+        )
+        return known.get(MOST), few + more, bool(never)
+    p99 = words.milliseconds(known.get("p99"))
+    return known.get("p50"), f"p99 {p99}, max {most}{more}", bool(never)
 
 
 def _read_words(found: Measured) -> str:

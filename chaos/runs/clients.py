@@ -9,15 +9,18 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from ..checkers.txn_history import Txn, to_line
+from ..faults.lasting import lasting
 from ..harness.processes import Process
-from ..workloads.txn_process import HUNG
+from ..workloads.txn_process import HUNG, SLOTS_MAX
 from .folder import HISTORY, RunFolder
 from .notes import Notes
 
@@ -25,6 +28,7 @@ STOPPED: Final = (0, -signal.SIGTERM, -signal.SIGKILL, HUNG)
 STOP_S: Final = 30.0  # for an operation that is under way; who takes longer is killed
 NEVER: Final = float("inf")
 SAID_CHARACTERS: Final = 1_500
+TWIN_SLOT: Final = SLOTS_MAX - 1  # its numbers are nobody else's
 
 
 @dataclass(slots=True)
@@ -37,6 +41,11 @@ class Client:
     notes: Notes | None = None
     crash_at_s: float = 0.0
     paused: bool = False
+    name: str = ""  # of the process that transacts in it, once it has said so
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive
 
 
 @dataclass(slots=True)
@@ -92,7 +101,10 @@ class Clients:
         self._words = words
         self._life_s = life_s  # on average; 0: nobody crashes
         self._rng = random.Random(f"{seed}/clients")
-        self._clients = [Client(slot) for slot in range(count)]
+        self.all = [Client(slot) for slot in range(count)]
+        self.lock = threading.Lock()  # who is held by it is neither replaced nor crashed
+        self._twin: Client | None = None
+        self._twins = 0
         self._notes_folder = folder.path / "clients"
         self._notes_folder.mkdir(exist_ok=True)
 
@@ -101,24 +113,28 @@ class Clients:
         return time.monotonic() - self.began_s
 
     def start(self) -> None:
-        for client in self._clients:
+        for client in self.all:
             self._start(client)
 
-    def _start(self, client: Client) -> None:
+    def _start(self, client: Client, *more: str) -> None:
         client.life += 1
         file = self._notes_folder / f"client-{client.slot}.{client.life}.jsonl"
         client.notes = Notes(file, self.began_s)
         where = ["--slot", str(client.slot), "--life", str(client.life), "--notes", str(file)]
         words = self._words(client.slot, list(self.known.keys))
-        command = [sys.executable, "-m", self._module, *words, *where]
+        command = [sys.executable, "-m", self._module, *words, *where, *more]
         client.process = Process(command, log=file.with_suffix(".log"))
-        client.process.start()
-        client.crash_at_s = NEVER
+        lasting(client.process.start)
+        client.crash_at_s, client.name = NEVER, ""
 
     def tick(self) -> None:
+        with self.lock:
+            self._tick()
+
+    def _tick(self) -> None:
         found: list[Txn] = []
         gone: list[Client] = []
-        for client in self._clients:
+        for client in self._there():
             assert client.process is not None and client.notes is not None
             if not client.process.alive:
                 self._account(client)
@@ -126,18 +142,29 @@ class Clients:
                 gone.append(client)
             elif self.now_s > client.crash_at_s and not client.paused:
                 client.process.kill()
-                self.crashes += 1
+                self.crashes += client is not self._twin
                 found += self._crashed(client)
                 gone.append(client)
             else:
                 new = client.notes.ended()
+                client.name = next(
+                    (op.process for op in reversed(new) if op.f == "txn"), client.name
+                )
+                if not client.paused and stands_still(client.process.pid):
+                    os.kill(client.process.pid, signal.SIGCONT)  # it went to sleep too late
                 if new and self._life_s and client.crash_at_s == NEVER:
                     # From now on: where a machine is busy, a process takes seconds to be there.
                     client.crash_at_s = self.now_s + self._rng.uniform(0.5, 1.5) * self._life_s
                 found += new
         self.write(found)
         for client in gone:
-            self._start(client)
+            if client is self._twin:
+                self._twin = None
+            else:
+                self._start(client)
+
+    def _there(self) -> list[Client]:
+        return [*self.all, *([self._twin] if self._twin else [])]
 
     def _crashed(self, client: Client) -> list[Txn]:
         assert client.notes is not None
@@ -166,18 +193,23 @@ class Clients:
 
     # -- what faults do to them ------------------------------------------------------------------
 
-    def pause(self, rng: random.Random) -> str:
-        """One of them, whatever it is at."""
-        client = rng.choice([each for each in self._clients if not each.paused])
-        assert client.process is not None
-        os.kill(client.process.pid, signal.SIGSTOP)
-        client.paused = True
-        return f"client {client.slot}"
+    def start_twin(self, transactional_id: str, lasts_s: float) -> bool:
+        """A second client with an id that another one has, for that long. Not while there is another twin."""
+        with self.lock:
+            if self._twin is not None:
+                return False
+            self._twin = Client(TWIN_SLOT, self._twins)
+            self._start(self._twin, "--transactional-id", transactional_id)
+            self._twins = self._twin.life
+            self._twin.crash_at_s = self.now_s + lasts_s
+            return True
 
     def resume(self) -> None:
-        for client in self._clients:
-            if client.paused and client.process is not None:
-                os.kill(client.process.pid, signal.SIGCONT)
+        with self.lock:
+            for client in self.all:
+                if client.paused and client.alive:
+                    assert client.process is not None
+                    os.kill(client.process.pid, signal.SIGCONT)
                 client.paused = False
 
     # -- the end ---------------------------------------------------------------------------------
@@ -185,7 +217,7 @@ class Clients:
     def stop(self) -> None:
         """All end what they are at; who does not in time is killed, and what it was at is unknown."""
         self.resume()
-        there = [each for each in self._clients if each.process is not None]
+        there = [each for each in self._there() if each.process is not None]
         for client in there:
             if client.process is not None and client.process.alive:
                 os.kill(client.process.pid, signal.SIGTERM)
@@ -199,6 +231,15 @@ class Clients:
         self.write(found)
 
     def kill(self) -> None:
-        for client in self._clients:
+        for client in self._there():
             if client.process is not None:
                 client.process.kill()
+
+
+def stands_still(pid: int) -> bool:
+    """Stopped by a signal; of one that has just ended nobody knows."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state == "T"

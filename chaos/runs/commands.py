@@ -57,6 +57,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
     add("--no-transactions", dest="transactions", action="store_false", help="single steps")
     add("--crash-s", type=float, default=30.0, metavar="S", help="a client lives so long; 0: on")
     add("--final-s", type=_seconds, default=200.0, metavar="S", help="for final polls (200)")
+    add("--age-s", type=_seconds, default=0.0, metavar="S", help="to epoch 32764 (epochs): at most")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a broker's setting")
     parser.set_defaults(act=_run)
 
@@ -144,6 +145,7 @@ def _plan(arguments: argparse.Namespace) -> "Plan | str":
         transactions=arguments.transactions,
         crash_s=arguments.crash_s,
         final_s=arguments.final_s,
+        age_s=arguments.age_s,
         settings=tuple(arguments.set),
     )
 

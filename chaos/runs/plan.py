@@ -33,6 +33,9 @@ class Plan:
     transactions: bool = True
     crash_s: float = 30.0  # a client lives about so long; 0: it is not crashed
     final_s: float = 200.0
+    age_s: float = (
+        0.0  # for an id to come to its last epochs before the load; 0: it begins as a new one
+    )
     settings: tuple[str, ...] = ()
 
     @property
@@ -55,6 +58,7 @@ class Plan:
             "via",
             "crash_s",
             "final_s",
+            "age_s",
         ):
             if getattr(self, option) != getattr(usual, option):
                 words += [f"--{option.replace('_', '-')}", _word(getattr(self, option))]

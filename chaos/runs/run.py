@@ -20,7 +20,6 @@ from typing import Any, Final, cast
 from ..checkers.availability import Availability
 from ..checkers.away import AVAILABLE_S
 from ..faults.exits import Watched
-from ..faults.fault import Clients as ClientFaults
 from ..faults.kinds import chosen
 from ..faults.schedule import TROUBLE, Schedule
 from ..faults.system import System
@@ -31,6 +30,7 @@ from .final_polls import final_polls
 from .folder import FAULTS, UNKNOWN, RunFolder
 from .interrupts import Interrupts
 from .judging import judge
+from .lent import Lent, age, has_elder_of
 from .plan import Plan, machine, versions
 from .watch import Watch
 from .workloads import TIMEOUT_MS, WORKLOADS
@@ -61,6 +61,7 @@ class Run:
         self.interrupts = Interrupts()
         self.unknown: list[str] = []  # why no more can be said
         self.broken: list[str] = []  # what must not be, and is not in the history
+        self.aged = ""  # what came of the id whose epochs are nearly used up
         self.summary: dict[str, Any] = {}
         settings = [*SETTINGS, *plan.settings]
         self.watched = Watched(
@@ -135,6 +136,10 @@ class Run:
         same = ["--bootstrap", system.bootstrap, "--seed", str(plan.seed)]
         same += ["--timeout-ms", str(TIMEOUT_MS)]
         self.workload.prepare(plan, system.bootstrap)
+        if plan.age_s and has_elder_of(plan, self.workload):
+            interrupted = lambda: bool(self.interrupts)  # noqa: E731 - asked while it goes on
+            self.aged = age(system, self.workload.elder, plan.age_s, interrupted)
+            self.say(self.aged)
         return Clients(
             self.folder,
             count=plan.clients,
@@ -156,7 +161,7 @@ class Run:
             plan.seconds,
             asked,
             lambda line: self.folder.append(FAULTS, [line]),
-            clients=ClientFaults(pause=clients.pause, resume=clients.resume),
+            clients=Lent(clients, plan, self.workload).hooks(),
             at_once=plan.at_once,
             began=clients.began_s,
         )
@@ -227,7 +232,11 @@ class Run:
         }
         self.summary["left_out"] = schedule.left_out
         self.summary["trouble"] = schedule.trouble
-        self.summary["seen"] = [*schedule.stage.seen, *clients.ended[:ENDED_MAX]]
+        self.summary["seen"] = [
+            *([self.aged] if self.aged else []),
+            *schedule.stage.seen,
+            *clients.ended[:ENDED_MAX],
+        ]
         for each in schedule.trouble:  # its first line says what; nodes' logs are behind it
             self.unknown.append(_short(each))
         if clients.ended:

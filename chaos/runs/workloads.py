@@ -14,6 +14,8 @@ from .plan import QUEUE, Plan
 
 TIMEOUT_MS: Final = 6_000  # of a transaction
 MADE_S: Final = 30.0
+EPOCHS: Final = "epochs"  # the fault that uses up an id
+QUEUE_ELDER: Final = "queue-elder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,10 @@ class Workload:
     topics: tuple[str, ...] = ()  # made before, with a partition for each key
     transactional_ids: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    elder: str = (
+        ""  # an id that its first place keeps for the whole run, where a fault asks for one
+    )
+    keeps_ids: bool = False  # each place its own, for the whole run
 
     def prepare(self, plan: Plan, bootstrap: str) -> None:
         admin = AdminClient(CLIENT | {"bootstrap.servers": bootstrap})
@@ -33,7 +39,7 @@ class Workload:
             made.result(MADE_S)
 
 
-def _queue(plan: Plan, _slot: int, keys: list[str]) -> list[str]:
+def _queue(plan: Plan, slot: int, keys: list[str]) -> list[str]:
     flags = {
         "via": ",".join(plan.via),
         "copies": plan.copies,
@@ -44,6 +50,8 @@ def _queue(plan: Plan, _slot: int, keys: list[str]) -> list[str]:
         "rate": plan.rate,
     }
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    if slot == 0 and EPOCHS in plan.faults:
+        words += ["--transactional-id", QUEUE_ELDER]
     return words if plan.transactions else [*words, "--no-transactions"]
 
 
@@ -60,11 +68,14 @@ WORKLOADS: Final[dict[str, Workload]] = {
         _queue,
         transactional_ids=("queue-0.1.1",),
         groups=(GROUP,),
+        elder=QUEUE_ELDER,
     ),
     BANK_WORKLOAD: Workload(
         "fencepost.chaos.workloads.txn_worker",
         _bank,
         topics=(BANK,),
         transactional_ids=("teller-0", "teller-1"),
+        elder="teller-0",
+        keeps_ids=True,
     ),
 }

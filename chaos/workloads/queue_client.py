@@ -14,7 +14,6 @@ PROVED BY  tests/chaos/test_queue_client.py::test_what_a_transaction_consumes_is
 """
 
 import argparse
-import signal
 import sys
 import time
 from collections import Counter
@@ -86,7 +85,7 @@ class QueueClient(Transactor):
     def _new_producer(self) -> Producer:
         if self.chosen.transactions:
             # A fresh id each time: nobody fences what the one before has left open, it has to time out.
-            self.chosen.transactional_id = self.process
+            self.chosen.transactional_id = self.chosen.keeps_id or self.process
             return super()._new_producer()
         settings = {"bootstrap.servers": self.chosen.bootstrap, "enable.idempotence": True}
         waits = {"linger.ms": 1, "retry.backoff.ms": 50, "delivery.timeout.ms": 30_000}
@@ -317,6 +316,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--writes-max", type=int, default=1024, help="to a key, by all clients")
     made.add_argument("--clients", type=int, default=5)
     made.add_argument("--no-transactions", dest="transactions", action="store_false")
+    made.add_argument(
+        "--transactional-id",
+        dest="keeps_id",
+        default="",
+        help="always this one; else each a fresh one",
+    )
     made.set_defaults(role="queue", transactional_id="", partitions=2)
     return made
 
@@ -325,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser().parse_args(arguments)
     with chosen.notes.open("a") as notes:
         client = QueueClient(chosen, notes)
-        signal.signal(signal.SIGTERM, client.stop)
+        client.obey()
         client.run()
     return 0
 

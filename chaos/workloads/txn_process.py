@@ -12,6 +12,7 @@ import argparse
 import faulthandler
 import os
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -42,6 +43,7 @@ CALL_S: Final = 10.0
 HANGS_S: Final = 20.0
 HANGS: Final = "hangs: "  # begins what is noted of its transaction
 WATCH_S: Final = 25.0  # for every other call, each of which has a shorter timeout of its own
+SLEEPS_AT_COMMIT: Final = signal.SIGUSR1
 HUNG: Final = 75  # the exit code of a worker whose client does not come back
 SESSION_MS: Final = 6_000
 ABORT_ODDS: Final = 0.1
@@ -118,6 +120,7 @@ class Worker:
         self.chosen = chosen
         self.rng = random.Random(f"{chosen.seed}-{chosen.slot}-{chosen.life}")
         self.stopping = False
+        self.is_to_sleep = False  # at its next commit
         self.positions: dict[str, int | None] = {}  # assigned, and where the next poll begins
         self._notes = notes
         self._number = 0
@@ -137,6 +140,14 @@ class Worker:
 
     def stop(self, *_: object) -> None:
         self.stopping = True
+
+    def sleep_at_commit(self, *_: object) -> None:
+        self.is_to_sleep = True
+
+    def obey(self) -> None:
+        """SIGTERM ends it behind the operation that is under way; after SIGUSR1 it stops itself before a commit."""
+        signal.signal(signal.SIGTERM, self.stop)
+        signal.signal(SLEEPS_AT_COMMIT, self.sleep_at_commit)
 
     def note(self, op: Txn) -> None:
         self._notes.write(f"{to_line(op)}\n")
@@ -266,6 +277,7 @@ class Transactor(Worker):
     def _tried(self, op: Txn, consumer: Consumer | None) -> tuple[Kind, str, bool]:
         try:
             self._work(op, consumer)
+            self._maybe_sleep(op)
         except CallHangs as hangs:
             return "fail", f"{HANGS}{hangs}", False  # its successor fences it
         except (KafkaException, ChangedMind) as failed:
@@ -276,6 +288,14 @@ class Transactor(Worker):
         # Only an abort that was done proves that no commit was.
         aborted = error.txn_requires_abort() and self._abort()
         return "fail" if aborted else "info", f"commit: {error}", aborted
+
+    def _maybe_sleep(self, op: Txn) -> None:
+        """Its records are at the brokers and its commit is not: the whole process stands still until SIGCONT."""
+        if not self.is_to_sleep or not op.sends or self.stopping:
+            return
+        self.is_to_sleep = False
+        self.producer.flush(CALL_S)
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     def _work(self, op: Txn, consumer: Consumer | None) -> None:
         self.producer.begin_transaction()

@@ -8,7 +8,6 @@ are lines of `txn_history`; of a number the last line counts.
 """
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -195,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     with chosen.notes.open("a") as notes:
         worker = ROLES[chosen.role](chosen, notes)
-        signal.signal(signal.SIGTERM, worker.stop)
+        worker.obey()
         worker.run()
     return 0
 

@@ -1,22 +1,25 @@
 """Three real nodes behind doors of ours: cut off, paused, killed; and nothing of them left."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
-import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.chaos.faults.kafka_processes import libraries
 from fencepost.chaos.faults.lasting import lasting
 from fencepost.chaos.faults.network_faults import isolated
 from fencepost.chaos.faults.processes import Processes
 from fencepost.chaos.faults.targets import Asking
 from fencepost.chaos.harness.local_cluster import wait_for
-from fencepost.chaos.harness.processes import Process
+from fencepost.chaos.harness.processes import DidNotStart, Process
+from support.needs import give_up
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl")
 SEEN_S = 20.0
@@ -70,27 +73,59 @@ def test_a_leader_that_is_cut_off_is_replaced_and_follows_when_it_is_back(tmp_pa
         assert set(system.stop().values()) == {0}
 
 
-@pytest.mark.slow
-def test_nothing_outlives_a_harness_that_was_killed(tmp_path) -> None:
-    script = """
-        import sys, time
-        from pathlib import Path
-        from fencepost.chaos.faults.processes import Processes
-        system = Processes(Path(sys.argv[1]), nodes=1)
-        system.begin()
-        system.pause(1)
-        print(system.pid(1), system.proxy.pid, flush=True)
-        time.sleep(60)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "nodes")]
+# A harness that says who belongs to it, and waits to be killed.
+HARNESS = """
+    import sys, time
+    from pathlib import Path
+    from fencepost.chaos.faults.systems import KafkaProcesses, Processes
+    system = {"processes": Processes, "kafka": KafkaProcesses}[sys.argv[2]](Path(sys.argv[1]), nodes=1)
+    system.begin()
+    system.pause(1)
+    print(system.pid(1), system.proxy.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def killed_harness(folder: Path, target: str) -> list[int]:
+    """Its processes, that were there before it was killed."""
+    command = [sys.executable, "-c", textwrap.dedent(HARNESS), str(folder), target]
     harness = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert harness.stdout is not None
     pids = [int(pid) for pid in harness.stdout.readline().split()]
-    assert len(pids) == 2 and all(map(there, pids))
-    harness.send_signal(signal.SIGKILL)
-    harness.wait()
-    harness.stdout.close()
-    deadline = time.monotonic() + 10
-    while any(map(there, pids)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    try:
+        assert len(pids) == 2 and all(map(there, pids))
+    finally:
+        harness.send_signal(signal.SIGKILL)
+        harness.wait()
+        harness.stdout.close()
+    return pids
+
+
+def names_it(folder: Path) -> list[str]:
+    """Commands of this machine that have the folder in their words."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [words for words in found if str(folder) in words]
+
+
+@pytest.mark.slow
+def test_nothing_outlives_a_harness_that_was_killed(tmp_path) -> None:
+    pids = killed_harness(tmp_path / "nodes", "processes")
+    wait_for("all are gone", lambda: not any(map(there, pids)), 10.0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.needs("jvm")
+def test_no_jvm_outlives_a_harness_that_was_killed(tmp_path) -> None:
+    """Kafka's nodes take half a gigabyte each: what a killed run leaves, the next one lacks."""
+    try:
+        libraries()
+    except DidNotStart as not_fetched:
+        give_up(f"needs Kafka's files: {not_fetched}")
+    folder = tmp_path / "nodes"
+    pids = killed_harness(folder, "kafka")
+    wait_for("all are gone", lambda: not any(map(there, pids)), 10.0)
+    wait_for("no JVM has its folder", lambda: not names_it(folder), 10.0)

@@ -47,7 +47,7 @@ def until(condition) -> None:
 
 
 def begun(made) -> None:
-    client = made._clients[0]
+    client = made.all[0]
     until(lambda: client.notes.file.exists() and client.notes.file.stat().st_size > 0)
 
 
@@ -57,30 +57,30 @@ def history(made) -> list[dict]:
 
 def test_a_client_that_was_killed_is_followed_by_another_one(made) -> None:
     begun(made)
-    made._clients[0].crash_at_s = 0.0
+    made.all[0].crash_at_s = 0.0
     made.tick()
     assert [(op["f"], op["type"], op["process"]) for op in history(made)] == [
         ("txn", "info", "queue-0.1"),
         ("crash", "info", "queue-0.1"),
     ]
     begun(made)
-    assert (made.crashes, made._clients[0].life) == (1, 2)
+    assert (made.crashes, made.all[0].life) == (1, 2)
     # The next one goes on with the keys that are in use.
     assert made.known.keys == {"t3-1": 0}
-    assert "--known t3-1" in " ".join(made._clients[0].process.command)
+    assert "--known t3-1" in " ".join(made.all[0].process.command)
 
 
 def test_a_client_that_ended_by_itself_is_replaced_and_told_of(made) -> None:
     begun(made)
-    made._clients[0].process._child.send_signal(6)
-    until(lambda: not made._clients[0].process.alive)
+    made.all[0].process._child.send_signal(6)
+    until(lambda: not made.all[0].process.alive)
     made.tick()
-    assert made._clients[0].process.alive
+    assert made.all[0].process.alive
     assert "client 0 ended with -6" in made.ended[0]
 
 
 def test_clients_that_are_stopped_leave_what_they_were_at(made) -> None:
     begun(made)
     made.stop()
-    assert not made._clients[0].process.alive
+    assert not made.all[0].process.alive
     assert [op["type"] for op in history(made)] == ["info"]

@@ -15,7 +15,17 @@ from fencepost.chaos.report.measured import measure
 from fencepost.chaos.report.page import write_page
 from fencepost.chaos.report.verdict import judged
 from fencepost.chaos.report.words import RULES
-from report_scene import HOSTILE, bad_run, good_run, history, operation, run_json, write
+from report_scene import (
+    FAULTS,
+    HOSTILE,
+    bad_run,
+    good_run,
+    history,
+    operation,
+    run_json,
+    seen,
+    write,
+)
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -70,7 +80,7 @@ def test_a_good_run_tells_its_verdict_its_faults_its_gap_and_how_to_run_it_again
     assert "✓ Valid: what was acknowledged is there, once, in order" in words
     assert "4.55 s" in words  # from the last acknowledgement before 20.0 to the first at 24.5
     assert "fencepost chaos run --workload queue --target processes --faults kill,cut" in words
-    for said in ("cut: 2, 3", "node 1", "commit d96f4ae", "412 ms", "3.10 s", "24 GiB"):
+    for said in ("cut: 2, 3", "node 1", "commit d96f4ae", "3.10 s", "24 GiB"):
         assert said in words, said
 
 
@@ -282,14 +292,42 @@ def test_ten_times_the_history_takes_no_more_memory(tmp_path) -> None:
     assert peaks[1] < peaks[0] + 300_000, peaks
 
 
+def two_sides(folder: Path, struck: int, ours: dict, theirs: dict) -> None:
+    """Runs of Fencepost and of Kafka, each struck so often by `kill`, asked for `kill` and `cut`."""
+    many = [FAULTS[0] | {"id": str(number)} for number in range(struck)]
+    began = "2026-11-21T18:00:00+00:00"
+    kafka = {"target": "kafka", "versions": {"kafka": "4.3.0"}, "began": began}
+    for name, more in (
+        ("ours", {"recovery_ms": ours}),
+        ("theirs", kafka | {"recovery_ms": theirs}),
+    ):
+        run = run_json(**more)
+        write(folder / name, run, history=history(), faults=many, seen=seen(), anomalies=[])
+
+
+def test_of_few_faults_there_are_no_percentiles_and_what_struck_is_told_beside_what_was_asked_for(
+    tmp_path,
+) -> None:
+    """Four faults have no p99; and a kind that was asked for and never came compares nothing."""
+    times = {"p50": 412.0, "p99": 3100.0, "max": 3100.0, "not served": 0}
+    two_sides(tmp_path, 9, times, times)
+    runs = [digest.read(write_page(tmp_path / name).parent) for name in ("ours", "theirs")]
+    table = record_tables._compared(runs)
+    assert "| faults asked for |" in table and "| hours | faults that struck |" in table
+    assert table.count("| 0.02 | 9 (9 × kill; never cut) |") == 2
+    assert table.count("| – | – | 3.10 s | 0 |") == 2
+    _, words = read(write_index(tmp_path))
+    assert "0.02 9 (9 × kill; never cut)" in words and "– – 3.10 s 0" in words
+    assert "412 ms" not in words
+    _, words = read(tmp_path / "ours" / "report.html")
+    assert "Recovery 3.10 s max; percentiles take 10 faults" in words and "412 ms" not in words
+
+
 def test_faults_that_somebody_was_never_served_again_after_are_told_beside_the_times(
     tmp_path,
 ) -> None:
     times = {"p50": 412.0, "p99": 3100.0, "max": 3100.0}
-    good_run(tmp_path / "ours", recovery_ms=times | {"not served": 3})
-    began = "2026-11-21T18:00:00+00:00"
-    more = {"target": "kafka", "versions": {"kafka": "4.3.0"}, "began": began}
-    good_run(tmp_path / "theirs", recovery_ms=times, **more)
+    two_sides(tmp_path, 13, times | {"not served": 3}, times)
     _, words = read(write_page(tmp_path / "ours"))
     assert "max 3.10 s, 3 not served" in words
     _, words = read(write_index(tmp_path))
@@ -299,4 +337,5 @@ def test_faults_that_somebody_was_never_served_again_after_are_told_beside_the_t
     runs = [digest.read(tmp_path / name) for name in ("ours", "theirs")]
     table = record_tables._compared(runs)
     assert "| recovery p50 | p99 | max | not served |" in table
+    assert "| 412 ms | 3.10 s | 3.10 s | 3 |" in table
     assert "| 3.10 s | 3.10 s | 3 |" in table and "| 3.10 s | 3.10 s | – |" in table

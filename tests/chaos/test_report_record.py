@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from fencepost.chaos.faults.kinds import FAULTS
 from fencepost.chaos.report import digest, measured, record_tables
 from fencepost.chaos.report.__main__ import main
 from fencepost.chaos.report.index import write_index
@@ -259,3 +260,24 @@ def test_commands_refuse_what_is_not_there_and_say_what_would_be(tmp_path, capsy
         "a run is a folder with a run.json in it" in said and "name its folder with --into" in said
     )
     shutil.rmtree(tmp_path)
+
+
+def test_every_fault_is_counted_by_target_also_those_that_never_struck(tmp_path) -> None:
+    """Said by hand, the list was old within a day."""
+    ledger = Ledger(tmp_path / "record.jsonl")
+    struck = [
+        ("processes", {"kill": 3}),
+        ("kafka", {"kill": 1, "cut": 2}),
+        ("processes", {"kill": 4}),
+    ]
+    for number, (target, counts) in enumerate(struck):
+        began = f"2026-11-21T16:0{number}:00+00:00"
+        run = digest.Digest(workload="queue", target=target, began=began, struck=counts)
+        ledger.add_run(run)
+    loop = digest.Digest(workload="kill-loop", target="processes", began="x", struck={"power": 9})
+    ledger.add_run(loop)
+    told = record_tables.tables(ledger)
+    assert "### Faults that struck, on real nodes" in told
+    assert "| `kill` | 7 | 0 | 1 |" in told and "| `cut` | 0 | 0 | 2 |" in told
+    assert "| `power` | 0 | 0 | 0 |" in told
+    assert all(f"| `{name}` |" in told for name in FAULTS)

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import signal
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, from_lines, 
 from fencepost.chaos.checkers.txn_verdict import judge
 from fencepost.chaos.harness.transactions_kill_loop import SPOILS, LastLook
 from fencepost.chaos.harness.txn_workers import merged
+from fencepost.chaos.workloads import txn_process
 from fencepost.chaos.workloads.queue_final import FinalPolls
 from fencepost.chaos.workloads.txn_process import CLIENT, Damaged
 from fencepost.chaos.workloads.txn_worker import Auditor, Teller
@@ -55,7 +57,7 @@ class Refusal:
         return self.abortable
 
 
-def transfer(refused=None) -> tuple[Txn, list[Txn], FakeProducer]:
+def made_teller(refused=None) -> tuple[Teller, FakeProducer]:
     notes = io.StringIO()
     chosen = argparse.Namespace(
         seed=1, slot=3, life=1, rate=10, partitions=2, timeout_ms=1, role="teller"
@@ -64,10 +66,36 @@ def transfer(refused=None) -> tuple[Txn, list[Txn], FakeProducer]:
     teller.rng.random = lambda: 0.99  # it neither dawdles nor changes its mind
     producer = FakeProducer(notes, refused=refused)
     teller.producer = producer
+    return teller, producer
+
+
+def transfer(refused=None) -> tuple[Txn, list[Txn], FakeProducer]:
+    teller, producer = made_teller(refused)
     number = teller.next_number()
     op = Txn("txn", "info", "teller", number, sends=[Sent("bank-0", 1), Sent("bank-1", 2)])
     teller.transact(op)
-    return op, from_lines(notes.getvalue().splitlines()), producer
+    return op, from_lines(producer.notes.getvalue().splitlines()), producer
+
+
+def test_a_process_that_is_told_to_sleep_stops_when_its_records_are_sent_and_before_it_commits(
+    monkeypatch,
+) -> None:
+    """Stopped wherever it is, it has nothing open more often than not."""
+    teller, producer = made_teller()
+    done: list[str] = producer.ends
+    monkeypatch.setattr(producer, "produce", lambda *_, **__: done.append("send"))
+    monkeypatch.setattr(producer, "flush", lambda _: done.append("flush") or 0)
+    monkeypatch.setattr(
+        txn_process.os, "kill", lambda _, number: done.append(signal.Signals(number).name)
+    )
+    teller.sleep_at_commit()
+    nothing = Txn("txn", "info", "teller", teller.next_number())
+    teller.transact(nothing)  # what sent nothing has nothing open
+    assert done == ["commit"]
+    for _ in range(2):  # once told, once stopped
+        number = teller.next_number()
+        teller.transact(Txn("txn", "info", "teller", number, sends=[Sent("bank-0", number)]))
+    assert done[1:] == ["send", "flush", "SIGSTOP", "commit", "send", "commit"]
 
 
 def test_a_transaction_is_written_down_before_it_begins_and_when_it_has_ended() -> None:

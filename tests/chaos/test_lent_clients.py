@@ -1,0 +1,178 @@
+"""What a load lends to the faults: stopped at the right moment, doubled, and one that is old when the load begins."""
+
+import argparse
+import json
+import random
+import threading
+import time
+from typing import Self
+
+import pytest
+from fencepost.chaos.faults.fault import LeftOut
+from fencepost.chaos.faults.zombies import Taken
+from fencepost.chaos.runs import lent
+from fencepost.chaos.runs.clients import TWIN_SLOT, Clients, stands_still
+from fencepost.chaos.runs.folder import HISTORY, RunFolder
+from fencepost.chaos.runs.lent import OLD, Lent, age, has_elder_of
+from fencepost.chaos.runs.plan import Plan
+from fencepost.chaos.runs.workloads import QUEUE_ELDER, WORKLOADS
+
+# Ends an operation each tenth of a second; told to sleep, it stops itself unless it was started with `--awake`.
+STAND_IN = """
+import json, os, signal, sys, time
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+if words["--awake"] == "0":
+    signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
+else:
+    late = float(words["--awake"])
+    signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(late), os.kill(os.getpid(), signal.SIGSTOP)))
+process = f"queue-{words['--slot']}.{words['--life']}.1"
+for number in range(600):
+    now = time.monotonic()
+    line = {"f": "txn", "type": "ok", "process": process, "number": number,
+            "sends": [["t3-1", 8, number, 0]], "began_s": now, "ended_s": now}
+    with open(words["--notes"], "a") as notes:
+        notes.write(json.dumps(line) + "\\n")
+    time.sleep(0.1)
+"""
+
+
+class Running:
+    """Clients that are ticked, as a run does."""
+
+    def __init__(self, folder, awake: float = 0.0, faults: tuple[str, ...] = ("epochs",)) -> None:
+        self.folder = RunFolder(folder / "run")
+        self.folder.create({})
+        self.clients = Clients(
+            self.folder,
+            count=2,
+            module="stand_in",
+            words=lambda *_: ["--awake", str(awake)],
+            seed=1,
+            life_s=0.0,
+        )
+        self.lent = Lent(self.clients, Plan(faults=faults), WORKLOADS["queue"])
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tick)
+
+    def _tick(self) -> None:
+        while not self._over.wait(0.02):
+            self.clients.tick()
+
+    def __enter__(self) -> Self:
+        self.clients.start()
+        self._thread.start()
+        until(lambda: all(each.name for each in self.clients.all))
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._over.set()
+        self._thread.join()
+        self.clients.kill()
+
+    def processes(self) -> set[str]:
+        lines = (self.folder.path / HISTORY).read_text().splitlines()
+        return {json.loads(line)["process"] for line in lines}
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_a_client_is_stopped_between_its_sends_and_its_commit(stand_in) -> None:
+    """Where that is, it knows itself; the fault has struck when it is seen to stand still."""
+    with Running(stand_in) as run:
+        said = run.lent.pause(random.Random(1))
+        (client,) = [each for each in run.clients.all if each.paused]
+        assert stands_still(client.process.pid) and client.name in said
+        time.sleep(0.2)
+        assert stands_still(client.process.pid), "nobody wakes it before its time"
+        run.clients.resume()
+        until(lambda: not stands_still(client.process.pid))
+        assert not client.paused and run.clients.ended == []
+
+
+@pytest.mark.slow
+def test_who_comes_to_no_commit_was_not_struck_and_is_woken_when_it_stops_too_late(
+    stand_in, monkeypatch
+) -> None:
+    monkeypatch.setattr(lent, "SLEEPS_S", 0.1)
+    with Running(stand_in, awake=0.5) as run:
+        with pytest.raises(LeftOut, match="came to no commit within"):
+            run.lent.pause(random.Random(1))
+        time.sleep(0.7)
+        for client in run.clients.all:
+            until(lambda client=client: not stands_still(client.process.pid))
+
+
+@pytest.mark.slow
+def test_a_twin_has_the_id_of_a_client_for_as_long_as_it_was_asked_for(stand_in) -> None:
+    with Running(stand_in) as run:
+        chosen = run.lent.twin(random.Random(1), 1.0)
+        with pytest.raises(LeftOut, match="a twin already"):
+            run.lent.twin(random.Random(2), 1.0)
+        assert chosen in {QUEUE_ELDER, run.clients.all[1].name}
+        twin = run.clients._twin
+        assert twin.process.command[-2:] == ["--transactional-id", chosen]
+        until(lambda: run.clients._twin is None)
+        assert not twin.process.alive and run.clients.crashes == 0
+        assert f"queue-{TWIN_SLOT}.1.1" in run.processes(), "what it did is in the history"
+        run.lent.twin(random.Random(3), 0.1)
+        assert run.clients._twin.life == 2
+    assert not any(each.process.alive for each in run.clients.all)
+
+
+def test_a_load_in_which_nobody_transacts_lends_nobody(stand_in) -> None:
+    run = Running(stand_in)
+    for ask in (
+        lambda: run.lent.pause(random.Random(1)),
+        lambda: run.lent.twin(random.Random(1), 1),
+    ):
+        with pytest.raises(LeftOut, match="no client of this load transacts now"):
+            ask()
+
+
+def test_whose_epochs_are_used_up_is_a_client_that_keeps_its_id_and_only_where_that_is_asked_for() -> (
+    None
+):
+    queue, bank = WORKLOADS["queue"], WORKLOADS["bank"]
+    asked = Plan(faults=("epochs",))
+    assert has_elder_of(asked, queue) and has_elder_of(asked, bank)
+    assert not has_elder_of(Plan(faults=("kill",)), queue)
+    assert not has_elder_of(Plan(faults=("epochs",), transactions=False), queue)
+    assert queue.words(asked, 0, [])[-2:] == ["--transactional-id", QUEUE_ELDER]
+    assert "--transactional-id" not in queue.words(asked, 1, [])
+    words = bank.words(asked, 0, [])
+    assert words[words.index("--transactional-id") + 1] == bank.elder
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ((5, OLD), "e came to producer 5 epoch 32764 in"),
+        ((5, 9_000), "e came to producer 5 epoch 9000, which is short of 32764 in"),
+    ],
+)
+def test_what_an_id_came_to_before_the_load_is_said_though_its_time_was_over(
+    monkeypatch, last, said
+) -> None:
+    def take_over(doors, name, times, stopping) -> Taken:
+        assert (name, times, stopping()) == ("e", OLD + 1, False)
+        monkeypatch.setattr(lent.time, "monotonic", lambda: float("inf"))
+        assert stopping(), "it is bounded"
+        monkeypatch.undo()
+        return Taken(last[1], (5, 0), last)
+
+    monkeypatch.setattr(lent, "take_over", take_over)
+    assert said in age(argparse.Namespace(doors={}), "e", 60.0, lambda: False)
