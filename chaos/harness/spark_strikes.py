@@ -157,16 +157,16 @@ class _StruckGroup(TransactionGroup):
     batch = -1
     has_decided = False
 
-    def commit(self, number: int, members: Any) -> Decision:
+    def commit(self, number: int, members: Any, note: str = "") -> Decision:
         strike = self.strike if self.strike is not None and self.strike.batch == number else None
         if strike is not None and strike.falls("driver-sent"):
             call = threading.Thread(
-                target=super().commit, args=(number, list(members)), daemon=True
+                target=super().commit, args=(number, list(members), note), daemon=True
             )
             call.start()
             call.join(0.001 * strike.partition)  # as good a seed as any
             strike.kill_driver()
-        decision = super().commit(number, members)
+        decision = super().commit(number, members, note)
         if strike is not None and strike.falls("driver-decided"):
             strike.kill_driver()
         self.has_decided = True

@@ -56,6 +56,12 @@ OPTIONS: Final = (
     Option("transactionGroup", WRITE, "see Promises", "the query's name for the brokers"),
     Option("transactionNumber", (BATCH_SINK,), "", "what makes a batch write the same one again"),
     Option("decisionTopic", WRITE, "fencepost-spark-decisions", "for `transactions=task`"),
+    Option(
+        "rowsDiffer",
+        WRITE,
+        "fail",
+        "a batch that was committed comes again with other rows: `fail`, or `ignore` leaves them out",
+    ),
 )
 BY_LOWER: Final[Mapping[str, Option]] = {each.name.lower(): each for each in OPTIONS}
 # Spark's own, which it hands on to every sink or source.

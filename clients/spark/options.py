@@ -27,6 +27,7 @@ from .option_table import (
 
 BOOTSTRAP: Final = "bootstrap.servers"
 GROUP, TASK = "group", "task"
+FAIL, IGNORE = "fail", "ignore"
 DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h)?", re.ASCII)
 SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 KEYWORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
@@ -81,6 +82,7 @@ class WriteOptions:
     group: str | None = None
     number: int | None = None
     decision_topic: str = "fencepost-spark-decisions"
+    rows_may_differ: bool = False  # when a batch that was committed comes again
 
 
 def read_options(said: Mapping[str, Any], use: str) -> ReadOptions:
@@ -124,9 +126,7 @@ def read_options(said: Mapping[str, Any], use: str) -> ReadOptions:
 
 def write_options(said: Mapping[str, Any], use: str) -> WriteOptions:
     given = _Given(said, use)
-    transactions = given.text("transactions").lower() or GROUP
-    if transactions not in (GROUP, TASK):
-        raise WrongOption(f"transactions={transactions} is neither {GROUP} nor {TASK}")
+    transactions = given.choice("transactions", GROUP, TASK)
     url = given.text("adminUrl")
     if transactions == GROUP and not url:
         raise WrongOption(
@@ -151,6 +151,7 @@ def write_options(said: Mapping[str, Any], use: str) -> WriteOptions:
         group=name,
         number=number,
         decision_topic=given.text("decisionTopic") or "fencepost-spark-decisions",
+        rows_may_differ=given.choice("rowsDiffer", FAIL, IGNORE) == IGNORE,
     )
 
 
@@ -209,6 +210,12 @@ class _Given:
         if not (text.isascii() and text.isdigit()) or int(text) < least:
             raise WrongOption(f"{name}={text} is not a whole number from {least} on")
         return int(text)
+
+    def choice(self, name: str, usual: str, other: str) -> str:
+        chosen = self.text(name).lower() or usual
+        if chosen not in (usual, other):
+            raise WrongOption(f"{name}={chosen} is neither {usual} nor {other}")
+        return chosen
 
     def flag(self, name: str, *, default: bool) -> bool:
         text = self.text(name).lower()

@@ -10,40 +10,29 @@ Who does what when a driver dies in a commit:
  3. Its `end` of the same number is answered with the old decision, if there is one: then what was written again is
     aborted. Or it is the first one, and a late `end` of the old driver is refused, as its members were fenced.
  4. The old driver lives, and is refused. Spark has it abort its batch: its names are the new run's by now, so it ends none.
+
+A decision carries the marks of its rows (`row_marks.py`). Rows that come again under its number and have other marks are
+not those that were committed: to leave them out would lose them.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, Protocol
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from confluent_kafka import KafkaException
 
 from ..transactional.admin_api import AdminRefused, AdminUnreachable
-from ..transactional.groups import (
-    COMMIT,
-    FORGOTTEN,
-    DecidedBefore,
-    Decision,
-    MembersLeftOut,
-    MemberWrote,
-)
-from .sink_names import JOB, is_own, owner_of, whose
+from ..transactional.groups import COMMIT, DecidedBefore, Decision, MembersLeftOut, MemberWrote
+from . import commit_refusals
+from .commit_refusals import Group, Wrote, newest_of
+from .sink_names import is_own, owner_of
 
-TIMED_OUT_OR_FENCED: Final = (
-    "PRODUCER_FENCED",
-    "INVALID_PRODUCER_ID_MAPPING",
-    "INVALID_TXN_STATE",
-)
-# The coordinator's words for a name that it does not know, and for a number below those that it remembers.
-NOBODY: Final = "Nobody has ever begun to work as"
-TOO_OLD: Final = "is too long ago"
-OLD_NUMBER: Final = (
-    "Is the checkpoint an old copy, or was the group another query's? Choose another transactionGroup, and compare what "
-    "was written before"
-)
 TROUBLE: Final = (AdminRefused, AdminUnreachable, KafkaException)
+# How long a decision's answer is waited for; each question waits for some time by itself. A task's transaction is open for
+# 15 minutes, and an end may come at any time of them.
+ANSWER_S: Final = 300.0
+ASK_AGAIN_S: Final = 1.0
 
 log = logging.getLogger("fencepost.clients")
 
@@ -52,36 +41,16 @@ class CouldNotCommit(RuntimeError):
     """Nothing of the batch can be read; what happened, and what to do."""
 
 
-class Group(Protocol):
-    """`TransactionGroup`, as far as it is needed here."""
+class CommitUnknown(RuntimeError):
+    """No door has answered: the batch is committed, or it is not; how to find out."""
 
-    @property
-    def name(self) -> str: ...
 
-    def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision: ...
-
-    def abort(self, number: int) -> Decision: ...
-
-    def decision(self, number: int) -> Decision: ...
-
-    def decisions(self) -> tuple[Decision, ...]: ...
-
-    def open_members(self) -> dict[str, MemberWrote]: ...
+class IsCommitted(RuntimeError):
+    """Spark takes the batch for failed, and it is there: it must not be run again."""
 
 
 # Has the transactions that these names left open aborted, and their producers fenced.
 Fence = Callable[[str, Sequence[str]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Wrote:
-    """What the driver needs of all its tasks' messages."""
-
-    number: int
-    owner: str
-    members: tuple[MemberWrote, ...]
-    found_decided: bool = False  # by a task, which then left its rows out
-    is_batch_id: bool = False  # the number: Spark counts, and runs none but the last one again
 
 
 def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
@@ -114,25 +83,44 @@ def abort(group: Group, wrote: Wrote | None, fence: Fence, *, last: int | None =
     Spark aborts while it still ends tasks: one of them may begin after what is open was looked for. Where the number is
     not needed any more it is decided, and such a task finds that out (see `_in_group`); elsewhere the next run ends it.
     """
-    if last is not None:
-        with suppress(DecidedBefore):  # a commit whose answer was lost: nothing of it is open
-            group.abort(last)
-    is_past = wrote is not None and _newest(group, wrote) > wrote.number
-    fence(group.name, _left_open(group, wrote, is_past=is_past))
+    is_committed = last is not None and _was_committed(group, last)
+    try:
+        is_past = wrote is not None and newest_of(group, wrote) > wrote.number
+        fence(group.name, _left_open(group, wrote, is_past=is_past))
+    except TROUBLE as trouble:
+        if not is_committed:
+            raise
+        log.warning("%s: could not end what was left open beside it: %s", group.name, trouble)
+    if is_committed:
+        assert last is not None, "it was asked for"
+        said = commit_refusals.why_not_again(group.name, last)
+        log.error("%s", said)
+        raise IsCommitted(said)
+
+
+def _was_committed(group: Group, last: int) -> bool:
+    """By a commit whose answer was lost: nothing of it is open. Else it never is from now on."""
+    try:
+        group.abort(last)
+    except DecidedBefore as before:
+        return before.decision.outcome == COMMIT
+    return False
 
 
 def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
     try:
         if wrote.members:
-            decided = group.commit(wrote.number, wrote.members)
+            decided = _answered(
+                lambda: group.commit(wrote.number, wrote.members, wrote.note()), group, wrote
+            )
             assert not wrote.found_decided, f"{decided} was decided before"
             return True
-        decision = group.decision(wrote.number)
+        decision = _answered(lambda: group.decision(wrote.number), group, wrote)
     except DecidedBefore as before:
         decision = before.decision
     except AdminRefused as refused:
-        raise CouldNotCommit(_why(group.name, wrote, refused)) from refused
-    why_not = _why_not_ours(group, wrote, decision)
+        raise CouldNotCommit(commit_refusals.why(group.name, wrote, refused)) from refused
+    why_not = commit_refusals.why_not_ours(group, wrote, decision)
     if why_not is None:
         log.info(
             "%s: batch %d was committed by an earlier run; what was written again is aborted",
@@ -141,7 +129,7 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
         )
         return False
     try:
-        is_past = _newest(group, wrote) > wrote.number
+        is_past = newest_of(group, wrote) > wrote.number
         fence(group.name, _left_open(group, wrote, is_past=is_past))
     except TROUBLE as trouble:  # what is said below is what has to be known
         log.warning(
@@ -153,61 +141,26 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
     raise CouldNotCommit(why_not)
 
 
-def _why_not_ours(group: Group, wrote: Wrote, decision: Decision) -> str | None:
-    """None if this batch is what was committed."""
-    number = wrote.number
-    if decision.outcome == FORGOTTEN:
-        return (
-            f"batch {number} of the transaction group {group.name} was not committed, none of it: its number is older "
-            f"than what the cluster remembers. {OLD_NUMBER}"
-        )
-    if decision.outcome != COMMIT:
-        return (
-            f"batch {number} of {group.name} was decided to be aborted, which no query does: somebody ended it by "
-            "hand. It can't be committed under this number any more: choose another transactionGroup"
-        )
-    owners = {owner_of(each.member) or "?" for each in decision.members}
-    others = sorted(each for each in owners if not is_own(wrote.owner, each))
-    if others:
-        return _whose(group.name, wrote, others[0])
-    newest = _newest(group, wrote)
-    if newest > number:
-        return (
-            f"batch {number} of the transaction group {group.name} was committed before, and so was {newest}: Spark runs "
-            "none but the last one again, so this one may have other rows than the one that was committed. None of it "
-            f"was committed now. If another run of this query is at work, let only one run. {OLD_NUMBER}"
-        )
-    return None
-
-
-def _newest(group: Group, wrote: Wrote) -> int:
-    """The highest number that was decided for this owner; of numbers that somebody chose none is the newest."""
-    if not wrote.is_batch_id:
-        return -1
-    return max(
-        (
-            each.number
-            for each in group.decisions()
-            if any(is_own(wrote.owner, owner_of(member.member) or "?") for member in each.members)
-        ),
-        default=-1,
-    )
-
-
-def _whose(name: str, wrote: Wrote, other: str) -> str:
-    said = f"number {wrote.number} of the transaction group {name} was committed by"
-    them = f"({other}, this one is {wrote.owner})"
-    if whose(other) == whose(wrote.owner):
-        return (
-            f"{said} a write to another topic {them}: two writes with the same transactionGroup and transactionNumber. "
-            "Nothing of this one was committed. Give each write a transactionGroup of its own"
-        )
-    who = "a batch write outside of a query" if whose(other) == JOB else "another query"
-    return (
-        f"{said} {who} {them}: two queries with the same transactionGroup, or one whose checkpoint was deleted, and which "
-        "counts its batches from 0 again. Nothing of this batch was committed. Give this query a transactionGroup of its "
-        "own (with writeStream it has one without the option), and compare what was written before"
-    )
+def _answered(ask: Callable[[], Decision], group: Group, wrote: Wrote) -> Decision:
+    """1. An end's answer is lost: a coordinator that moves, a door that is away. It may have been decided.
+    2. Whoever reports it as failed has it run again; a save() without a number then writes it twice.
+    3. So it is asked again, which decides nothing anew: an end of a decided number is told what was decided.
+    """
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return ask()
+        except AdminUnreachable as trouble:
+            if time.monotonic() >= deadline:
+                said = commit_refusals.why_unknown(group.name, wrote, trouble)
+                raise CommitUnknown(said) from trouble
+            log.warning(
+                "%s: whether batch %d is committed is not known yet, asking again: %s",
+                group.name,
+                wrote.number,
+                trouble,
+            )
+            time.sleep(ASK_AGAIN_S)
 
 
 def _left_open(group: Group, wrote: Wrote | None, *, is_past: bool = False) -> list[str]:
@@ -252,22 +205,3 @@ def _open(group: Group) -> tuple[dict[str, MemberWrote], bool]:
             most.left_out,
         )
         return most.listed, False
-
-
-def _why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
-    said = f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {refused}"
-    if TOO_OLD in refused.message:
-        return f"{said}. {OLD_NUMBER}"
-    if NOBODY in refused.message:
-        return (
-            f"{said}. Its tasks have just written under that name: is adminUrl a door of another cluster than "
-            "kafka.bootstrap.servers? Correct it, and start the query again, which runs the batch again"
-        )
-    if refused.error in TIMED_OUT_OR_FENCED:
-        return (
-            f"{said}. Either another run of this query has begun (this one is the older one, and ends: let only one run), "
-            "or the batch took longer than kafka.transaction.timeout.ms (raise it), or Spark ran a stage again, whose "
-            "tasks count their attempts from 0 again and took the names of those that had written. Start the query again, "
-            "which runs the batch again"
-        )
-    return f"{said}. The query can be started again: it runs the batch again"

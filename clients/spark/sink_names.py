@@ -8,7 +8,8 @@ A member is one attempt at one partition: `q1a2b3c4d.p3.a0`, so that a speculati
 and a new run of the query fences the old one. The names are drawn from a bounded set: nothing grows with the batches.
 
 Whoever says the number of a batch write may say it twice, for two topics: `q1a2b3c4d.t5e6f7a8b.p3.a0` says which. Without
-that the second write would find its number decided, by the same query, and be left out. A stream counts by itself.
+that the second write would find its number decided, by the same query, and be left out. So it is in streams: a copy of
+a checkpoint has the same query id and batch ids, and may write elsewhere. Builds before 2026-11-22 named no topic there.
 """
 
 import re
@@ -88,14 +89,15 @@ def owner_of(member: str) -> str | None:
     return found[1] if found else None
 
 
-def place_in_stream(task: Task, group: str | None) -> Place:
-    """The query's id is in its checkpoint: it stays the same however often the query is started again."""
+def place_in_stream(task: Task, group: str | None, topic: str | None) -> Place:
+    """The query's id is in its checkpoint: it stays the same however often the query is started again. `topic` is the option:
+    a copy of the checkpoint that writes to another one must not find its batches decided."""
     if not task.query_id or task.batch_id is None:
         raise WrongOption(
             "Spark did not tell this task its query and batch (sql.streaming.queryId, streaming.sql.batchId): is it "
             "another engine than Structured Streaming's? Without them no batch could be known again"
         )
-    owner = owner_of_query(task.query_id)
+    owner = owner_of_write(task.query_id, topic)
     name = group or f"spark-{task.query_id}"
     return Place(name, task.batch_id, owner, member_name(owner, task), is_batch_id=True)
 

@@ -10,7 +10,7 @@ a later batch, or `transaction.timeout.ms` ends it.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -126,12 +126,15 @@ class MemberWriter:
         except KafkaException as trouble:
             log.warning("%s: abort: %s", self._id, trouble)
 
-    def commit_with(self, record: Mapping[str, Any]) -> None:
-        """Where the task commits for itself: the record that says so goes with its rows."""
-        value, key = pa.array([record["value"]]), pa.array([record["key"]])
-        partition = pa.array([record["partition"]], pa.int32())
+    def commit_with(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Where the task commits for itself: the records that say so go with its rows, all to one topic."""
+        topic = records[0]["topic"]
+        assert all(each["topic"] == topic for each in records), "one array of records has one topic"
+        value = pa.array([each["value"] for each in records], pa.binary())
+        key = pa.array([each["key"] for each in records], pa.binary())
+        partition = pa.array([each["partition"] for each in records], pa.int32())
         try:
-            self.producer.produce(record["topic"], key, value, partition)
+            self.producer.produce(topic, key, value, partition)
             retrying(lambda: self.producer.commit_transaction(CALL_S), FLUSH_S)
         except NotTaken as refused:  # it has failed already: if it was fenced, librdkafka says only "fatal error" here
             fatal = self.producer.fatal()

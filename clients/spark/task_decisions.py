@@ -14,15 +14,20 @@ query fails in between. And a task must get the same rows when it is run again.
 A key's partition does not follow from how many there are now, or attempts that see another number would not find it. A
 topic that has not the number that it is made with here was made by somebody, or given more since, and may have records of
 builds that went by what they saw: all of it is read.
+
+A key of a save() without a number is asked for by the attempts of that save() alone. Whoever reads it a week later, and
+commits, leaves a tombstone for it: the topic does not grow with the writes. Not sooner, and not when the save() ends: an
+attempt that was thought dead may begin after that, and must find what was committed.
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from ..transactional.asking_again import retrying_for
 from ..transactional.kept_topics import ensure_topic, losing_policy
@@ -39,10 +44,23 @@ CREATE_S: Final = 30.0
 READ_S: Final = 120.0  # other tasks' records are open only while they commit
 CALL_S: Final = 10.0
 NOT_YET: Final = -1
+# `place_in_batch`: the group of a save() without a number.
+USED_ONCE: Final = re.compile(
+    rb"spark-batch-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}::job\.p\d+"
+)
+KEPT_S: Final = 7 * 86_400.0
+TOMBSTONES_MAX: Final = 1_000  # that one attempt writes
 
 
 class NotKept(RuntimeError):
     """The topic loses records one day: why, and what to do."""
+
+
+class Last(NamedTuple):
+    """What a task committed last, and the marks of its rows; older builds noted none."""
+
+    batch: int
+    rows: str = ""
 
 
 class DecisionRecords:
@@ -62,9 +80,10 @@ class DecisionRecords:
         self._key = key.encode()
         self._keys = sorted({self._key, (formerly or key).encode()})
         self._partition = NOT_YET
+        self._useless: set[tuple[int, bytes]] = set()  # in which partition, and whose
 
-    def committed_up_to(self) -> int:
-        """The highest batch that this task has committed; -1 when there is none."""
+    def last(self) -> Last:
+        """The highest batch that this task has committed; NOT_YET when there is none."""
         count = self._ready()
         self._partition = crc32(self._key) % min(count, PARTITIONS)
         wanted = sorted({crc32(key) % PARTITIONS for key in self._keys})
@@ -83,11 +102,11 @@ class DecisionRecords:
         consumer = Consumer({**settings, "isolation.level": "read_committed"})
         try:
             consumer.assign(places)
-            return max(self._values(consumer, ends), default=NOT_YET)
+            return max(self._found(consumer, ends), key=_batch, default=Last(NOT_YET))
         finally:
             consumer.close()
 
-    def _values(self, consumer: Consumer, ends: Mapping[int, int]) -> Iterator[int]:
+    def _found(self, consumer: Consumer, ends: Mapping[int, int]) -> Iterator[Last]:
         """Up to `ends`, which an open transaction of another task may keep us from for a moment."""
         deadline = time.monotonic() + READ_S
         left = {partition for partition in ends if ends[partition] > 0}
@@ -95,8 +114,10 @@ class DecisionRecords:
             for message in consumer.consume(500, 0.1):
                 error = message.error()
                 if error is None:
-                    if message.key() in self._keys:
-                        yield json.loads(message.value())["batch"]
+                    self._look_at(message)
+                    if message.key() in self._keys and message.value() is not None:
+                        told = json.loads(message.value())
+                        yield Last(told["batch"], str(told.get("rows", "")))
                     next_offset = message.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     next_offset = message.offset()
@@ -111,15 +132,25 @@ class DecisionRecords:
                     "way. It ends with its transaction.timeout.ms"
                 )
 
-    def record(self, batch: int) -> dict[str, Any]:
-        """What to produce, in the transaction of the rows."""
-        value = json.dumps({"batch": batch}).encode()
-        return {
-            "topic": self._topic,
-            "partition": self._partition,
-            "key": self._key,
-            "value": value,
-        }
+    def _look_at(self, message: Message) -> None:
+        """Whether it is of a write that nobody asks for any more."""
+        key, (_, at_ms) = message.key(), message.timestamp()
+        if key is None or key in self._keys or not USED_ONCE.fullmatch(key):
+            return
+        which = (message.partition(), key)
+        is_old = 0 < at_ms < (time.time() - KEPT_S) * 1000
+        is_useless = is_old and message.value() is not None
+        (self._useless.add if is_useless else self._useless.discard)(which)
+
+    def records(self, batch: int, rows: str = "") -> list[dict[str, Any]]:
+        """What to produce, in the transaction of the rows: this task's word, and tombstones for what nobody needs."""
+        told = {"batch": batch, **({"rows": rows} if rows else {})}
+        own = self._record(self._partition, self._key, json.dumps(told).encode())
+        useless = sorted(self._useless)[:TOMBSTONES_MAX]
+        return [own, *(self._record(partition, key, None) for partition, key in useless)]
+
+    def _record(self, partition: int, key: bytes, value: bytes | None) -> dict[str, Any]:
+        return {"topic": self._topic, "partition": partition, "key": key, "value": value}
 
     def _ends(self, places: list[TopicPartition], settings: Mapping[str, Any]) -> dict[int, int]:
         """What was there when we began. A topic that was just made has no leader for a moment."""
@@ -149,3 +180,7 @@ class DecisionRecords:
                 "of this task was written"
             )
         return count
+
+
+def _batch(last: Last) -> int:
+    return last.batch

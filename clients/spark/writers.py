@@ -22,15 +22,18 @@ from ..transactional.admin_api import AdminApi
 from ..transactional.groups import UNDECIDED, MemberWrote, TransactionGroup
 from ..transactional.names import SEPARATOR
 from . import sink_commit
+from .c_producer import Identity
+from .commit_refusals import Wrote, why_other_rows
 from .fencing import fence
 from .options import BOOTSTRAP, GROUP, TASK, WriteOptions
-from .sink_commit import Wrote
+from .row_marks import MarkedRows, RowMarks, marks_of, total
 from .sink_names import Place, Task, place_in_batch, place_in_stream
 from .sink_writer import CouldNotWrite, MemberWriter
 from .task_decisions import DecisionRecords
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+NOBODY = Identity(-1, -1)
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class TaskWrote(WriterCommitMessage):
     place: Place
     producer_id: int
     producer_epoch: int
-    records: int
+    marks: RowMarks  # of all rows that it was given
     found_decided: bool = False
 
 
@@ -57,36 +60,46 @@ def _this_task() -> Task:
 
 
 def _write(options: WriteOptions, place: Place, given: Iterator[pa.RecordBatch]) -> TaskWrote:
-    batches = (each for each in given if each.num_rows)
+    seen = MarkedRows(with_topics=not options.topic)  # of a group that is used once nobody asks
+    batches: Iterator[pa.RecordBatch] = (each for each in given if each.num_rows)
+    if not place.is_used_once:
+        batches = _seen(seen, batches)
     first = next(batches, None)
     if first is None:  # nothing to write, and nobody to be asked
-        return TaskWrote(place, -1, -1, 0)
+        return TaskWrote(place, *NOBODY, seen.marks)
     is_alone = options.transactions == TASK
     # Where it is alone its id is that of older builds: theirs are fenced, too.
     name = f"{place.group}{SEPARATOR}{place.task_of_any_topic if is_alone else place.member}"
     writer = MemberWriter(options.client[BOOTSTRAP], name, options.client)
     with closing(writer):
         writer.begin()
-        is_over = False
+        who = None
         try:
-            wrote = (_alone if is_alone else _in_group)(
-                writer, name, options, place, chain([first], batches)
+            who = (_alone if is_alone else _in_group)(
+                writer, options, place, chain([first], batches), seen
             )
-            is_over = not wrote.found_decided
         finally:
-            if not is_over:
+            if who is None:
                 writer.give_up()
-    return wrote
+    for _ in () if place.is_used_once else batches:  # what a decided batch is compared with
+        pass
+    return TaskWrote(place, *(who or NOBODY), seen.marks, found_decided=who is None)
+
+
+def _seen(seen: MarkedRows, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for each in batches:
+        seen.see(each)
+        yield each
 
 
 def _in_group(
     writer: MemberWriter,
-    name: str,
     options: WriteOptions,
     place: Place,
     batches: Iterator[pa.RecordBatch],
-) -> TaskWrote:
-    """Left open: the driver decides. Unless it has: nobody would end what comes after that.
+    _: MarkedRows,
+) -> Identity | None:
+    """Left open: the driver decides. Unless it has: nobody would end what comes after that, and nothing is written.
 
     1. The driver decides, and ends what it finds open of attempts that lost.
     2. An attempt that lost may begin later still: a speculative copy, a task of an executor that was thought dead.
@@ -96,39 +109,53 @@ def _in_group(
     writer.write(first.slice(0, 1), options.topic)
     writer.settle()
     if _group(options, place).decision(place.number).outcome != UNDECIDED:
-        return TaskWrote(place, -1, -1, 0, found_decided=True)
+        return None
     for each in chain([first.slice(1)], batches):
         writer.write(each, options.topic)
-    return TaskWrote(place, *writer.written(), writer.records)
+    return writer.written()
 
 
 def _alone(
     writer: MemberWriter,
-    name: str,
     options: WriteOptions,
     place: Place,
     batches: Iterator[pa.RecordBatch],
-) -> TaskWrote:
+    seen: MarkedRows,
+) -> Identity:
     """Where there are no groups: committed here, unless it was before.
 
     What is below the last number may have been written or not: only the last one is remembered. Spark does not run such
-    a batch, unless its checkpoint is an old one: then the batch may have other rows than it had.
+    a batch, unless its checkpoint is an old one: then the batch may have other rows than it had. So may the last one: its
+    rows are compared.
     """
+    name = f"{place.group}{SEPARATOR}{place.task}"
     decisions = DecisionRecords(
         options.client[BOOTSTRAP],
         options.client,
         options.decision_topic,
-        f"{place.group}{SEPARATOR}{place.task}",
-        formerly=name,
+        name,
+        formerly=f"{place.group}{SEPARATOR}{place.task_of_any_topic}",
     )
-    last = decisions.committed_up_to()
-    if last > place.number:
-        raise CouldNotWrite(_why_lower(name, place, last))
-    if last < place.number:
+    last = decisions.last()
+    if last.batch > place.number:
+        raise CouldNotWrite(_why_lower(name, place, last.batch))
+    if last.batch < place.number:
         for each in batches:
             writer.write(each, options.topic)
-        writer.commit_with(decisions.record(place.number))
-    return TaskWrote(place, -1, -1, writer.records)
+        rows = "" if place.is_used_once else seen.marks.note()
+        writer.commit_with(decisions.records(place.number, rows))
+        return NOBODY
+    for _ in batches:
+        pass
+    why_not = why_other_rows(
+        f"{name}: number {place.number}",
+        marks_of(last.rows),
+        seen.marks,
+        may_differ=options.rows_may_differ,
+    )
+    if why_not is not None:
+        raise CouldNotWrite(why_not)
+    return NOBODY
 
 
 def _why_lower(name: str, place: Place, last: int) -> str:
@@ -160,7 +187,7 @@ class Driver:
     def commit(self, messages: Sequence[WriterCommitMessage | None], number: int | None) -> None:
         told = _told(messages, number)
         if told and self._options.transactions == GROUP:
-            group, wrote = self.group(told[0].place), _wrote(told)
+            group, wrote = self.group(told[0].place), self._wrote(told)
             sink_commit.commit(group, wrote, self._fence)
 
     def abort(
@@ -176,11 +203,28 @@ class Driver:
         if place is None or self._options.transactions != GROUP:
             return
         last = place.number if place.is_used_once else None
-        wrote = _wrote(told) if told else None
+        wrote = self._wrote(told) if told else None
         sink_commit.abort(self.group(place), wrote, self._fence, last=last)
 
     def group(self, place: Place) -> TransactionGroup:
         return _group(self._options, place)
+
+    def _wrote(self, told: Sequence[TaskWrote]) -> Wrote:
+        place = told[0].place
+        return Wrote(
+            place.number,
+            place.owner,
+            tuple(
+                MemberWrote(each.place.member, each.producer_id, each.producer_epoch)
+                for each in told
+                if each.producer_id >= 0
+            ),
+            found_decided=any(each.found_decided for each in told),
+            is_batch_id=place.is_batch_id,
+            is_used_once=place.is_used_once,
+            marks=total(each.marks for each in told),
+            rows_may_differ=self._options.rows_may_differ,
+        )
 
     def _fence(self, group: str, members: Sequence[str]) -> None:
         fence(self._options.client[BOOTSTRAP], self._options.client, group, members)
@@ -193,17 +237,6 @@ def _told(messages: Sequence[WriterCommitMessage | None], number: int | None) ->
     return told
 
 
-def _wrote(told: Sequence[TaskWrote]) -> Wrote:
-    members = tuple(
-        MemberWrote(each.place.member, each.producer_id, each.producer_epoch)
-        for each in told
-        if each.producer_id >= 0
-    )
-    found_decided = any(each.found_decided for each in told)
-    place = told[0].place
-    return Wrote(place.number, place.owner, members, found_decided, place.is_batch_id)
-
-
 class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -212,7 +245,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return Driver(self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
-        place = place_in_stream(_this_task(), self._options.group)
+        place = place_in_stream(_this_task(), self._options.group, self._options.topic)
         return _write(self._options, place, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
 
-from .admin_api import AdminApi, in_path
+from .admin_api import AdminApi, AdminRefused, in_path
 from .identity import IdentifiedProducer, retrying
 from .names import SEPARATOR, group_name, member_name
 
@@ -26,6 +26,7 @@ DECISIONS_MAX: Final = 1_000  # that one answer lists
 MEMBERS_MAX: Final = 10_000  # that one answer lists, and one end takes
 FLUSH_S: Final = 60.0
 FINISH_S: Final = 60.0
+NO_NOTES: Final = "'note' is no field"  # a door of an older build
 
 
 class MemberWrote(NamedTuple):
@@ -45,6 +46,7 @@ class Decision:
     members: tuple[MemberWrote, ...] = ()
     is_new: bool = False
     message: str = ""
+    note: str = ""  # what whoever decided it said beside it; none in decisions of older builds
 
 
 class DecidedBefore(Exception):
@@ -76,9 +78,12 @@ class TransactionGroup:
         self._admin = admin
         self._path = f"/v1/transaction-groups/{in_path(name)}"
 
-    def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision:
-        """Commit all of them, or raise: AdminRefused when a member can't be committed (then none was)."""
-        return self._end(number, COMMIT, members)
+    def commit(
+        self, number: int, members: Iterable[MemberWrote | None], note: str = ""
+    ) -> Decision:
+        """Commit all of them, or raise: AdminRefused when a member can't be committed (then none was). `note`, of 1,000 bytes
+        at most, is kept with the decision; nodes of builds before 2026-11-22 do not keep it."""
+        return self._end(number, COMMIT, members, note)
 
     def abort(self, number: int, members: Iterable[MemberWrote | None] = ()) -> Decision:
         """Abort all of them. The number is used up: to try again under it, start the members anew instead."""
@@ -116,7 +121,13 @@ class TransactionGroup:
             raise MembersLeftOut(self.name, left_out, listed)
         return listed
 
-    def _end(self, number: int, outcome: str, members: Iterable[MemberWrote | None]) -> Decision:
+    def _end(
+        self,
+        number: int,
+        outcome: str,
+        members: Iterable[MemberWrote | None],
+        note: str = "",
+    ) -> Decision:
         """Who wrote nothing (None) has no transaction to be ended."""
         named = {
             each.member: {"producer_id": each.producer_id, "producer_epoch": each.producer_epoch}
@@ -124,14 +135,24 @@ class TransactionGroup:
             if each is not None
         }
         body = {"number": number, "outcome": outcome, "members": named}
-        answer = self._admin.call("POST", f"{self._path}/end", body)
-        decision = _decision(answer)
+        decision = _decision(self._post_end(body, note))
         # An end whose first answer was lost is told of its own decision.
         if decision.outcome != outcome or {each.member: each for each in decision.members} != {
             name: MemberWrote(name, **named[name]) for name in named
         }:
             raise DecidedBefore(decision)
         return decision
+
+    def _post_end(self, body: dict[str, Any], note: str) -> dict[str, Any]:
+        path = f"{self._path}/end"
+        if not note:
+            return self._admin.call("POST", path, body)
+        try:
+            return self._admin.call("POST", path, {**body, "note": note})
+        except AdminRefused as refused:
+            if NO_NOTES not in refused.message:
+                raise
+            return self._admin.call("POST", path, body)
 
 
 def _decision(answer: Mapping[str, Any]) -> Decision:
@@ -145,6 +166,7 @@ def _decision(answer: Mapping[str, Any]) -> Decision:
         ),
         is_new=answer.get("is_new", False),
         message=answer.get("message", ""),
+        note=answer.get("note", ""),
     )
 
 

@@ -19,8 +19,10 @@ COMMIT, ABORT = "commit", "abort"
 
 
 def read_end(fields: Mapping[str, Any]) -> Args:
-    inputs.allow(fields, "group", "number", "outcome", "members")
+    inputs.allow(fields, "group", "number", "outcome", "members", "note")
     members = inputs.table(fields, "members", most=MEMBERS_MAX)
+    # Left out where there is none: what is sent on to a coordinator of an older build is what it knows.
+    noted = {"note": inputs.name(fields, "note")} if "note" in fields else {}
     return {
         "group": inputs.group_name(fields),
         "number": inputs.integer(fields, "number"),
@@ -31,6 +33,7 @@ def read_end(fields: Mapping[str, Any]) -> Args:
             )
             for name in sorted(members)
         },
+        **noted,
     }
 
 
@@ -67,7 +70,11 @@ async def end(service: AddedService, args: Args) -> Answer | ErrorCode:
     wanted, named = args["outcome"], args["members"]
     members = {name: Identity(**named[name]) for name in named}
     ended = await service.end_group(
-        args["group"], args["number"], commit=wanted == COMMIT, members=members
+        args["group"],
+        args["number"],
+        commit=wanted == COMMIT,
+        members=members,
+        note=args.get("note", ""),
     )
     if isinstance(ended, ErrorCode):
         return ended
@@ -151,6 +158,7 @@ def _names(decision: GroupDecided) -> list[str]:
 
 
 def shown(decision: GroupDecided) -> dict[str, Any]:
+    noted = {"note": decision.note} if decision.note else {}
     return {
         "group": decision.group,
         "number": decision.number,
@@ -163,4 +171,5 @@ def shown(decision: GroupDecided) -> dict[str, Any]:
             }
             for each in decision.members
         },
+        **noted,
     }

@@ -170,3 +170,14 @@ def test_numbers_go_up_and_what_is_too_long_ago_is_forgotten(node, group) -> Non
     assert driver.decision(1).outcome == "forgotten"
     with pytest.raises(AdminRefused, match="too long ago"):
         driver.commit(1, [])
+
+
+def test_a_note_is_found_with_the_decision(node, group) -> None:
+    driver = TransactionGroup(group, node.admin)
+    driver.commit(1, [], "twenty rows")
+    driver.commit(2, [])
+    assert driver.commit(1, [], "another").note == "twenty rows"
+    assert [driver.decision(each).note for each in (1, 2, 3)] == ["twenty rows", "", ""]
+    assert [each.note for each in driver.decisions()] == ["twenty rows", ""]
+    with pytest.raises(AdminRefused, match="note may have 1000 bytes at most, and this has 1001"):
+        driver.commit(3, [], "x" * 1001)

@@ -59,3 +59,22 @@ def test_members_that_are_left_out_are_not_passed_over(what, listed) -> None:
     with pytest.raises(MembersLeftOut, match="job has 2345 members more than were listed") as cut:
         asked(what, members_left_out=2345)
     assert (cut.value.left_out, cut.value.listed) == (2345, listed)
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["now", "an older node"])
+def test_a_note_goes_with_an_end_to_nodes_that_keep_it(*, knows: bool) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def answer(_method: str, _path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        bodies.append(body)
+        if "note" in body and not knows:
+            said = "'note' is no field of this request: it may have group, number"
+            return 400, {"error": "INVALID_REQUEST", "message": said}
+        return 200, {"group": "job", "is_new": True, **body}
+
+    with told(answer) as door:
+        group = TransactionGroup("job", AdminApi(door))
+        assert group.commit(7, [A], "of seven").note == ("of seven" if knows else "")
+        assert group.commit(8, [A]).note == ""
+    noted = [each.get("note") for each in bodies]
+    assert noted == (["of seven", None] if knows else ["of seven", None, None])

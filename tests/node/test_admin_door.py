@@ -56,6 +56,13 @@ GOOD: list[tuple[str, str, Any, str, dict[str, Any]]] = [
         {"group": "job", "number": 7, "outcome": "commit", "members": {"a": MEMBER}},
     ),
     (
+        "POST",
+        END,
+        {"number": 7, "outcome": "commit", "members": {}, "note": "of seven"},
+        "group.end",
+        {"group": "job", "number": 7, "outcome": "commit", "members": {}, "note": "of seven"},
+    ),
+    (
         "GET",
         "/v1/transaction-groups/a%2Fb%20c/decisions/12",
         b"",

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from fencepost.clients.spark.sink_commit import Wrote
+from fencepost.clients.spark.commit_refusals import Wrote
+from fencepost.clients.spark.row_marks import RowMarks
 from fencepost.clients.transactional import (
     AdminRefused,
+    AdminUnreachable,
     DecidedBefore,
     Decision,
     MemberWrote,
@@ -17,9 +19,16 @@ def wrote(*members: MemberWrote, number: int = 7) -> Wrote:
     return Wrote(number, OWNER, members)
 
 
-def batch(*members: MemberWrote, number: int) -> Wrote:
+def batch(*members: MemberWrote, number: int, marks: RowMarks | None = None) -> Wrote:
     """As Spark counts them; without members its tasks found it decided."""
-    return Wrote(number, OWNER, members, found_decided=not members, is_batch_id=True)
+    return Wrote(
+        number,
+        OWNER,
+        members,
+        found_decided=not members,
+        is_batch_id=True,
+        marks=marks or RowMarks(),
+    )
 
 
 def member(partition: int, epoch: int = 0, owner: str = OWNER, attempt: int = 0) -> MemberWrote:
@@ -41,8 +50,23 @@ class Table:
         self.listing: Exception | None = None  # what is raised by whoever asks for that
         self.fencing: Exception | None = None
         self.refusal: AdminRefused | None = None
+        self.lost = 0  # so many answers to commits are lost, of which the decision of the first one stands or not
+        self.is_lost_after = True
+        self.asking: list[
+            Exception
+        ] = []  # what is raised by whoever asks for a decision, one after another
 
-    def commit(self, number: int, members: Iterable[MemberWrote | None]) -> Decision:
+    def commit(
+        self, number: int, members: Iterable[MemberWrote | None], note: str = ""
+    ) -> Decision:
+        if not self.lost:
+            return self._commit(number, members, note)
+        self.lost -= 1
+        if self.is_lost_after:
+            self._commit(number, members, note)
+        raise AdminUnreachable("POST: no answer in 30 s")
+
+    def _commit(self, number: int, members: Iterable[MemberWrote | None], note: str) -> Decision:
         if self.refusal is not None:
             raise self.refusal
         named = tuple(each for each in members if each is not None)
@@ -55,7 +79,7 @@ class Table:
                 raise AdminRefused(409, "PRODUCER_FENCED", f"member {each.member} was fenced.", "")
         for each in named:
             del self.open[each.member]
-        self.decided[number] = Decision(number=number, outcome="commit", members=named)
+        self.decided[number] = Decision(number=number, outcome="commit", members=named, note=note)
         return self.decided[number]
 
     def abort(self, number: int) -> Decision:
@@ -65,6 +89,8 @@ class Table:
         return self.decided[number]
 
     def decision(self, number: int) -> Decision:
+        if self.asking:
+            raise self.asking.pop()
         return self.decided.get(number, Decision(number=number, outcome="undecided"))
 
     def decisions(self) -> tuple[Decision, ...]:

@@ -134,7 +134,7 @@ class Writes:
     def __init__(self, node: Served, topic: str, name: str) -> None:
         self.node = node
         self.options = write_options({**node.writing, "topic": topic}, STREAM_SINK)
-        self.place: Place = place_in_stream(Task(0, 0, name, 1), None)
+        self.place: Place = place_in_stream(Task(0, 0, name, 1), None, "out")
 
     def write(self, rows: pa.RecordBatch) -> None:
         _write(self.options, self.place, iter([rows]))

@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
+from fencepost.clients.spark.commit_refusals import Wrote
+from fencepost.clients.spark.row_marks import RowMarks
+from fencepost.clients.spark.sink_commit import CouldNotCommit, abort, commit
 from fencepost.clients.transactional import Decision
 from sink_table import ANOTHER_ID, OTHER, OWNER, Table, batch, member, wrote
 
@@ -82,3 +84,64 @@ def test_decisions_of_other_queries_do_not_make_a_batch_an_old_one() -> None:
         members = (member(0, owner=owner),)
         table.decided[number] = Decision(number=number, outcome="commit", members=members)
     assert not commit(table, batch(number=0), table.fence)
+
+
+THESE, OTHERS = RowMarks(20, 0, 60, 7, 7), RowMarks(20, 0, 60, 8, 8)
+MORE = RowMarks(21, 0, 63, 8, 8)
+
+
+def committed(marks: RowMarks = THESE, *, number: int = 7) -> Table:
+    table = Table(member(0))
+    assert commit(table, batch(member(0), number=number, marks=marks), table.fence)
+    return table
+
+
+@pytest.mark.parametrize("again", [(), (member(0, epoch=1),)], ids=["its tasks", "its driver"])
+@pytest.mark.parametrize(
+    ("marks", "said"),
+    [(OTHERS, "and as many with other contents now"), (MORE, "and 21 rows with 0 bytes of keys")],
+)
+def test_other_rows_under_the_last_number_are_not_left_out(again, marks, said) -> None:
+    """1. Batch 7 is committed and noted. 2. Its entry in the checkpoint is lost. 3. Spark plans 7 anew, from where 6 ended."""
+    table = committed()
+    table.open = {each.member: each for each in again}
+    said = rf"batch 7 of .* committed before with other rows: 20 rows .* {said}.*older than what was committed.*rowsDiffer=ignore"
+    with pytest.raises(CouldNotCommit, match=said):
+        commit(table, batch(*again, number=7, marks=marks), table.fence)
+    assert table.open == {}
+
+
+def test_the_last_batch_that_comes_again_with_its_rows_is_over() -> None:
+    table = committed()
+    assert not commit(table, batch(member(0, epoch=1), number=7, marks=THESE), table.fence)
+    assert not commit(table, batch(number=7, marks=THESE), table.fence)
+
+
+def test_rows_of_a_number_that_somebody_chose_are_compared_too() -> None:
+    table = committed()
+    for marks in (OTHERS, MORE):
+        named = replace(batch(number=7, marks=marks), is_batch_id=False)
+        with pytest.raises(CouldNotCommit, match="committed before with other rows"):
+            commit(table, named, table.fence)
+
+
+@pytest.mark.parametrize("note", ["", "2 of a newer build"])
+def test_a_decision_without_a_note_is_accepted_as_it_was(note) -> None:
+    """Of a build before 2026-11-22, or of a node of one."""
+    table = committed()
+    table.decided[7] = replace(table.decided[7], note=note)
+    assert not commit(table, batch(number=7, marks=OTHERS), table.fence)
+
+
+def test_a_job_that_is_not_deterministic_may_say_so(caplog) -> None:
+    table = committed()
+    again = replace(batch(number=7, marks=OTHERS), rows_may_differ=True)
+    assert not commit(table, again, table.fence)
+    assert "What was committed is kept, as rowsDiffer=ignore says" in caplog.text
+
+
+def test_nothing_is_noted_in_a_group_that_is_used_once() -> None:
+    table = Table(member(0))
+    once = replace(wrote(member(0)), marks=THESE, is_used_once=True)
+    assert commit(table, once, table.fence)
+    assert table.decided[7].note == ""

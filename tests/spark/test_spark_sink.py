@@ -46,6 +46,22 @@ def test_a_batch_that_is_run_again_under_its_number_writes_nothing_twice(
     assert node.committed(topic) == [*NUMBERS, "x"]
 
 
+@pytest.mark.parametrize("transactions", ["group", "task"])
+def test_a_second_write_under_a_number_must_have_the_same_rows(
+    spark: Any, node: Served, topic: str, fresh: Callable[[str], str], transactions: str
+) -> None:
+    same = {
+        "transactionGroup": fresh("night"),
+        "transactionNumber": 7,
+        "transactions": transactions,
+    }
+    write(rows_of(spark, topic), node, **same)
+    with pytest.raises(Exception, match="committed before with other rows"):
+        write(rows_of(spark, topic, [f"x{each}" for each in NUMBERS]), node, **same)
+    write(rows_of(spark, topic, NUMBERS[::-1]), node, **same)
+    assert node.committed(topic) == NUMBERS
+
+
 def test_a_second_write_under_a_number_must_be_to_the_same_topic(
     spark: Any, node: Served, topic: str, fresh: Callable[[str], str]
 ) -> None:
@@ -180,6 +196,24 @@ def test_a_checkpoint_that_was_put_back_is_refused_and_loses_nothing(
     with pytest.raises(Exception, match=said):
         streamed.run(transactions=transactions)
     assert streamed.written() == NUMBERS
+
+
+@pytest.mark.parametrize("transactions", ["group", "task"])
+def test_new_rows_under_the_last_number_are_refused_and_not_lost(
+    streamed: Streamed, transactions: str
+) -> None:
+    """The last batch's entry in the checkpoint was lost. The same rows under its number are what was committed."""
+    streamed.run(transactions=transactions)
+    streamed.put_back(2)
+    streamed.run(transactions=transactions)
+    assert streamed.written() == NUMBERS
+    streamed.put_back(2)
+    streamed.node.write(streamed.source, ["new"] * 20)
+    with pytest.raises(Exception, match=r"committed before with other rows: .* rowsDiffer=ignore"):
+        streamed.run(transactions=transactions)
+    assert streamed.written() == NUMBERS
+    streamed.run(transactions=transactions, rowsDiffer="ignore")
+    assert set(streamed.written()) == {*NUMBERS, "new"}
 
 
 @pytest.mark.parametrize("strike", ["task-wrote,1,1", "worker-halfway,2,0"])

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
-from fencepost.clients.spark.sink_names import JOB, Task, place_in_batch, whose
+from fencepost.clients.spark import commit_refusals
+from fencepost.clients.spark.commit_refusals import Wrote
+from fencepost.clients.spark.sink_commit import CouldNotCommit, abort, commit
+from fencepost.clients.spark.sink_names import JOB, Task, place_in_batch, place_in_stream, whose
 from fencepost.clients.transactional import (
     AdminRefused,
     AdminUnreachable,
@@ -13,6 +15,7 @@ from fencepost.clients.transactional import (
     MembersLeftOut,
     MemberWrote,
 )
+from fencepost.txn.transactions import group_commit_machine
 from fencepost.txn.transactions.group_commit_commands import Identity, Refusal
 from sink_table import OTHER, OWNER, Table, member, wrote
 from support.added_scene import AddedScene
@@ -177,6 +180,25 @@ def test_a_door_of_another_cluster_is_told_from_a_number_that_is_too_old() -> No
     assert "Is the checkpoint an old copy" in too_old
 
 
+def test_more_tasks_than_one_decision_has_room_for_are_told_what_to_do(monkeypatch) -> None:
+    """The coordinator says what is too large; what makes it smaller are fewer tasks."""
+    monkeypatch.setattr(group_commit_machine, "BATCH_BYTES_MAX", 200)
+    coordinator = Coordinator()
+    a, b = (coordinator.scene.opened(f"job::{name}") for name in "ab")
+    said = str(coordinator.refuses(1, a=a, b=b))
+    assert "none of it: MESSAGE_TOO_LARGE: the decision for 2 members of job takes" in said
+    assert "1 tasks wrote rows, and one decision has no room for so many" in said
+    assert "coalesce(200) before the write, smaller minPartitions" in said
+
+
+def test_more_tasks_than_the_door_takes_are_told_the_same(monkeypatch) -> None:
+    monkeypatch.setattr(commit_refusals, "MEMBERS_MAX", 1)
+    table = Table(member(0), member(1))
+    table.refusal = AdminRefused(400, "INVALID_REQUEST", "members may have 1 entries at most", "")
+    with pytest.raises(CouldNotCommit, match=r"2 tasks wrote rows, .* coalesce\(200\)"):
+        commit(table, wrote(member(0), member(1)), table.fence)
+
+
 def test_an_abort_leaves_the_number_free() -> None:
     table = Table(member(0), member(1), member(2, owner=OTHER))
     abort(table, wrote(member(0)), table.fence)
@@ -199,13 +221,6 @@ def test_an_abort_of_a_group_that_nobody_uses_again_is_decided() -> None:
     abort(table, wrote(), table.fence, last=7)
     assert table.fenced == [member(0).member]
     assert table.decision(7).outcome == "abort"
-
-
-def test_an_abort_after_a_commit_whose_answer_was_lost_changes_nothing() -> None:
-    table = Table(member(0))
-    commit(table, wrote(member(0)), table.fence)
-    abort(table, wrote(member(0)), table.fence, last=7)
-    assert table.decision(7).outcome == "commit"
 
 
 def test_a_batch_without_rows_decides_nothing() -> None:
@@ -260,3 +275,34 @@ def test_in_a_group_that_is_too_large_to_be_listed_what_is_listed_is_ended(caplo
     assert "5 members beyond those that are listed" in caplog.text
     abort(table, wrote(member(3)), table.fence)
     assert table.fenced[1:] == [copy.member, member(3).member]
+
+
+@pytest.mark.parametrize("finds", [True, False], ids=["its task finds it", "its driver finds it"])
+def test_a_batch_of_a_stream_is_not_left_out_because_it_was_committed_to_another_topic(
+    *, finds: bool
+) -> None:
+    """A copied checkpoint with another option topic."""
+
+    def batch_7(topic: str) -> Wrote:
+        place = place_in_stream(Task(0, 0, "query-one", 7), Table.name, topic)
+        return Wrote(7, place.owner, (MemberWrote(place.member, 100, 0),), is_batch_id=True)
+
+    first, copy = batch_7("out"), batch_7("other")
+    table = Table(*first.members)
+    assert commit(table, first, table.fence)
+    again = replace(copy, members=(), found_decided=True) if finds else copy
+    table.open = {each.member: each for each in again.members}
+    with pytest.raises(CouldNotCommit, match="from a copy of its checkpoint"):
+        commit(table, again, table.fence)
+    assert table.open == {}
+
+
+def test_what_an_older_build_committed_of_a_stream_is_not_written_again_nor_refused() -> None:
+    """Its names had no topic in them, and its decisions no note. It was killed before Spark noted the batch."""
+    place = place_in_stream(Task(0, 0, "query-one", 7), Table.name, "out")
+    again = Wrote(7, place.owner, (MemberWrote(place.member, 100, 0),), is_batch_id=True)
+    older, open_still = (member(part, owner=whose(place.owner)) for part in (0, 1))
+    table = Table(*again.members, open_still)
+    table.decided[7] = Decision(number=7, outcome="commit", members=(older,))
+    assert not commit(table, again, table.fence)
+    assert table.open == {}, "nor does what it left open hold up readers"

@@ -18,28 +18,31 @@ MINE, OTHER = "7b0c…-mine", "11d2…-other"
 
 
 def test_a_query_has_the_same_group_and_names_after_every_restart() -> None:
-    first = place_in_stream(Task(3, 0, MINE, 42), None)
-    assert first == place_in_stream(Task(3, 0, MINE, 42), None)
+    first = place_in_stream(Task(3, 0, MINE, 42), None, "out")
+    assert first == place_in_stream(Task(3, 0, MINE, 42), None, "out")
     assert (first.group, first.number) == (f"spark-{MINE}", 42)
-    assert first.member == place_in_stream(Task(3, 0, MINE, 43), None).member
+    assert first.member == place_in_stream(Task(3, 0, MINE, 43), None, "out").member
 
 
 def test_attempts_have_names_of_their_own() -> None:
-    names = {place_in_stream(Task(p, a, MINE, 1), None).member for p in range(3) for a in range(2)}
+    names = {
+        place_in_stream(Task(p, a, MINE, 1), None, "out").member for p in range(3) for a in range(2)
+    }
     assert len(names) == 6
 
 
 def test_another_querys_members_are_told_apart() -> None:
-    mine = place_in_stream(Task(0, 0, MINE, 1), "shared")
-    other = place_in_stream(Task(0, 0, OTHER, 1), "shared")
+    mine = place_in_stream(Task(0, 0, MINE, 1), "shared", "out")
+    other = place_in_stream(Task(0, 0, OTHER, 1), "shared", "out")
     assert mine.group == other.group == "shared"
-    assert owner_of(mine.member) == owner_of_query(MINE) != owner_of(other.member)
+    assert owner_of(mine.member) == mine.owner != owner_of(other.member)
+    assert whose(mine.owner) == owner_of_query(MINE) != whose(other.owner)
     assert owner_of("somebody's own member") is None
 
 
 def test_a_task_that_is_not_told_its_batch_does_not_guess() -> None:
     with pytest.raises(WrongOption, match="did not tell this task its query and batch"):
-        place_in_stream(Task(0, 0, "", None), "named")
+        place_in_stream(Task(0, 0, "", None), "named", "out")
 
 
 def test_a_batch_write_without_a_name_has_one_of_its_own() -> None:
@@ -90,12 +93,22 @@ def test_an_older_builds_names_are_known_as_those_of_the_same_query_alone() -> N
     assert is_own(place.owner, owner_of_query(MINE))
     assert not is_own(place.owner, owner_of_query(OTHER))
     assert not is_own(place.owner, JOB)
-    stream = place_in_stream(Task(3, 1, MINE, 5), None)
-    assert stream.task_of_any_topic == stream.task
+    stream = place_in_stream(Task(3, 1, MINE, 5), None, "out")
+    assert stream.task_of_any_topic == place.task_of_any_topic
+    assert is_own(stream.owner, owner_of_query(MINE))
 
 
 def test_a_number_is_a_batch_id_only_where_spark_counts_it() -> None:
-    assert place_in_stream(Task(0, 0, MINE, 5), None).is_batch_id
+    assert place_in_stream(Task(0, 0, MINE, 5), None, "out").is_batch_id
     assert place_in_batch(Task(0, 0, MINE, 5), "lake", 5, "uuid", "out").is_batch_id
     assert not place_in_batch(Task(0, 0, MINE, 5), "lake", 20261121, "uuid", "out").is_batch_id
     assert not place_in_batch(Task(0, 0, "", None), "lake", 5, "uuid", "out").is_batch_id
+
+
+def test_a_copy_of_a_checkpoint_that_writes_elsewhere_is_not_the_query_that_committed() -> None:
+    """It has the same query id, so the same group and batch ids."""
+    out, other = (place_in_stream(Task(3, 1, MINE, 5), None, topic) for topic in ("out", "other"))
+    assert (out.group, out.number) == (other.group, other.number)
+    assert not is_own(other.owner, out.owner)
+    assert out.task != other.task
+    assert whose(out.owner) == whose(other.owner) == owner_of_query(MINE)

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from fencepost.clients.spark import fencing
+from fencepost.clients.spark.commit_refusals import Wrote
 from fencepost.clients.spark.option_table import STREAM_SINK
 from fencepost.clients.spark.options import write_options
-from fencepost.clients.spark.sink_commit import CouldNotCommit, Wrote, abort, commit
+from fencepost.clients.spark.sink_commit import CouldNotCommit, abort, commit
 from fencepost.clients.spark.sink_names import Place, Task, place_in_stream
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
 from fencepost.clients.spark.writers import _write
@@ -27,7 +28,7 @@ class Sink:
         self.group = TransactionGroup(f"spark-{topic}", AdminApi(node.admin_url))
 
     def place(self, partition: int, batch: int, attempt: int = 0) -> Place:
-        return place_in_stream(Task(partition, attempt, QUERY, batch), self.group.name)
+        return place_in_stream(Task(partition, attempt, QUERY, batch), self.group.name, self.topic)
 
     def write(self, place: Place, text: str, **config: str) -> tuple[MemberWriter, MemberWrote]:
         client = {name.replace("_", "."): value for name, value in config.items()}

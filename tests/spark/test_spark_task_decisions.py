@@ -4,15 +4,18 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from itertools import repeat
+from uuid import uuid4
 from zlib import crc32
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
+from fencepost.clients.binlog.reading import read_to_end
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
 from fencepost.clients.spark.task_decisions import (
     NOT_YET,
     PARTITIONS,
     DecisionRecords,
+    Last,
     NotKept,
 )
 from spark_topics import Served, column_of
@@ -56,13 +59,13 @@ class Attempt:
         self.writer = MemberWriter(node.bootstrap, name, {})
         self.writer.begin()
         self.decisions = DecisionRecords(node.bootstrap, {}, decisions, name, formerly=formerly)
-        self.before = self.decisions.committed_up_to()
+        self.before = self.decisions.last().batch
 
     def write(self, topic: str, values: list[str]) -> None:
         self.writer.write(column_of(*values), topic)
 
-    def commit(self, batch: int) -> None:
-        self.writer.commit_with(self.decisions.record(batch))
+    def commit(self, batch: int, rows: str = "") -> None:
+        self.writer.commit_with(self.decisions.records(batch, rows))
 
 
 def test_a_task_that_committed_is_not_written_again(
@@ -102,7 +105,9 @@ def test_a_decision_is_found_when_its_topic_was_given_more_partitions(
         assert time.monotonic() < deadline, "it has no more partitions"
     again = Attempt(brokers, name, decisions)
     assert again.before == 7
-    assert again.decisions.record(8)["partition"] == place_of(name), "who sees 8 would not find it"
+    assert again.decisions.records(8)[0]["partition"] == place_of(name), (
+        "who sees 8 would not find it"
+    )
     again.commit(8)
     assert Attempt(brokers, name, decisions).before == 8
 
@@ -165,3 +170,57 @@ def test_an_attempt_that_was_overtaken_can_not_commit(
     with pytest.raises(CouldNotWrite, match="Another run of this query"):
         zombie.commit(0)
     assert brokers.committed(out) == ["once"]
+
+
+def test_the_marks_of_its_rows_are_found_with_what_a_task_committed(
+    brokers: Served, fresh: Callable[[str], str]
+) -> None:
+    decisions, name = fresh("decisions"), fresh("task")
+    Attempt(brokers, name, decisions).commit(7)
+    again = Attempt(brokers, name, decisions)
+    assert again.decisions.last() == Last(7), "as an older build noted it"
+    again.commit(8, "the marks")
+    assert Attempt(brokers, name, decisions).decisions.last() == Last(8, "the marks")
+
+
+def once(partition: int, serial: int) -> str:
+    """A task of a save() without a number, whose record is in this partition."""
+    names = (f"spark-batch-{uuid4()}::job.p{serial}" for _ in repeat(None))
+    return next(each for each in names if place_of(each) == partition)
+
+
+def test_what_saves_without_a_number_left_a_week_ago_is_forgotten_and_nothing_else(
+    brokers: Served, out: str, fresh: Callable[[str], str]
+) -> None:
+    """The topic would grow with each of them, for ever. A task of today's may be asked for yet."""
+    decisions, name = fresh("decisions"), fresh("task")
+    Attempt(brokers, name, decisions).commit(7)
+    here = place_of(name)
+    old, new, named = once(here, 0), once(here, 1), fresh("another's")
+    week_ago_ms = int(time.time() * 1000) - 8 * 86_400_000
+    for key, at_ms in ((old, week_ago_ms), (new, week_ago_ms + 2 * 86_400_000), (named, 1)):
+        told = {"key": key.encode(), "timestamp": at_ms, "partition": here}
+        brokers.write(decisions, ['{"batch": 0}'], **told)
+    again = Attempt(brokers, name, decisions)
+    assert again.before == 7
+    assert [each["key"] for each in again.decisions.records(8)] == [name.encode(), old.encode()]
+    again.commit(8)
+    assert left_in(brokers, decisions) == {
+        name: '{"batch": 8}',
+        new: '{"batch": 0}',
+        named: '{"batch": 0}',
+    }
+    after = Attempt(brokers, name, decisions)
+    assert after.before == 8
+    assert len(after.decisions.records(9)) == 1, "once"
+
+
+def left_in(brokers: Served, topic: str) -> dict[str, str]:
+    """What compaction leaves of it."""
+    left: dict[str, str] = {}
+    for each in read_to_end({"bootstrap.servers": brokers.bootstrap}, topic):
+        key, value = each.key().decode(), each.value()
+        left.pop(key, None)
+        if value is not None:
+            left[key] = value.decode()
+    return left

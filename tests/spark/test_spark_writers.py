@@ -5,9 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fencepost.clients.spark import writers
+from fencepost.clients.spark.c_producer import Identity
+from fencepost.clients.spark.commit_refusals import Wrote
 from fencepost.clients.spark.option_table import BATCH_SINK
 from fencepost.clients.spark.options import WriteOptions, write_options
-from fencepost.clients.spark.sink_commit import Wrote
+from fencepost.clients.spark.row_marks import MarkedRows, RowMarks
 from fencepost.clients.spark.sink_names import (
     JOB,
     Place,
@@ -18,9 +20,9 @@ from fencepost.clients.spark.sink_names import (
     whose,
 )
 from fencepost.clients.spark.sink_writer import CouldNotWrite, _by_topic
-from fencepost.clients.spark.task_decisions import NOT_YET
+from fencepost.clients.spark.task_decisions import NOT_YET, Last
 from fencepost.clients.spark.writers import BatchWriter, TaskWrote
-from fencepost.clients.transactional import MemberWrote
+from fencepost.clients.transactional import Decision, MemberWrote
 from spark_topics import column_of
 
 QUERY = "7b0c…-mine"
@@ -37,34 +39,36 @@ def in_batch(number: int, task: Task = NO_QUERY) -> Place:
 
 
 class Alone:
-    """A task that commits for itself, its writer and its records in one; `last` is the number that it wrote before."""
+    """A task that commits for itself, its writer and its records in one; `last` is what it wrote before."""
 
-    def __init__(self, last: int) -> None:
-        self.last = last
-        self.records = 0
+    def __init__(self, last: int, rows: str = "") -> None:
+        self.found = Last(last, rows)
         self.said: list[str] = []
 
-    def committed_up_to(self) -> int:
-        return self.last
+    def last(self) -> Last:
+        return self.found
 
-    def record(self, number: int) -> dict[str, Any]:
-        return {"number": number}
+    def records(self, number: int, rows: str) -> list[dict[str, Any]]:
+        self.noted = rows
+        return [{"number": number}]
 
     def write(self, rows: Any, topic: str | None) -> None:
         self.said.append("write")
 
-    def commit_with(self, record: dict[str, Any]) -> None:
-        self.said.append(f"commit {record['number']}")
+    def commit_with(self, records: list[dict[str, Any]]) -> None:
+        self.said.append(f"commit {records[0]['number']}")
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def one(last: int, place: Place) -> list[str]:
-        alone: Any = Alone(last)
+    def one(last: int, place: Place, text: str = "row", note: str = "", **said: str) -> Any:
+        alone: Any = Alone(last, note)
         monkeypatch.setattr(writers, "DecisionRecords", lambda *_, **__: alone)
-        chosen = options(place.number, transactions="task")
-        rows = iter([column_of("row")])
-        writers._alone(alone, f"night::{place.task}", chosen, place, rows)
+        chosen = options(place.number, transactions="task", **said)
+        seen = MarkedRows(with_topics=False)
+        rows = writers._seen(seen, iter([column_of(text)]))
+        assert writers._alone(alone, chosen, place, rows, seen) == writers.NOBODY
+        assert seen.marks.rows == 1, "what is left out is counted, too"
         return alone.said
 
     return one
@@ -74,6 +78,64 @@ def test_a_number_that_was_written_last_is_left_out_and_a_higher_one_is_not(run:
     assert run(NOT_YET, in_batch(20)) == ["write", "commit 20"]
     assert run(20, in_batch(20)) == []
     assert run(20, in_batch(21)) == ["write", "commit 21"]
+
+
+def note_of(text: str) -> str:
+    seen = MarkedRows(with_topics=False)
+    seen.see(column_of(text))
+    return seen.marks.note()
+
+
+@pytest.mark.parametrize("number", [in_batch(20), in_batch(20, Task(0, 0, QUERY, 20))])
+def test_other_rows_under_the_number_that_was_written_last_are_not_left_out(
+    run: Any, number: Place
+) -> None:
+    """A checkpoint that is one batch old, or a second save() under one number."""
+    assert run(20, number, "row", note_of("row")) == []
+    assert run(20, number, "new", "") == [], "an older build's record says nothing of its rows"
+    said = r"night::.*p0: number 20 was committed before with other rows: .* rowsDiffer=ignore"
+    with pytest.raises(CouldNotWrite, match=said):
+        run(20, number, "new", note_of("row"))
+    assert run(20, number, "new", note_of("row"), rowsdiffer="ignore") == []
+
+
+class GroupWriter:
+    """A task's writer and its group in one."""
+
+    def __init__(self, outcome: str) -> None:
+        self.outcome = outcome
+        self.rows = 0
+
+    def __call__(self, *_: Any) -> "GroupWriter":
+        return self
+
+    def write(self, rows: Any, topic: str | None) -> None:
+        self.rows += rows.num_rows
+
+    def decision(self, number: int) -> Decision:
+        return Decision(number=number, outcome=self.outcome)
+
+    def written(self) -> Identity:
+        return Identity(9, 0)
+
+    def begin(self) -> None: ...
+
+    settle = give_up = close = begin
+
+
+@pytest.mark.parametrize(("outcome", "wrote"), [("undecided", 5), ("commit", 1)])
+def test_a_task_counts_its_rows_even_if_its_batch_was_decided(
+    monkeypatch: Any, outcome: str, wrote: int
+) -> None:
+    """Its driver compares them with those that were committed."""
+    group = GroupWriter(outcome)
+    monkeypatch.setattr(writers, "MemberWriter", group)
+    monkeypatch.setattr(writers, "_group", group)
+    chosen = options(20, adminurl="http://here:1")
+    batches = [column_of("a", "b"), column_of("c", "d", "e")]
+    told = writers._write(chosen, in_batch(20), iter(batches))
+    assert (group.rows, told.found_decided) == (wrote, outcome == "commit")
+    assert (told.marks.rows, told.marks.value_bytes) == (5, 5)
 
 
 @pytest.mark.parametrize("task", [NO_QUERY, Task(0, 0, QUERY, 5)], ids=["job", "foreachBatch"])
@@ -88,7 +150,7 @@ def test_a_chosen_number_below_the_last_one_is_refused_and_not_left_out(
 
 @pytest.mark.parametrize(
     "place",
-    [place_in_stream(Task(0, 0, QUERY, 20), "night"), in_batch(20, Task(0, 0, QUERY, 20))],
+    [place_in_stream(Task(0, 0, QUERY, 20), "night", "out"), in_batch(20, Task(0, 0, QUERY, 20))],
     ids=["stream", "foreachBatch"],
 )
 def test_a_batch_below_the_last_one_is_refused_and_not_left_out(run: Any, place: Place) -> None:
@@ -154,7 +216,7 @@ def test_an_abort_in_foreach_batch_ends_what_the_query_left_open(monkeypatch: An
     group = Group(monkeypatch)
     writer = BatchWriter(options(0, adminurl="http://here:1"))
     place = in_batch(0, Task(0, 0, QUERY, 0))
-    writer.abort([TaskWrote(place, 9, 0, 1), None])
+    writer.abort([TaskWrote(place, 9, 0, RowMarks()), None])
     writer.abort([None, None])
     members = (MemberWrote(place.member, 9, 0),)
     assert group.ended == [Wrote(0, place.owner, members, is_batch_id=True), None]

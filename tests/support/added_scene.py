@@ -186,8 +186,12 @@ class AddedScene:
 
     # -- groups ----------------------------------------------------------------------------------
 
-    def end_group(self, group: str, number: int, *, commit: bool, **members: Identity) -> Any:
-        return self.do(EndGroup(group=group, number=number, commit=commit, members=members))
+    def end_group(
+        self, group: str, number: int, *, commit: bool, note: str = "", **members: Identity
+    ) -> Any:
+        return self.do(
+            EndGroup(group=group, number=number, commit=commit, members=members, note=note)
+        )
 
     # -- checks ----------------------------------------------------------------------------------
 

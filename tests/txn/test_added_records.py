@@ -1,7 +1,9 @@
 """The records that Fencepost adds to `__transaction_state`."""
 
+from dataclasses import replace
+
 import pytest
-from fencepost.txn.transactions.added_records import ID_BYTES_MAX, key_of
+from fencepost.txn.transactions.added_records import ID_BYTES_MAX, key_of, value_of
 from fencepost.txn.transactions.check_back_records import (
     HalfForgotten,
     HalfMessage,
@@ -27,6 +29,7 @@ DECISIONS = st.builds(
     commit=st.booleans(),
     decided_ms=INTS,
     floor=st.integers(-1, 2**63 - 1),
+    note=st.text(max_size=20),
     members=st.lists(st.builds(MemberEnded, NAMES, INTS, st.integers(0, 32767))).map(tuple),
 )
 HALVES = st.builds(
@@ -74,3 +77,15 @@ def test_any_bytes_decode_to_a_record_or_are_refused(record, data) -> None:
 def test_a_name_that_no_key_can_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="too many"):
         key_of(1000, "x" * (ID_BYTES_MAX + 1))
+
+
+def test_a_decision_without_a_note_has_the_bytes_that_older_builds_wrote() -> None:
+    decided = GroupDecided(group="job", number=7, commit=True, decided_ms=5)
+    older = value_of(True, 5, -1, ())
+    assert decided.encode()[1] == older
+    noted = replace(decided, note="of seven")
+    assert noted.encode()[1] == value_of(True, 5, -1, (), "of seven")
+    newer = value_of(True, 5, -1, (), "of seven", "a later build's")
+    assert decode_group_decision(noted.encode()[0], newer) == noted
+    with pytest.raises(ValueError, match="a note that is no text"):
+        decode_group_decision(noted.encode()[0], value_of(True, 5, -1, (), 7))

@@ -308,3 +308,30 @@ def test_members_that_are_not_shown_are_counted() -> None:
     assert [each.member for each in view.members] == ["a", "b"]
     assert view.members_left_out == 1
     assert scene.do(DescribeGroup(group="job")).members_left_out == 0
+
+
+# -- notes ------------------------------------------------------------------------------------------------
+
+
+def test_a_note_is_kept_with_its_decision_and_told_by_whoever_coordinates_next() -> None:
+    scene, a, b = two_open()
+    scene.end_group("job", 7, commit=True, note="of seven", a=a)
+    late = scene.end_group("job", 7, commit=True, note="of another run", b=b)
+    assert (late.is_new, late.decision.note) == (False, "of seven")
+    scene.finish()
+    for each in (scene, scene.moved()):
+        assert decision(each, 7).note == "of seven"
+    scene.pass_ms(8 * DAY_MS)
+    assert decision(scene.moved(), 7).note == "of seven", "what is left for long has it, too"
+
+
+def test_what_a_build_without_notes_left_of_a_decision_is_read() -> None:
+    """It read over the note, and wrote what is left of the idle group without it."""
+    scene, a, b = two_open()
+    scene.end_group("job", 7, commit=True, note="of seven", a=a, b=b)
+    left = replace(decision(scene, 7).remnant(6), note="")
+    scene.log.append([left.encode()])
+    assert decision(scene.moved(), 7) == left
+    scene.log[-1] = [replace(left, decided_ms=0).encode()]
+    with pytest.raises(AssertionError, match="is decided again"):
+        scene.moved()

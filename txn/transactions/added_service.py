@@ -72,9 +72,15 @@ class AddedService:
     # -- transaction groups ----------------------------------------------------------------------
 
     async def end_group(
-        self, group: str, number: int, *, commit: bool, members: Mapping[str, Identity]
+        self,
+        group: str,
+        number: int,
+        *,
+        commit: bool,
+        members: Mapping[str, Identity],
+        note: str = "",
     ) -> GroupEnded | Refusal | ErrorCode:
-        command = EndGroup(group=group, number=number, commit=commit, members=members)
+        command = EndGroup(group=group, number=number, commit=commit, members=members, note=note)
         ended: GroupEnded | Refusal | ErrorCode = await self._execute(group, command)
         return ended
 

@@ -24,6 +24,7 @@ class EndGroup:
     number: int
     commit: bool
     members: Mapping[str, Identity]
+    note: str = ""  # kept with the decision, and told with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

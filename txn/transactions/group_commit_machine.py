@@ -15,6 +15,7 @@ fewer when they have more than 20,000 members together. A lower number is answer
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -128,6 +129,7 @@ class GroupCommitMachine:
             members=tuple(
                 MemberEnded(name, *command.members[name]) for name in sorted(command.members)
             ),
+            note=command.note,
         )
         ends = [
             self._transactions.end(
@@ -279,7 +281,7 @@ class GroupCommitMachine:
             if group is None:
                 group = self.groups[change.group] = _Group()
             known = group.decisions.get(change.number)
-            assert known is None or change in (known, known.remnant(change.floor)), (
+            assert known is None or _says_the_same(known, change), (
                 f"{known} is decided again: {change}"
             )
             group.decisions[change.number] = change
@@ -294,6 +296,12 @@ class GroupCommitMachine:
         DescribeDecision: _decision,
         DescribeGroup: _describe,
     }
+
+
+def _says_the_same(known: GroupDecided, change: GroupDecided) -> bool:
+    """The record itself, or what is left of it. A build that knew no notes leaves none."""
+    left = known.remnant(change.floor)
+    return change in (known, left, replace(left, note=""))
 
 
 def size_of(records: Sequence[LogRecord]) -> int:

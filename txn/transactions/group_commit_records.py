@@ -4,6 +4,8 @@
 below it may have been decided, nobody knows how any more, so it is never decided again.
 
 Of a group that nobody uses any more a `remnant` is left: its highest decision, which has forgotten all others.
+
+A `note` stands behind the other fields, and only if there is one: older builds read over it, and their remnants have none.
 """
 
 from dataclasses import dataclass, replace
@@ -30,6 +32,7 @@ class GroupDecided:
     decided_ms: int
     floor: int = NO_FLOOR
     members: tuple[MemberEnded, ...] = ()
+    note: str = ""  # what whoever decided wants to find again; nothing of ours reads it
 
     def remnant(self, floor: int) -> "GroupDecided":
         """What is kept for long is small: of the members one, whose name tells whose decision it was."""
@@ -37,7 +40,10 @@ class GroupDecided:
 
     def encode(self) -> tuple[bytes, bytes]:
         key = key_of(GROUP_DECISION, self.group, self.number)
-        return key, value_of(self.commit, self.decided_ms, self.floor, self.members)
+        noted = (
+            (self.note,) if self.note else ()
+        )  # without one as builds before 2026-11-22 wrote it
+        return key, value_of(self.commit, self.decided_ms, self.floor, self.members, *noted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +59,11 @@ def decode_group_decision(key: bytes, value: bytes | None) -> GroupDecided | Gro
     group, number = read_key(key, numbered=True)
     if value is None:
         return GroupDecisionForgotten(group=group, number=number)
-    commit, decided_ms, floor, rows, *_ = read_value(value, (bool, int, int, list))
+    commit, decided_ms, floor, rows, *behind = read_value(value, (bool, int, int, list))
     members = tuple(map(_member, rows))
+    note = behind[0] if behind else ""
+    if not isinstance(note, str):
+        raise ValueError("a decision has a note that is no text")  # noqa: TRY004 - of its record
     return GroupDecided(
         group=group,
         number=number,
@@ -62,6 +71,7 @@ def decode_group_decision(key: bytes, value: bytes | None) -> GroupDecided | Gro
         decided_ms=decided_ms,
         floor=floor,
         members=members,
+        note=note,
     )
 
 
