@@ -1,19 +1,26 @@
 """Records that should have been read and are not there any more: a failure that says so, or a skip that is named."""
 
 import logging
+from typing import Final
 
 log = logging.getLogger("fencepost.clients")
+
+
+AGED_OUT: Final = (
+    "Start a new query (with a new checkpoint) where the data begins, keep data for longer (retention.ms), or say "
+    "failOnDataLoss=false to go on behind it."
+)
+BEHIND_IT: Final = "going on behind it"
 
 
 class DataLoss(RuntimeError):
     """What is missing, and what to do about it."""
 
 
-def report(sentence: str, *, fails: bool) -> None:
+def report(
+    sentence: str, *, fails: bool, advice: str = AGED_OUT, going_on: str = BEHIND_IT
+) -> None:
     """Raise, or with failOnDataLoss=false log what is left out."""
     if fails:
-        raise DataLoss(
-            f"{sentence} Some records may have been missed. Start a new query (with a new checkpoint) where the data "
-            "begins, keep data for longer (retention.ms), or say failOnDataLoss=false to go on behind it."
-        )
-    log.warning("%s failOnDataLoss=false: going on behind it.", sentence)
+        raise DataLoss(f"{sentence} Some records may have been missed. {advice}")
+    log.warning("%s failOnDataLoss=false: %s.", sentence, going_on)

@@ -11,13 +11,15 @@ from typing import Any, Final, NamedTuple
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-# In the JSON of a checkpoint; no topic can have that name.
+# In the JSON of a checkpoint, beside the topics: none can have such a name.
 CLUSTER_KEY: Final = "@cluster"
+TOPICS_KEY: Final = "@topics"
 # Kafka's Topic.INTERNAL_TOPICS: no pattern means them, in its consumers neither.
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 Place = tuple[str, int]  # topic, partition
 Offsets = dict[Place, int]
+TopicIds = dict[str, str]  # by topic
 
 
 class Range(NamedTuple):
@@ -36,9 +38,15 @@ class Range(NamedTuple):
         return f"{self.topic}-{self.partition}[{self.start},{self.end})"
 
 
-def to_json(offsets: Mapping[Place, int], cluster_id: str = "") -> dict[str, Any]:
+def to_json(
+    offsets: Mapping[Place, int], cluster_id: str = "", topic_ids: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """As Spark's Kafka connector writes them: `{"topic": {"0": 23}}`; and whose they are."""
     table: dict[str, Any] = {CLUSTER_KEY: cluster_id} if cluster_id else {}
+    topics = {topic for topic, _ in offsets}
+    known = topic_ids or {}
+    if ids := {topic: known[topic] for topic in sorted(known) if topic in topics}:
+        table[TOPICS_KEY] = ids
     for topic, partition in sorted(offsets):
         table.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
     return table
@@ -48,13 +56,20 @@ def from_json(table: Mapping[str, Any]) -> Offsets:
     return {
         (topic, int(partition)): table[topic][partition]
         for topic in table
-        if topic != CLUSTER_KEY
+        if topic not in (CLUSTER_KEY, TOPICS_KEY)
         for partition in table[topic]
     }
 
 
 def cluster_of(table: Mapping[str, Any]) -> str:
     return str(table.get(CLUSTER_KEY, ""))
+
+
+def topic_ids_of(table: Mapping[str, Any], cluster_id: str) -> TopicIds:
+    """None where there are none yet, nor those of another cluster: a copy of a topic has an id of its own."""
+    if cluster_of(table) not in ("", cluster_id):
+        return {}
+    return dict(table.get(TOPICS_KEY, {}))
 
 
 def as_text(table: Mapping[str, Any]) -> str:

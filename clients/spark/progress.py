@@ -35,10 +35,9 @@ def _field(of: Any, name: str) -> Any:
 
 def _offsets(told: Any) -> Offsets | None:
     """Text or a table; None for a source of another kind, or one that has not begun."""
-    table = json.loads(told) if isinstance(told, str) else told
-    if not isinstance(table, dict):
-        return None
     try:
-        return from_json(table)
+        # PySpark makes the text "None" of what a source does not say.
+        table = json.loads(told) if isinstance(told, str) else told
+        return from_json(table) if isinstance(table, dict) else None
     except (AttributeError, TypeError, ValueError):
         return None

@@ -6,11 +6,12 @@ PROVED BY  tests/spark/test_spark_offsets.py::test_a_plan_follows_from_its_two_o
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
-from . import data_loss, offsets
-from .offsets import INTERNAL_TOPICS, Offsets, Place, Range
+from . import data_loss, offsets, topic_ids
+from .offsets import INTERNAL_TOPICS, Offsets, Place, Range, TopicIds
 from .options import Bound, ReadOptions
 
 
@@ -18,6 +19,8 @@ class AsksCluster(Protocol):
     cluster_id: str
 
     def places(self) -> list[Place]: ...
+
+    def topic_ids(self, topics: Iterable[str]) -> TopicIds: ...
 
     def starts(self, places: Any) -> Offsets: ...
 
@@ -84,10 +87,12 @@ class StreamPlan:
         self._now_s = now_s
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._newest: dict[str, Any] | None = None
+        self._planned: dict[str, Any] | None = None  # the last end, whose topics were looked at
         self._waiting_since: float | None = None
 
     def initial(self) -> dict[str, Any]:
         places = self._cluster.places()
+        ids = self._cluster.topic_ids(topic for topic, _ in places)
         bound = self._options.starting
         start = self._cluster.resolve("startingOffsets", bound, places)
         _check_reached(self._cluster, "startingOffsets", bound, start)
@@ -98,7 +103,7 @@ class StreamPlan:
                 said = _begins_later(place, start[place], first[place])
                 data_loss.report(said, fails=self._options.fail_on_data_loss)
                 start[place] = first[place]
-        return offsets.to_json(start, self._cluster.cluster_id)
+        return offsets.to_json(start, self._cluster.cluster_id, ids)
 
     def stop_at_what_is_there(self) -> None:
         """For Trigger.AvailableNow."""
@@ -121,16 +126,44 @@ class StreamPlan:
         else:
             newest = self._cluster.ends(places)
         self._newest = offsets.to_json(newest, self._cluster.cluster_id)
-        backwards = [place for place in known if self._went_backwards(place, begun, newest)]
+        is_behind = any(newest[place] < begun[place] for place in known)
         # What is new is read from its beginning, as Spark's Kafka connector does.
         from_ = {**{place: begun[place] for place in known}, **self._first_of(added)}
         # Where something went backwards nobody waits: it might outgrow its old offset meanwhile.
-        may_wait = not is_now and not backwards
+        may_wait = not is_now and not is_behind
         if may_wait and self._is_too_little(offsets.distance(from_, newest)):
             return dict(start)
+        ids = offsets.topic_ids_of(start, self._cluster.cluster_id)
+        if any(newest[place] != begun.get(place) for place in newest):  # there is to be a batch
+            # Asked after the ends: of a topic that is made anew between the two, the id is the new one's.
+            now = self._cluster.topic_ids(topic for topic, _ in places)
+            anew = self._begin_again(ids, now, known, from_, newest)
+            begun = {place: begun[place] for place in begun if place[0] not in anew}
+            same = ids.keys() & now.keys()
+            self._check_backwards([place for place in known if place in begun], begun, newest, same)
+            ids |= now
         until = newest if most is None else offsets.admitted(from_, newest, most)
         # Partitions that nobody lists at the moment keep their place in the checkpoint.
-        return offsets.to_json({**begun, **until}, self._cluster.cluster_id)
+        self._planned = offsets.to_json({**begun, **until}, self._cluster.cluster_id, ids)
+        return dict(self._planned)
+
+    def _begin_again(
+        self, noted: TopicIds, now: TopicIds, known: list[Place], from_: Offsets, newest: Offsets
+    ) -> list[str]:
+        """Topics that were made anew are read from their beginning, up to where these end."""
+        anew = topic_ids.report(
+            noted,
+            now,
+            fails=self._options.fail_on_data_loss,
+            going_on="reading the new topic from its beginning",
+        )
+        places = [place for place in known if place[0] in anew]
+        if places:
+            from_ |= self._cluster.starts(places)
+            newest |= self._cluster.ends(places)
+        if self._target is not None:
+            self._target |= {place: newest[place] for place in places}
+        return anew
 
     def _target_of(self, known: list[Place], begun: Offsets, target: Offsets) -> Offsets:
         """A place that is behind its target was begun at `latest` after the target was taken, or its topic went backwards:
@@ -148,10 +181,26 @@ class StreamPlan:
         self._check_cluster(start)
         self._check_cluster(end)  # batch 0 may be planned again with a start that was resolved here
         begun, until = offsets.from_json(start), offsets.from_json(end)
+        cluster_id = self._cluster.cluster_id
+        noted = offsets.topic_ids_of(end, cluster_id)
+        anew = topic_ids.made_anew(offsets.topic_ids_of(start, cluster_id), noted)
+        begun = {place: begun[place] for place in begun if place[0] not in anew}
+        if dict(end) != self._planned:  # by a run that has ended
+            gone = self._gone_since(noted)
+            until = {place: until[place] for place in until if place[0] not in gone}
         added = [place for place in sorted(until) if place not in begun]
         begun |= self._first_of(added)
         found = offsets.ranges_between(begun, until)
         return offsets.split(found, self._options.min_partitions, self._options.records_max)
+
+    def _gone_since(self, noted: TopicIds) -> list[str]:
+        """What the next batch reads from its beginning is not this one's."""
+        return topic_ids.report(
+            noted,
+            self._cluster.topic_ids(noted),
+            fails=self._options.fail_on_data_loss,
+            going_on="this batch has nothing of it, and the next one reads the new topic from its beginning",
+        )
 
     def _first_of(self, added: list[Place]) -> Offsets:
         if not added:
@@ -202,18 +251,25 @@ class StreamPlan:
                 fails=self._options.fail_on_data_loss,
             )
 
-    def _went_backwards(self, place: Place, begun: Offsets, newest: Offsets) -> bool:
-        """Then this micro-batch has nothing of it, and the next one begins where it ends now.
+    def _check_backwards(
+        self, known: list[Place], begun: Offsets, newest: Offsets, same: AbstractSet[str]
+    ) -> None:
+        """Of what went backwards this micro-batch has nothing, and the next one begins where it ends now.
 
-        What it holds is not read from its beginning: a log that lost its last records looks the same, and so does one of
-        which a task has read a part already (`range_reader.py`). Those records would be read twice.
+        What it holds is not read from its beginning: a log that lost its last records would be read twice. `same` are the
+        topics of which their ids say that they are the ones that were read.
         """
-        if newest[place] >= begun[place]:
-            return False
-        first = self._cluster.starts([place])[place]
-        data_loss.report(
-            f"{place[0]}-{place[1]} was read up to {begun[place]} and ends at {newest[place]} now; was it deleted and "
-            f"created again? What it holds from {first} up to there is not looked at any more.",
-            fails=self._options.fail_on_data_loss,
-        )
-        return True
+        for place in known:
+            if newest[place] >= begun[place]:
+                continue
+            first = self._cluster.starts([place])[place]
+            why = (
+                "its last records are gone."
+                if place[0] in same
+                else "was it deleted and created again?"
+            )
+            data_loss.report(
+                f"{place[0]}-{place[1]} was read up to {begun[place]} and ends at {newest[place]} now; {why} "
+                f"What it holds from {first} up to there is not looked at any more.",
+                fails=self._options.fail_on_data_loss,
+            )

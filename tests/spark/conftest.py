@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from spark_topics import Served, served
+from support.kafka_peer import KafkaPeer, NotFetched
 from support.needs import give_up, missing
 
 NEEDS = ("jvm", "python:pyspark", "python:pyarrow")
@@ -17,6 +18,18 @@ _number = count(1)
 def node() -> Iterator[Served]:
     with served() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Served]:
+    if reason := missing("kafka"):
+        give_up(reason)
+    try:
+        peer = KafkaPeer()
+    except NotFetched as error:
+        give_up(str(error))
+    with peer:
+        yield Served(peer.bootstrap, "")
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from fencepost.clients.binlog.reading import read_to_end
 from support.fencepost_process import fencepost
 
@@ -35,6 +35,10 @@ class Served(NamedTuple):
     def delete(self, topic: str) -> None:
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(20)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(20)
 
     def delete_records(self, topic: str, before: int) -> None:
         admin = self._admin()

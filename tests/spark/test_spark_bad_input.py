@@ -1,6 +1,6 @@
 """What users run into, on a real node and without Spark in between: each ends in a sentence, and nothing half is left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ from fencepost.clients.spark.sink_names import Place, Task, place_in_stream
 from fencepost.clients.spark.sink_writer import CouldNotWrite
 from fencepost.clients.spark.writers import _write
 from fencepost.clients.transactional import AdminApi, TransactionGroup
-from spark_topics import Served, column_of
+from spark_topics import Served, column_of, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -159,6 +159,31 @@ def test_a_partition_that_is_not_there_is_named_and_nothing_stays_open(
     ):
         writes.write(rows)
     assert (writes.open_members(), node.committed(topic)) == ([], [])
+
+
+def test_a_topic_that_vanishes_under_a_sink_is_named_and_nothing_stays_open(
+    fresh: Callable[[str], str],
+) -> None:
+    """Between two of a task's batches of rows, on brokers that make no topics by themselves."""
+    topic = fresh("out")
+    with served({"FENCEPOST_AUTO_CREATE_TOPICS_ENABLE": "false"}) as node:
+        node.create(topic)
+        writes = Writes(node, topic, fresh("query"))
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            yield column_of("a")
+            node.delete(topic)
+            yield column_of("b")
+
+        said = {"topic": topic, "kafka.topic.metadata.propagation.max.ms": "500"}
+        options = write_options({**node.writing, **said}, STREAM_SINK)
+        with pytest.raises(
+            CouldNotWrite, match=f"could not write to {topic}: .* Is the topic there, .* Create it"
+        ):
+            _write(options, writes.place, rows())
+        assert writes.open_members() == []
+        node.create(topic)
+        assert node.committed(topic) == []
 
 
 def test_a_value_over_the_topic_s_limit_is_told_and_nothing_stays_open(

@@ -28,6 +28,7 @@ from fencepost.clients.spark.reading import (
 from fencepost.cluster.base import ids
 from hypothesis import given
 from hypothesis import strategies as st
+from told_cluster import Told, available_now, plan
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
@@ -88,32 +89,6 @@ def test_a_large_range_is_split_and_a_small_one_is_not() -> None:
     ]
 
 
-class Told:
-    """A cluster as a test has it."""
-
-    cluster_id = "me"
-
-    def __init__(self, first: Offsets, last: Offsets) -> None:
-        self.first, self.last = first, last
-
-    def places(self) -> list[Place]:
-        return sorted(self.last)
-
-    def starts(self, places: Any) -> Offsets:
-        return {place: self.first.get(place, 0) for place in places}
-
-    def ends(self, places: Any) -> Offsets:
-        return {place: self.last[place] for place in places}
-
-    def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
-        return self.starts(places) if bound.everywhere == -2 else self.ends(places)
-
-
-def plan(cluster: Told, now: Any = lambda: 0.0, **said: str) -> StreamPlan:
-    given = {"bootstrap.servers": "here", "subscribe": "t", "startingoffsets": "earliest", **said}
-    return StreamPlan(cluster, read_options(given, STREAM), now)
-
-
 def test_a_plan_follows_from_its_two_offsets() -> None:
     cluster = Told({}, {A: 10, B: 5})
     stream = plan(cluster)
@@ -152,6 +127,17 @@ def test_a_query_s_lag_is_what_it_has_not_read_yet() -> None:
     ]
 
 
+def test_a_source_that_does_not_say_where_it_ends_has_no_lag() -> None:
+    """A rate source among ours; Java's null is the text "None" in PySpark's objects."""
+    ours = {"endOffset": '{"t":{"0":5}}', "latestOffset": '{"t":{"0":9}}'}
+    for silent in ("None", None, "null", "", "[1]"):
+        rate = {"endOffset": "17", "latestOffset": silent}
+        begins = {"endOffset": silent, "latestOffset": '{"t":{"0":9}}'}
+        assert lag_of({"sources": [rate, ours, begins]}) == [
+            Lag(total=4, most=4, by_partition={A: 4})
+        ]
+
+
 def test_nothing_new_is_no_batch() -> None:
     stream = plan(Told({}, {A: 10}))
     at = {"@cluster": "me", "t": {"0": 10}}
@@ -176,12 +162,6 @@ def test_available_now_ends_at_what_was_there() -> None:
     twice = stream.next_end(once, 6)
     assert twice["t"] == {"0": 10}
     assert stream.next_end(twice, 6) == twice
-
-
-def available_now(cluster: Told, **said: str) -> StreamPlan:
-    stream = plan(cluster, **said)
-    stream.stop_at_what_is_there()
-    return stream
 
 
 def test_available_now_tells_of_a_topic_that_went_backwards() -> None:

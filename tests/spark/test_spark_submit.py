@@ -2,11 +2,16 @@
 
 import importlib.util
 import json
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import sysconfig
+import venv
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import kafka_connector
 import pytest
@@ -24,13 +29,44 @@ pytestmark = [
     pytest.mark.timeout(600),  # JVMs on a machine that has other things to do
 ]
 HERE = Path(__file__).parent
+CLIENTS = HERE.parents[1] / "clients"
+ZIP = re.compile(r"python -m zipfile -c (\S+) (\w+)")
+OURS = ("fencepost", "__editable__")
 JOB_S = 400.0
+
+
+def bare_python(folder: Path) -> str:
+    """This one's packages, but without fencepost: a worker of somebody's cluster."""
+    venv.create(folder, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    for each in Path(sysconfig.get_path("purelib")).iterdir():
+        if not each.name.startswith(OURS) and each.suffix != ".pth":
+            (site / each.name).symlink_to(each)
+    return str(folder / "bin" / "python")
+
+
+def py_files(folder: Path) -> str:
+    """As the README makes the file, of what pip would have installed."""
+    said = ZIP.search((CLIENTS / "spark" / "README.md").read_text())
+    assert said is not None, "the README says how it is made"
+    file, package = said.groups()
+    shutil.copytree(CLIENTS, folder / package / "clients")
+    command = [sys.executable, "-m", "zipfile", "-c", file, package]
+    subprocess.run(command, cwd=folder, check=True)
+    return str(folder / file)
 
 
 class Submitted:
     """A driver of its own: what it says, and its end."""
 
-    def __init__(self, folder: Path, job: str, *arguments: str, flags: list[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        job: str,
+        *arguments: str,
+        flags: list[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         spec = importlib.util.find_spec("pyspark")
         assert spec is not None and spec.origin is not None
         home = Path(spec.origin).parent
@@ -48,6 +84,7 @@ class Submitted:
                 "SPARK_HOME": str(home),
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "PYSPARK_PYTHON": sys.executable,  # else the first python3 on the PATH
+                **(environment or {}),
             },
         )
         self.process.start()
@@ -70,8 +107,8 @@ class Submitted:
 def submit(tmp_path: Path) -> Iterator[Callable[..., Submitted]]:
     with ExitStack() as stack:
 
-        def one(name: str, job: str, *arguments: str, flags: list[str]) -> Submitted:
-            made = Submitted(tmp_path / name, job, *arguments, flags=flags)
+        def one(name: str, job: str, *arguments: str, **how: Any) -> Submitted:
+            made = Submitted(tmp_path / name, job, *arguments, **how)
             stack.callback(made.end)
             return made
 
@@ -125,7 +162,17 @@ def test_jobs_that_are_submitted_to_a_cluster_write_at_once_and_each_exactly_onc
     fresh: Callable[[str], str],
     tmp_path: Path,
     submit: Callable[..., Submitted],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """On workers that have the binary packages and not fencepost: it goes along with the job."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    python = bare_python(tmp_path / "bare")
+    found = subprocess.run(
+        [python, "-c", "import pyarrow, fencepost"], check=False, capture_output=True
+    )
+    assert b"No module named 'fencepost'" in found.stderr, found.stderr
+    zipped = py_files(tmp_path)
+    here = {"PYSPARK_PYTHON": python, "PYTHONPATH": zipped}
     out = fresh("out")
     node.create(out, partitions=2)
     node.write(topic, [f"{n:03}" for n in range(100)])
@@ -137,11 +184,16 @@ def test_jobs_that_are_submitted_to_a_cluster_write_at_once_and_each_exactly_onc
             "1",
             "--executor-memory",
             "512m",
+            "--py-files",
+            zipped,
         ]
         jobs = []
         for number in range(2):
             arguments = [node.bootstrap, node.admin_url, topic, out, str(tmp_path / f"c{number}")]
-            jobs.append(submit(f"job-{number}", "submitted_job.py", *arguments, flags=flags))
+            job = submit(
+                f"job-{number}", "submitted_job.py", *arguments, flags=flags, environment=here
+            )
+            jobs.append(job)
         for each in jobs:
             each.wait()
     assert node.committed(out) == sorted(f"{n:03}" for n in range(100) for _ in jobs)

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import repeat
 from uuid import uuid4
 from zlib import crc32
@@ -19,22 +19,8 @@ from fencepost.clients.spark.task_decisions import (
     NotKept,
 )
 from spark_topics import Served, column_of
-from support.kafka_peer import KafkaPeer, NotFetched
-from support.needs import give_up, missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Served]:
-    if reason := missing("kafka"):
-        give_up(reason)
-    try:
-        peer = KafkaPeer()
-    except NotFetched as error:
-        give_up(str(error))
-    with peer:
-        yield Served(peer.bootstrap, "")
 
 
 @pytest.fixture(params=["node", "kafka"])

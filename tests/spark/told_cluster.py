@@ -1,0 +1,48 @@
+"""A cluster that is what a test says, for the suites of the plan: no brokers."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fencepost.clients.spark.offsets import Offsets, Place
+from fencepost.clients.spark.option_table import STREAM
+from fencepost.clients.spark.options import Bound, read_options
+from fencepost.clients.spark.reading import StreamPlan
+
+
+class Told:
+    """Where its partitions begin and end, and its topics' ids if it has them."""
+
+    cluster_id = "me"
+
+    def __init__(self, first: Offsets, last: Offsets, **ids: str) -> None:
+        self.first, self.last, self.ids = first, last, ids
+        self.asked_for_ids = 0
+
+    def places(self) -> list[Place]:
+        return sorted(self.last)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """As `Cluster` does: nobody is asked about nothing."""
+        wanted = set(topics)
+        self.asked_for_ids += bool(wanted)
+        return {topic: self.ids[topic] for topic in sorted(wanted) if topic in self.ids}
+
+    def starts(self, places: Any) -> Offsets:
+        return {place: self.first.get(place, 0) for place in places}
+
+    def ends(self, places: Any) -> Offsets:
+        return {place: self.last[place] for place in places}
+
+    def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
+        return self.starts(places) if bound.everywhere == -2 else self.ends(places)
+
+
+def plan(cluster: Told, now: Any = lambda: 0.0, **said: str) -> StreamPlan:
+    given = {"bootstrap.servers": "here", "subscribe": "t", "startingoffsets": "earliest", **said}
+    return StreamPlan(cluster, read_options(given, STREAM), now)
+
+
+def available_now(cluster: Told, **said: str) -> StreamPlan:
+    stream = plan(cluster, **said)
+    stream.stop_at_what_is_there()
+    return stream
