@@ -1,10 +1,11 @@
 """Who loses a minority is served all the same, and soon; how soon is measured where it counts: at the client's acknowledgement.
 
-INVARIANT  each key that somebody tries to write to acknowledges within `AVAILABLE_S`: from the beginning of a fault that leaves
-           a majority, whether it is over by then or not; from the end of every fault; and when all are over. Where nobody
-           tries any more because nobody is served, that is told too.
+INVARIANT  each key that somebody tries to write to acknowledges while a fault that leaves a majority goes on, as soon as the system
+           promises (`promised.py`); of one that is over sooner, within `AVAILABLE_S` of its beginning; and so after the end
+           of every fault, and when all are over. Where nobody tries any more because nobody is served, that is told too.
 PREVENTS   a run that is valid because nothing was served while it was hard, or ever again.
-PROVED BY  tests/chaos/test_queue_availability.py::test_a_key_that_acknowledges_nothing_while_one_of_three_is_away_is_unavailable
+PROVED BY  tests/chaos/test_queue_promised.py::test_a_cut_of_one_of_three_in_which_nothing_is_acknowledged_is_unavailable_though_it_ends_soon,
+           tests/chaos/test_queue_availability.py::test_a_key_that_acknowledges_nothing_while_one_of_three_is_away_is_unavailable
 
 While too many are away (`away.py`) nothing is owed, and that time is no part of what recovery took. A fault counts as over
 when all of its nodes served again. One with a key that was never served again has no time of recovery, and is counted.
@@ -16,8 +17,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .away import AVAILABLE_S, NEVER, Excused, until_of, whole_faults
+from .away import AVAILABLE_S, Excused, until_of, whole_faults
+from .busy import Machine
 from .history import Anomaly
+from .promised import NEVER, Promise
 from .txn_history import Txn
 
 TRIED_S: Final = 20.0  # who begins later than this had less than 10 s, which is no question
@@ -26,9 +29,8 @@ LONGEST_S: Final = 300.0  # no operation lasts longer
 ON_PURPOSE: Final = "aborted on purpose"
 NO_END: Final = "no end was written down"
 OWN_S: Final = 10.0
-LIVELY: Final = 10  # acknowledgements in some `AVAILABLE_S`: then silence means something
-# Faults that take nodes away, and are lived with as long as they leave a majority.
-TAKES_AWAY: Final = frozenset({"kill", "pause", "cut", "restart", "power", "hunt"})
+LIVELY: Final = 10  # acknowledgements in as much time: then silence means something
+WANTED_SHARE: Final = 0.5  # of a question's time, from its first try to its last: else it is none
 NOT_SERVED: Final = "not served"  # beside the times: faults with a key that was never served again
 
 
@@ -41,7 +43,9 @@ class Recovery:
     asked: bool = False  # it must have come in time
     measured: bool = False  # a fault's own: its time is told
     due_s: float = NEVER
+    during: bool = False  # the fault still goes on when the time is over
     tried: dict[str, int] = field(default_factory=dict)  # key -> line of the first try
+    wanted_s: dict[str, tuple[float, float]] = field(default_factory=dict)  # first try, last one
     served_s: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -56,22 +60,39 @@ class Recovery:
         waited_s = op.ended_s - max(op.began_s, self.from_s)
         return op.why not in (ON_PURPOSE, NO_END) or waited_s >= OWN_S
 
+    def tried_by(self, op: Txn, key: str) -> None:
+        self.tried.setdefault(key, op.line)
+        first_s, last_s = self.wanted_s.get(key, (max(op.began_s, self.from_s), 0.0))
+        self.wanted_s[key] = first_s, max(last_s, min(op.ended_s, self.due_s))
+
+    def was_wanted(self, key: str) -> bool:
+        """For so long that it would have been served: a load of few operations leaves keys alone for seconds."""
+        first_s, last_s = self.wanted_s[key]
+        return last_s - first_s >= WANTED_SHARE * (self.due_s - self.from_s)
+
 
 class Availability:
     """`see` all operations in the order of their ends. `healed_s` is when all faults were over, where that is known."""
 
     def __init__(
-        self, faults: Iterable[Mapping[str, Any]], nodes: int, healed_s: float | None = None
+        self,
+        faults: Iterable[Mapping[str, Any]],
+        nodes: int,
+        healed_s: float | None = None,
+        *,
+        promise: Promise | None = None,
+        machine: Machine | None = None,
     ) -> None:
         known = whole_faults(faults)
-        self._excused = excused = Excused(known, nodes, healed_s)
-        found = [each for fault in known for each in _questions(fault, excused, healed_s)]
+        self.excused = excused = Excused(known, nodes, healed_s, machine)
+        asking = Asking(excused, promise or Promise(), healed_s)
+        found = [each for fault in known for each in asking.of(fault)]
         if healed_s is not None:
-            found.append(Recovery(healed_s, "all faults were over", asked=True))
-        for each in found:
-            each.due_s = excused.due(each.from_s)
+            due_s = excused.due(healed_s)
+            found.append(Recovery(healed_s, "all faults were over", asked=True, due_s=due_s))
         self.recoveries = sorted(found, key=lambda each: each.from_s)
         self._froms = [each.from_s for each in self.recoveries]
+        self._lasting = [each for each in self.recoveries if each.during]
         self._unserved: dict[str, int] = {}  # key -> the first that it was not served after yet
         self._last_s: dict[str, float] = {}  # key -> when somebody was last at it
         self._acked: Counter[int] = Counter()  # by stretch of `AVAILABLE_S`
@@ -81,18 +102,30 @@ class Availability:
         if not op.sends:
             return
         self._end_s = max(self._end_s, op.ended_s)
-        first = bisect_left(self._froms, op.began_s - TRIED_S)
-        during = self.recoveries[first : bisect_right(self._froms, op.ended_s)]
-        in_vain = self._excused.over(op.began_s) >= op.ended_s
-        tried = [] if in_vain else [each for each in during if each.counts(op)]
+        in_vain = self.excused.over(op.began_s) >= op.ended_s
+        tried = [] if in_vain else [each for each in self._under_way(op) if each.counts(op)]
         for key in {sent.key for sent in op.sends}:
             self._last_s[key] = max(self._last_s.get(key, 0.0), op.ended_s)
             if op.type == "ok":
                 self._serve(key, op)
             for each in tried:
-                each.tried.setdefault(key, op.line)
+                each.tried_by(op, key)
         if op.type == "ok":
             self._acked[int(op.ended_s // AVAILABLE_S)] += 1
+
+    def _under_way(self, op: Txn) -> list[Recovery]:
+        """Questions that this operation is a try of."""
+        first = bisect_left(self._froms, op.began_s - TRIED_S)
+        young = self.recoveries[first : bisect_right(self._froms, op.ended_s)]
+        found = [each for each in young if not each.during]
+        while self._lasting and self._lasting[0].due_s < op.ended_s - LONGEST_S:
+            self._lasting.pop(0)
+        for each in self._lasting:
+            if each.from_s > op.ended_s:
+                break
+            if op.began_s <= each.due_s:
+                found.append(each)
+        return found
 
     def _serve(self, key: str, op: Txn) -> None:
         """The first that ends is the first that counts for all that came before it began."""
@@ -112,29 +145,45 @@ class Availability:
             key in each.served_s for each in self.recoveries for key in each.tried
         )
 
+    def asked_meanwhile(self, end_s: float) -> int:
+        """Of how many faults it was asked while they went on: on a busy machine few last long enough."""
+        return sum(each.during and each.due_s <= end_s for each in self.recoveries)
+
     # -- what must not be --------------------------------------------------------------------------
 
     def anomalies(self, end_s: float) -> list[Anomaly]:
         """`end_s` is when the clients were stopped: who had no time is not asked."""
         found = []
+        told: set[tuple[float, str]] = set()  # of the questions of one moment the longest is enough
         for each in self.recoveries:
             if not each.asked or each.due_s > end_s:
                 continue
-            what = f"was acknowledged from {each.from_s:.1f} s to {each.due_s:.1f} s: {each.what}"
+            until = (
+                f"{each.due_s:.1f} s, while it went on" if each.during else f"{each.due_s:.1f} s"
+            )
+            what = f"was acknowledged from {each.from_s:.1f} s to {until}: {each.what}"
             for key, line in self._wanted(each):
-                if each.served_s.get(key, NEVER) > each.due_s:
+                if each.served_s.get(key, NEVER) > each.due_s and (each.from_s, key) not in told:
+                    told.add((each.from_s, key))
                     found.append(Anomaly("unavailable", key, f"nothing {what}", (line,)))
-            if each.silent and not each.tried and max(self._acked.values(), default=0) >= LIVELY:
+            is_told = (each.from_s, "all") in told
+            if each.silent and not each.tried and not is_told and self._is_lively(each):
+                told.add((each.from_s, "all"))
                 what = f"nothing at all {what}; and nobody tried"
                 found.append(Anomaly("unavailable", "all", what))
         return found
+
+    def _is_lively(self, of: Recovery) -> bool:
+        share = (of.due_s - of.from_s) / AVAILABLE_S if of.during else 1.0
+        return max(self._acked.values(), default=0) * share >= LIVELY
 
     def _wanted(self, of: Recovery) -> list[tuple[str, int]]:
         """Without keys that nobody wanted any more when the time was over, though others were served."""
         return [
             (key, line)
             for key, line in sorted(of.tried.items())
-            if of.silent or self._last_s[key] >= of.due_s or key in of.served_s
+            if (of.silent or self._last_s[key] >= of.due_s or key in of.served_s)
+            and (not of.during or of.was_wanted(key))
         ]
 
     # -- how long it took --------------------------------------------------------------------------
@@ -150,24 +199,44 @@ class Availability:
                 continue
             served_s = max(each.served_s.get(key, NEVER) for key in tried)
             if served_s < NEVER:
-                took.append(self._excused.owed_between(each.from_s, served_s))
+                took.append(self.excused.owed_between(each.from_s, served_s))
             else:
                 not_served += had_time
         return _figures(sorted(took), not_served)
 
 
-def _questions(
-    fault: Mapping[str, Any], excused: Excused, healed_s: float | None
-) -> list[Recovery]:
-    """From its beginning, if it leaves a majority, and from its end. Measured from where something is owed."""
-    begins_s, ends_s = float(fault["at_s"]), until_of(fault, healed_s)
-    owed_s, after_s = excused.over(begins_s), excused.over(ends_s)
-    takes_away = str(fault.get("fault")) in TAKES_AWAY
-    what = str(fault.get("what", ""))
-    found = [Recovery(owed_s, what, asked=takes_away or owed_s >= ends_s, measured=True)]
-    if after_s > owed_s:
-        found.append(Recovery(after_s, f"the end of: {what}", asked=True))
-    return [each for each in found if each.from_s < NEVER]
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What is asked of a fault: from its beginning, if it leaves a majority, and from its end. Measured from where something
+    is owed."""
+
+    excused: Excused
+    promise: Promise
+    healed_s: float | None
+
+    def of(self, fault: Mapping[str, Any]) -> list[Recovery]:
+        begins_s, ends_s = float(fault["at_s"]), until_of(fault, self.healed_s)
+        owed_s, after_s = self.excused.over(begins_s), self.excused.over(ends_s)
+        what = str(fault.get("what", ""))
+        found = self._from_its_beginning(fault, what, owed_s, ends_s)
+        if after_s > owed_s:
+            due_s = self.excused.due(after_s)
+            found.append(Recovery(after_s, f"the end of: {what}", asked=True, due_s=due_s))
+        return [each for each in found if each.from_s < NEVER]
+
+    def _from_its_beginning(
+        self, fault: Mapping[str, Any], what: str, owed_s: float, ends_s: float
+    ) -> list[Recovery]:
+        """While it goes on, if it lasts so long; and within `AVAILABLE_S`, where as much is promised before its end."""
+        promised_s = self.promise.within_s(fault)
+        due_s = self.excused.due(owed_s)
+        is_asked = promised_s <= AVAILABLE_S or due_s >= ends_s
+        is_asked = is_asked and (promised_s < NEVER or owed_s >= ends_s)
+        found = [Recovery(owed_s, what, asked=is_asked, measured=True, due_s=due_s)]
+        due_s = self.excused.due(owed_s, promised_s)
+        if owed_s < ends_s and due_s <= ends_s:
+            found.append(Recovery(owed_s, what, asked=True, due_s=due_s, during=True))
+        return found
 
 
 def _figures(took: list[float], not_served: int) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """When too many nodes were away for anything to be owed: of a partition's copies all but one must be there (`min.insync.replicas`).
 
-INVARIANT  a time is excused only by nodes that a fault took away then, or by one fault that hindered more nodes than may be missed.
+INVARIANT  a time is excused only by nodes that a fault took away then, or by one fault that hindered more nodes than may be missed;
+           or in part, by what the machine had to do besides (`busy.py`).
 PREVENTS   a wrong clock on one node excusing that another, which was killed, is missed for ever.
 PROVED BY  tests/chaos/test_queue_availability.py::test_a_fault_that_hinders_a_node_is_no_excuse_for_what_takes_another_away
 """
@@ -11,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import Any, Final
 
-NEVER: Final = float("inf")
+from .busy import Machine
+from .promised import NEVER, RING, form_of
+
 AVAILABLE_S: Final = (
     30.0  # with a transaction of a dead client that has to time out first, on a busy machine
 )
@@ -43,13 +46,20 @@ class Excused:
     """The times in which too many were away, from the first moment of each to its last."""
 
     def __init__(
-        self, faults: Iterable[Mapping[str, Any]], nodes: int, healed_s: float | None
+        self,
+        faults: Iterable[Mapping[str, Any]],
+        nodes: int,
+        healed_s: float | None,
+        machine: Machine | None = None,
     ) -> None:
+        self._machine = machine or Machine(())
         self._spare = min((nodes - 1) // 2, LOST_MAX)
         self._begins: list[float] = []
         self._ends: list[float] = []
         self._away: Counter[int] = Counter()
-        self._hindered = 0  # faults that, each alone, hinder too many
+        self._hindered = (
+            0  # faults that, each alone, hinder too many, or leave no two that hear each other
+        )
         # At one moment those that begin come first: nodes of two faults that meet are away together.
         moments = []
         for at, fault in enumerate(faults):
@@ -63,7 +73,9 @@ class Excused:
 
     def _count(self, fault: Mapping[str, Any], step: int) -> None:
         kind, nodes = str(fault.get("fault")), set(fault.get("nodes") or ())
-        if kind in HINDERS:
+        if form_of(fault) == RING:
+            self._hindered += step
+        elif kind in HINDERS:
             self._hindered += step * (len(nodes) > self._spare)
         elif kind not in HARMLESS:
             for node in {ANYBODY} if kind in ONE_BY_ONE and nodes else nodes:
@@ -82,14 +94,17 @@ class Excused:
         at = bisect_right(self._begins, at_s) - 1
         return max(at_s, self._ends[at]) if at >= 0 else at_s
 
-    def due(self, from_s: float) -> float:
-        """When everybody must have been served: `AVAILABLE_S` later, without what is excused and what it takes to settle after it."""
-        left_s, at_s = AVAILABLE_S - SETTLE_S, from_s
-        while at_s < NEVER:
-            settled_s, next_s = at_s + SETTLE_S, self.next_after(at_s)
-            if next_s - settled_s >= left_s:
-                return settled_s + left_s
-            left_s -= max(0.0, next_s - settled_s)
+    def due(self, from_s: float, within_s: float = AVAILABLE_S) -> float:
+        """When everybody must have been served: `within_s` of the machine's own time later, without what is excused and
+        what it takes to settle after it."""
+        settle_s = min(SETTLE_S, within_s)
+        left_s, at_s = within_s - settle_s, from_s
+        while at_s < NEVER and within_s < NEVER:
+            settled_s, next_s = self._machine.later(at_s, settle_s), self.next_after(at_s)
+            had_s = self._machine.between(settled_s, next_s) if next_s < NEVER else NEVER
+            if had_s >= left_s:
+                return self._machine.later(settled_s, left_s)
+            left_s -= max(0.0, had_s)
             at_s = self.over(next_s)
         return NEVER
 

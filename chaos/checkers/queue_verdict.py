@@ -26,8 +26,11 @@ from . import (
     txn_lost,
 )
 from .availability import Availability
+from .busy import Machine
 from .history import FINAL, Anomaly
+from .promised import Promise
 from .stale_reads import StaleReads
+from .stuck_polls import StuckPolls
 from .txn_history import Txn, Txns, WholeLines
 
 # What is legal where records of open transactions interleave, in Kafka as in Fencepost: told, and no fault.
@@ -62,7 +65,7 @@ class Judged:
 
     @property
     def proves_something(self) -> bool:
-        return self.counts["ok"] > 0 and self.counts["read at the end"] > 0
+        return all(self.counts[name] > 0 for name in ("ok", "records read", "read at the end"))
 
 
 @dataclass(slots=True)
@@ -70,6 +73,7 @@ class Seen:
     """What is counted and looked at on the way, one operation after the other."""
 
     availability: Availability
+    stuck_polls: StuckPolls
     stale_reads: StaleReads = field(default_factory=StaleReads)
     anomalies: list[Anomaly] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -78,15 +82,16 @@ class Seen:
     def see(self, op: Txn) -> None:
         self.availability.see(op)
         self.anomalies += [*self.stale_reads.see(op), *damaged.seen_by(op)]
+        self.anomalies += self.stuck_polls.see(op)
         if op.process == FINAL:
             self.kinds["read at the end"] += len(op.polls)
             return
         self.clients_end_s = max(self.clients_end_s, op.ended_s)
+        self.kinds["records read"] += len(op.polls)
         if op.f in ("txn", "send", "read"):
             self.kinds["operations"] += 1
             self.kinds[op.type] += 1
             self.kinds["transactions"] += op.f == "txn"
-            self.kinds["records read"] += len(op.polls)
             if op.type == "ok":
                 self.kinds["records"] += len(op.sends)
         elif op.f in ("assign", "subscribe", "crash", "snapshot"):
@@ -94,7 +99,16 @@ class Seen:
 
     @property
     def counts(self) -> dict[str, int]:
-        always = ("operations", "ok", "fail", "info", "records", "transactions", "read at the end")
+        always = (
+            "operations",
+            "ok",
+            "fail",
+            "info",
+            "records",
+            "transactions",
+            "records read",
+            "read at the end",
+        )
         found = {name: self.kinds[name] for name in always} | dict(self.kinds)
         return found | {"ends asked": self.stale_reads.asked}
 
@@ -106,9 +120,12 @@ def judge(
     *,
     healed_s: float | None = None,
     stopped_s: float | None = None,
+    promise: Promise | None = None,
+    machine: Machine | None = None,
 ) -> Judged:
     """`healed_s` is when all faults were over, `stopped_s` when the clients were told to stop, where that is known."""
-    seen = Seen(Availability(faults, nodes, healed_s))
+    availability = Availability(faults, nodes, healed_s, promise=promise, machine=machine)
+    seen = Seen(availability, StuckPolls(availability.excused, promise))
     if file.stat().st_size > HELD_BYTES_MAX:
         from .queue_stream import stream
 
@@ -119,7 +136,8 @@ def judge(
         found, cut = _held(file, seen)
     end_s = seen.clients_end_s if stopped_s is None else stopped_s
     found += [*seen.anomalies, *seen.availability.anomalies(end_s)]
-    return Judged(found, seen.counts, seen.availability.recovery_ms(end_s), cut)
+    counts = seen.counts | {"asked meanwhile": seen.availability.asked_meanwhile(end_s)}
+    return Judged(found, counts, seen.availability.recovery_ms(end_s), cut)
 
 
 def _held(file: Path, seen: Seen) -> tuple[list[Anomaly], str]:

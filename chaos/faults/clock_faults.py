@@ -2,7 +2,7 @@
 
 import threading
 
-from .fault import Fault, Stage, names
+from .fault import LONG_S, Fault, Stage, names
 from .plan import Strike
 
 STROBE_S = (0.005, 0.5)  # between two jumps of a clock that flutters
@@ -14,6 +14,7 @@ class Clock(Fault):
     name = "clock"
     needs = "clock"
     hold_s = (2.0, 12.0)
+    long_s = LONG_S
 
     def __init__(self, stage: Stage, strike: Strike) -> None:
         super().__init__(stage, strike)

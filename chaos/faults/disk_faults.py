@@ -4,11 +4,13 @@ import errno
 from collections.abc import Sequence
 from typing import ClassVar
 
-from .fault import Fault, names
+from ..checkers.promised import SLIGHT, STUCK
+from .fault import LONG_S, Fault, names
 from .power import lose_power
 from .world import World
 
 STUCK_S = 3_600
+SLIGHT_MS = 100  # longer, and a transaction of these loads ends long before it times out
 
 
 class _Disk(Fault):
@@ -37,6 +39,7 @@ class DiskFull(_Disk):
     name = "disk-full"
     targets = ("one", "leaders", "coordinator", "controller", "minority", "all")
     hold_s = (1.0, 10.0)
+    long_s = LONG_S
 
     def begin(self) -> str:
         nodes = self.take()
@@ -51,6 +54,7 @@ class DiskSlow(_Disk):
     name = "disk-slow"
     targets = ("one", "leaders", "coordinator", "controller", "minority", "all")
     hold_s = (2.0, 15.0)
+    long_s = LONG_S
 
     def begin(self) -> str:
         nodes = self.take()
@@ -63,6 +67,7 @@ class DiskSlow(_Disk):
             told = {"slow_sync_us": STUCK_S * 1_000_000}
         for world in self.worlds():
             world.set(**told)
+        self.form = STUCK if form == "stuck" else SLIGHT if ms <= SLIGHT_MS else ""
         what = "syncs are stuck" if form == "stuck" else f"{form} take {ms:.0f} ms longer"
         return f"{what} on {names(nodes)} ({self.target})"
 

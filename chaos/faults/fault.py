@@ -12,6 +12,7 @@ from .system import System, Way
 from .targets import TARGETS, Asking
 
 SYNC_S: Final = 60.0
+LONG_S: Final = (40.0, 60.0)
 
 
 class LeftOut(Exception):
@@ -87,6 +88,9 @@ class Fault(ABC):
     needs: ClassVar[str]  # of `System.can`
     targets: ClassVar[Sequence[str]] = TARGETS
     hold_s: ClassVar[tuple[float, float]] = (1.0, 8.0)
+    # Now and then, of targets that leave a majority: so long that all timers of a system run out while it goes on.
+    long_s: ClassVar[tuple[float, float] | None] = None
+    form = ""  # one that makes a difference to what is promised meanwhile (checkers/promised.py)
 
     def __init__(self, stage: Stage, strike: Strike) -> None:
         self.stage = stage
@@ -99,7 +103,7 @@ class Fault(ABC):
 
     @classmethod
     def kind(cls) -> Kind:
-        return Kind(tuple(cls.targets), cls.hold_s)
+        return Kind(tuple(cls.targets), cls.hold_s, cls.long_s)
 
     def take(self) -> list[int]:
         self.nodes = self.stage.take(self.target, self.rng)

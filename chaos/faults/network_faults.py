@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from .fault import Fault, names
+from ..checkers.promised import PARTIAL, RING, SLIGHT
+from .fault import LONG_S, Fault, names
 from .system import CLIENTS, Way
 
 Form = Callable[[Sequence[int], Sequence[int]], tuple[list[Way], str]]
+SLIGHT_S = 0.05  # and a transaction of these loads ends long before it times out
 
 
 def isolated(nodes: Sequence[int], others: Sequence[int]) -> list[Way]:
@@ -43,6 +45,7 @@ class Cut(Fault):
     name = "cut"
     needs = "cut"
     hold_s = (2.0, 15.0)
+    long_s = LONG_S
 
     def begin(self) -> str:
         nodes = self.take()
@@ -75,6 +78,7 @@ class Cut(Fault):
         return forms
 
     def _ring(self, nodes: Sequence[int], others: Sequence[int]) -> tuple[list[Way], str]:
+        self.form = RING
         order = list(self.system.nodes)
         self.rng.shuffle(order)
         if len(order) == 3:
@@ -84,6 +88,7 @@ class Cut(Fault):
         return ring(order), what
 
     def _partial(self, nodes: Sequence[int], others: Sequence[int]) -> tuple[list[Way], str]:
+        self.form = PARTIAL
         one = self.rng.choice(others)
         return isolated(nodes, [one]), f"{names(nodes)} and node {one} don't reach each other"
 
@@ -120,10 +125,12 @@ class Slow(Fault):
     needs = "slow"
     targets = ("one", "leaders", "coordinator", "controller", "minority", "all")
     hold_s = (2.0, 15.0)
+    long_s = LONG_S
 
     def begin(self) -> str:
         nodes = self.take()
         seconds = self.rng.choice((0.005, 0.05, 0.2, 0.8))
+        self.form = SLIGHT if seconds <= SLIGHT_S else ""
         others = [*self.system.nodes, CLIENTS]
         with self.stage.lock:
             self.stage.slow[self.key] = dict.fromkeys(isolated(nodes, others), seconds)

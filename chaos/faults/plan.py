@@ -15,6 +15,9 @@ from typing import Final
 
 CALM_S: Final = 2.0  # at the beginning
 GAP_S: Final = (1.0, 6.0)  # from the end of a fault to the beginning of the next one
+LONG_ODDS: Final = 1 / 5
+LONG_SHARE: Final = 0.5  # of a run, at most
+FEW: Final = frozenset({"one", "leaders", "coordinator", "controller", "minority"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class Kind:
 
     targets: Sequence[str]
     hold_s: tuple[float, float]
+    long_s: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,11 @@ def plan(kinds: Mapping[str, Kind], seed: int, seconds: float, lane: int = 0) ->
         name = deck.pop()
         target = rng.choice(list(kinds[name].targets))
         until_s = at_s + rng.uniform(*kinds[name].hold_s)
+        long_s = kinds[name].long_s
+        if long_s is not None and target in FEW and rng.random() < LONG_ODDS:
+            lasts_s = rng.uniform(*long_s)
+            if lasts_s <= LONG_SHARE * seconds and at_s + lasts_s <= seconds:
+                until_s = at_s + lasts_s
         if until_s > seconds:
             break
         found.append(Strike(number, name, target, at_s, until_s, f"{dice}/what"))

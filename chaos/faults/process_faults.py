@@ -4,7 +4,7 @@ import signal
 
 from fencepost.chaos.harness.asking import NobodyAnswers
 
-from .fault import Fault, LeftOut, names
+from .fault import LONG_S, Fault, LeftOut, names
 
 HUNT_BREATH_S = (0.2, 2.0)  # from one kill of a hunt to the next
 
@@ -15,6 +15,7 @@ class Kill(Fault):
     name = "kill"
     needs = "kill"
     hold_s = (0.2, 8.0)
+    long_s = LONG_S
 
     def begin(self) -> str:
         nodes = self.take()
@@ -32,6 +33,7 @@ class Pause(Fault):
     name = "pause"
     needs = "pause"
     hold_s = (0.1, 12.0)
+    long_s = LONG_S
 
     def begin(self) -> str:
         nodes = self.take()

@@ -148,7 +148,8 @@ class Schedule:
         finally:
             is_over = self._heal(fault)
         if what is not None:
-            self._over({**line, "nodes": fault.nodes, "what": what}, at_once=is_over)
+            told = {"nodes": fault.nodes, "what": what, "form": fault.form}
+            self._over({**line, **told}, at_once=is_over)
 
     def _begin(self, fault: Fault, line: dict[str, Any]) -> str | None:
         """What was done; None when it was left out."""
@@ -163,7 +164,7 @@ class Schedule:
         self.counts[fault.name] += 1
         if fault.name in MAY_END:
             self._watched.may_end(fault.nodes, fault.name)
-        self._say({**line, "nodes": fault.nodes, "what": what})
+        self._say({**line, "nodes": fault.nodes, "what": what, "form": fault.form})
         return what
 
     def _heal(self, fault: Fault) -> bool:

@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..checkers.promised import Promise
 from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
 from .loop_frame import BrokenPromise
 
 PROGRESS_S = 30.0  # for everybody to be served again while one node is away
 IN_SYNC_S = 60.0
+LONG_ODDS, LONG_S = 0.2, (15.0, 25.0)  # of pauses, so long that all must be served meanwhile
+MEANWHILE_S = Promise().within_s({"fault": "pause"})
 QUIET_AFTER_S = 2.0  # what was on its way when the majority went has arrived
 
 
@@ -89,10 +92,13 @@ class Faults:
 
     def pause_leader(self, name: str) -> None:
         """Long enough that another leads when it wakes up and believes that it still does."""
-        self.pause(name, self.leader(), self.rng.uniform(4.0, 8.0))
+        self.pause(name, self.leader(), self._pause_s())
 
     def pause_controller(self, name: str) -> None:
-        self.pause(name, self.controller(), self.rng.uniform(4.0, 8.0))
+        self.pause(name, self.controller(), self._pause_s())
+
+    def _pause_s(self) -> float:
+        return self.rng.uniform(*(LONG_S if self.rng.random() < LONG_ODDS else (4.0, 8.0)))
 
     def pause_shortly(self, name: str) -> None:
         self.pause(name, self.leader(), self.rng.uniform(0.1, 2.0))
@@ -100,7 +106,12 @@ class Faults:
     def pause(self, name: str, node: int, seconds: float) -> None:
         self.kept.hit(node)
         self.cluster.pause(node)
-        time.sleep(seconds)
+        ends = time.monotonic() + seconds
+        if seconds > MEANWHILE_S:
+            meanwhile = f"{name}, meanwhile"
+            self.counts[meanwhile] += 1
+            self.took_s[meanwhile].append(self.load.progress())
+        time.sleep(max(0.0, ends - time.monotonic()))
         self.cluster.resume(node)
         self.took_s[name].append(self.load.progress())
 

@@ -4,7 +4,7 @@
 
 The node is killed at random moments (also while it starts), sometimes stopped cleanly, and started again at
 once on the same folder; after each start an acknowledgement must come before the next blow. Exit code 0 says
-VALID, 1 a broken promise, 2 that the node did not come back or acknowledged nothing.
+VALID, 1 a broken promise (that a node which serves acknowledges is one), 2 that the node did not come back.
 `--spoil drop` spoils the history before it is judged: the run must then fail.
 """
 
@@ -24,7 +24,7 @@ from ..checkers.verdict import judge
 from ..workloads.idempotent_stream import SPOILS, IdempotentStream, Plan
 from . import loop_frame
 from .kept_run import KeptRun
-from .loop_frame import NAME_WIDTH, Outcome, lines_of, run_loop
+from .loop_frame import NAME_WIDTH, NoProgress, Outcome, lines_of, patience_s, run_loop
 from .processes import Node
 
 TOPIC = "stream"
@@ -34,10 +34,6 @@ SEGMENT_BYTES = (
 PROGRESS_TIMEOUT_S = 30.0
 CLEAN_EXITS = (0, -15, 143)  # 143 is how a JVM says SIGTERM
 CALM_S = 2.0  # at the end, before the producers are told to stop
-
-
-class NoProgress(TimeoutError):
-    """The node serves, and yet acknowledges nothing."""
 
 
 @dataclass(slots=True)
@@ -88,8 +84,9 @@ class Loop:
         before, started = self.stream.acknowledged, time.monotonic()
         self.starts_s.append(self.node.start())
         while self.stream.acknowledged == before:
-            if time.monotonic() - started > PROGRESS_TIMEOUT_S:
-                raise NoProgress(f"nothing was acknowledged for {PROGRESS_TIMEOUT_S:g} s")
+            waited_s = time.monotonic() - started
+            if waited_s > patience_s(PROGRESS_TIMEOUT_S):
+                raise NoProgress(f"the node serves, and acknowledged nothing for {waited_s:.0f} s")
             time.sleep(0.01)
         self.recoveries_s.append(time.monotonic() - started)
 

@@ -1,9 +1,14 @@
 """What the kill loops share: their options, where their data goes, and what their exit codes say.
 
 Exit code 0 says VALID, 1 a broken promise, 2 that nothing could be said: no node came back, or nothing was acknowledged.
+
+INVARIANT  who serves, and does not acknowledge in the time that the machine had for it, has broken a promise.
+PREVENTS   a loop that is `unknown` whenever the brokers stand still.
+PROVED BY  tests/chaos/test_loop_progress.py::test_a_loop_in_which_nothing_is_acknowledged_any_more_is_invalid
 """
 
 import argparse
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -13,10 +18,12 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from ..checkers.busy import OWN_LOAD
 from ..checkers.verdict import Verdict
 from ..runs.folder import NoRun
 from ..workloads.txn_process import Damaged
 from .kept_run import KeptRun
+from .local_cluster import wait_for
 from .processes import DidNotStart
 
 NAME_WIDTH = 18  # as in the verdict's own lines
@@ -24,6 +31,24 @@ NAME_WIDTH = 18  # as in the verdict's own lines
 
 class BrokenPromise(Exception):
     """What must not be, seen by a loop itself."""
+
+
+class NoProgress(BrokenPromise):
+    """Whoever should serve is there, and acknowledges nothing."""
+
+
+def patience_s(seconds: float) -> float:
+    """So many seconds of a machine that has nothing else to do."""
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return seconds * max(1.0, load / OWN_LOAD)
+
+
+def wait_for_progress(what: str, condition: Callable[[], bool], seconds: float) -> float:
+    """Seconds until it held; `NoProgress` when it does not come in time."""
+    try:
+        return wait_for(what, condition, patience_s(seconds))
+    except TimeoutError as error:
+        raise NoProgress(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

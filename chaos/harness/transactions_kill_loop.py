@@ -29,7 +29,7 @@ from .cluster_faults import Fault, Faults
 from .cluster_kill_loop import replicas_differ
 from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
-from .loop_frame import NAME_WIDTH, Outcome, lines_of, run_loop
+from .loop_frame import NAME_WIDTH, NoProgress, Outcome, lines_of, run_loop, wait_for_progress
 from .processes import DidNotStart
 from .txn_workers import Worker, Workers
 
@@ -125,7 +125,7 @@ class LastLook:
         }
 
     def wait_stable(self) -> dict[str, int]:
-        """The ends. TimeoutError names the partitions that still have something open."""
+        """The ends. `NoProgress` names the partitions that still have something open."""
         ends: dict[str, int] = {}
         open_ones: list[str] = []
 
@@ -139,9 +139,9 @@ class LastLook:
             return not open_ones
 
         try:
-            wait_for("no transaction is open", stable, STABLE_S)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}: {open_ones}") from error
+            wait_for_progress("no transaction is open", stable, STABLE_S)
+        except NoProgress as error:
+            raise NoProgress(f"{error}: {open_ones}") from error
         return ends
 
     def _consumer(self, group: str) -> Consumer:
@@ -254,7 +254,7 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
             last = look.read_all(look.wait_stable())
             history = workers.history()
             history += [last, *look.positions(history)]
-        except (TimeoutError, DidNotStart):
+        except (TimeoutError, DidNotStart, NoProgress):
             print(cluster.said(), file=sys.stderr)
             raise
         finally:

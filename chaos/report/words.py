@@ -43,6 +43,7 @@ RULES: Final[dict[str, str]] = {
     "progress": "nothing was acknowledged though it should have been",
     "no-progress": "nothing was acknowledged though it should have been",
     "unavailable": "nothing was acknowledged for long, though a majority of the nodes was there",
+    "stuck-poll": "consumers were shown nothing for long, though there was something new",
     "group-skip": "a group that consumes in transactions passed over records",
     "group-repeat": "a group that consumes in transactions consumed records twice",
     "key-order": "values of one process fall along a partition",

@@ -1,7 +1,7 @@
 """What can be said of a run, from what its folder holds: at its end, and again whenever somebody asks.
 
 INVARIANT  `valid` is said only of a run that came to its end, whose history is whole, in which something was acknowledged and
-           read again after all faults, in which some fault struck if any was asked for, and of which no rule was broken. What
+           read, and read again after all faults, in which some fault struck if any was asked for, and of which no rule was broken. What
            whoever ran it saw to be broken stays so (`broken` in run.json), however often its history is judged.
 PREVENTS   a run that proves nothing counting as one that went well; a verdict that is better the second time.
 PROVED BY  tests/chaos/test_queue_judging.py::test_a_run_that_did_not_come_to_its_end_is_unknown,
@@ -9,23 +9,23 @@ PROVED BY  tests/chaos/test_queue_judging.py::test_a_run_that_did_not_come_to_it
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ..checkers import history, txn_history, txn_verdict, verdict
+from ..checkers.busy import Machine
 from ..checkers.history import Anomaly
+from ..checkers.promised import promise_of
 from ..checkers.queue_verdict import ALLOWED, Judged
 from ..checkers.queue_verdict import judge as judge_history
 from .folder import ANOMALIES, FAULTS, INVALID, SEEN, UNKNOWN, VALID, RunFolder
 
 KEPT_PER_NAME: Final = 1_000
 SAID_PER_NAME: Final = 3
-UNAVAILABLE: Final = "unavailable"
 BROKEN: Final = "broken"
 TOLD_MAX: Final = 600  # characters
 NO_KINDS: Final = frozenset({"none", "all"})  # among the faults that a run was asked for
-LOAD_MAX: Final = 6.0  # above it lateness is the machine's, as far as anybody knows
 
 
 def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
     summary["counts"] = counts | {f"allowed {n}": names[n] for n in names if n in ALLOWED}
     summary["recovery_ms"] = judged.recovery_ms or summary.get("recovery_ms", {})
     struck = {str(line.get("fault")) for line in folder.lines(FAULTS)}
-    summary["verdict"], summary["why"] = _said(summary, judged, names, struck, _load(folder))
+    summary["verdict"], summary["why"] = _said(summary, judged, names, struck)
     folder.write(summary)
     _tell(summary, anomalies, say)
     return summary
@@ -72,6 +72,10 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
         int(summary.get("nodes", 3)),
         healed_s=summary.get("healed_s"),
         stopped_s=summary.get("stopped_s"),
+        promise=promise_of(
+            str(summary.get("target", "")), summary.get("options", {}).get("settings", ())
+        ),
+        machine=Machine(_loads(folder)),
     )
 
 
@@ -110,18 +114,17 @@ def _seen_by_the_harness(summary: dict[str, Any]) -> list[Anomaly]:
     return found
 
 
-def _load(folder: RunFolder) -> float:
-    """The most that the machine had to do while the run went on, in processes a core."""
-    return max((float(line.get("load", 0.0)) for line in folder.lines(SEEN)), default=0.0)
+def _loads(folder: RunFolder) -> Iterator[tuple[float, float]]:
+    """What the machine had to do while the run went on: when, and processes a core."""
+    for line in folder.lines(SEEN):
+        if "load" in line:
+            yield float(line["at_s"]), float(line["load"])
 
 
 def _said(
-    summary: dict[str, Any], judged: Judged, names: Counter[str], struck: set[str], load: float
+    summary: dict[str, Any], judged: Judged, names: Counter[str], struck: set[str]
 ) -> tuple[str, str]:
     broken = {name: count for name, count in names.items() if name not in ALLOWED}
-    if set(broken) == {UNAVAILABLE} and load > LOAD_MAX:
-        what = f"{broken[UNAVAILABLE]:,} times a key was not served in time"
-        return UNKNOWN, f"{what}, on a machine with {load:g} processes waiting for each core"
     if broken:
         found = ", ".join(f"{count:,} {name}" for name, count in sorted(broken.items()))
         told = "".join(f"; {each}" for each in summary.get(BROKEN, ()))
@@ -131,6 +134,8 @@ def _said(
         reasons.append(f"the history is cut short: {judged.cut}")
     if not judged.counts["ok"]:
         reasons.append("nothing was acknowledged")
+    if not judged.counts.get("records read", 1):  # the loops have no consumers while they go on
+        reasons.append("no consumer was shown anything while the load went on")
     if not judged.counts["read at the end"]:
         reasons.append("nothing was read after the faults")
     asked = [str(kind) for kind in summary.get("faults", ())]

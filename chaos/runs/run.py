@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..checkers.availability import Availability
-from ..checkers.away import AVAILABLE_S
+from ..checkers.away import AVAILABLE_S, Excused
+from ..checkers.stuck_polls import StuckPolls
+from ..checkers.txn_history import Txn
 from ..faults.exits import Watched
 from ..faults.kinds import chosen
 from ..faults.schedule import TROUBLE, Schedule
@@ -63,6 +65,7 @@ class Run:
         self.broken: list[str] = []  # what must not be, and is not in the history
         self.aged = ""  # what came of the id whose epochs are nearly used up
         self.summary: dict[str, Any] = {}
+        self._polls = StuckPolls(Excused((), plan.nodes, None))  # for what they lack in the end
         settings = [*SETTINGS, *plan.settings]
         self.watched = Watched(
             system_of(plan.target, self.nodes_folder, nodes=plan.nodes, settings=settings)
@@ -172,6 +175,7 @@ class Run:
         watch = Watch(
             self.folder, lambda: _of_the_load(asked.seen()), counts, lambda: clients.now_s
         )
+        clients.watching.append(self._see_polls)
         clients.start()
         watch.start()
         try:
@@ -213,16 +217,23 @@ class Run:
                 raise TimeoutError(f"nothing was acknowledged in {SERVED_S:g} s, before any fault")
 
     def _calm(self, clients: Clients) -> None:
-        """The load goes on when all faults are over, until every key that is in use was served, or should have been."""
+        """The load goes on when all faults are over, until every key that is in use was served, and shown to whom it is
+        assigned, or should have been."""
         healed_s = self.summary["healed_s"] = round(clients.now_s, 3)
         after = Availability((), self.plan.nodes, healed_s)
         clients.watching.append(after.see)
+        self._polls.mark()
         least_s, most_s = CALM_S
         while not self.interrupts and clients.now_s < healed_s + most_s:
             clients.tick()
-            if after.all_served and clients.now_s > healed_s + least_s:
+            all_are_well = after.all_served and self._polls.all_shown
+            if all_are_well and clients.now_s > healed_s + least_s:
                 break
             time.sleep(TICK_S)
+
+    def _see_polls(self, op: Txn) -> None:
+        for _ in self._polls.see(op):
+            pass  # what must not be is looked for in the whole history
 
     def _account(self, schedule: Schedule, clients: Clients) -> None:
         self.summary["counts"] = {

@@ -25,6 +25,7 @@ from .cluster_builds import builds_of
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
+from .cluster_progress import Progress
 from .cluster_watch import ClusterWatch
 from .habits import drawn
 from .limits import cleaner_settings, small_limits
@@ -69,6 +70,7 @@ class ClusterRun:
         self.producers: list[StreamProducer] = []
         self.readers: list[StreamReader] = []
         self.keepers: list[OffsetKeeper] = []
+        self.progress = Progress(self.world, self.faults, self.producers)
         self.verdict: Verdict | None = None
 
     def run(self) -> Verdict:
@@ -116,6 +118,7 @@ class ClusterRun:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.watch.sweep()
+            self.progress.look()
 
     async def _converge(self) -> None:
         """Nothing is broken any more: who is down is started, and all must be well, and written to by everybody, within a
@@ -177,7 +180,10 @@ class ClusterRun:
     def counts(self) -> dict[str, int]:
         gap_ms = max((each.longest_gap_s for each in self.producers), default=0.0) * 1000
         damaged = sum(each.client.damaged for each in self.readers)
-        return {**self.watch.seen, "longest gap ms": int(gap_ms), "damaged answers": damaged}
+        found = {**self.watch.seen, "longest gap ms": int(gap_ms), "damaged answers": damaged}
+        if self.progress.is_owed:
+            found["longest wait ms"] = int(self.progress.longest_s * 1000)
+        return found
 
     def _make_clients(self) -> None:
         is_light = LIGHT in self.plan.workloads

@@ -92,6 +92,13 @@ class ClusterFaults:
     async def _inject(self, strike: Strike) -> None:
         DICE.set(strike.rng)
         await self.table[strike.name](self)
+        if self.one_by_one:
+            await self._until_whole()
+
+    @property
+    def one_by_one(self) -> bool:
+        """With --at-once 1 no fault strikes before what the last one did is mended."""
+        return self._plan.at_once == 1
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
@@ -233,6 +240,9 @@ class ClusterFaults:
     async def power_apart(self) -> None:
         """One machine, and no other until all is whole again: what `flush.policy=os` has to bear, with --at-once 1."""
         await self._down([self.someone()], self.power_now)
+        await self._until_whole()
+
+    async def _until_whole(self) -> None:
         for _ in range(400):
             await asyncio.sleep(0.05)
             if not self.nodes.not_whole():

@@ -21,6 +21,12 @@ def key_name(key: int) -> str:
     return key_of(topic_of(key), key % PARTITIONS)
 
 
+def keys_beside(keys: Sequence[int]) -> list[str]:
+    """Who subscribes to topics is given all of their partitions."""
+    topics = sorted({key // PARTITIONS for key in keys})
+    return [key_name(topic * PARTITIONS + at) for topic in topics for at in range(PARTITIONS)]
+
+
 def number_of(name: str) -> int:
     """The key of a name."""
     topic, _, partition = name.rpartition("-")

@@ -22,6 +22,7 @@ from .txn_keys import key_of
 from .txn_process import BANK, LIST, SENDS_MAX, SLOTS_MAX, Transactor, Worker, place_of
 
 ASSIGN_ODDS: Final = 0.03
+TELL_S: Final = 1.0  # at most from one note of an auditor's to the next
 
 
 class Teller(Transactor):
@@ -161,13 +162,17 @@ class Auditor(Worker):
         consumer = self.consumer()
         self.positions = dict.fromkeys(self.keys_of(BANK), 0)
         consumer.assign([place_of(key, 0) for key in self.positions])
+        noted_s = 0.0
         while not self.stopping:
             op = Txn("snapshot", "ok", self.process, began_s=time.monotonic())
             self.poll(consumer, op, self.rng.randint(1, 300), 0.5)
             op.positions = {key: at or 0 for key, at in self.positions.items()}
             op.ended_s = time.monotonic()
-            if op.polls:
+            if (
+                op.polls or op.ended_s - noted_s > TELL_S
+            ):  # that it was shown nothing has to be known
                 self.note(op)
+                noted_s = op.ended_s
         self.close(consumer)
 
 

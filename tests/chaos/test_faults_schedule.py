@@ -87,7 +87,7 @@ def test_faults_of_two_lanes_are_told_with_their_end_and_leave_nothing() -> None
     assert not straw.dead and not straw.paused and not straw.ways
     assert schedule.trouble == [] and sum(schedule.counts.values()) * 2 == len(told) > 4
     for line in told:
-        assert set(line) == {"at_s", "until_s", "id", "fault", "target", "nodes", "what"}
+        assert set(line) == {"at_s", "until_s", "id", "fault", "target", "nodes", "what", "form"}
     begun = [line["id"] for line in told if line["until_s"] is None]
     healed = [line["id"] for line in told if line["until_s"] is not None]
     assert sorted(begun) == sorted(healed) and len(set(begun)) == len(begun)

@@ -154,7 +154,7 @@ def test_a_fault_that_hinders_a_node_is_no_excuse_for_what_takes_another_away() 
 def test_a_fault_without_an_end_excuses_no_more_than_its_own_nodes() -> None:
     for_ever, kill = fault(50.0, None, [1]), fault(100.0, 108.0, [2], name="2")
     seen = looked([for_ever, kill], *tries(A, 20.0, 100.0, kind="ok"), *tries(A, 100.0, 200.0))
-    assert [each.from_s for each in seen.recoveries] == [50.0, 108.0]
+    assert sorted({each.from_s for each in seen.recoveries}) == [50.0, 108.0]
     assert unavailable(seen, 200.0) == [A]
 
 

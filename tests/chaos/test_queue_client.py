@@ -1,11 +1,12 @@
 """One process of the queue workload, on a producer and a consumer that know no broker."""
 
 import io
+import time
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import OFFSET_STORED, KafkaError
 from fencepost.chaos.checkers.txn_history import Polled, from_lines
-from fencepost.chaos.workloads.queue_client import QueueClient, parser
+from fencepost.chaos.workloads.queue_client import AGAIN, BEGUN_S, QueueClient, parser
 
 
 class FakeProducer:
@@ -96,6 +97,33 @@ def test_after_an_abort_it_polls_again_from_the_first_record_on(made) -> None:
     assert client._operate(consumer)
     assert client.positions == {"t0-0": None, "t0-1": 4}
     assert ("t0", 1, 4) in consumer.assigned
+
+
+def test_what_was_assigned_and_has_not_begun_is_assigned_again_and_noted(made) -> None:
+    """librdkafka leaves it so for good when a coordinator had moved (its issue 5586)."""
+    client, notes, consumer = made
+    client.positions = {"t0-0": None, "t0-1": 4}
+    client._assign(consumer)
+    client._begin_again(consumer, time.monotonic() + BEGUN_S - 1.0)
+    assert not notes.getvalue(), "it has had no time"
+    consumer.assigned = []
+    client._begin_again(consumer, time.monotonic() + BEGUN_S)
+    [op] = from_lines(notes.getvalue().splitlines())
+    assert (op.f, op.why, sorted(op.positions)) == ("assign", AGAIN, ["t0-0", "t0-1"])
+    assert consumer.assigned == [("t0", 0, OFFSET_STORED), ("t0", 1, 4)]
+    client.positions["t0-0"] = 0
+    client._begin_again(consumer, time.monotonic() + 100.0)
+    assert len(notes.getvalue().splitlines()) == 1, "all have begun"
+
+
+def test_who_subscribes_says_which_partitions_it_may_be_given(made) -> None:
+    client, notes, consumer = made
+    client.subscribes, client.window = True, [4, 5, 7]
+    client.rng.randint = lambda _low, high: high
+    consumer.subscribe = lambda *_, **__: None
+    assert client._choose(consumer)
+    [op] = from_lines(notes.getvalue().splitlines())
+    assert (op.f, op.rebalanced) == ("subscribe", ["t2-0", "t2-1", "t3-0", "t3-1"])
 
 
 def refuse(_seconds) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from fencepost.chaos.checkers.txn_history import Sent, Txn
+from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn
 from fencepost.chaos.faults.exits import Exit
 from fencepost.chaos.runs import run as runs
 from fencepost.chaos.runs.folder import RunFolder
@@ -94,6 +94,20 @@ def test_the_load_goes_on_after_all_faults_until_all_are_served_or_should_have_b
     run._calm(load)
     assert run.summary["healed_s"] == 100.0
     assert load.now_s - 100.0 == goes_on_s
+
+
+def test_the_load_goes_on_until_consumers_were_shown_what_they_lacked_when_all_was_over(
+    run,
+) -> None:
+    load = Load(0.0)
+    lacks = Txn("assign", "ok", "c", positions={"t0-0": 0}, ended_s=98.0)
+    sent = Txn("send", "ok", "s", 5, sends=[Sent("t0-0", 5, 7)], began_s=98.5, ended_s=99.0)
+    shown = Txn("read", "ok", "c", polls=[Polled("t0-0", 7, 5)], began_s=110.0, ended_s=110.5)
+    for op in (lacks, sent):
+        run._see_polls(op)
+    load.watching.append(lambda op: run._see_polls(shown) if op.ended_s >= 111.0 else None)
+    run._calm(load)
+    assert load.now_s == 111.0
 
 
 def test_a_run_that_is_asked_to_end_waits_for_nobody(run) -> None:

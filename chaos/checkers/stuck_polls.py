@@ -1,0 +1,196 @@
+"""Who consumes is shown what was acknowledged, and soon: consumers that are stuck are a fault of their own.
+
+INVARIANT  a consumer that is given a partition, and looks, is shown something new of it within `shown_s` (`promised.py`) of the
+           acknowledgement of what it has not been shown yet; the members of a group together within `GROUP_S`; and somebody
+           something in that time, whoever consumes what. As for sends, what is excused (`away.py`) does not count.
+PREVENTS   a run that is valid though all of its polls were empty: final polls read by new consumers, which may be served
+           where those of the load never were.
+PROVED BY  tests/chaos/test_stuck_polls.py::test_polls_that_are_all_empty_beside_sends_that_are_acknowledged_are_stuck
+
+What it was given is what `assign` says, for a group what its members subscribe to (`rebalanced` of `subscribe`), for a
+reader of all accounts what its `snapshot` names. That it looked is known of operations that are ok: half of the steps of
+a transaction poll.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from .away import Excused
+from .history import FINAL, Anomaly
+from .promised import Promise
+from .txn_history import Txn
+
+# Each member that is killed stops its group for a session of 6 s, and one is killed every ten (runs/clients.py).
+GROUP_S: Final = 60.0
+LOOKS_MIN: Final = 10  # operations, each of which polls nothing once in four times
+LIVELY: Final = 10  # acknowledgements since anybody was shown anything
+GONE_S: Final = 300.0  # who did nothing for so long is not there any more
+GROUP: Final = "the group"
+LOOKS: Final = frozenset({"txn", "read", "snapshot"})
+
+
+@dataclass(slots=True)
+class Lag:
+    """What one reader was not shown yet of a key: since when, and how often it has looked since then."""
+
+    since_s: float
+    looks: int = 0
+
+
+@dataclass(slots=True)
+class Reader:
+    """A consumer, or all that share a group."""
+
+    name: str
+    within_s: float
+    members: dict[str, frozenset[str]] = field(default_factory=dict)
+    shown: dict[str, int] = field(default_factory=dict)  # key -> highest offset
+    lags: dict[str, Lag] = field(default_factory=dict)
+    seen_s: float = 0.0
+
+    def give(self, process: str, keys: frozenset[str], ends: dict[str, int], at_s: float) -> None:
+        if keys:
+            self.members[process] = keys
+        else:
+            self.members.pop(process, None)
+        mine = frozenset[str]().union(*self.members.values())
+        for key in [key for key in self.lags if key not in mine]:
+            del self.lags[key]
+        for key in keys:
+            if ends.get(key, -1) > self.shown.get(key, -1):
+                self.lags.setdefault(key, Lag(at_s))
+
+    def owe(self, key: str, offset: int, at_s: float) -> None:
+        if key in self.lags or offset <= self.shown.get(key, -1):
+            return
+        if any(key in keys for keys in self.members.values()):
+            self.lags[key] = Lag(at_s)
+
+    def show(self, op: Txn, ends: dict[str, int]) -> None:
+        highest: dict[str, int] = {}
+        for polled in op.polls:
+            highest[polled.key] = max(highest.get(polled.key, -1), polled.offset)
+        for key, offset in highest.items():
+            if op.type == "ok" or self.name != GROUP:  # else another member begins before it again
+                self.shown[key] = max(self.shown.get(key, -1), offset)
+            if key in self.lags:
+                if self.shown.get(key, -1) >= ends.get(key, -1):
+                    del self.lags[key]
+                else:
+                    self.lags[key] = Lag(op.ended_s)
+
+
+class StuckPolls:
+    """`see` all operations in the order of their ends."""
+
+    def __init__(self, excused: Excused, promise: Promise | None = None) -> None:
+        self._excused = excused
+        self._shown_s = (promise or Promise()).shown_s
+        self._ends: dict[str, int] = {}  # key -> highest offset that was acknowledged
+        self._readers: dict[str, Reader] = {}  # by process; those of a group have the same
+        self._group = Reader(GROUP, GROUP_S)
+        self._someone_reads = False
+        self._unshown_s: float | None = None  # since when nobody was shown anything
+        self._unshown = 0  # acknowledgements since then
+        self._marked: list[tuple[Reader, str, Lag]] = []
+
+    def see(self, op: Txn) -> Iterator[Anomaly]:
+        if op.process == FINAL:
+            return
+        if op.f in ("assign", "subscribe", "crash"):
+            self._choose(op)
+            return
+        if op.polls:
+            self._unshown_s, self._unshown = None, 0
+        if op.type == "ok":
+            for sent in op.sends:
+                self._acknowledge(sent.key, sent.offset, op.ended_s)
+        if op.f in LOOKS:
+            reader = self._reader_of(op)
+            if reader is not None:
+                yield from self._look(reader, op)
+            self._someone_reads |= op.f != "txn" or reader is not None
+        yield from self._all(op)
+
+    # -- until all was shown that there was at some moment -----------------------------------------
+
+    def mark(self) -> None:
+        """From now on `all_shown` asks for what everybody lacks now."""
+        readers = {id(each): each for each in self._readers.values()}.values()
+        self._marked = [(each, key, lag) for each in readers for key, lag in each.lags.items()]
+
+    @property
+    def all_shown(self) -> bool:
+        return not any(reader.lags.get(key) is lag for reader, key, lag in self._marked)
+
+    # -- who reads what ----------------------------------------------------------------------------
+
+    def _choose(self, op: Txn) -> None:
+        reader = self._readers.get(op.process)
+        if op.f == "crash":
+            keys = frozenset[str]()
+            self._readers.pop(op.process, None)
+        elif op.f == "subscribe":
+            reader = self._readers[op.process] = self._group
+            keys = frozenset(op.rebalanced)
+        elif reader is self._group:
+            return  # what the group gives to whom is not asked
+        else:
+            keys = frozenset(op.positions)
+            reader = reader or Reader(op.process, self._shown_s)
+            self._readers[op.process] = reader
+        if reader is not None:
+            reader.seen_s = op.ended_s
+            reader.give(op.process, keys, self._ends, op.ended_s)
+        for process, each in list(self._readers.items()):
+            if each.seen_s < op.ended_s - GONE_S:
+                del self._readers[process]
+        self._someone_reads = True
+
+    def _reader_of(self, op: Txn) -> Reader | None:
+        reader = self._readers.get(op.process)
+        if reader is None and op.f == "snapshot":
+            reader = self._readers[op.process] = Reader(op.process, self._shown_s)
+            reader.shown = {key: at - 1 for key, at in op.positions.items()}
+            reader.give(op.process, frozenset(op.positions), self._ends, op.ended_s)
+        return reader
+
+    # -- what is owed ------------------------------------------------------------------------------
+
+    def _acknowledge(self, key: str, offset: int | None, at_s: float) -> None:
+        self._unshown_s = at_s if self._unshown_s is None else self._unshown_s
+        self._unshown += 1
+        if offset is None or offset <= self._ends.get(key, -1):
+            return
+        self._ends[key] = offset
+        for reader in self._readers.values():
+            reader.owe(key, offset, at_s)
+
+    def _look(self, reader: Reader, op: Txn) -> Iterator[Anomaly]:
+        reader.seen_s = op.ended_s
+        reader.show(op, self._ends)
+        mine = reader.members.get(op.process, frozenset())
+        if op.type != "ok":
+            return
+        for key, lag in list(reader.lags.items()):
+            lag.looks += key in mine and op.began_s >= lag.since_s
+            if lag.looks >= LOOKS_MIN and self._is_late(lag.since_s, reader.within_s, op.ended_s):
+                what = f"{reader.name} was shown nothing of it from {lag.since_s:.1f} s to {op.ended_s:.1f} s"
+                what += f" in {lag.looks} operations, though {self._ends.get(key)} was acknowledged"
+                yield Anomaly("stuck-poll", key, what, (op.line,))
+                reader.lags[key] = Lag(op.ended_s)
+
+    def _all(self, op: Txn) -> Iterator[Anomaly]:
+        since_s = self._unshown_s
+        if since_s is None or self._unshown < LIVELY or not self._someone_reads:
+            return
+        in_groups = any(each is self._group for each in self._readers.values())
+        if self._is_late(since_s, GROUP_S if in_groups else self._shown_s, op.ended_s):
+            what = f"nobody was shown anything from {since_s:.1f} s to {op.ended_s:.1f} s, in which"
+            what += f" {self._unshown} records were acknowledged"
+            yield Anomaly("stuck-poll", "all", what, (op.line,))
+            self._unshown_s, self._unshown = None, 0
+
+    def _is_late(self, since_s: float, within_s: float, now_s: float) -> bool:
+        return now_s - since_s >= within_s and now_s >= self._excused.due(since_s, within_s)

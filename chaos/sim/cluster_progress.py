@@ -1,0 +1,76 @@
+"""How long producers wait while one thing at a time is broken that leaves a majority (`--at-once 1`): it has a bound.
+
+INVARIANT  a batch is acknowledged within `SERVED_S` of virtual time, whatever goes on, as long as all faults so far left a majority
+           and each struck when all was whole.
+PREVENTS   a cluster that loses nothing and serves nobody for as long as something is broken; a gap that is only counted.
+PROVED BY  tests/sim/test_cluster_progress.py::test_a_producer_that_waits_for_longer_than_all_timers_ends_the_run
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..workloads.cluster_client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S
+from ..workloads.cluster_stream import StreamProducer
+from .cluster_faults import ClusterFaults
+from .world import World
+
+SESSION_S: Final = 3.0  # broker.session.timeout.ms, of which the simulator leaves the default
+ELECTED_S: Final = 1.5  # a killed controller costs that: tests/sim/test_cluster_scenarios.py
+# Then a request of the client's runs into its own time-out, and a question for the leader does.
+SERVED_S: Final = SESSION_S + ELECTED_S + REQUEST_TIMEOUT_S + METADATA_TIMEOUT_S
+# Of which one at a time leaves two of three copies, and the clients' ways to them.
+LEAVES_A_MAJORITY: Final = frozenset(
+    {
+        "kill",
+        "kill-controller",
+        "power-one",
+        "power-apart",
+        "stop",
+        "pause",
+        "suspend",
+        "cut",
+        "isolate",
+        "reset",
+        "reorder",
+        "clock",
+        "drift",
+        "full-disk",
+        "failing-disk",
+        "failing-log",
+        "change-voters",
+    }
+)
+
+
+class Progress:
+    """`look` often. It ends the run where a producer has waited for too long."""
+
+    def __init__(
+        self, world: World, faults: ClusterFaults, producers: Sequence[StreamProducer]
+    ) -> None:
+        self._world = world
+        self._faults = faults
+        self._producers = producers
+        self._since_s: dict[str, tuple[int, float]] = {}  # producer -> acknowledged, since when
+        self.longest_s = 0.0
+
+    @property
+    def is_owed(self) -> bool:
+        """Nothing has struck so far but what leaves a majority, one after the other."""
+        kinds = {each.name for each in self._faults.struck}
+        return self._faults.one_by_one and kinds <= LEAVES_A_MAJORITY
+
+    def look(self) -> None:
+        if not self.is_owed:
+            return
+        now_s = self._world.loop.time()
+        for each in self._producers:
+            acknowledged, since_s = self._since_s.get(each.name, (each.acknowledged, now_s))
+            if each.acknowledged > acknowledged or not each.waiting:
+                since_s = now_s
+            self._since_s[each.name] = each.acknowledged, since_s
+            self.longest_s = max(self.longest_s, now_s - since_s)
+            if now_s - since_s > SERVED_S:
+                struck = self._faults.struck[-1] if self._faults.struck else "nothing"
+                why = f"{each.name} has waited for {now_s - since_s:.1f} s; struck last: {struck}"
+                self._world.fail(AssertionError(f"no-progress: {each.key}: {why}"))

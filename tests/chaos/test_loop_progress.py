@@ -1,0 +1,96 @@
+"""What the kill loops make of brokers that serve and acknowledge nothing; without any broker."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+from fencepost.chaos.checkers.verdict import Verdict
+from fencepost.chaos.harness import cluster_faults, cluster_kill_loop, kill_loop, loop_frame
+from fencepost.chaos.harness.cluster_faults import Faults
+from fencepost.chaos.harness.cluster_kill_loop import StreamLoad
+from fencepost.chaos.harness.loop_frame import NoProgress, Outcome, patience_s
+from fencepost.chaos.harness.txn_workers import Workers, is_served
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    for module in (kill_loop, cluster_kill_loop):
+        name = "PROGRESS_TIMEOUT_S" if module is kill_loop else "PROGRESS_S"
+        monkeypatch.setattr(module, name, 0.05)
+
+
+def chosen(tmp_path):
+    options = loop_frame.options("", producers=1, partitions=1, rate=1, spoils=())
+    return options.parse_args(["--out", str(tmp_path / "run"), "--data", str(tmp_path / "data")])
+
+
+def exit_code(tmp_path, wait) -> int:
+    def run(*_) -> Outcome:
+        wait()
+        return Outcome([], Verdict([], {}), [])
+
+    return loop_frame.run_loop("kill-loop", chosen(tmp_path), run)
+
+
+def test_a_loop_in_which_nothing_is_acknowledged_any_more_is_invalid(
+    tmp_path, impatient, monkeypatch, capsys
+) -> None:
+    node = SimpleNamespace(start=lambda: 0.1)
+    loop = kill_loop.Loop(node, SimpleNamespace(acknowledged=7), random.Random(1))
+    assert exit_code(tmp_path, loop._come_back) == 1
+    assert "INVALID: the node serves, and acknowledged nothing" in capsys.readouterr().out
+
+
+def test_a_partition_that_acknowledges_nothing_while_a_node_is_away_makes_a_loop_invalid(
+    tmp_path, impatient, capsys
+) -> None:
+    stream = SimpleNamespace(history=[], plan=SimpleNamespace(partitions=2))
+    assert exit_code(tmp_path, StreamLoad(stream).progress) == 1
+    assert "none of ['stream-0', 'stream-1']" in capsys.readouterr().out
+
+
+def test_a_loop_whose_node_does_not_come_back_is_unknown(tmp_path) -> None:
+    def wait() -> None:
+        raise TimeoutError("the node did not come back")
+
+    assert exit_code(tmp_path, wait) == 2
+
+
+def test_workers_that_hang_in_their_client_prove_nothing(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("fencepost.chaos.harness.txn_workers.PROGRESS_S", 0.05)
+    workers = Workers(tmp_path, [])
+    there = SimpleNamespace(alive=True)
+    workers.all = [SimpleNamespace(slot=0, paused=False, process=there, transactional_id="a-0")]
+    with pytest.raises(NoProgress, match="a-0"):
+        workers.progress()
+    monkeypatch.setattr(Workers, "look", lambda self: setattr(self, "hung", self.hung + 1))
+    with pytest.raises(TimeoutError, match="a-0"):
+        workers.progress()
+
+
+def test_an_auditor_that_was_shown_nothing_has_made_no_progress() -> None:
+    assert not is_served(b'{"f": "snapshot", "type": "ok"}')
+    assert is_served(b'{"f": "snapshot", "type": "ok", "polls": [["bank-0", 1, 8, 1, 0]]}')
+    assert is_served(b'{"f": "txn", "type": "ok"}')
+
+
+def test_while_a_node_sleeps_for_long_all_are_served(monkeypatch) -> None:
+    done: list[str] = []
+    cluster = SimpleNamespace(
+        pause=lambda _: done.append("paused"), resume=lambda _: done.append("resumed")
+    )
+    load = SimpleNamespace(progress=lambda: done.append("served") or 1.0)
+    monkeypatch.setattr(cluster_faults.time, "sleep", lambda _: None)
+    faults = Faults(cluster, load, random.Random(1))
+    faults.pause("pause leader", 1, 20.0)
+    assert done == ["paused", "served", "resumed", "served"]
+    done.clear()
+    faults.pause("pause leader", 1, 5.0)
+    assert done == ["paused", "resumed", "served"]
+
+
+def test_a_busy_machine_is_waited_for_as_much_longer_as_it_has_more_to_do(monkeypatch) -> None:
+    monkeypatch.setattr(loop_frame.os, "cpu_count", lambda: 2)
+    for load, seconds in ((0.5, 30.0), (4.0, 30.0), (8.0, 60.0)):
+        monkeypatch.setattr(loop_frame.os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert patience_s(30.0) == seconds

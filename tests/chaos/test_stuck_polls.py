@@ -1,0 +1,185 @@
+"""Consumers that get nothing, on histories of a few operations."""
+
+from fencepost.chaos.checkers import queue_verdict
+from fencepost.chaos.checkers.away import Excused
+from fencepost.chaos.checkers.history import FINAL
+from fencepost.chaos.checkers.promised import Promise, promise_of
+from fencepost.chaos.checkers.stuck_polls import StuckPolls
+from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
+
+A, B = "t0-0", "t0-1"
+
+
+def op(f, process, at_s, *, polls=(), sends=(), kind="ok", **more):
+    made = Txn(f, kind, process, int(at_s * 10), began_s=at_s, line=int(at_s), **more)
+    made.ended_s = at_s + 0.5
+    made.polls = [Polled(key, offset, offset) for key, offset in polls]
+    made.sends = [Sent(key, offset, offset) for key, offset in sends]
+    return made
+
+
+def sends(key, from_s, to_s):
+    """A record a second, its offset is the second."""
+    return [op("send", "s", float(at), sends=[(key, at)]) for at in range(from_s, to_s)]
+
+
+def reads(process, from_s, to_s, *keys, f="read", **more):
+    """One a second, each of what was acknowledged a second ago of these keys."""
+    return [
+        op(f, process, at + 0.2, polls=[(key, at - 1) for key in keys], **more)
+        for at in range(from_s, to_s)
+    ]
+
+
+def assign(process, at_s, *keys):
+    return op("assign", process, at_s, positions=dict.fromkeys(keys, 0))
+
+
+def subscribe(process, at_s, *keys):
+    return op("subscribe", process, at_s, rebalanced=list(keys))
+
+
+LONG = Promise(session_s=16.0)  # so that 30 s are promised: as many reads
+assert LONG.shown_s == 30.0
+
+
+def stuck(*ops, faults=(), healed_s=None, promise=LONG):
+    seen = StuckPolls(Excused(faults, 3, healed_s), promise)
+    found = []
+    for each in sorted(ops, key=lambda each: each.ended_s):
+        found += seen.see(each)
+    return [(each.key, each.what) for each in found]
+
+
+def keys(*ops, **named):
+    return [key for key, _ in stuck(*ops, **named)]
+
+
+def test_polls_that_are_all_empty_beside_sends_that_are_acknowledged_are_stuck(tmp_path) -> None:
+    """50 reads of nothing, 50 sends, and a final pass by a new consumer, which finds all of them."""
+    file = tmp_path / "history.jsonl"
+    last = op("read", FINAL, 200.0, polls=[(A, at) for at in range(100, 150)])
+    ops = [*sends(A, 100, 150), *reads("r", 100, 150), last]
+    file.write_text("".join(f"{to_line(each)}\n" for each in sorted(ops, key=lambda e: e.ended_s)))
+    judged = queue_verdict.judge(file)
+    assert {(each.rule, each.key) for each in judged.anomalies} == {("stuck-poll", "all")}
+    assert judged.counts["records read"] == 0
+    assert not judged.proves_something
+
+
+def test_who_is_given_a_key_and_shown_nothing_of_it_is_stuck_though_others_are_served() -> None:
+    ops = [
+        assign("a", 99.0, A, B),
+        assign("b", 99.0, A, B),
+        *sends(A, 100, 150),
+        *sends(B, 100, 150),
+    ]
+    assert keys(*ops, *reads("a", 100, 150, A, B), *reads("b", 100, 150, A, B)) == []
+    found = stuck(*ops, *reads("a", 100, 150, A, B), *reads("b", 100, 150, A))
+    assert found == [
+        (
+            B,
+            "b was shown nothing of it from 100.5 s to 130.7 s in 30 operations, though 130 was acknowledged",
+        )
+    ]
+
+
+def test_who_goes_on_after_a_while_is_not_stuck() -> None:
+    ops = [assign("a", 99.0, A), *sends(A, 100, 180)]
+    late = [*reads("a", 100, 129), *reads("a", 129, 180, A)]
+    assert keys(*ops, *late) == []
+
+
+def test_who_does_not_look_is_not_stuck() -> None:
+    """It hangs in a transaction, or what it begins fails before it has polled."""
+    ops = [
+        assign("a", 99.0, A),
+        assign("b", 99.0, A),
+        *sends(A, 100, 150),
+        *reads("b", 100, 150, A),
+    ]
+    assert keys(*ops, *reads("a", 100, 105), *reads("a", 140, 143)) == []
+    failed = reads("a", 100, 150, f="txn")
+    for each in failed:
+        each.type = "fail"
+    assert keys(*ops, *failed) == []
+    assert keys(*ops, *reads("a", 100, 150, f="txn")) == [A]
+
+
+def test_who_leaves_a_key_or_has_crashed_is_owed_nothing_of_it() -> None:
+    ops = [assign("b", 99.0, A), *sends(A, 100, 150), *reads("b", 100, 150, A)]
+    empty = reads("a", 100, 150)
+    assert keys(*ops, assign("a", 99.0, A), assign("a", 120.0, B), *empty) == []
+    crash = op("crash", "a", 120.0, kind="info")
+    assert keys(*ops, assign("a", 99.0, A), crash, *empty) == []
+
+
+def test_what_was_acknowledged_before_a_key_was_given_is_owed_from_then_on() -> None:
+    ops = [*sends(A, 10, 15), assign("a", 100.0, A), *reads("a", 101, 150)]
+    other = [assign("b", 9.0, A), *reads("b", 10, 20, A)]
+    [(key, what)] = stuck(*ops, *other)
+    assert key == A and "from 100.5 s" in what and "14 was acknowledged" in what
+
+
+def test_a_majority_that_is_away_is_no_consumers_matter() -> None:
+    away = {
+        "at_s": 101.0,
+        "until_s": 140.0,
+        "id": "1",
+        "fault": "kill",
+        "nodes": [1, 2],
+        "what": "x",
+    }
+    ops = [assign("a", 99.0, A), *sends(A, 100, 102), *reads("a", 100, 160)]
+    assert keys(*ops, faults=[away]) == []
+    assert keys(*ops, *reads("a", 160, 172), faults=[away]) == [A]
+
+
+def test_members_of_a_group_are_shown_together_what_they_subscribe_to() -> None:
+    ops = [
+        subscribe("a", 99.0, A, B),
+        subscribe("b", 99.0, A),
+        *sends(A, 100, 170),
+        *sends(B, 100, 170),
+    ]
+    assert keys(*ops, *reads("a", 100, 170, B), *reads("b", 100, 170, A)) == []
+    assert keys(*ops, *reads("a", 100, 170, B), *reads("b", 100, 170)) == [A]
+    assert keys(*ops, *reads("a", 100, 170, A), *reads("b", 100, 170, A)) == [B]
+    short = reads("a", 100, 155, B), reads("b", 100, 155)
+    assert keys(*ops, *(each for some in short for each in some)) == [], "groups have 60 s"
+
+
+def test_who_reads_all_accounts_is_owed_all_that_it_has_named() -> None:
+    ops = [*sends(A, 100, 150), *sends(B, 100, 150)]
+    both, one = {A: 0, B: 0}, reads("a", 101, 150, A, f="snapshot")
+    first = op("snapshot", "a", 99.0, positions=both)
+    assert keys(*ops, first, *reads("a", 101, 150, A, B, f="snapshot")) == []
+    assert keys(*ops, first, *one) == [B]
+
+
+def test_how_long_it_may_take_is_what_the_system_promises_and_an_open_transaction_longer() -> None:
+    ops = [assign("a", 99.0, A), assign("b", 99.0, A), *sends(A, 100, 150)]
+    ops += [*reads("a", 100, 119), *reads("b", 100, 150, A)]
+    assert Promise().shown_s == 17.0
+    assert promise_of("kafka", ()).shown_s == 23.0
+    assert keys(*ops, promise=Promise()) == [A]
+    assert keys(*ops, promise=promise_of("kafka", ())) == []
+
+
+def test_what_all_lacked_at_some_moment_is_waited_for() -> None:
+    seen = StuckPolls(Excused((), 3, None))
+
+    def look(*ops):
+        for each in sorted(ops, key=lambda each: each.ended_s):
+            assert list(seen.see(each)) == []
+
+    look(assign("a", 99.0, A), *sends(A, 100, 105))
+    assert seen.all_shown, "nobody has asked"
+    seen.mark()
+    assert not seen.all_shown
+    look(*sends(A, 106, 107), *reads("a", 106, 107))
+    assert not seen.all_shown
+    look(*reads("a", 108, 109, A))
+    assert seen.all_shown
+    look(*sends(A, 110, 115))
+    assert seen.all_shown, "what came later is not asked for"
