@@ -25,6 +25,7 @@ from . import sink_commit
 from .c_producer import Identity
 from .commit_refusals import Wrote, why_other_rows
 from .fencing import fence
+from .input_end import check_whole
 from .options import BOOTSTRAP, GROUP, TASK, WriteOptions
 from .row_marks import MarkedRows, RowMarks, marks_of, total
 from .sink_names import Place, Task, place_in_batch, place_in_stream
@@ -142,11 +143,13 @@ def _alone(
     if last.batch < place.number:
         for each in batches:
             writer.write(each, options.topic)
+        check_whole(name)
         rows = "" if place.is_used_once else seen.marks.note()
         writer.commit_with(decisions.records(place.number, rows))
         return NOBODY
     for _ in batches:
         pass
+    check_whole(name)
     why_not = why_other_rows(
         f"{name}: number {place.number}",
         marks_of(last.rows),
