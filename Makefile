@@ -10,7 +10,7 @@ MINUTES ?= 60
 IMAGE ?= fencepost:latest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-docker image install lint format check benchmark benchmark-one chaos sim pipeline clean
+.PHONY: help run test test-cluster test-docker image install lint format check benchmark benchmark-one benchmark-spark chaos sim pipeline clean
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,9 @@ benchmark: $(VENV)/.tested  ## measure three nodes beside three of Kafka (needs 
 benchmark-one: $(VENV)/.tested  ## measure one node beside one of Kafka (about a quarter of an hour)
 	$(BIN)/python deploy/benchmarks/one_node.py
 
+benchmark-spark: $(VENV)/.measured  ## measure PySpark beside its own Kafka connector (needs Java and Maven; about twenty minutes)
+	$(BIN)/python deploy/benchmarks/spark.py
+
 # What is not here (Docker, Kafka's files, a C compiler) makes it unknown: leave it out by name, with TARGETS=processes.
 chaos: $(VENV)/.tested  ## break real nodes under load for MINUTES (60), every fault in turn on TARGETS (all); pages in chaos-runs
 	$(BIN)/fencepost chaos rounds --minutes $(MINUTES) --out chaos-runs $(if $(TARGETS),--targets $(TARGETS))
@@ -82,8 +85,12 @@ $(VENV)/.linted: $(VENV)/.tested
 	$(BIN)/python -m pip install --quiet -e '.[clients,chaos,test,lint]'
 	@touch $@
 
+$(VENV)/.measured: $(VENV)/.tested
+	$(BIN)/python -m pip install --quiet -e '.[clients,chaos,test,benchmark]'
+	@touch $@
+
 # setuptools warns of every editable install, at length.
-$(VENV)/.installed $(VENV)/.tested $(VENV)/.linted: export PYTHONWARNINGS = ignore
+$(VENV)/.installed $(VENV)/.tested $(VENV)/.linted $(VENV)/.measured: export PYTHONWARNINGS = ignore
 
 # mypy can't follow an editable install that maps folders, so it is given the same tree as links.
 build/types: pyproject.toml

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# A night of chaos with fresh seeds: half of the time in the simulator, half on real nodes. What it found is kept in DIR:
+# A night of chaos with fresh seeds: half of the time in the simulator, half on real nodes: of that a quarter Spark's jobs, whose
+# parts are killed, and an eighth the pipeline (examples/pipeline). What it found is kept in DIR:
 #
 #   chaos/nightly.sh HOURS DIR
 #
 #   DIR/campaigns.jsonl   one line a campaign: commit, seeds, faults, failures with the command that brings each back
 #   DIR/failed-*.log      what the simulator said of seeds that failed, and the small command that each was shrunk to
 #   DIR/runs/index.html   all runs on real nodes; those that are not valid with their histories and the nodes' data
+#   DIR/spark-runs.log    Spark's jobs, a line each; DIR/spark-SEED has the data and logs of those that are not VALID
+#   DIR/pipeline.log      the pipeline's runs; DIR/pipeline-SEED has the data and logs of those that are not EQUAL
 #
 # Exit codes: 0 nothing was found, 1 a promise was broken, 2 something could not be said or was not understood.
 # A target that is not here makes the night unknown: TARGETS=processes,kafka leaves containers out by name.
@@ -20,6 +23,7 @@ usage() {
 mkdir -p "$2" && out=$(cd "$2" && pwd) || exit 2
 cd "$(dirname "$0")/.." || exit 2
 fencepost=${FENCEPOST:-.venv/bin/fencepost}
+python=${PYTHON:-$(dirname "$fencepost")/python}
 command -v "$fencepost" >/dev/null || { echo "$fencepost is not there: run make install, or name it in FENCEPOST" >&2; exit 2; }
 seconds=$(awk -v hours="$1" 'BEGIN { printf "%d", hours * 3600 }')
 half=$((SECONDS + seconds / 2))
@@ -54,6 +58,51 @@ some_seeds() { # NAME COMMAND…: as long as there is time; what it said is kept
   fi
 }
 
+# What a machine does not have is said, and left out; where nothing may be missing (CI=true) that is something unknown.
+lacks() {
+  echo "left out, there is no $1: $2"
+  if [[ ${CI:-} == true ]]; then worse 2; fi
+}
+
+spark_runs() { # for so many seconds
+  command -v java >/dev/null || { lacks Java "the runs that kill Spark's jobs"; return; }
+  "$python" -c 'import pyspark, pyarrow' || { lacks PySpark "the runs that kill Spark's jobs"; return; }
+  local code
+  # Runs that have begun may end: each has time-outs of its own, and this is for those that have not.
+  timeout --signal TERM --kill-after 300 $(($1 + 3600)) "$python" -m fencepost.chaos.harness.spark_kill_runs \
+    --seeds "$seed..$((seed + 10000))" --minutes "$(awk -v s="$1" 'BEGIN { printf "%.3f", s / 60 }')" \
+    --data "$out/spark-$seed" >>"$out/spark-runs.log" 2>&1
+  code=$?
+  if [[ $code -eq 0 ]]; then
+    rm -rf "$out/spark-$seed"
+  else
+    worse $((code == 1 ? 1 : 2))
+    echo "Spark's jobs from seed $seed: see $out/spark-runs.log and $out/spark-$seed"
+    grep -E '^(INVALID|UNKNOWN) ' "$out/spark-runs.log" | tail -n 3
+  fi
+}
+
+pipeline() { # for so many seconds, and once at least
+  command -v java >/dev/null || { lacks Java 'the pipeline'; return; }
+  command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || { lacks MariaDB 'the pipeline'; return; }
+  local code kept end=$((SECONDS + $1)) its=$seed
+  while :; do
+    timeout --signal TERM --kill-after 300 3600 "$python" examples/pipeline/run.py --seed "$its" \
+      --out "$out/pipeline" >"$out/running.log" 2>&1
+    code=$?
+    if [[ $code -ne 0 ]]; then
+      worse $((code == 1 ? 1 : 2))
+      echo "the pipeline, seed $its: see $out/pipeline.log"
+      kept=$(sed -n 's/^data and logs are kept in //p' "$out/running.log" | tail -n 1)
+      if [[ -d $kept ]]; then mv "$kept" "$out/pipeline-$its"; fi
+    fi
+    cat "$out/running.log" >>"$out/pipeline.log"
+    its=$((its + 1))
+    ((SECONDS < end)) || break
+  done
+  rm -f "$out/running.log"
+}
+
 simulate
 # Past the last epoch of a producer id, which takes too long for every round. Only with time for it.
 if ((seconds - SECONDS > 1800)); then
@@ -62,9 +111,12 @@ if ((seconds - SECONDS > 1800)); then
   [[ $code -eq 0 ]] || worse "$code"
 fi
 left=$((seconds - SECONDS))
-"$fencepost" chaos rounds --minutes "$((left / 60 > 1 ? left / 60 : 1))" --out "$out/runs" ${TARGETS:+--targets "$TARGETS"}
+rounds=$((left * 5 / 8))
+"$fencepost" chaos rounds --minutes "$((rounds / 60 > 1 ? rounds / 60 : 1))" --out "$out/runs" ${TARGETS:+--targets "$TARGETS"}
 code=$?
 [[ $code -eq 0 ]] || worse "$code"
 "$fencepost" chaos prune "$out/runs"
 "$fencepost" chaos index "$out/runs"
+spark_runs $((left / 4))
+pipeline $((left / 8))
 exit "$worst"

@@ -85,6 +85,13 @@ class Drivers:
         if self._reserve is None:
             self._reserve = self._start()
 
+    def second(self) -> Driver:
+        """One that is to work beside that of the next job. Whoever asks for it ends it."""
+        self.have_a_reserve()
+        found, self._reserve = self._reserve, None
+        assert found is not None
+        return found
+
     def do(self, job: Job, wait_s: float) -> str | None:
         return self._have_one().do(job, wait_s)
 

@@ -16,7 +16,8 @@ from fencepost.clients.spark import register
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, concat, lit, pmod
 
-from .spark_settings import DONE, ENDED, READY, STREAM, Job, job_file
+from .spark_points import STRUCK
+from .spark_settings import BATCH, DONE, ENDED, READY, TASK, Job, job_file
 from .spark_strikes import DRIVER_FILE, NAME, OPTION, StruckDataSource
 
 # A JVM that lives for minutes needs no second compiler.
@@ -29,6 +30,15 @@ SPECULATION = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "3s",
 }
+# An executor that is stopped is given up after this long, instead of after two minutes.
+PATIENCE = {
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "20s",
+    "spark.network.timeoutInterval": "2s",
+}
+ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# More than Spark's buffer for a task's Python holds: so it hands rows over as they come, and they come one by one.
+LARGE, SLOW = 70_000, "coalesce(reflect('java.lang.Thread', 'sleep', 40L), '') <> 'never'"
 
 
 def session(master: str, **settings: str) -> SparkSession:
@@ -63,17 +73,36 @@ def split_in_two(rows: DataFrame, out: str) -> DataFrame:
     )
 
 
+def prepared(rows: DataFrame, job: Job, fails_at: int) -> DataFrame:
+    if fails_at >= 0:
+        rows = rows.where(f"cast(value as string) <> '{fails_at}' or raise_error('struck') is null")
+    if job.is_slow:
+        rows = rows.withColumn("key", concat("key", lit(b"x" * LARGE))).where(SLOW)
+    made = split_in_two(rows, job.out)
+    # By hash: `transactions=task` asks for the same rows in the same tasks.
+    return made.repartition(job.shuffled_to, "key") if job.shuffled_to else made
+
+
+def is_first_start(job: Job) -> bool:
+    """With a mark, where its input is to fail."""
+    struck = Path(job.folder) / STRUCK
+    return job.fails_at >= 0 and not struck.exists() and struck.write_text("") == 0
+
+
 def run(spark: SparkSession, job: Job) -> None:
+    spark.conf.set(ROWS_AT_ONCE, "2" if job.is_slow else "10000")
     reading = {"kafka.bootstrap.servers": job.bootstrap, "subscribe": job.source}
-    writing = {"kafka.bootstrap.servers": job.bootstrap, "adminUrl": job.admin, OPTION: job.strike}
-    if job.sink == STREAM:
+    writing = {"kafka.bootstrap.servers": job.bootstrap, OPTION: job.strike}
+    writing |= {"transactions": TASK} if job.sink == TASK else {"adminUrl": job.admin}
+    fails_at = job.fails_at if is_first_start(job) else -1
+    if job.sink != BATCH:
         rows = (
             spark.readStream.format("fencepost")
             .options(**reading, startingOffsets="earliest", maxOffsetsPerTrigger=job.per_batch)
             .load()
         )
         query = (
-            split_in_two(rows, job.out)
+            prepared(rows, job, fails_at)
             .writeStream.format(NAME)
             .options(**writing, checkpointLocation=f"{job.folder}/checkpoint")
             .trigger(availableNow=True)
@@ -84,7 +113,7 @@ def run(spark: SparkSession, job: Job) -> None:
     rows = spark.read.format("fencepost").options(**reading).load().cache()
     for number in range(job.batches):
         part = rows.where(pmod(col("offset"), lit(job.batches)) == number)
-        split_in_two(part, job.out).write.format(NAME).mode("append").options(
+        prepared(part, job, fails_at).write.format(NAME).mode("append").options(
             **writing, transactionGroup=job.out, transactionNumber=number
         ).save()
     rows.unpersist()
@@ -100,7 +129,7 @@ def attempt(spark: SparkSession, job: Job) -> str:
 
 def main() -> None:
     master, folder = sys.argv[1], Path(sys.argv[2])
-    settings = {"spark.cores.max": "2", "spark.executor.memory": "1g", **SPECULATION}
+    settings = {"spark.cores.max": "2", "spark.executor.memory": "1g", **SPECULATION, **PATIENCE}
     spark = session(master, **settings)
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(StruckDataSource)

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-STREAM, BATCH = "stream", "batch"
+# The sinks: a stream and batch writes in the query's group, and a stream with `transactions=task`.
+STREAM, BATCH, TASK = "stream", "batch", "task"
 # In the folder of a driver: its jobs, numbered from 0.
 READY: Final = "ready "
 ENDED: Final = "ended "
@@ -23,6 +24,9 @@ class Job:
     strike: str = ""
     per_batch: int = 200
     batches: int = 6
+    shuffled_to: int = 0  # tasks, by a shuffle before the sink; 0 is none
+    is_slow: bool = False  # its rows come one by one, and each is large
+    fails_at: int = -1  # the number of a record that can't be read, in the first start
 
     def write(self, file: Path) -> None:
         """Whole or not at all: its reader looks for the file's name."""

@@ -19,14 +19,32 @@ from fencepost.clients.spark.writers import BatchWriter, Driver, StreamWriter, T
 from fencepost.clients.transactional import Decision, MemberWrote, TransactionGroup
 from pyspark import TaskContext
 
-from .spark_points import BROKER_POINTS
+from .spark_blows import (
+    become_an_orphan,
+    kill_executor,
+    kill_host,
+    kill_self,
+    sleep_with_executor,
+)
+from .spark_points import (
+    ALL_ATTEMPTS_FAIL,
+    ASLEEP,
+    BESIDE,
+    BROKER_POINTS,
+    DECIDED,
+    DONE_ELSEWHERE,
+    NOTE_LOST,
+    RAN_AGAIN,
+    SECOND_WORKS,
+    SLEEPS,
+    WENT_ON,
+)
 
 OPTION: Final = "strike"
 NAME: Final = "fencepost-struck"
 DRIVER_FILE: Final = "driver.pids"  # the JVM's and its Python's
 TWIN_SLEEPS_S: Final = 20.0
-WORKER_OF_SPARK: Final = "org.apache.spark.deploy.worker.Worker"
-ALL_ATTEMPTS_FAIL: Final = ("job-fails", "driver-aborts", "driver-aborted")
+WAITS_S: Final = 120.0  # for a second driver, on a machine that has other things to do
 FAILURES_MAX: Final = 4  # of a task, before Spark gives up the batch
 
 
@@ -61,6 +79,18 @@ class Strike(NamedTuple):
             return False
         return True
 
+    def note(self, what: str, said: str = "") -> None:
+        (Path(self.folder) / what).write_text(said)
+
+    def has(self, what: str) -> bool:
+        return (Path(self.folder) / what).exists()
+
+    def wait_for(self, what: str) -> None:
+        """Not for ever: the run that lacks a mark is UNKNOWN."""
+        deadline = time.monotonic() + WAITS_S
+        while not self.has(what) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def kill_driver(self) -> Never:
         for pid in (Path(self.folder) / DRIVER_FILE).read_text().split():
             os.kill(int(pid), signal.SIGKILL)
@@ -73,26 +103,38 @@ class _InTask(NamedTuple):
     strike: Strike | None
 
     def _is_here(self, batch: int | None) -> bool:
-        context = TaskContext.get()
-        assert context is not None
-        told = context.getLocalProperty("streaming.sql.batchId")
-        here = batch if batch is not None else int(told or 0)
         strike = self.strike
         return strike is not None and (strike.batch, strike.partition) == (
-            here,
-            context.partitionId(),
+            _batch(batch),
+            _task().partitionId(),
         )
 
     def starts(self, batch: int | None) -> None:
         strike = self.strike
-        if strike is None or not self._is_here(batch):
+        if strike is None:
+            return
+        if strike.at == "stage-runs-again" and strike.batch == _batch(batch):
+            self._count_stage(strike)
+        if strike.has(NOTE_LOST):
+            strike.falls("commit-note-lost")  # a mark: it has begun again
+        if not self._is_here(batch):
             return
         if strike.at in BROKER_POINTS:
             strike.falls(strike.at)  # a mark: the kill runs strike
+        if strike.at == BESIDE:
+            strike.note(SECOND_WORKS)
+        if strike.falls("executor-oversleeps"):
+            sleep_with_executor(Path(strike.folder))
         if strike.falls("task-starts"):
             raise RuntimeError("struck: task-starts")
         if strike.falls("driver-starts"):
             strike.kill_driver()
+
+    def _count_stage(self, strike: Strike) -> None:
+        """Attempts of a task have numbers of their own, unless their stage is run again: then they count from 0."""
+        task = _task()
+        if not strike.is_first(f"ran-{task.stageId()}-{task.partitionId()}-{task.attemptNumber()}"):
+            strike.note(RAN_AGAIN)
 
     def rows(
         self, batches: Iterator[pa.RecordBatch], batch: int | None
@@ -108,48 +150,69 @@ class _InTask(NamedTuple):
             yield each.slice(half)
 
     def wrote(self, batch: int | None) -> None:
-        if self._is_here(batch):
-            self._blow("wrote")
+        strike = self.strike
+        if strike is None or not self._is_here(batch):
+            return
+        if strike.at in SLEEPS and strike.has(ASLEEP) and not self._is_who_slept(strike):
+            strike.note(DONE_ELSEWHERE)
+        self._blow("wrote")
+
+    def ended(self) -> None:
+        """Whatever its writing came to."""
+        strike = self.strike
+        if strike is not None and strike.has(ASLEEP) and self._is_who_slept(strike):
+            strike.note(WENT_ON)
+
+    def _is_who_slept(self, strike: Strike) -> bool:
+        return (Path(strike.folder) / ASLEEP).read_text().split()[0] == str(os.getpid())
 
     def _blow(self, when: str) -> None:
         strike = self.strike
         assert strike is not None
         if strike.falls(f"task-{when}"):
             raise RuntimeError(f"struck: task-{when}")
-        is_failing = strike.at in ALL_ATTEMPTS_FAIL and when == "wrote"
-        if is_failing and strike.falls(strike.at, FAILURES_MAX):
-            raise RuntimeError(f"struck: {strike.at}")
+        if when == "wrote":
+            self._blow_to_all(strike)
         if strike.falls(f"worker-{when}"):
-            os.kill(os.getpid(), signal.SIGKILL)
+            kill_self()
         if strike.falls(f"executor-{when}"):
-            os.kill(_javas_above()[0], signal.SIGKILL)
-            os._exit(1)
+            kill_executor()
         if strike.falls(f"host-{when}"):
-            executor, worker = _javas_above()[:2]
-            assert WORKER_OF_SPARK.encode() in Path(f"/proc/{worker}/cmdline").read_bytes()
-            os.kill(worker, signal.SIGKILL)
-            os.kill(executor, signal.SIGKILL)
-            os._exit(1)
-        if when == "wrote" and strike.at == "driver-fences" and strike.is_first("left-behind"):
-            os.kill(
-                os.getpid(), signal.SIGKILL
-            )  # its transaction stays open, for the driver to end
+            kill_host()
         if strike.falls(f"driver-{when}"):
             strike.kill_driver()
-        if when == "wrote" and strike.falls("twin-sleeps"):
+        # As good a seed as any. Copies wait, too: they would win.
+        if strike.at == "second-driver" and when == ("halfway", "wrote")[strike.partition % 2]:
+            strike.falls("second-driver")
+            strike.wait_for(SECOND_WORKS)
+        if when == "halfway":
+            if strike.falls("executor-sleeps"):
+                sleep_with_executor(Path(strike.folder))
+            if strike.falls("executor-orphans"):
+                strike.note(ASLEEP, f"{os.getpid()} 0")
+                become_an_orphan()
+
+    def _blow_to_all(self, strike: Strike) -> None:
+        if strike.at in ALL_ATTEMPTS_FAIL and strike.falls(strike.at, FAILURES_MAX):
+            raise RuntimeError(f"struck: {strike.at}")
+        if strike.falls("stage-runs-again"):
+            kill_executor()
+        if strike.at == "driver-fences" and strike.is_first("left-behind"):
+            kill_self()  # its transaction stays open, for the driver to end
+        if strike.falls("twin-sleeps"):
             time.sleep(TWIN_SLEEPS_S)
 
 
-def _javas_above() -> list[int]:
-    """The JVMs that this process works for: its executor, and who started that."""
-    found = []
-    pid = os.getppid()
-    while pid > 1:
-        status = Path(f"/proc/{pid}/status").read_text()
-        if status.startswith("Name:\tjava"):
-            found.append(pid)
-        pid = int(status.partition("PPid:")[2].split()[0])
-    return found
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None
+    return context
+
+
+def _batch(number: int | None) -> int:
+    """`number`, or of a stream what Spark says."""
+    told = _task().getLocalProperty("streaming.sql.batchId")
+    return number if number is not None else int(told or 0)
 
 
 class _StruckGroup(TransactionGroup):
@@ -203,8 +266,12 @@ class _StruckDriver(Driver):
         if strike is not None and strike.falls("driver-commits"):
             strike.kill_driver()
         super().commit(messages, number)
-        if strike is not None and strike.falls("driver-committed"):
+        if strike is None:
+            return
+        if strike.falls("driver-committed"):
             strike.kill_driver()
+        if strike.at in SLEEPS:
+            strike.note(DECIDED)
 
     def abort(
         self, messages: Sequence[Any], number: int | None, place: Place | None = None
@@ -223,7 +290,10 @@ class _StruckStreamWriter(StreamWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
         blows = _InTask(self.strike)
         blows.starts(None)
-        wrote = super().write(blows.rows(iterator, None))
+        try:
+            wrote = super().write(blows.rows(iterator, None))
+        finally:
+            blows.ended()
         blows.wrote(None)
         return wrote
 
@@ -239,7 +309,10 @@ class _StruckBatchWriter(BatchWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
         blows, number = _InTask(self.strike), self._options.number
         blows.starts(number)
-        wrote = super().write(blows.rows(iterator, number))
+        try:
+            wrote = super().write(blows.rows(iterator, number))
+        finally:
+            blows.ended()
         blows.wrote(number)
         return wrote
 

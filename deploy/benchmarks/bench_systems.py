@@ -66,7 +66,8 @@ class Fencepost:
     def __init__(self, name: str, policy: str, folder: Path) -> None:
         self.name = name
         command = [*fencepost_dev(), "--set", f"flush.policy={policy}"]
-        self._node = Node(folder / "data", command=command)
+        self.data = folder / "data"
+        self._node = Node(self.data, command=command)
 
     @property
     def bootstrap(self) -> str:

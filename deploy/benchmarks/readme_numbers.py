@@ -8,12 +8,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 RESULTS = Path(__file__).resolve().parent / "results"
-NAMES = ("three_nodes", "one_node")
+NAMES = ("three_nodes", "one_node", "spark")
 
 
 def numbers(report: str) -> str:
-    """What the run was, its table, and what the two modes are; the spread stays in the report."""
-    return report[: report.index("Least and most of the rounds")].strip()
+    """What the run was, its table, and what the two modes are; the spread, where there is one, stays in the report."""
+    return report.partition("Least and most of the rounds")[0].strip()
 
 
 def with_numbers(readme: str, name: str, report: str) -> str:

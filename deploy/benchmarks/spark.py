@@ -2,8 +2,9 @@
 
     python deploy/benchmarks/spark.py [--rounds 3] [--only read,write,commit,growth] [--quick]
 
-Prints a Markdown table; a whole run writes it to results/spark.md, and every value to results/spark.json. Needs Java and
-Maven (for the connector), about ten minutes, and a machine that does nothing else.
+Prints a Markdown table; a whole run writes it to results/spark.md and into the top README, and every value to
+results/spark.json. Needs Java and Maven (for the connector), pandas (the extra `benchmark`), about twenty minutes, and a
+machine that does nothing else.
 """
 
 import argparse
@@ -20,8 +21,9 @@ from bench_systems import Fencepost
 
 sys.path.append(str(HERE.parents[1] / "tests" / "spark"))
 import kafka_connector
+import readme_numbers
 import spark_measures
-from spark_table import table
+from spark_table import missing, table, without_values
 
 PARTS = ("read", "write", "commit", "growth")
 
@@ -35,7 +37,8 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--tasks", type=int, default=200, help="of the batches whose commit is timed"
     )
-    parser.add_argument("--batches", type=int, default=500, help="of the stream that must not grow")
+    parser.add_argument("--commits", type=int, default=25, help="that are timed")
+    parser.add_argument("--batches", type=int, default=600, help="of the stream that must not grow")
     parser.add_argument("--flush", choices=["ack", "os"], default="ack", help="flush.policy")
     parser.add_argument(
         "--only", default=",".join(PARTS), help="some of read, write, commit, growth"
@@ -47,7 +50,10 @@ def options() -> argparse.Namespace:
     if unknown := sorted(set(chosen.parts) - set(PARTS)):
         parser.error(f"--only {unknown[0]}: there are {', '.join(PARTS)}")
     if chosen.quick:
-        chosen.rounds, chosen.records, chosen.tasks, chosen.batches = 1, 20_000, 20, 20
+        chosen.rounds, chosen.records, chosen.tasks = 1, 20_000, 20
+        chosen.commits, chosen.batches = 4, 30
+    if reason := missing(chosen.parts):
+        parser.error(reason)
     return chosen
 
 
@@ -83,9 +89,13 @@ def main() -> None:
     if chosen.quick or tuple(chosen.parts) != PARTS:
         say("not a whole run: nothing written")
         return
+    if absent := without_values(book.measures):
+        sys.exit(f"not a whole run: nothing was measured of {', '.join(absent)}. Nothing written")
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "spark.json").write_text(json.dumps(result, indent=1) + "\n")
     (chosen.out / "spark.md").write_text(said)
+    if chosen.out.resolve() == readme_numbers.RESULTS.resolve():
+        readme_numbers.main()
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
 """Reads, writes, commits and long streams of one Spark session, with the data source and with Spark's connector."""
 
 import argparse
-import json
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import kafka_connector
 from bench_run import HERE, Book
-from bench_systems import Fencepost, create_topics, delete_topic
+from bench_systems import Fencepost, create_topics, delete_topic, resident_mb
 from fencepost.chaos.harness.spark_job import session
 from fencepost.clients.spark import register
 from fencepost.clients.transactional import AdminApi, TransactionGroup
+from spark_growth import WARM, Seen, grown, state_bytes
 from spark_table import OURS, THEIRS
 from spark_timed import TIMES, TimedDataSource, count
 
@@ -21,8 +20,7 @@ PARTITIONS: Final = 4
 TASKS_AT_ONCE: Final = 2
 SIZES: Final = {"small": 100, "large": 1024}
 SMALL_FACTOR: Final = 3  # so many more of the small ones
-# Spark's way from rows to Python, mapInArrow, needs pandas; without it only the other one is measured.
-KINDS: Final = (("", False), ("arrow_", True))[: 2 if find_spec("pandas") else 1]
+KINDS: Final = (("", False), ("arrow_", True))
 JAVA: Final = "-Xss2m -XX:+UseG1GC"  # as users have it: with both compilers
 
 
@@ -127,18 +125,33 @@ def _sizes(chosen: argparse.Namespace) -> list[tuple[str, int]]:
 
 
 def commit(bench: Bench, chosen: argparse.Namespace) -> None:
-    """Micro-batches of many tasks, each of which writes; how long the sink's commit takes of them."""
-    times = _stream(bench, "commit", chosen.tasks, chosen.tasks * 10, batches=6)
-    bench.book.note(OURS, commit_ms=median(times[1:]), commit_max_ms=max(times[1:]))
+    """Micro-batches of many tasks, each of which writes; how long the sink's commit takes of them. The first one warms up."""
+    ran = _stream(bench, "commit", chosen.tasks, chosen.tasks * 10, batches=chosen.commits + 1)
+    times = ran.commits_ms[1:]
+    assert len(times) >= 0.8 * chosen.commits, f"{len(times)} commits of {chosen.commits}"
+    bench.book.note(OURS, commit_ms=median(times), commit_max_ms=max(times))
 
 
 def growth(bench: Bench, chosen: argparse.Namespace) -> None:
-    """Many small micro-batches: neither their time nor what the cluster keeps of them may grow."""
-    _stream(bench, "growth", TASKS_AT_ONCE, 10, batches=chosen.batches)
+    """Many small micro-batches: neither their time nor what they cost the cluster may grow."""
+    ran = _stream(bench, "growth", TASKS_AT_ONCE, 10, batches=chosen.batches)
+    assert len(ran.commits_ms) >= 0.9 * chosen.batches, f"{len(ran.commits_ms)} batches"
+    members = {"growth_members": float(ran.members_late - ran.members_early)}
+    bench.book.note(OURS, **members, **grown(ran.seen, ran.commits_ms, ran.took_ms))
 
 
-def _stream(bench: Bench, name: str, tasks: int, each: int, batches: int) -> list[float]:
-    """A stream in micro-batches of so many tasks; the milliseconds of its commits."""
+class Ran(NamedTuple):
+    """A stream from its beginning to its end."""
+
+    commits_ms: list[float]
+    took_ms: list[float]  # its batches
+    seen: list[Seen]
+    members_early: int  # of the group
+    members_late: int
+
+
+def _stream(bench: Bench, name: str, tasks: int, each: int, batches: int) -> Ran:
+    """In micro-batches of so many tasks."""
     source, out = f"{name}-in", f"{name}-out"
     create_topics(bench.node, [source, out], TASKS_AT_ONCE)
     rows = bench.spark.range(0, each * batches, 1, TASKS_AT_ONCE)
@@ -162,30 +175,25 @@ def _stream(bench: Bench, name: str, tasks: int, each: int, batches: int) -> lis
         .trigger(availableNow=True)
         .start()
     )
+    return _watched(bench, query, folder / TIMES)
+
+
+def _watched(bench: Bench, query: Any, times: Path) -> Ran:
     group = TransactionGroup(f"spark-{query.id}", bench.admin)
-    early = 0
+    early, seen = 0, []
     while query.isActive:
-        time.sleep(0.5)
-        if not early and _commits(folder) >= batches / 10:
+        time.sleep(0.25)
+        seen.append(_seen(bench, times))
+        if not early and seen[-1].batches >= WARM:
             early = len(group.members())
     if query.exception() is not None:
         raise query.exception()
-    times = [float(line) for line in (folder / TIMES).read_text().splitlines()]
-    took = [one.batchDuration for one in query.recentProgress if one.numInputRows]
-    if name == "growth":
-        tenth = max(len(took) // 10, 1)
-        kept = bench.admin.call("GET", f"/v1/transaction-groups/{group.name}?limit=1000")
-        bench.book.note(
-            OURS,
-            growth=median(took[-tenth:]) / median(took[tenth : 2 * tenth]),
-            growth_members=len(group.members()) - early,
-            growth_decisions=len(kept["decisions"]),
-            batch_ms=median(took),
-        )
-        (folder / "batches.json").write_text(json.dumps(took))
-    return times
+    commits_ms = [float(line) for line in times.read_text().splitlines()]
+    took_ms = [one.batchDuration for one in query.recentProgress if one.numInputRows]
+    seen.append(_seen(bench, times))
+    return Ran(commits_ms, took_ms, seen, early, len(group.members()))
 
 
-def _commits(folder: Path) -> int:
-    times = folder / TIMES
-    return len(times.read_text().splitlines()) if times.exists() else 0
+def _seen(bench: Bench, times: Path) -> Seen:
+    commits = len(times.read_text().splitlines()) if times.exists() else 0
+    return Seen(commits, resident_mb(bench.node), state_bytes(bench.node.data))

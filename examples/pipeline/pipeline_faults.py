@@ -4,7 +4,7 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,15 +21,15 @@ class Fault(NamedTuple):
     back_after_s: float  # until a broker is started again
 
 
-def schedule(seed: int, seconds: float) -> list[Fault]:
+def schedule(seed: int, seconds: float, kinds: Sequence[str] = KINDS) -> list[Fault]:
     """Each kind comes before any comes twice."""
     die = random.Random(f"faults {seed}")
     found: list[Fault] = []
-    at_s, kinds = FIRST_S, []
+    at_s, left = FIRST_S, []
     while at_s < seconds:
-        if not kinds:
-            kinds = die.sample(KINDS, len(KINDS))
-        found.append(Fault(at_s, kinds.pop(), die.randrange(1_000), die.uniform(0.3, 2.5)))
+        if not left:
+            left = die.sample(kinds, len(kinds))
+        found.append(Fault(at_s, left.pop(), die.randrange(1_000), die.uniform(0.3, 2.5)))
         at_s += die.uniform(*GAP_S)
     return found
 

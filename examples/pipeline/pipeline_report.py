@@ -14,6 +14,11 @@ table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left
 .valid{color:#2f855a}.wrong{color:#c53030}"""
 
 
+def exit_code(verdicts: Sequence[str]) -> int:
+    """What is wrong weighs more than what is unknown."""
+    return 1 if "WRONG" in verdicts else 2 if "UNKNOWN" in verdicts else 0
+
+
 @dataclass
 class Report:
     seed: int
@@ -24,6 +29,7 @@ class Report:
     times: dict[str, list[float]] = field(
         default_factory=dict
     )  # name -> when its records were written
+    asked: tuple[str, ...] = ()  # the kinds of faults that this run is for
     left_out: int = 0  # faults for which Spark was too slow
     starts: dict[str, int] = field(default_factory=dict)  # of the source, of the job
     wrong: list[str] = field(default_factory=list)
@@ -31,7 +37,19 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        return "WRONG" if self.wrong else "EQUAL"
+        """Equal topics prove nothing of faults that never fell."""
+        if self.wrong:
+            return "WRONG"
+        return "UNKNOWN" if self.not_met else "EQUAL"
+
+    @property
+    def not_met(self) -> list[str]:
+        """What this run was for, and did not meet."""
+        fell = {what.partition(" ")[0] for _, what in self.faults}
+        found = [f"no {kind} was killed" for kind in self.asked if kind not in fell]
+        if self.left_out:
+            found.append(f"{self.left_out} faults were left out: Spark was too slow")
+        return found
 
     @property
     def ordered_s(self) -> float:
@@ -43,20 +61,15 @@ class Report:
         kinds = [what.partition(" ")[0] for _, what in self.faults]
         killed = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in sorted(set(kinds)))
         starts = ", ".join(f"the {name} {self.starts[name]} times" for name in self.starts)
-        if self.left_out:
-            killed += f" ({self.left_out} were left out: Spark was too slow)"
         said = f"{counts}; killed: {killed or 'nothing'}; started: {starts}; {self.took_s:.0f} s"
         return [
             f"{self.verdict} seed {self.seed}: {said}",
-            *(f"  {each}" for each in self.wrong),
+            *(f"  {each}" for each in [*self.wrong, *self.not_met]),
         ]
 
     def write_page(self, path: Path) -> None:
-        said = (
-            "what the topics hold is what SQL says"
-            if not self.wrong
-            else "<br>".join(html.escape(each) for each in self.wrong)
-        )
+        lines = [*(self.wrong or ["what the topics hold is what SQL says"]), *self.not_met]
+        said = "<br>".join(html.escape(each) for each in lines)
         faults = "".join(
             f"<tr><td>{at_s:.1f} s</td><td>{html.escape(what)}</td></tr>"
             for at_s, what in self.faults
@@ -68,7 +81,7 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
             f"<!doctype html><meta charset='utf-8'><title>Pipeline, seed {self.seed}</title><style>{STYLE}</style>"
-            f"<h1 class='{'wrong' if self.wrong else 'valid'}'>{self.verdict}</h1><p>{said}.</p>"
+            f"<h1 class='{'valid' if self.verdict == 'EQUAL' else 'wrong'}'>{self.verdict}</h1><p>{said}.</p>"
             f"<p><code>{html.escape(self.command)}</code>: orders for {self.ordered_s:.0f} s, {self.took_s:.0f} s in all.</p>"
             f"{self.plot()}<table>{counts}</table><h2>Killed</h2><table>{faults or '<tr><td>nothing</td></tr>'}</table>"
         )

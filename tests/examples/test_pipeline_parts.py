@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples/pipeline"
 
 import pipeline_faults as faults
 import read_back
-from pipeline_report import Report
+from pipeline_report import Report, exit_code
 from read_back import Found
 
 
@@ -86,6 +86,32 @@ def test_a_seed_is_one_schedule_in_which_every_kind_comes_before_any_comes_twice
     kinds = [each.kind for each in first]
     assert sorted(kinds[:4]) == sorted(faults.KINDS) and len(kinds) > 8
     assert all(each.at_s < 60 for each in first)
+
+
+def test_topics_that_are_equal_prove_nothing_of_a_fault_that_never_fell() -> None:
+    report = Report(seed=7, seconds=5, asked=("broker", "driver"))
+    report.faults = [(1.5, "broker 2")]
+    assert report.verdict == "UNKNOWN"
+    assert report.lines()[1:] == ["  no driver was killed"]
+    report.faults.append((2.5, "driver"))
+    assert report.verdict == "EQUAL"
+    report.left_out = 2
+    assert report.verdict == "UNKNOWN"
+    assert report.lines()[1:] == ["  2 faults were left out: Spark was too slow"]
+    report.wrong = ["orders: 1 < 2"]
+    assert report.verdict == "WRONG"
+
+
+def test_a_run_that_is_unknown_has_an_exit_code_of_its_own() -> None:
+    codes = [exit_code(each) for each in (["EQUAL"], ["EQUAL", "UNKNOWN"], ["UNKNOWN", "WRONG"])]
+    assert codes == [0, 2, 1]
+
+
+def test_a_schedule_of_some_kinds_has_no_others() -> None:
+    assert {each.kind for each in faults.schedule(7, 60, ("driver", "source"))} == {
+        "driver",
+        "source",
+    }
 
 
 def test_a_page_says_what_was_wrong_and_what_was_killed(tmp_path: Path) -> None:
