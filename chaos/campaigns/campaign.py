@@ -191,16 +191,24 @@ def kind_of(failure: BaseException) -> str:
     return "-".join([type(root).__name__, *words[:4]])
 
 
-# `rule: key: what`, as an anomaly says it.
-RULES: Final = re.compile(
-    r"\b(two-controllers|feature-unknown|lost|moved|unread|duplicate|phantom|reordered|backwards|dead-client|two-leaders|two-images"
-    r"|epoch-back|unclean|commit-lost|commit-back|under-min-isr|diverged|commit-missing|producer-state|damaged"
-    r"|offset-back|election-safety|log-matching|leader-completeness|state-machine-safety|order"
-    r"|inconsistent-offsets|G1a|precommitted-read|lost-write|unseen|torn|torn-offset|poll-skip"
-    r"|nonmonotonic-poll|int-poll-skip|int-nonmonotonic-poll|G1c|G1c-process|G1c-realtime|bank-sum|bank-snapshot|doubled|left-out"
-    r"|from-nothing|out-of-order|marker-undecided|marker-late|marker-elsewhere|marker-missing"
-    r"|decision-changed|unfinished|tables-differ|images-differ|no-progress): "
-)
+# Whatever a checker, or what watches a simulated cluster, can say: `tests/chaos/test_rules.py` reads it in their sources.
+RULES_OF: Final = {
+    "a stream and its clients": "lost moved unread duplicate phantom reordered backwards dead-client damaged no-progress"
+    " stale-read stuck-poll unavailable",
+    "partitions and replicas": "two-leaders two-images epoch-back unclean commit-lost commit-back under-min-isr diverged"
+    " commit-missing producer-state offset-back tables-differ",
+    "the metadata quorum": "election-safety log-matching leader-completeness state-machine-safety order images-differ"
+    " two-controllers feature-unknown",
+    "transactions, as clients see them": "inconsistent-offsets G1a precommitted-read lost-write unseen torn torn-offset"
+    " poll-skip int-poll-skip nonmonotonic-poll int-nonmonotonic-poll nonmonotonic-send int-nonmonotonic-send"
+    " int-send-skip key-order G0 G0-process G0-realtime G1c G1c-process G1c-realtime group-skip group-repeat"
+    " bank-sum bank-snapshot doubled left-out from-nothing out-of-order",
+    "transactions, as coordinators do": "refused decision-changed marker-undecided marker-late marker-elsewhere"
+    " marker-missing unfinished",
+}
+RULE_NAMES: Final = frozenset(name for names in RULES_OF.values() for name in names.split())
+# `rule: key: what`, as an anomaly says it, on a line of its own or behind another one.
+RULES: Final = re.compile(rf"(?:^|; )\s*({'|'.join(sorted(RULE_NAMES))}): ", re.MULTILINE)
 
 
 @contextlib.contextmanager

@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show_parser.set_defaults(act=_show)
 
     planted_parser = actions.add_parser("planted", help="show that each planted bug is seen")
-    planted_parser.add_argument("bugs", nargs="*", metavar="BUG", help="only these")
+    planted_parser.add_argument("bugs", nargs="*", metavar="BUG", help="only these; also open ones")
     planted_parser.add_argument("--list", action="store_true", help="name them, and run nothing")
     planted_parser.add_argument("--write", metavar="FILE", help="put the table into this README")
     _add_jobs(planted_parser)
@@ -240,16 +240,16 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _planted(arguments: argparse.Namespace) -> int:
     from ..planted.bugs import all_bugs
-    from .planted_table import listed, seen, show_and_write
+    from .planted_table import hunted, listed, seen, show_and_write
 
     known = all_bugs()
     for name in arguments.bugs:
         if name not in known:
             return _refuse(f"no bug is called {name!r}; there are: {', '.join(sorted(known))}")
-    bugs = [known[name] for name in arguments.bugs] or list(known.values())
     if arguments.list:
-        print(listed(bugs))
+        print(listed([known[name] for name in arguments.bugs] or list(known.values())))
         return 0
+    bugs = hunted(arguments.bugs)
     try:
         return show_and_write(seen(bugs, arguments.jobs), arguments.write)
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ def check(history: Txns) -> list[Anomaly]:
     writer_of = Log(history).writer
     for op in history:
         mine = {sent.value for sent in op.sends}
-        for polled in op.polls:
+        for polled in op.saw:
             writer = writer_of.get(polled.value)
             where = f"{op.process} read {polled.value} at {polled.offset}"
             if writer is None:

@@ -5,6 +5,8 @@ PREVENTS   a checker that runs out of memory and says nothing of a history in wh
 PROVED BY  tests/chaos/test_queue_stream.py::test_buckets_give_back_what_was_added_in_its_order
 """
 
+import json
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
@@ -61,3 +63,56 @@ class Buckets:
         """All of it, and it is empty afterwards."""
         yield from self.read(bucket)
         self.drop(bucket)
+
+
+class Words:
+    """Names that are hardly ever read again, in a file: each is known by the byte at which it begins."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._file = (folder / name).open("w+b")
+        self._end = 0
+        self._was_read = False  # then the file is not at its end
+
+    def add(self, word: str) -> int:
+        if self._was_read:
+            self._file.seek(self._end)
+            self._was_read = False
+        at, data = self._end, json.dumps(word).encode() + b"\n"
+        self._file.write(data)
+        self._end += len(data)
+        return at
+
+    def read(self, at: int) -> str:
+        self._file.seek(at)
+        self._was_read = True
+        word: str = json.loads(self._file.readline())
+        return word
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Names:
+    """Small numbers for names that come again and again, until they are forgotten; what a number meant is known for ever."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._numbers: dict[str, int] = {}
+        self._at = array("Q")
+
+    def number(self, name: str) -> int:
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = len(self._at)
+            self._at.append(self._words.add(name))
+        return found
+
+    def name(self, number: int) -> str:
+        return self._words.read(self._at[number])
+
+    def forget(self, name: str) -> None:
+        """It does not come again; if it does, it has another number."""
+        self._numbers.pop(name, None)
+
+    def __len__(self) -> int:
+        return len(self._at)

@@ -71,13 +71,16 @@ class Knots:
     def _node(self, line: int, process: int, began_s: float, ended_s: float) -> None:
         if line in self._nodes:
             return
-        op = Txn("txn", "ok", self.lines.processes.names[process], line, line=line)
+        op = Txn(
+            "txn", "ok", str(process), line, line=line
+        )  # its name is looked up when it is told
         op.began_s, op.ended_s = began_s, ended_s
         if ended_s == FOREVER:
             op.type = "info"
         self._nodes[line] = op
         heapq.heappush(self._free, (began_s, line))
-        heapq.heappush(self._ends, (ended_s, line))
+        if ended_s != FOREVER:
+            heapq.heappush(self._ends, (ended_s, line))
 
     def _take_away(self, until_s: float) -> None:
         """All that began before `until_s`, whose edges are therefore all known, and that nothing leads to."""
@@ -120,7 +123,9 @@ class Knots:
         if not found:
             self._left_max *= 2  # they are many, and nothing is wrong with them
             return
-        self._found += found
+        for op in ops:
+            op.process = self.lines.processes.name(int(op.process))
+        self._found += cycles.named(ops, edges, "G1c")
         for op in ops:
             self._suspects.add(op.line)
             self._remove(op.line)

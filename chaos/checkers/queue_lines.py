@@ -1,16 +1,18 @@
 """The first pass over a long history: each line once, taken apart into records that later passes sort by value, place and time.
 
-What is held in memory: three bytes a line, and for each living process and key the last poll and the last send.
+What is held in memory: three bytes a line, eight for each process that ever was, and for each living process and key the last
+poll and the last send. A process that crashed, or ended, is forgotten: its name does not come again.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from .consumed import GROUPS
 from .history import FINAL, Anomaly
-from .queue_buckets import Buckets
+from .queue_buckets import Buckets, Names, Words
 from .txn_history import Polled, Txn, WholeLines
 
 OK, INFO, FAIL = 1, 2, 3
@@ -20,12 +22,14 @@ IS_TXN: Final = 4
 WAS_SEEN: Final = 8  # of an unknown one: somebody read something of it, so it is committed
 POLL: Final = 16  # a record of a poll, else of a send
 OF_FINAL: Final = 32
+SHOWN: Final = 64  # and taken away: who polled it has not read it, and was shown it all the same
 COUNT_MAX: Final = 255  # sends of a line that a byte can count
 FOREVER: Final = float("inf")
 KEPT_PER_RULE: Final = 1_000
 VALUES_PER_BUCKET: Final = 100_000
 BYTES_PER_VALUE: Final = 150  # of a history, for a guess
 VALUE_BUCKETS_MAX: Final = 2_048
+PLACE_BUCKETS: Final = 16  # one in so many: there are fewer places than values
 ONLY: Final = 0  # the one bucket of what is not sorted yet
 INT, EXT, GROUP = 0, 1, 2  # what a gap was seen by
 
@@ -38,8 +42,9 @@ STEP_FORM: Final = "<IIqqI"
 # what comes before: line, process, began_s, ended_s; what comes behind it: likewise
 EDGE_FORM: Final = "<IIddIIdd"
 EDGE_S: Final = 60.0  # of a bucket of edges
-# group and key, number, line
-POSITION_FORM: Final = "<IqI"
+# group and key, number, position, line; of what brokers say in the end also where its name is
+POSITION_FORM: Final = "<16sqqI"
+TOLD_FORM: Final = "<16sqqIQ"
 
 
 class Found:
@@ -63,19 +68,9 @@ class Found:
         return [*self.kept, *more]
 
 
-class Names:
-    """Small numbers for names that come again and again."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self.names: list[str] = []
-
-    def number(self, name: str) -> int:
-        found = self._numbers.get(name)
-        if found is None:
-            found = self._numbers[name] = len(self.names)
-            self.names.append(name)
-        return found
+def digest(place: str) -> bytes:
+    """A place by so many bits that no two have the same: every process that assigns has a group, and places, of its own."""
+    return blake2b(place.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 class Lines:
@@ -83,13 +78,16 @@ class Lines:
 
     def __init__(self, folder: Path, history_bytes: int, found: Found) -> None:
         self.found = found
-        self.keys, self.processes, self.places = Names(), Names(), Names()
+        self.words = Words(folder, "words")
+        self.keys, self.processes, self.places = (Names(self.words) for _ in range(3))
         guess = history_bytes // (BYTES_PER_VALUE * VALUES_PER_BUCKET) + 1
         self.value_buckets = min(VALUE_BUCKETS_MAX, guess)
+        self.place_buckets = self.value_buckets // PLACE_BUCKETS + 1
         self.values = Buckets(folder, "values", VALUE_FORM)
         self.gaps = Buckets(folder, "gaps", GAP_FORM)
         self.steps = Buckets(folder, "steps", STEP_FORM)
         self.positions = Buckets(folder, "positions", POSITION_FORM)
+        self.told = Buckets(folder, "told", TOLD_FORM)
         self.edges = Buckets(folder, "edges", EDGE_FORM)
         self.outcome = bytearray(1)  # lines are counted from 1
         self.sent = bytearray(1)
@@ -97,7 +95,6 @@ class Lines:
         self.many_sent: dict[int, int] = {}  # line -> sends, where a byte does not hold them
         self.many_at_end: Counter[int] = Counter()
         self.ends: dict[int, int] = {}  # key -> one above its highest offset
-        self.final_positions: list[Txn] = []
         self.has_final = False
         self.cut = ""
         self._polled: dict[str, dict[str, tuple[int, int]]] = {}  # process -> key -> offset, line
@@ -129,12 +126,14 @@ class Lines:
             self._polled.pop(op.process, None)
             self._sent_to.pop(op.process, None)
             self._unknown.pop(op.process, None)
+            self.processes.forget(op.process)
             return
         if op.f == "position" and op.process == FINAL:
-            self.final_positions.append(op)
+            self._told(op)
         self.has_final = self.has_final or op.process == FINAL
         self._sends(op, kind)
         self._polls(op, kind)
+        self._shown(op, kind)
         if (op.sends or op.polls) and kind != FAIL:
             self._process_order(op, kind)
         if op.f == "txn" and op.offsets:
@@ -182,19 +181,7 @@ class Lines:
         last = self._polled.setdefault(op.process, {})
         within: dict[str, tuple[int, int]] = {}
         for polled in op.polls:
-            key = self.keys.number(polled.key)
-            self.values.add(
-                self._bucket(polled.value),
-                polled.value,
-                key,
-                op.line,
-                process,
-                polled.offset,
-                flags,
-                op.began_s,
-                ended_s,
-            )
-            self.ends[key] = max(self.ends.get(key, 0), polled.offset + 1)
+            key = self._poll(polled, op, process, flags, ended_s)
             if polled.key in within:
                 if polled.key not in op.rebalanced:
                     self._step(op, polled, key, within[polled.key], INT)
@@ -203,6 +190,27 @@ class Lines:
             within[polled.key] = (polled.offset, op.line)
         if kind == OK:
             last.update(within)
+
+    def _poll(self, polled: Polled, op: Txn, process: int, flags: int, ended_s: float) -> int:
+        key = self.keys.number(polled.key)
+        self.values.add(
+            self._bucket(polled.value),
+            polled.value,
+            key,
+            op.line,
+            process,
+            polled.offset,
+            flags,
+            op.began_s,
+            ended_s,
+        )
+        self.ends[key] = max(self.ends.get(key, 0), polled.offset + 1)
+        return key
+
+    def _shown(self, op: Txn, kind: int) -> None:
+        for polled in op.shown:
+            process = self.processes.number(op.process)
+            self._poll(polled, op, process, kind | POLL | SHOWN, op.ended_s)
 
     def _step(self, op: Txn, polled: Polled, key: int, before: tuple[int, int], by: int) -> None:
         at, line = before
@@ -234,14 +242,23 @@ class Lines:
         self.edges.add(int(min(one[2], other[2]) // EDGE_S), *one, *other)
 
     def _offsets(self, op: Txn) -> None:
-        for place in op.offsets:
+        for place, position in op.offsets.items():
             group, _, name = place.partition("|")
-            number = self.places.number(place)
-            self.positions.add(ONLY, number, op.number, op.line)
+            there = digest(place)
+            self.positions.add(self._place_bucket(there), there, op.number, position, op.line)
             offsets = [polled.offset for polled in op.polls if polled.key == name]
             if group in GROUPS and offsets and op.type != "fail":
-                key = self.keys.number(name)
+                key, number = self.keys.number(name), self.places.number(place)
                 self.steps.add(ONLY, number, key, min(offsets), max(offsets), op.line)
+
+    def _told(self, op: Txn) -> None:
+        for place, number in op.writers.items():
+            there, position = digest(place), op.offsets[place]
+            bucket = self._place_bucket(there)
+            self.told.add(bucket, there, number, position, op.line, self.words.add(place))
+
+    def _place_bucket(self, there: bytes) -> int:
+        return int.from_bytes(there[:4]) % self.place_buckets
 
     # -- what later passes ask -------------------------------------------------------------------
 

@@ -3,138 +3,26 @@
     python -m fencepost.chaos.checkers.queue_measure --operations 5000000
     python -m fencepost.chaos.checkers.queue_measure --operations 100000000 --folder /somewhere/large    the whole figure
 
-The history is sound, but for `--spoil N` values that are left out in the end: those must be found. Half of its operations are
-transactions of two sends on average with polls of what others sent, the others are polls; final polls come on top.
+The history is sound (`queue_made.py`), but for `--spoil N` values that are left out in the end: those must be found. It is judged
+as a run's is, by all of `queue_verdict.judge`: the rules that stream, and availability, stale reads and counts on the way.
 """
 
 import argparse
 import json
 import multiprocessing
-import random
 import resource
 import sys
 import tempfile
 import time
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .history import FINAL
-from .queue_stream import stream
+from . import queue_verdict
+from .queue_made import make
 
 WHOLE: Final = 100_000_000
 MEMORY_BYTES: Final = 2 << 30
-KEYS: Final = 64
-PROCESSES: Final = 20
-STEP_S: Final = 0.001
-BEHIND_S: Final = 0.05  # how long an operation takes
-KEPT: Final = 2_000  # records of a key that a reader may still lack
-POLLS_MAX: Final = 20  # of an operation
-FINAL_POLLS: Final = 1_000  # of an operation
-
-
-class Made:
-    """Lines of a sound history, with the state of a few keys and readers."""
-
-    def __init__(self, operations: int, spoil: int) -> None:
-        self._operations = operations
-        self._spoil = spoil
-        self._rng = random.Random(operations)
-        self._ends = [0] * KEYS
-        self._logs: list[list[tuple[int, int, int]]] = [
-            [] for _ in range(KEYS)
-        ]  # what readers lack
-        self._read = [[0] * KEYS for _ in range(PROCESSES)]
-        self._value = 0
-
-    def lines(self, kept: Any) -> Iterator[str]:
-        """`kept` is given what the final polls will find: key, offset, value, number."""
-        for number in range(1, self._operations + 1):
-            at_s = number * STEP_S
-            process = number % PROCESSES
-            op: dict[str, Any] = {
-                "f": "txn" if number % 2 else "read",
-                "type": "fail" if number % 20 == 1 else "ok",
-                "process": f"p{process}",
-                "number": number,
-                "polls": self._polls(process) if number % 20 != 1 else [],
-                "began_s": round(at_s, 6),
-                "ended_s": round(at_s + BEHIND_S * 0.3, 6),
-            }
-            if number % 2:
-                op["sends"] = self._sends(number, op["type"] == "ok", kept)
-            yield json.dumps(op)
-
-    def _sends(self, number: int, ok: bool, kept: Any) -> list[list[int | str | None]]:
-        sends: list[list[int | str | None]] = []
-        for _ in range(self._rng.choice((1, 2, 3))):
-            self._value += 1
-            key = self._rng.randrange(KEYS)
-            offset = self._ends[key]
-            self._ends[key] += 2  # a marker follows
-            sends.append([f"k-{key}", self._value, offset, 0])
-            if ok:
-                self._logs[key].append((offset, self._value, number))
-                if len(self._logs[key]) > 2 * KEPT:
-                    del self._logs[key][:KEPT]
-                kept(key, offset, self._value, number)
-        return sends
-
-    def _polls(self, process: int) -> list[list[int | str]]:
-        key = process * 3 % KEYS
-        log, at = self._logs[key], self._read[process][key]
-        first = bisect_left(log, (at, 0, 0))
-        new = log[first : first + POLLS_MAX]
-        if new:
-            self._read[process][key] = new[-1][0] + 1
-        return [[f"k-{key}", offset, value, number, 0] for offset, value, number in new]
-
-
-def make(file: Path, operations: int, spoil: int) -> int:
-    """How many lines it has."""
-    made = Made(operations, spoil)
-    final = [file.with_suffix(f".final-{key}") for key in range(KEYS)]
-    sinks = [each.open("w") for each in final]
-    left_out = 0
-
-    def keep(key: int, offset: int, value: int, number: int) -> None:
-        nonlocal left_out
-        if left_out < spoil and value % 101 == 0:
-            left_out += 1
-            return
-        sinks[key].write(f'["k-{key}", {offset}, {value}, {number}, 0]\n')
-
-    lines = 0
-    with file.open("w") as sink:
-        for line in made.lines(keep):
-            sink.write(line + "\n")
-            lines += 1
-        for open_sink in sinks:
-            open_sink.close()
-        at_s = operations * STEP_S + 60
-        for each in final:
-            for polls in _pieces(each):
-                at_s += STEP_S
-                sink.write(
-                    f'{{"f": "read", "type": "ok", "process": "{FINAL}", "polls": [{polls}], '
-                    f'"began_s": {at_s:.6f}, "ended_s": {at_s:.6f}}}\n'
-                )
-                lines += 1
-            each.unlink()
-    return lines
-
-
-def _pieces(file: Path) -> Iterator[str]:
-    piece: list[str] = []
-    with file.open() as source:
-        for line in source:
-            piece.append(line.rstrip())
-            if len(piece) == FINAL_POLLS:
-                yield ", ".join(piece)
-                piece = []
-    if piece:
-        yield ", ".join(piece)
 
 
 def _peak_bytes() -> int:
@@ -147,17 +35,19 @@ def _peak_bytes() -> int:
 
 def _judge(file: Path, memory_bytes: int, answer: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    queue_verdict.HELD_BYTES_MAX = 0  # type: ignore[misc]  # a short one is to stream, too
     began = time.monotonic()
-    anomalies, cut = stream(file, lambda _: None)
+    judged = queue_verdict.judge(file)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     answer.put(
         {
             "seconds": round(time.monotonic() - began, 1),
             "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
             "peak_bytes": _peak_bytes(),
-            "anomalies": sorted({each.rule for each in anomalies}),
-            "found": sum(each.rule == "unseen" for each in anomalies),
-            "cut": cut,
+            "anomalies": sorted({each.rule for each in judged.anomalies}),
+            "found": sum(each.rule == "unseen" for each in judged.anomalies),
+            "counts": judged.counts,
+            "cut": judged.cut,
         }
     )
 

@@ -1,8 +1,11 @@
 """The third pass over a long history, place by place along each key, from its end to its beginning."""
 
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from .history import FINAL
 from .queue_buckets import Buckets
@@ -18,6 +21,43 @@ RULES: Final = {INT: "int-poll-skip", GROUP: "group-skip"}
 BEYOND: Final = 1 << 62
 
 
+class Told(NamedTuple):
+    """What brokers say of a place in the end."""
+
+    number: int
+    position: int
+    line: int
+    name_at: int
+
+
+class Stretches:
+    """From place to place, many of them: whether one of them touches another stretch is asked of all at once.
+
+    INVARIANT  what is asked between the last `add` and the next is answered in steps as few as a number has digits.
+    PREVENTS   a judge that looks at every step of unknown fate for each step of a group: 100 million operations have millions.
+    PROVED BY  tests/chaos/test_queue_stream.py::test_a_stretch_is_touched_by_the_one_that_reaches_furthest
+    """
+
+    def __init__(self) -> None:
+        self._firsts, self._lasts = array("q"), array("q")
+        self._furthest = array("q")  # of those up to here, in the order of their first places
+
+    def add(self, first: int, last: int) -> None:
+        self._firsts.append(first)
+        self._lasts.append(last)
+        self._furthest = array("q")
+
+    def touches(self, start: int, end: int) -> bool:
+        """Whether one begins before `end` and ends not before `start`."""
+        if not self._furthest:
+            both = sorted(zip(self._firsts, self._lasts, strict=True))
+            self._firsts = array("q", (first for first, _ in both))
+            self._lasts = array("q", (last for _, last in both))
+            self._furthest = array("q", accumulate(self._lasts, max))
+        before = bisect_left(self._firsts, end)
+        return before > 0 and self._furthest[before - 1] >= start
+
+
 class Places:
     def __init__(self, lines: Lines, values: Values, folder: Path, found: Found) -> None:
         self.lines = lines
@@ -25,7 +65,7 @@ class Places:
         self.found = found
         self._gaps = Buckets(folder, "gaps-by-place", GAP_FORM)
         self._steps = Buckets(folder, "steps-by-place", STEP_FORM)
-        self._perhaps: list[tuple[int, int, int]] = []  # group, first, last: of unknown fate
+        self._perhaps: dict[int, Stretches] = defaultdict(Stretches)  # group -> of unknown fate
 
     def run(self) -> None:
         bases = self.values.bases
@@ -65,7 +105,7 @@ class Places:
             if known is not None and known[0] != value:
                 key = bisect_right(self.values.bases, place) - 1
                 what = f"offset {place - self.values.bases[key]} holds {sorted((value, known[0]))}"
-                name = self.lines.keys.names[key]
+                name = self.lines.keys.name(key)
                 self.found.add("inconsistent-offsets", name, what, *filter(None, (line, known[1])))
         return at, present
 
@@ -77,8 +117,8 @@ class Places:
             return  # nobody's
         behind = order.get(process)
         if behind is not None and behind[0] < value:
-            said = f"{behind[0]} of {self.lines.processes.names[process]} comes after its {value}"
-            self.found.add("key-order", self.lines.keys.names[key], said, line, behind[1])
+            said = f"{behind[0]} of {self.lines.processes.name(process)} comes after its {value}"
+            self.found.add("key-order", self.lines.keys.name(key), said, line, behind[1])
         order[process] = (value, line)
 
     # -- gaps between what was polled ------------------------------------------------------------
@@ -98,7 +138,7 @@ class Places:
                 what = f"{end - base} was polled, and {there - base} before it was not"
                 rule = RULES.get(by, "poll-skip")
                 known = filter(None, (line_before, line))
-                self.found.add(rule, self.lines.keys.names[key], what, *known)
+                self.found.add(rule, self.lines.keys.name(key), what, *known)
 
     # -- what groups consumed --------------------------------------------------------------------
 
@@ -109,7 +149,7 @@ class Places:
                 place = bases[key] + first
                 self._steps.add(place >> SHIFT, place, bases[key] + last, group, line)
             elif not (lines.sends_of(line) and lines.has_final):
-                self._perhaps.append((group, bases[key] + first, bases[key] + last))
+                self._perhaps[group].add(bases[key] + first, bases[key] + last)
         reached: dict[
             int, tuple[int, int]
         ] = {}  # group -> the place behind its last step, its line
@@ -118,7 +158,7 @@ class Places:
                 base = bases[bisect_right(bases, first) - 1]
                 next_one, line_before = reached.get(group, (base, 0))
                 if first < next_one:
-                    name = lines.places.names[group]
+                    name = lines.places.name(group)
                     what = f"begins at offset {first - base}, though it had gone on to {next_one - base}"
                     self.found.add("group-repeat", name, what, *filter(None, (line_before, line)))
                 elif first > next_one and not self._may_be_filled(group, next_one, first):
@@ -127,28 +167,40 @@ class Places:
 
     def _may_be_filled(self, group: int, start: int, end: int) -> bool:
         """Some step of unknown fate lies in between: then nobody knows."""
-        return any(g == group and first < end and last >= start for g, first, last in self._perhaps)
+        return group in self._perhaps and self._perhaps[group].touches(start, end)
 
     # -- what groups committed -------------------------------------------------------------------
 
     def _positions(self) -> None:
-        """The final position of each place must be the newest of its committed transactions."""
-        told: dict[int, int] = {}
-        for op in self.lines.final_positions:
-            for name, number in op.writers.items():
-                told[self.lines.places.number(name)] = number
-        newest: dict[int, tuple[int, int]] = {}
-        for place, number, line in self.lines.positions.take(ONLY):
-            if place not in told:
-                continue
-            kind = self.lines.outcome[line] & KIND
-            there = self.lines.is_committed(line) or self.lines.found_at_end(line) > 0
-            if there:
-                newest[place] = max(newest.get(place, (NO_NUMBER, 0)), (number, line))
-            elif number == told[place] and (kind == FAIL or self.lines.sends_of(line)):
-                what = f"{FINAL} finds transaction {number}, which failed"
-                self.found.add("torn-offset", self.lines.places.names[place], what, line)
-        for place, (number, line) in sorted(newest.items()):
-            if told[place] < number:
-                what = f"{FINAL} finds transaction {told[place]}, not {number}, a committed one"
-                self.found.add("torn-offset", self.lines.places.names[place], what, line)
+        """The final position of each place is that of its newest committed transaction, and where that one has put it."""
+        lines = self.lines
+        for bucket in lines.told.numbers():
+            told = {place: Told(*said) for place, *said in lines.told.take(bucket)}
+            newest: dict[bytes, tuple[int, int]] = {}  # number, line
+            put: dict[bytes, tuple[int, int]] = {}  # to where, line: by whom it says it was moved
+            for place, number, position, line in lines.positions.take(bucket):
+                said = told.get(place)
+                if said is None:
+                    continue
+                if number == said.number:
+                    put[place] = position, line
+                if lines.is_committed(line) or lines.found_at_end(line) > 0:
+                    newest[place] = max(newest.get(place, (NO_NUMBER, 0)), (number, line))
+                elif number == said.number and (
+                    lines.outcome[line] & KIND == FAIL or lines.sends_of(line)
+                ):
+                    self._torn(said, f"finds transaction {number}, which failed", line)
+            for place, said in told.items():
+                number, line = newest.get(place, (NO_NUMBER, 0))
+                if said.number < number:
+                    what = f"finds transaction {said.number}, not {number}, a committed one"
+                    self._torn(said, what, line)
+                at, line = put.get(place, (None, 0))
+                if said.number != NO_NUMBER and at != said.position:
+                    where = "put it nowhere" if at is None else f"put it at {at}"
+                    what = f"finds {said.position} of transaction {said.number}, which {where}"
+                    self._torn(said, what, line)
+
+    def _torn(self, said: Told, what: str, line: int) -> None:
+        place = self.lines.words.read(said.name_at)
+        self.found.add("torn-offset", place, f"{FINAL} {what}", *filter(None, (line, said.line)))

@@ -5,11 +5,13 @@
 Three passes: by line (`queue_lines.py`), by value (`queue_values.py`), by place (`queue_places.py`, `queue_cycles.py`), with
 files in a folder beside the history that is removed afterwards. The rules are those of the plain checkers, and tests compare
 the two; what is allowed anyway (G0, int-send-skip) is not looked for, and a transaction of unknown fate that may fill a part
-of a gap in what a group consumed is taken to fill it.
+of a gap in what a group consumed is taken to fill it. What overtook another is told as `key-order`, and as `nonmonotonic-send`
+too where its sender had been told of both offsets.
 """
 
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from .history import Anomaly
@@ -26,9 +28,10 @@ def stream(file: Path, see: Callable[[Txn], None]) -> tuple[list[Anomaly], str]:
     with tempfile.TemporaryDirectory(prefix="checking-", dir=file.parent) as made:
         folder = Path(made)
         lines = Lines(folder, file.stat().st_size, found)
-        lines.read(file, see)
-        values = Values(lines, folder, found)
-        values.run()
-        Places(lines, values, folder, found).run()
-        Knots(lines, found).run(file)
+        with closing(lines.words):
+            lines.read(file, see)
+            values = Values(lines, folder, found)
+            values.run()
+            Places(lines, values, folder, found).run()
+            Knots(lines, found).run(file)
     return found.all(), lines.cut

@@ -4,7 +4,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from .queue_buckets import Buckets
-from .queue_lines import FAIL, INFO, IS_TXN, KIND, OF_FINAL, OK, POLL, WAS_SEEN, Found, Lines
+from .queue_lines import (
+    FAIL,
+    INFO,
+    IS_TXN,
+    KIND,
+    OF_FINAL,
+    OK,
+    POLL,
+    SHOWN,
+    WAS_SEEN,
+    Found,
+    Lines,
+)
 
 SHIFT: Final = 17  # places of a bucket, as a power of two
 PERHAPS: Final = 1  # of a place: it counts only if its line turns out to be committed
@@ -31,7 +43,7 @@ class Known:
 
     def __init__(self) -> None:
         self.places: set[int] = set()
-        self.was_read = False  # by somebody whose operation was ok
+        self.was_read = False  # by anybody, whatever became of his operation
         self.at_end = False
 
 
@@ -43,7 +55,7 @@ class Values:
         self.found = found
         self.bases: list[int] = []
         base = 0
-        for key in range(len(lines.keys.names)):
+        for key in range(len(lines.keys)):
             self.bases.append(base)
             base += lines.ends.get(key, 0) + 1
         self.places = Buckets(folder, "places", PLACE_FORM)
@@ -78,8 +90,7 @@ class Values:
                     about.places.add(place)
                 else:
                     self.places.add(place >> SHIFT, place, value, 0, 0, 0)
-                    if flags & KIND == OK:
-                        self._bound[key] = max(place, self._bound.get(key, -1))
+                    self._bound[key] = max(place, self._bound.get(key, -1))
                 if (
                     writer is None
                     or writer.key != key
@@ -87,7 +98,9 @@ class Values:
                     or writer.line == line
                 ):
                     self._wrong(value, key, offset, line, writer)
-                self._polled(about, writer, line, process, flags & KIND, began_s, ended_s)
+                about.was_read = True
+                if writer is not None:
+                    self._polled(writer, line, process, flags, began_s, ended_s)
         nothing = Known()
         for value, writer in writers.items():
             self._written(value, writer, known.pop(value, nothing))
@@ -96,7 +109,7 @@ class Values:
                 self.places.add(place >> SHIFT, place, value, 0, 0, 0)
 
     def _wrong(self, value: int, key: int, offset: int, line: int, writer: Writer | None) -> None:
-        name = self.lines.keys.names[key]
+        name = self.lines.keys.name(key)
         if writer is None or writer.key != key:
             what = f"{value} was read at {offset}, which nobody sent there"
             self.found.add("phantom", name, what, line)
@@ -109,26 +122,23 @@ class Values:
 
     def _polled(
         self,
-        about: Known,
-        writer: Writer | None,
+        writer: Writer,
         line: int,
         process: int,
-        kind: int,
+        flags: int,
         began_s: float,
         ended_s: float,
     ) -> None:
-        if kind == OK:
-            about.was_read = True
-            if writer is not None and writer.kind == INFO:
-                self.lines.outcome[writer.line] |= WAS_SEEN
-        if writer is None or FAIL in (kind, writer.kind) or writer.line == line:
+        if writer.kind == INFO:
+            self.lines.outcome[writer.line] |= WAS_SEEN
+        if flags & SHOWN or FAIL in (flags & KIND, writer.kind) or writer.line == line:
             return
         if writer.ended_s >= began_s:  # else time says it already
             sent = (writer.line, writer.process, writer.began_s, writer.ended_s)
             self.lines.edge(sent, (line, process, began_s, ended_s))
 
     def _written(self, value: int, writer: Writer, about: Known) -> None:
-        lines, name = self.lines, self.lines.keys.names[writer.key]
+        lines = self.lines
         places, flags = set(about.places), 0
         if writer.offset >= 0 and writer.kind != FAIL:
             told = self.bases[writer.key] + writer.offset
@@ -138,6 +148,7 @@ class Values:
                 places, flags = {told}, PERHAPS
         if len(places) > 1:
             at = sorted(place - self.bases[writer.key] for place in places)
+            name = lines.keys.name(writer.key)
             self.found.add("duplicate", name, f"value {value} is at {at}", writer.line)
         for place in places:
             self.places.add(place >> SHIFT, place, value, writer.line, writer.process, flags)
@@ -152,13 +163,14 @@ class Values:
             how = (
                 "was never found" if writer.kind == OK else "was read, and is not there at the end"
             )
+            name = lines.keys.name(writer.key)
             self.found.add("unseen", name, f"{value} at {writer.offset} {how}", writer.line)
 
     def _lost(self) -> None:
         for key, place, value, line in self.unread.take(0):
             if place <= self._bound.get(key, -1) and self.lines.is_committed(line):
                 what = f"{value} was never read, though one behind it was"
-                self.found.add("lost-write", self.lines.keys.names[key], what, line)
+                self.found.add("lost-write", self.lines.keys.name(key), what, line)
 
     def _torn(self) -> None:
         lines = self.lines

@@ -43,6 +43,7 @@ CHECKERS: Final = (
     torn_transactions.check,
     polls.check,
     sends.check,
+    sends.skips,
     consumed.check,
     cycles.check,
     cycles.write_cycles,

@@ -19,12 +19,13 @@ KEPT_S: Final = 120.0  # an answer takes less
 
 
 class StaleReads:
-    """`see` all operations in the order of their ends; of each key only the last minutes are kept."""
+    """`see` all operations in the order of their ends; of each key only the last minutes are kept, or its end."""
 
     def __init__(self) -> None:
         self.asked = 0
         # key -> (when it was acknowledged, the highest end until then, its line)
         self._known: dict[str, deque[tuple[float, int, int]]] = defaultdict(deque)
+        self._keys: deque[tuple[float, str]] = deque()  # of all that is kept, in the order of time
 
     def see(self, op: Txn) -> list[Anomaly]:
         if op.f == "ends":
@@ -43,8 +44,12 @@ class StaleReads:
         if known and known[-1][1] >= end:
             return
         known.append((op.ended_s, end, op.line))
-        while len(known) > 1 and known[1][0] < op.ended_s - KEPT_S:
-            known.popleft()
+        self._keys.append((op.ended_s, key))
+        first_s = op.ended_s - KEPT_S
+        while self._keys[0][0] < first_s:  # also of keys that nobody writes to any more
+            old = self._known[self._keys.popleft()[1]]
+            while len(old) > 1 and old[1][0] < first_s:
+                old.popleft()
 
     def _look(self, op: Txn, key: str, end: int) -> list[Anomaly]:
         before = [each for each in self._known[key] if each[0] < op.began_s]

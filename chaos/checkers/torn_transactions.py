@@ -2,9 +2,11 @@
 
 INVARIANT  after the faults, every transaction that was acknowledged has all of its sends at read_committed, every failed
            one none, every unknown one all or none, and all if somebody had read one of them before; a group's position is
-           the newest of its committed transactions.
-PREVENTS   one account debited and the other never credited; an output without its input counted as consumed.
-PROVED BY  tests/chaos/test_txn_checkers.py::test_an_unknown_transaction_of_which_half_is_there_is_torn
+           that of the newest of its committed transactions, and where that one has put it.
+PREVENTS   one account debited and the other never credited; an output without its input counted as consumed; a position
+           that a coordinator tells under another's name.
+PROVED BY  tests/chaos/test_txn_checkers.py::test_an_unknown_transaction_of_which_half_is_there_is_torn,
+           tests/chaos/test_txn_checkers.py::test_a_position_is_where_the_transaction_that_it_names_has_put_it
 
 Jepsen has no check of this name (it would show as lost-write and G1a); this one is stronger, and names the transaction.
 """
@@ -34,7 +36,7 @@ def check(history: Txns) -> list[Anomaly]:
             committed[op.number] = op
         elif op.type == "fail" or op.sends:
             failed[op.number] = op
-    return found + _positions(history, committed, failed)
+    return found + _positions(history, committed, failed) + _misplaced(history)
 
 
 def _positions(history: Txns, committed: dict[int, Txn], failed: dict[int, Txn]) -> list[Anomaly]:
@@ -62,5 +64,23 @@ def _positions(history: Txns, committed: dict[int, Txn], failed: dict[int, Txn])
                 what = f"{op.process} finds {op.offsets[place]} of transaction {number}, not of"
                 what += f" {max(before)}, a committed one"
                 lines = (committed[max(before)].line, op.line)
+                found.append(Anomaly("torn-offset", place, what, lines))
+    return found
+
+
+def _misplaced(history: Txns) -> list[Anomaly]:
+    """A position names its transaction, and that one knows where it has put it. Those that name none are nobody's."""
+    known = {op.number: op for op in transactions(history)}
+    found = []
+    for op in (each for each in history if each.f == "position"):
+        for place, number in op.writers.items():
+            writer = known.get(number)
+            put = None if writer is None else writer.offsets.get(place)
+            if number != NO_NUMBER and put != op.offsets[place]:
+                where = "put it nowhere" if put is None else f"put it at {put}"
+                what = (
+                    f"{op.process} finds {op.offsets[place]} of transaction {number}, which {where}"
+                )
+                lines = (op.line,) if writer is None else (writer.line, op.line)
                 found.append(Anomaly("torn-offset", place, what, lines))
     return found

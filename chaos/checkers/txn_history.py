@@ -12,6 +12,9 @@ nobody knows.
 
 `number` is unique and rises with the time at which a transaction began, `value` is unique and rises. A record holds
 the number of its transaction, so that a reader knows its writer, and a position holds it as its metadata.
+
+`shown` is what was polled, and then was another's to work on, since a rebalance took its partition away: it says nothing of what
+the operation consumed or where it is, and all of what a reader at read_committed may be shown.
 """
 
 import json
@@ -66,10 +69,16 @@ class Txn:
     writers: dict[str, int] = field(default_factory=dict)  # of positions: whose they are
     positions: dict[str, int] = field(default_factory=dict)  # how far a reader has read; ends
     rebalanced: list[str] = field(default_factory=list)  # keys that came or went in the middle
+    shown: list[Polled] = field(default_factory=list)  # and what had been polled by then
     began_s: float = 0.0
     ended_s: float = 0.0
     why: str = ""
     line: int = field(default=0, compare=False)  # of its file, from 1
+
+    @property
+    def saw(self) -> list[Polled]:
+        """All that it was shown, whosever it was to work on."""
+        return self.polls + self.shown if self.shown else self.polls
 
 
 Txns = list[Txn]
@@ -88,7 +97,7 @@ class Log:
         self.writer: dict[int, Txn] = {sent.value: op for op in history for sent in op.sends}
         self.seen = seen_values(history)
         for op in history:
-            for polled in op.polls:
+            for polled in op.saw:
                 self.at[polled.key][polled.offset].add(polled.value)
             if self.is_committed(op):
                 for sent in op.sends:
@@ -122,14 +131,14 @@ class Log:
         wanted = set(values)
         found = {self.writer[value].line for value in wanted if value in self.writer}
         for op in self._history:
-            if not wanted.isdisjoint(polled.value for polled in op.polls):
+            if not wanted.isdisjoint(polled.value for polled in op.saw):
                 found.add(op.line)
         return tuple(sorted(found)[:LINES_MAX])
 
 
 def seen_values(history: Txns) -> set[int]:
-    """What somebody has read whose operation was ok: all read at read_committed, so it was committed."""
-    return {polled.value for op in history for polled in op.polls if op.type == "ok"}
+    """What somebody was shown, whatever became of his own transaction: all read at read_committed, so it was committed."""
+    return {polled.value for op in history for polled in op.saw}
 
 
 def final_values(history: Txns) -> dict[int, Polled]:
@@ -151,6 +160,7 @@ def from_line(line: str | bytes, number: int = 0) -> Txn:
     op = Txn(**json.loads(line))
     op.sends = [Sent(*each) for each in op.sends]
     op.polls = [Polled(*each) for each in op.polls]
+    op.shown = [Polled(*each) for each in op.shown]
     op.line = number
     return op
 

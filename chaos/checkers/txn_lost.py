@@ -1,7 +1,8 @@
 """What was committed is found.
 
 INVARIANT  a committed value is among what was read once something behind it was read; at the end every acknowledged
-           value is read, and every one of unknown fate that somebody had read: it was committed then.
+           value is read, and every one of unknown fate that somebody had been shown, whatever became of what he did with it:
+           it was committed then.
 PREVENTS   an acknowledged transaction that a failover forgets, or one that a reader has acted upon.
 PROVED BY  tests/chaos/test_txn_checkers.py::test_a_committed_value_below_one_that_was_read_is_lost
 """
@@ -33,8 +34,8 @@ def _unseen(history: Txns, log: Log) -> list[Anomaly]:
     tried = [op for op in history if op.type != "fail"]
     gone = [(op, sent) for op in tried for sent in op.sends if sent.value not in final]
     was_read = {sent.value for op, sent in gone if op.type == "info" and sent.value in log.seen}
-    reads = ((polled.value, op) for op in reversed(tried) for polled in op.polls)
-    readers = {value: op for value, op in reads if value in was_read and op.type == "ok"}
+    reads = ((polled.value, op) for op in reversed(history) for polled in op.saw)
+    readers = {value: op for value, op in reads if value in was_read}
     found = []
     for op, sent in gone:
         what = f"{sent.value} of {op.process} at {sent.offset}"

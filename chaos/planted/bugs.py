@@ -44,7 +44,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """`seen_by` are the rules of which one must be broken first; `seeds` within how many it must be."""
+    """`seen_by` are the rules of which one must be broken first; `seeds` within how many it must be.
+
+    An `is_open` one nothing has seen in so many: a workload or a fault is missing. It is hunted only by its name.
+    """
 
     name: str
     breaks: str
@@ -57,6 +60,7 @@ class Bug:
     config: Words
     seconds: float
     seeds: int
+    is_open: bool
 
 
 BUGS: Final[dict[str, Bug]] = {}
@@ -72,6 +76,7 @@ def bug(
     config: str = "",
     seconds: float = 5.0,
     seeds: int = 10,
+    is_open: bool = False,
 ) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     """Registers a bug under its function's name. Words are parted by spaces."""
 
@@ -91,6 +96,7 @@ def bug(
             tuple(config.split()),
             seconds,
             seeds,
+            is_open,
         )
         return plant
 

@@ -4,9 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost.txn.groups.classic_group import ClassicGroup
+from fencepost.txn.groups.commands import OffsetFetch
 from fencepost.txn.groups.offsets_machine import OffsetsMachine
 from fencepost.txn.groups.service import GroupService
 from fencepost.txn.runtime.loader import Loader
+from fencepost.txn.runtime.shard import Shard
 
 from .bugs import Patch, bug
 
@@ -88,3 +90,21 @@ def positions_lost_at_failover(patch: Patch) -> None:
         return await right(self, name, replay, log, type(end)(start + (end - start) // 2), wanted)
 
     patch.put(Loader, "_replay", half)
+
+
+@bug(
+    seen_by="offset-back doubled torn-offset group-repeat",
+    campaign="cluster",
+    faults="kill isolate cut power-one",
+    is_open=True,
+)
+def uncommitted_positions_are_told(patch: Patch) -> None:
+    """OffsetFetch tells a position as soon as it is written: the next coordinator may never have heard of it."""
+    right = Shard.execute
+
+    async def at_once(self: Shard, command: Any) -> Any:
+        if isinstance(command, OffsetFetch) and not self.is_lost and self._unread is None:
+            return self.machine.decide(command, self._env.clock.now_ms()).reply
+        return await right(self, command)
+
+    patch.put(Shard, "execute", at_once)

@@ -20,6 +20,7 @@ from fencepost.cluster.quorum.raft import Raft
 from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.raft_follower import FollowerSide
 from fencepost.cluster.quorum.raft_leader import LeaderSide
+from fencepost.node.peers import Peers
 
 from .bugs import Patch, bug
 
@@ -149,3 +150,19 @@ def unknown_commands_are_skipped(patch: Patch) -> None:
 def older_builds_may_register(patch: Patch) -> None:
     """A node is let into a cluster whose features are at levels that it does not know."""
     patch.put(brokers_policy, "why_not_here", lambda _levels, _known: None)
+
+
+@bug(
+    seen_by="offset-back refused dead-client",
+    campaign="cluster",
+    faults="suspend isolate kill",
+    seconds=8.0,
+    is_open=True,
+)
+def images_are_taken_for_now_s(patch: Patch) -> None:
+    """A node believes its image to be of now, and asks nobody: it may have slept, and others have been elected."""
+
+    async def confirm(self: Peers, *_: Any, **__: Any) -> bool:
+        return True
+
+    patch.put(Peers, "confirm_image", confirm)

@@ -1,18 +1,23 @@
-"""Bugs of transactions, planted: who may write, what is decided, where it is marked, what is shown of it."""
+"""Bugs of transactions, planted: who may write and in which order, what is decided, where it is marked, what is shown of it."""
 
 from dataclasses import replace
+from struct import pack_into
 from typing import Any
 
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.wire.batch import compute_crc, parse_header
 from fencepost.node.transaction_doors import Verifier
+from fencepost.replication.appends import Refusal
 from fencepost.replication.log.log import Log
 from fencepost.replication.log.producer_verdicts import ACCEPT
 from fencepost.replication.log.producers_machine import ProducersMachine
+from fencepost.replication.partition import Partition
 from fencepost.replication.partition_machine import PartitionMachine
 from fencepost.txn.runtime.decision import NOTHING, Decision, Send, SetTimer
 from fencepost.txn.runtime.shard import Shard
 from fencepost.txn.transactions import marker_sender, policy, transactions_machine, turn
 from fencepost.txn.transactions.marker_sender import MarkerSender
+from fencepost.txn.transactions.service import TransactionService
 from fencepost.txn.transactions.transaction import Phase
 from fencepost.txn.transactions.transactions_machine import TransactionsMachine
 
@@ -56,7 +61,82 @@ def zombies_may_write(patch: Patch) -> None:
     patch.put(Verifier, "first_write", lambda *_, **__: None)
 
 
+@bug(
+    seen_by="no-progress marker-late torn G1a lost-write unseen bank-sum",
+    campaign="transactions",
+    faults="cut-client delay-client reset",
+    workloads="bank append",
+    is_open=True,
+)
+def first_writes_are_not_verified(patch: Patch) -> None:
+    """A partition asks no coordinator whether the transaction of a batch is open (KIP-890)."""
+    patch.put(Verifier, "first_write", lambda *_, **__: None)
+
+
+@bug(
+    seen_by="int-nonmonotonic-send nonmonotonic-send key-order",
+    campaign="transactions",
+    faults="clock",
+    workloads="bank",
+    protocol="old",
+)
+def batches_change_places(patch: Patch) -> None:
+    """A leader says of a transaction's batch that it has it, and writes it behind its producer's next: they change places."""
+    right = Partition.append_as_leader
+    held: dict[tuple[Partition, int], bytearray] = {}
+
+    def append(self: Partition, records: Any, **named: Any) -> Any:
+        header = parse_header(records)
+        is_client_s = header.is_transactional and named.get("origin_client", True)
+        if not (header.is_control or is_client_s):
+            return right(self, records, **named)
+        first = held.pop((self, header.producer_id), None)
+        if header.is_control:
+            if first is not None:  # there was no other in this transaction
+                right(self, first, required_acks=-1, now_ms=named["now_ms"])
+            return right(self, records, **named)
+        if first is None:
+            held[self, header.producer_id] = bytearray(records)
+            return Refusal(ErrorCode.duplicate_sequence_number)
+        sequence = parse_header(first).base_sequence
+        overtaking = _as_number(records, sequence)
+        named |= {"checked": None, "behind": None}
+        written = right(self, overtaking, **named)
+        right(self, _as_number(first, sequence + header.record_count), **named)
+        return written
+
+    patch.put(Partition, "append_as_leader", append)
+
+
+def _as_number(records: Any, sequence: int) -> bytearray:
+    """The same batch with another sequence."""
+    batch = bytearray(records)
+    pack_into(">i", batch, 53, sequence)
+    pack_into(">I", batch, 17, compute_crc(batch, 0, len(batch)))
+    return batch
+
+
 # --- what is decided ------------------------------------------------------------------------------
+
+
+@bug(
+    seen_by="refused dead-client",
+    campaign="transactions",
+    faults="suspend pause-coordinator hunt cut-coordinator",
+    is_open=True,
+)
+def deposed_coordinators_end_producers(patch: Patch) -> None:
+    """A coordinator says what ends a producer by what it remembers, and does not ask whether it still is the coordinator."""
+    right = TransactionService.__init__
+
+    async def certain() -> bool:
+        return True
+
+    def init(self: TransactionService, *args: Any, **named: Any) -> None:
+        right(self, *args, **named)
+        self._confirm_image = certain
+
+    patch.put(TransactionService, "__init__", init)
 
 
 @bug(

@@ -231,9 +231,10 @@ class QueueClient(Transactor):
         super().poll(consumer, op, most, seconds)
         if self._moved:
             # Nobody knows which of these were polled before and which after: all begin again where the group
-            # has committed, and what was polled so far is nobody's.
+            # has committed, and what was polled so far is nobody's to work on. It was shown to us all the same.
             op.rebalanced = sorted({*op.rebalanced, *self._moved})
             self._moved.clear()
+            op.shown += op.polls
             op.polls.clear()
             self.positions = dict.fromkeys(self._mine)
             self._assign(consumer)

@@ -134,7 +134,8 @@ class Subscriber(Appender):
 
     def poll(self, consumer: Consumer, op: Txn, most: int, seconds: float) -> None:
         super().poll(consumer, op, most, seconds)
-        # What was polled of a partition that was taken away meanwhile is another's to work on.
+        # What was polled of a partition that was taken away meanwhile is another's to work on, and was shown to us.
+        op.shown += [each for each in op.polls if each.key not in self.mine]
         op.polls = [each for each in op.polls if each.key in self.mine]
         self.positions = {key: self.positions.get(key) for key in self.mine}
 

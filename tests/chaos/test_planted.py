@@ -9,14 +9,17 @@ from fencepost.chaos.campaigns.planted_table import (
     END,
     Sighting,
     hunt,
+    hunted,
     merged,
     plan_for,
+    show_and_write,
 )
 from fencepost.chaos.planted.bugs import Patch, all_bugs, planted
 from fencepost.chaos.sim.plan import Plan
 from fencepost.replication.partition_machine import PartitionMachine
 
 BUGS = all_bugs()
+OPEN = [each.name for each in BUGS.values() if each.is_open]
 # The quick ones, one of each kind of checker; the rest takes minutes.
 IN_EVERY_TEST_RUN = (
     "commit-alone",
@@ -108,4 +111,20 @@ def test_the_readme_has_a_row_for_every_bug_and_none_was_missed() -> None:
     rows = readme.read_text().partition(BEGIN)[2].partition(END)[0].strip().splitlines()[2:]
     named = [row.split("`")[1] for row in rows]
     assert named == list(BUGS)
-    assert not [row for row in rows if "**not seen**" in row]
+    missed = [row.split("`")[1] for row in rows if "**not seen**" in row]
+    assert missed == OPEN, "a row says of each what is so: seen, or open"
+
+
+def test_a_bug_of_which_it_is_known_that_nothing_sees_it_is_hunted_by_its_name_alone() -> None:
+    assert set(OPEN) & {each.name for each in hunted(())} == set()
+    assert len(hunted(())) + len(OPEN) == len(BUGS)
+    assert [each.name for each in hunted(OPEN[:1])] == OPEN[:1]
+
+
+def test_an_open_bug_that_is_seen_is_amiss_as_one_that_is_missed_and_not_open(capsys) -> None:
+    one = OPEN[0]
+    assert show_and_write([sighting(one, "", 20)], None) == 0
+    assert f"of which that was known: {one}" in capsys.readouterr().err
+    assert show_and_write([sighting(one, BUGS[one].seen_by[0], 3)], None) == 1
+    assert show_and_write([sighting("no-truncation", "", 10)], None) == 1
+    assert show_and_write([sighting("no-truncation", "diverged", 2)], None) == 0

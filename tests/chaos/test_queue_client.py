@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import OFFSET_STORED, KafkaError
 from fencepost.chaos.checkers.txn_history import Polled, from_lines
 from fencepost.chaos.workloads.queue_client import AGAIN, BEGUN_S, QueueClient, parser
+from fencepost.chaos.workloads.txn_process import Worker
 
 
 class FakeProducer:
@@ -88,6 +89,27 @@ def test_what_a_transaction_consumes_is_written_down_before_its_positions_are_se
     assert before.polls
     assert before.offsets == {"queue-1.1.1|t0-1": before.polls[-1].offset + 1}
     assert from_lines(notes.getvalue().splitlines())[-1].type == "ok"
+
+
+def test_what_was_polled_before_a_rebalance_is_noted_as_shown_and_nothing_else(
+    made, monkeypatch
+) -> None:
+    """It is nobody's to work on, and a reader at read_committed was shown it: it may not vanish."""
+    client, notes, consumer = made
+    before, after = Polled("t0-1", 4, 32, 4), Polled("t0-1", 9, 72, 9)
+
+    def polls(self, consumer, op, most, seconds) -> None:
+        moves = not op.shown
+        op.polls.append(before if moves else after)
+        self._moved += ["t0-1"] if moves else []
+
+    monkeypatch.setattr(Worker, "poll", polls)
+    monkeypatch.setattr(Client, "poll", QueueClient.poll)
+    client.rng.randint = lambda _least, most: most  # steps
+    assert client._operate(consumer)
+    op = from_lines(notes.getvalue().splitlines())[-1]
+    assert (op.type, op.shown, op.rebalanced) == ("ok", [before], ["t0-1"])
+    assert set(op.polls) == {after}
 
 
 def test_after_an_abort_it_polls_again_from_the_first_record_on(made) -> None:

@@ -6,7 +6,14 @@ from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, WholeLines, 
 
 OPS = [
     Txn("send", "ok", "a", 1, sends=[Sent("t0-0", 8, 0)], began_s=1.0, ended_s=1.5),
-    Txn("read", "ok", "b", polls=[Polled("t0-0", 0, 8, 1)], rebalanced=["t0-1"]),
+    Txn(
+        "read",
+        "ok",
+        "b",
+        polls=[Polled("t0-0", 0, 8, 1)],
+        rebalanced=["t0-1"],
+        shown=[Polled("t0-1", 3, 24, 3)],
+    ),
 ]
 BYTES = "".join(f"{to_line(op)}\n" for op in OPS).encode()
 

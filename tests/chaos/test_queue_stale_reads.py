@@ -52,3 +52,16 @@ def test_an_end_that_nobody_told_is_none(monkeypatch) -> None:
     topics = Topics("nowhere:1", 3)
     monkeypatch.setattr(topics, "_admin", Admin)
     assert topics.ends(["t0-0", "t0-1"]) == {"t0-0": 7}
+
+
+def test_of_a_key_that_is_not_written_to_any_more_only_its_end_is_kept() -> None:
+    """Keys come and go: what is held must not grow with how long a history is."""
+    reads = StaleReads()
+    for key in range(50):
+        for at in range(40):
+            ended_s = 100.0 * key + at
+            sent = [Sent(f"t{key}-0", at, at)]
+            reads.see(Txn("send", "ok", "a", sends=sent, began_s=ended_s, ended_s=ended_s))
+    assert sum(map(len, reads._known.values())) < 50 + 3 * 40
+    late = Txn("ends", "ok", "b", positions={"t0-0": 39}, began_s=6_000.0, ended_s=6_000.0)
+    assert [each.rule for each in reads.see(late)] == ["stale-read"]

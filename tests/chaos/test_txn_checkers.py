@@ -40,9 +40,10 @@ def read(*polls, process=FINAL, kind="ok", at=50.0):
     return Txn("read", kind, process, polls=some, began_s=at, ended_s=at)
 
 
-def position(number, process="a", at=40.0):
+def position(number, at_offset, process="a", at=40.0):
+    """The group `g` is at that offset, by the word of that transaction."""
     op = Txn("position", "ok", process, began_s=at, ended_s=at)
-    op.offsets, op.writers = {"g|t-0": number}, {"g|t-0": number}
+    op.offsets, op.writers = {"g|t-0": at_offset}, {"g|t-0": number}
     return op
 
 
@@ -51,12 +52,12 @@ def rules(anomalies):
 
 
 GOOD = [
-    txn(1, (A, 10, 0), (B, 11, 0), offsets={"g|t-0": 1}),
+    txn(1, (A, 10, 0), (B, 11, 0), offsets={"g|t-0": 6}),
     txn(2, (A, 20, 2), kind="fail", at=2.0),
     txn(3, (A, 30, None), (B, 31, None), polls=[(A, 0, 10, 1)], kind="info", process="b", at=4.0),
-    position(1, at=30.0),
+    position(1, 6, at=30.0),
     read((A, 0, 10, 1), (B, 0, 11, 1), (A, 4, 30, 3), (B, 2, 31, 3)),
-    position(1, FINAL),
+    position(1, 6, FINAL),
 ]
 
 
@@ -84,23 +85,41 @@ def test_a_failed_transaction_of_which_something_is_there_is_torn() -> None:
 
 def test_a_position_of_a_failed_transaction_is_torn_from_it() -> None:
     failed = txn(1, (A, 10), kind="fail", offsets={"g|t-0": 5})
-    assert rules(torn_transactions.check([failed, read(), position(1)])) == ["torn-offset"]
+    assert rules(torn_transactions.check([failed, read(), position(1, 5)])) == ["torn-offset"]
     # Of an unknown one whose sends are not there, too.
     unknown = txn(1, (A, 10), kind="info", offsets={"g|t-0": 5})
-    assert rules(torn_transactions.check([unknown, read(), position(1)])) == ["torn-offset"]
+    assert rules(torn_transactions.check([unknown, read(), position(1, 5)])) == ["torn-offset"]
 
 
 def test_a_committed_transaction_without_its_position_is_torn() -> None:
-    first = txn(1, (A, 10, 0), offsets={"g|t-0": 1})
-    second = txn(2, (A, 20, 1), kind="info", offsets={"g|t-0": 2}, at=2.0)
+    first = txn(1, (A, 10, 0), offsets={"g|t-0": 6})
+    second = txn(2, (A, 20, 1), kind="info", offsets={"g|t-0": 7}, at=2.0)
     seen = read((A, 0, 10, 1), (A, 1, 20, 2))
-    history = [first, second, seen, position(1, FINAL)]
+    history = [first, second, seen, position(1, 6, FINAL)]
     assert rules(torn_transactions.check(history)) == ["torn-offset"]
     # Before the faults have ended an unknown one may still be on its way.
-    assert torn_transactions.check([first, second, seen, position(1)]) == []
-    assert rules(torn_transactions.check([first, read((A, 0, 10, 1)), position(-1)])) == [
-        "torn-offset"
-    ]
+    assert torn_transactions.check([first, second, seen, position(1, 6)]) == []
+    gone = [first, read((A, 0, 10, 1)), position(-1, -1)]
+    assert rules(torn_transactions.check(gone)) == ["torn-offset"]
+
+
+@pytest.mark.parametrize("at_offset", [999, 5, -1])
+@pytest.mark.parametrize("process", ["a", FINAL])
+def test_a_position_is_where_the_transaction_that_it_names_has_put_it(at_offset, process) -> None:
+    history = [txn(1, (A, 10, 0), offsets={"g|t-0": 6}), read((A, 0, 10, 1))]
+    assert torn_transactions.check([*history, position(1, 6, process)]) == []
+    found = torn_transactions.check([*history, position(1, at_offset, process)])
+    assert rules(found) == ["torn-offset"]
+    assert f"{process} finds {at_offset} of transaction 1, which put it at 6" in found[0].what
+
+
+def test_a_position_of_a_transaction_that_has_put_nothing_there_is_torn() -> None:
+    elsewhere = txn(1, (A, 10, 0), offsets={"g|t-1": 6})
+    seen = read((A, 0, 10, 1))
+    assert rules(torn_transactions.check([elsewhere, seen, position(1, 6)])) == ["torn-offset"]
+    assert rules(torn_transactions.check([elsewhere, seen, position(7, 6)])) == ["torn-offset"]
+    # What a consumer commits outside of transactions names none.
+    assert torn_transactions.check([elsewhere, seen, position(-1, 6)]) == []
 
 
 def test_a_value_of_a_failed_transaction_that_was_read_is_an_aborted_read() -> None:
@@ -155,22 +174,50 @@ def test_a_value_of_unknown_fate_that_was_read_and_is_gone_is_unseen_and_torn(le
     assert rules(torn_transactions.check(half)) == ["torn"]
 
 
-def test_a_value_of_unknown_fate_that_nobody_read_for_certain_may_be_gone() -> None:
+@pytest.mark.parametrize("kind", ["info", "fail"])
+def test_a_value_that_was_shown_may_not_vanish_whatever_became_of_who_polled_it(kind) -> None:
+    """To be shown at read_committed proves a commit; what the poller's own transaction came to says nothing of it."""
     unknown = txn(2, (A, 16, 2), kind="info", process="b")
-    for kind in ("info", "fail"):
-        polled = read((A, 2, 16, 2), process="r", kind=kind)
-        history = [txn(1, (A, 8, 0)), unknown, polled, read((A, 0, 8, 1))]
-        assert txn_lost.check(history) == torn_transactions.check(history) == []
+    poller = txn(3, polls=[(A, 2, 16, 2)], kind=kind, process="r")
+    history = [txn(1, (A, 8, 0)), unknown, poller, read((A, 0, 8, 1))]
+    assert rules(txn_lost.check(history)) == ["unseen"]
+    assert rules(torn_transactions.check(history)) == ["torn"]
+    assert rules(txn_lost.check(history[:3])) == ["lost-write"], "8 lies before what was shown"
+
+
+def test_a_value_that_was_shown_before_its_partition_was_taken_away_may_not_vanish() -> None:
+    """What a rebalance takes away from its poller is another's to work on, and had been shown all the same."""
+    unknown = txn(2, (A, 16, 2), kind="info", process="b")
+    poller = txn(3, process="r")
+    poller.shown = [Polled(A, 2, 16, 2)]
+    history = [txn(1, (A, 8, 0)), unknown, poller, read((A, 0, 8, 1))]
+    assert rules(txn_lost.check(history)) == ["unseen"]
+    assert rules(torn_transactions.check(history)) == ["torn"]
+    assert polls.check(history) == cycles.check(history) == []
+
+
+def test_what_was_shown_before_a_rebalance_is_aborted_doubled_or_another_s_as_well() -> None:
+    poller = txn(3, process="r")
+    poller.shown = [Polled(A, 2, 16, 2)]
+    assert rules(aborted_reads.check([txn(2, (A, 16, 2), kind="fail"), poller])) == ["G1a"]
+    assert rules(txn_log.check([txn(2, (A, 16, 2)), poller, read((A, 4, 16, 2))])) == ["duplicate"]
+    assert rules(txn_log.check([poller, read((A, 2, 17, 2))])) == ["inconsistent-offsets"]
+
+
+def test_a_value_of_unknown_fate_that_nobody_was_shown_may_be_gone() -> None:
+    unknown = txn(2, (A, 16, 2), kind="info", process="b")
+    history = [txn(1, (A, 8, 0)), unknown, read((A, 0, 8, 1))]
+    assert txn_lost.check(history) == torn_transactions.check(history) == []
     nobody_looked = [unknown, read((A, 2, 16, 2), process="r")]
     assert txn_lost.check(nobody_looked) == torn_transactions.check(nobody_looked) == []
 
 
 def test_a_position_of_a_transaction_that_was_read_is_no_failed_ones() -> None:
     """What is gone of it is told once, by its values; its position is as it has to be."""
-    unknown = txn(1, (A, 10, 0), kind="info", offsets={"g|t-0": 1})
-    history = [unknown, read((A, 0, 10, 1), process="r"), read(), position(1, FINAL)]
+    unknown = txn(1, (A, 10, 0), kind="info", offsets={"g|t-0": 6})
+    history = [unknown, read((A, 0, 10, 1), process="r"), read(), position(1, 6, FINAL)]
     assert rules(torn_transactions.check(history)) == ["torn"]
-    assert rules(torn_transactions.check([*history[:3], position(-1, FINAL)])) == [
+    assert rules(torn_transactions.check([*history[:3], position(-1, -1, FINAL)])) == [
         "torn",
         "torn-offset",
     ]
@@ -246,6 +293,38 @@ def test_a_transfer_of_which_one_side_was_passed_by_makes_money() -> None:
     assert rules(bank.check([passed, final])) == ["bank-snapshot"]
     still_behind = snapshot({"bank-0": 4, "bank-1": 5}, DEBIT)
     assert bank.check([still_behind, snapshot({"bank-0": 4, "bank-1": 6}, CREDIT), final]) == []
+
+
+def test_two_transfers_of_one_teller_that_changed_places_are_out_of_order() -> None:
+    """Both are whole and no money was made: one has overtaken the other in both accounts all the same."""
+    told = [
+        transfer(1, ("bank-0", 10, 2, -7), ("bank-1", 11, 2, 7)),
+        transfer(2, ("bank-0", 20, 0, -5), ("bank-1", 21, 0, 5)),
+    ]
+    seen = [("bank-0", 0, 20, 2, -5), ("bank-0", 2, 10, 1, -7)]
+    seen += [("bank-1", 0, 21, 2, 5), ("bank-1", 2, 11, 1, 7)]
+    found = txn_verdict.judge([*told, read(*seen)]).anomalies
+    assert rules(found) == ["key-order"] * 2 + ["nonmonotonic-send"] * 2
+    right = [("bank-0", 0, 10, 1, -7), ("bank-0", 2, 20, 2, -5)]
+    right += [("bank-1", 0, 11, 1, 7), ("bank-1", 2, 21, 2, 5)]
+    told = [transfer(1, *(each[:1] + each[2:0:-1] + each[4:] for each in right[::2]))]
+    told += [transfer(2, *(each[:1] + each[2:0:-1] + each[4:] for each in right[1::2]))]
+    assert txn_verdict.judge([*told, read(*right)]).valid
+
+
+def test_records_of_two_open_transactions_may_lie_between_each_other() -> None:
+    """A transaction is seen whole or not at all; that its records are neighbours is said by nobody."""
+    told = [txn(1, (A, 10, 0), (A, 11, 2)), txn(2, (A, 20, 1), process="b")]
+    seen = read((A, 0, 10, 1), (A, 1, 20, 2), (A, 2, 11, 1))
+    assert txn_verdict.judge([*told, seen]).valid
+
+
+def test_a_half_message_that_is_settled_late_was_sent_when_it_was_sent() -> None:
+    """One process may have several open: histories are in the order of ends, and numbers in that of beginnings."""
+    settled_late = [txn(2, (A, 20, 2), at=3.0), txn(1, (A, 10, 0), at=1.0)]
+    settled_late[1].ended_s = 9.0
+    seen = read((A, 0, 10, 1), (A, 2, 20, 2))
+    assert txn_verdict.judge([*settled_late, seen]).valid
 
 
 def test_a_transfer_with_one_side_at_the_end_is_not_zero() -> None:

@@ -15,7 +15,7 @@ from fencepost.chaos.harness.txn_workers import merged
 from fencepost.chaos.workloads import txn_process
 from fencepost.chaos.workloads.queue_final import FinalPolls
 from fencepost.chaos.workloads.txn_process import CLIENT, Damaged
-from fencepost.chaos.workloads.txn_worker import Auditor, Teller
+from fencepost.chaos.workloads.txn_worker import Auditor, Subscriber, Teller
 
 
 class FakeProducer:
@@ -169,6 +169,20 @@ class FakeConsumer:
     def assign(self, places) -> None: ...
 
     def close(self) -> None: ...
+
+
+def test_what_a_subscriber_polled_of_a_partition_that_was_taken_away_is_noted_as_shown() -> None:
+    """Another works on it; that it was shown to somebody proves its commit all the same."""
+    chosen = argparse.Namespace(seed=1, slot=3, life=1, rate=10, role="subscriber")
+    member = Subscriber(chosen, io.StringIO())
+    member.mine, member.positions = ["t0-0"], {"t0-0": None}
+    op = Txn("txn", "info", "m", 7)
+    member.poll(FakeConsumer(FakeMessage(4, b"8/16/0")), op, 10, 0.1)
+    assert (op.polls, op.shown) == ([], [Polled("t0-1", 4, 16, 8)])
+    assert member.positions == {"t0-0": None}
+    member.mine = ["t0-1"]
+    member.poll(FakeConsumer(FakeMessage(4, b"8/16/0")), op, 10, 0.1)
+    assert (op.polls, op.shown) == ([Polled("t0-1", 4, 16, 8)], [Polled("t0-1", 4, 16, 8)])
 
 
 SERVED = (
