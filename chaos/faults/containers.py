@@ -157,6 +157,11 @@ class Containers:
     def _host(self, node: int) -> str:
         return f"fencepost-{node}"
 
+    def _peer(self, node: int) -> str:
+        """Known on the peers' network alone. A host's name is known on both, and the engine answers with either address:
+        nodes that talked over the clients' network heard each other through every cut."""
+        return f"peer-{node}"
+
     def _create(self, node: int) -> None:
         clients, peers = self._networks
         volume = f"{self.lab}-{node}"
@@ -170,7 +175,7 @@ class Containers:
         for name, value in self._environment(node).items():
             words += ["--env", f"{name}={value}"]
         docker(*words, self._image)
-        docker("network", "connect", "--alias", self._host(node), peers, self._name(node))
+        docker("network", "connect", "--alias", self._peer(node), peers, self._name(node))
 
     def _environment(self, node: int) -> dict[str, str]:
         several = (0,) * len(self.nodes)
@@ -186,9 +191,9 @@ class Containers:
         if len(self.nodes) > 1:
             settings |= {
                 "peer.listener": f"0.0.0.0:{PEER_PORT}",
-                "peer.advertised.listener": f"{self._host(node)}:{PEER_PORT}",
+                "peer.advertised.listener": f"{self._peer(node)}:{PEER_PORT}",
                 "controller.quorum.voters": ",".join(
-                    f"{voter}@{self._host(voter)}:{PEER_PORT}" for voter in voters
+                    f"{voter}@{self._peer(voter)}:{PEER_PORT}" for voter in voters
                 ),
                 "peer.secret": self._secret,
             }
@@ -307,9 +312,11 @@ class Containers:
         addresses: Mapping[int, Mapping[str, str]],
     ) -> None:
         """Whom this one does not hear, dropped as it comes in; and clients that do not hear it, as it goes out."""
-        clients, peers = self._networks
+        clients, _ = self._networks
         lines = ["*filter", ":INPUT ACCEPT [0:0]", ":FORWARD ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]"]
-        unheard = [addresses[other].get(peers) for other in heard if other != CLIENTS]
+        unheard = [
+            known for other in heard if other != CLIENTS for known in addresses[other].values()
+        ]
         lines += [f"-A INPUT -s {address} -j DROP" for address in unheard if address]
         if mine := addresses[node].get(clients):
             if CLIENTS in heard:

@@ -151,3 +151,36 @@ def test_a_harness_that_is_killed_leaves_no_container_behind(tmp_path) -> None:
     while left():
         assert time.monotonic() < deadline, f"{left()} are still there"
         time.sleep(0.1)
+
+
+HEARS = """
+import socket, sys
+for host in sys.argv[1:]:
+    try:
+        socket.create_connection((host, 9192), 1.0).close()
+        print(host)
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.needs("docker")
+@pytest.mark.timeout(300)
+def test_nodes_that_are_cut_off_do_not_reach_each_other_by_any_name(tmp_path) -> None:
+    """A host's name led to the clients' network, where nothing was cut: cuts between containers were none."""
+
+    def heard(system: Containers) -> set[str]:
+        names = ["peer-1", "fencepost-1"]
+        command = ["docker", "exec", f"{system.lab}-node-2", "python", "-c", HEARS, *names]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        return set(done.stdout.split())
+
+    with Containers(tmp_path, nodes=2) as system:
+        if "cut" not in system.can:
+            pytest.skip(system.wants["cut"])
+        assert heard(system) == {"peer-1", "fencepost-1"}
+        system.cut([(1, 2), (2, 1)])
+        assert heard(system) == set()
+        system.heal()
+        assert heard(system) == {"peer-1", "fencepost-1"}
