@@ -201,13 +201,22 @@ def _flip(faults: "ClusterFaults", name: str) -> None:
         disk.flip_bits(faults.rng.choice(found), faults.rng.choice((1, 1, 1, 8)))
 
 
+def _is_led_without(faults: "ClusterFaults", node_id: int) -> bool:
+    """Of two voters neither is: nobody can be ready, and a person goes by what the damaged one said, that the others must be
+    well. What was agreed on both had, so that the one that is left knows all of it."""
+    others = [each for each in faults.nodes.ids if each != node_id and faults.nodes.is_up(each)]
+    voters = [faults.nodes.broker(each).quorum.voters for each in others]
+    return all(2 * len([each for each in some if each != node_id]) > len(some) for some in voters)
+
+
 def mend(faults: "ClusterFaults") -> str:
     """The rotten disk is replaced as soon as others have all that it had. Why not yet; empty when there is none."""
     rotten, nodes = faults.nodes.rotten, faults.nodes
     if rotten is None:
         return ""
     others = [each for each in nodes.ids if each != rotten]
-    if late := [each for each in others if each not in nodes.ready()]:
+    well = nodes.ready() if _is_led_without(faults, rotten) else list(filter(nodes.is_up, others))
+    if late := [each for each in others if each not in well]:
         return f"the disk of node {rotten} has rotted, and {late} are not ready to stand in"
     for state in _partitions(faults, rotten):
         keep = [each for each in (*state.isr, *state.elr) if each in others]

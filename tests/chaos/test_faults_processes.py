@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from fencepost.chaos.faults.kafka_processes import libraries
+from fencepost.chaos.faults.kafka_processes import LIBS
 from fencepost.chaos.faults.lasting import lasting
 from fencepost.chaos.faults.network_faults import isolated
 from fencepost.chaos.faults.processes import Processes
 from fencepost.chaos.faults.targets import Asking
 from fencepost.chaos.harness.local_cluster import wait_for
-from fencepost.chaos.harness.processes import DidNotStart, Process
+from fencepost.chaos.harness.processes import Process
+from support.kafka_peer import NotFetched, jars
 from support.needs import give_up
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl")
@@ -118,13 +119,13 @@ def test_nothing_outlives_a_harness_that_was_killed(tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.needs("jvm")
-def test_no_jvm_outlives_a_harness_that_was_killed(tmp_path) -> None:
+@pytest.mark.needs("kafka")
+def test_no_jvm_outlives_a_harness_that_was_killed(tmp_path, monkeypatch) -> None:
     """Kafka's nodes take half a gigabyte each: what a killed run leaves, the next one lacks."""
     try:
-        libraries()
-    except DidNotStart as not_fetched:
-        give_up(f"needs Kafka's files: {not_fetched}")
+        monkeypatch.setenv(LIBS, str(jars()))
+    except NotFetched as why:
+        give_up(str(why))
     folder = tmp_path / "nodes"
     pids = killed_harness(folder, "kafka")
     wait_for("all are gone", lambda: not any(map(there, pids)), 10.0)

@@ -120,3 +120,9 @@ def test_aborted_transactions_are_told_of_after_a_cut_and_a_start() -> None:
 def test_a_cut_that_a_full_disk_put_off_does_not_leave_a_log_that_looks_damaged() -> None:
     """The second try took the recovery point for lowered: only memory had it lower, and the log was cut below the disk's."""
     TransactionsRun(Plan(campaign="transactions", seed=261)).run()
+
+
+@pytest.mark.slow
+def test_one_of_two_voters_whose_journal_is_damaged_is_emptied_and_comes_back() -> None:
+    """Nobody leads without it; the person of the simulator waited for others to be ready, and not for what it had said."""
+    ClusterRun(Plan(campaign="cluster", seed=1141)).run()
