@@ -116,6 +116,11 @@ def placed(bootstrap: str) -> Mapping[int, tuple[int, Sequence[int]]]:
     return {number: (each.leader, each.replicas) for number, each in parts.items()}
 
 
+def in_sync(bootstrap: str) -> list[Sequence[int]]:
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, SETTLES_S)
+    return [each.isrs for each in found.topics[TOPIC].partitions.values()]
+
+
 def plan(folder: Path, replicas: Sequence[int]) -> str:
     rows = [
         {"topic": TOPIC, "partition": number, "replicas": list(replicas)}
@@ -154,13 +159,10 @@ def test_kafka_leader_election_gives_partitions_back_to_the_preferred_under_load
         cluster.kill(first)
         until(lambda: all(leader not in (first, -1) for leader, _ in placed(bootstrap).values()))
         cluster.start_again(first)
+        until(lambda: all(first in each for each in in_sync(bootstrap)))
         elect = ["--election-type", "preferred", "--all-topic-partitions"]
-        until(
-            lambda: (
-                run_tool(ELECT, "--bootstrap-server", bootstrap, *elect)
-                and {leader for leader, _ in placed(bootstrap).values()} == {first}
-            )
-        )
+        run_tool(ELECT, "--bootstrap-server", bootstrap, *elect)
+        until(lambda: {leader for leader, _ in placed(bootstrap).values()} == {first})
 
 
 def test_a_node_is_drained_and_gets_its_share_again_under_load(
