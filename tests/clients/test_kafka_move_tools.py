@@ -18,8 +18,8 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
-from fencepost.chaos.harness.local_cluster import LocalCluster
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from fencepost.chaos.harness.local_cluster import LocalCluster, wait_for
 from fencepost.node.main import main
 from kafka_tools import run_tool
 
@@ -109,16 +109,13 @@ def everything(bootstrap: str) -> list[list[int]]:
     return found
 
 
-def placed(bootstrap: str) -> Mapping[int, tuple[int, Sequence[int]]]:
-    """Leader and replicas of each partition."""
+def partitions(bootstrap: str) -> Mapping[int, PartitionMetadata]:
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, SETTLES_S)
-    parts = found.topics[TOPIC].partitions
-    return {number: (each.leader, each.replicas) for number, each in parts.items()}
+    return found.topics[TOPIC].partitions
 
 
-def in_sync(bootstrap: str) -> list[Sequence[int]]:
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, SETTLES_S)
-    return [each.isrs for each in found.topics[TOPIC].partitions.values()]
+def leaders(bootstrap: str) -> set[int]:
+    return {each.leader for each in partitions(bootstrap).values()}
 
 
 def plan(folder: Path, replicas: Sequence[int]) -> str:
@@ -147,22 +144,27 @@ def test_kafka_reassign_partitions_moves_a_topic_under_load(
             assert time.monotonic() < deadline, done
         assert "Clearing broker-level throttles" in done
         assert "No partition reassignments found" in reassign("--list")
-    assert {tuple(replicas) for _, replicas in placed(cluster.bootstrap).values()} == {(2, 3, 4)}
+    found = partitions(cluster.bootstrap).values()
+    assert {tuple(each.replicas) for each in found} == {(2, 3, 4)}
 
 
 def test_kafka_leader_election_gives_partitions_back_to_the_preferred_under_load(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     bootstrap = cluster.bootstrap
-    first = placed(bootstrap)[0][1][0]
+    first = partitions(bootstrap)[0].replicas[0]
+
+    def is_in_sync() -> bool:
+        return all(first in each.isrs for each in partitions(bootstrap).values())
+
     with writing(bootstrap):
         cluster.kill(first)
-        until(lambda: all(leader not in (first, -1) for leader, _ in placed(bootstrap).values()))
+        wait_for("others lead", lambda: not {first, -1} & leaders(bootstrap), MOVES_S)
         cluster.start_again(first)
-        until(lambda: all(first in each for each in in_sync(bootstrap)))
+        wait_for("it is in sync", is_in_sync, MOVES_S)
         elect = ["--election-type", "preferred", "--all-topic-partitions"]
         run_tool(ELECT, "--bootstrap-server", bootstrap, *elect)
-        until(lambda: {leader for leader, _ in placed(bootstrap).values()} == {first})
+        wait_for("it leads", lambda: leaders(bootstrap) == {first}, MOVES_S)
 
 
 def test_a_node_is_drained_and_gets_its_share_again_under_load(
@@ -172,15 +174,9 @@ def test_a_node_is_drained_and_gets_its_share_again_under_load(
     for words, has_it in (("drain 3", False), ("add 3", True), ("rebalance", True)):
         with writing(cluster.bootstrap):
             assert main(["node", *words.split(), "--yes"]) == 0, capsys.readouterr().err
-        kept = {node for _, replicas in placed(cluster.bootstrap).values() for node in replicas}
+        found = partitions(cluster.bootstrap).values()
+        kept = {node for each in found for node in each.replicas}
         assert (3 in kept) is has_it, words
-
-
-def until(holds) -> None:
-    deadline = time.monotonic() + MOVES_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_kafka_features_describes_what_is_in_force(cluster: LocalCluster) -> None:

@@ -40,9 +40,7 @@ class GroupDecided:
 
     def encode(self) -> tuple[bytes, bytes]:
         key = key_of(GROUP_DECISION, self.group, self.number)
-        noted = (
-            (self.note,) if self.note else ()
-        )  # without one as builds before 2026-11-22 wrote it
+        noted = (self.note,) if self.note else ()  # as builds that knew none wrote it
         return key, value_of(self.commit, self.decided_ms, self.floor, self.members, *noted)
 
 
