@@ -122,6 +122,26 @@ def remove_raft_voter(node: Asker, version: int) -> None:
     assert ask(1, cluster_id="another")[0] is E.inconsistent_cluster_id
 
 
+def wait_for_new_groups(node: Asker, *, on: bool) -> None:
+    """A broker of Kafka hears of a new version only after its controller has answered whom it was asked by."""
+    for _ in range(200):
+        beat = node.ask(
+            ApiKey.consumer_group_heartbeat,
+            group_id="off",
+            member_id="someone",
+            member_epoch=7,
+            rebalance_timeout=1_000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        )
+        if (beat.error_code is not E.unsupported_version) == on:
+            return
+        node.sleep(0.05)
+    raise AssertionError(
+        f"heartbeats of new groups get {beat.error_code!r} after switching them {'on' if on else 'off'}"
+    )
+
+
 @check(ApiKey.update_features)
 def update_features(node: Asker, version: int) -> None:
     def ask(*updates: tuple[str, int, int], **fields: Any) -> Any:
@@ -166,14 +186,6 @@ def update_features(node: Asker, version: int) -> None:
         assert ask(("group.version", 0, down)).error_code is E.none
         newer = " Can't downgrade to a newer version."
         refused(wrong.format(1, "group.version") + newer, ("group.version", 1, down))
-        beat = node.ask(
-            ApiKey.consumer_group_heartbeat,
-            group_id="off",
-            member_id="someone",
-            member_epoch=0,
-            rebalance_timeout=1_000,
-            subscribed_topic_names=[TOPIC],
-            topic_partitions=[],
-        )
-        assert beat.error_code is E.unsupported_version
+        wait_for_new_groups(node, on=False)
         assert ask(("group.version", 1, up)).error_code is E.none
+        wait_for_new_groups(node, on=True)
