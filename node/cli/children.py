@@ -22,6 +22,9 @@ PORT_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 PORT_FIRST: Final = 10_240
 PORT_LAST: Final = 32_767  # below what kernels hand out by themselves, where that can't be asked
 TRIES_MAX: Final = 1_000
+ADMIN_PORTS_APART: Final = (
+    1_000  # so far above its client door `fencepost dev` opens a node's admin door
+)
 # Another address of the loopback, on which a port is held for a node that is down for a while.
 HOLD_HOST: Final = "127.77.77.77"
 
@@ -69,17 +72,20 @@ def held(ports: Collection[int]) -> Iterator[None]:
 def free_port(taken: Collection[int] = ()) -> int:
     """A loopback port that nobody listens on now, and that the kernel gives to no connection.
 
+    Nor on the one `ADMIN_PORTS_APART` above: a node that is given this one has its admin door there.
+
     A port of the kernel's own range would be lost while its node is down: the next client's connection may be
     given it, and one that dials the dead node again and again is in the end given that very port, and so
     talks to itself.
     """
     last = PORT_LAST
     if PORT_RANGE.exists():
-        last = max(PORT_FIRST + TRIES_MAX, int(PORT_RANGE.read_text().split()[0]) - 1)
+        last = int(PORT_RANGE.read_text().split()[0]) - 1
+    last = max(PORT_FIRST + TRIES_MAX, last - ADMIN_PORTS_APART)
     dice = random.SystemRandom()
     for _ in range(TRIES_MAX):
         port = dice.randint(PORT_FIRST, last)
-        if port not in taken and is_free(port):
+        if port not in taken and is_free(port) and is_free(port + ADMIN_PORTS_APART):
             return port
     raise OSError(f"no free port between {PORT_FIRST} and {last} in {TRIES_MAX} tries")
 

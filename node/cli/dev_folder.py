@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from .children import free_port, is_free
+from .children import ADMIN_PORTS_APART, free_port, is_free
 
 CLUSTER: Final = "cluster.json"
 SECRET: Final = "peer.secret"  # noqa: S105 - a file's name
@@ -29,7 +29,6 @@ SOCKET: Final = "supervisor.sock"
 ONE_NODE: Final = "meta.properties"  # what a node writes into its own folder
 NODES_MAX: Final = 9
 PORT_MAX: Final = 65_535
-ADMIN_PORTS_APART: Final = 1_000
 
 
 class Refused(Exception):

@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .checked import PORT_MAX, Failed, address
+from .children import ADMIN_PORTS_APART
 from .cluster import EXIT_FAILED, EXIT_OK, PORT, say
 from .health import LISTENER, URL, own_door
 from .output import show, show_json
 from .txn_sentences import show_duration
 
-# `fencepost dev` opens a node's admin door so far above its client door.
-ADMIN_ABOVE: Final = 1_000
 ADMIN_EXAMPLE: Final = "127.0.0.1:10092"
 TIMEOUT_S: Final = 15.0
 # The door's next step is for programs.
@@ -36,7 +35,7 @@ def add_admin_argument(parser: argparse.ArgumentParser) -> None:
         "--admin",
         default=os.environ.get(URL) or (own_door(listener) if listener else None),
         metavar="HOST:PORT",
-        help=f"a node's admin door (${URL}, where ${LISTENER} is on this machine, or {ADMIN_ABOVE} above the"
+        help=f"a node's admin door (${URL}, where ${LISTENER} is on this machine, or {ADMIN_PORTS_APART} above the"
         " port of --bootstrap)",
     )
 
@@ -112,12 +111,12 @@ def admin_url(arguments: argparse.Namespace) -> str:
     if text is None:
         first = arguments.bootstrap.split(",")[0].strip()
         host, client_port = address(first, "--bootstrap", PORT)
-        if client_port + ADMIN_ABOVE > PORT_MAX:
+        if client_port + ADMIN_PORTS_APART > PORT_MAX:
             raise Failed(
-                f"--admin is needed: there is no port {ADMIN_ABOVE} above that of --bootstrap {first}"
+                f"--admin is needed: there is no port {ADMIN_PORTS_APART} above that of --bootstrap {first}"
             )
         shown = f"[{host}]" if ":" in host else host
-        text = f"{shown}:{client_port + ADMIN_ABOVE}"
+        text = f"{shown}:{client_port + ADMIN_PORTS_APART}"
     scheme, found, rest = text.rpartition("://")
     place, _, path = rest.partition("/")
     if found and scheme not in ("http", "https"):

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from fencepost.node.cli import children
-from fencepost.node.cli.children import free_port, held, is_free
+from fencepost.node.cli.children import ADMIN_PORTS_APART, free_port, held, is_free
 from fencepost.node.cli.dev_folder import (
-    ADMIN_PORTS_APART,
     DevFolder,
     Refused,
     node_flags,
@@ -158,12 +157,14 @@ def test_as_many_vote_and_hold_copies_as_there_are_nodes_for(
 
 
 def test_a_free_port_is_none_that_the_kernel_gives_to_connections() -> None:
-    """A node's port that a client's connection was given meanwhile is a node that can't come back."""
+    """A node's port that a client's connection was given meanwhile is a node that can't come back, or one whose admin door
+    is not where it is looked for."""
     if not children.PORT_RANGE.exists():
         pytest.skip("only Linux says what its kernel hands out")
     first = int(children.PORT_RANGE.read_text().split()[0])
-    ports = [free_port() for _ in range(20)]
-    assert all(port < first and is_free(port) for port in ports)
+    ports = [free_port() for _ in range(200)]
+    doors = [door for port in ports for door in (port, port + ADMIN_PORTS_APART)]
+    assert all(door < first and is_free(door) for door in doors)
 
 
 def test_what_each_node_is_told_is_a_setting_that_there_is(folder: DevFolder) -> None:
