@@ -24,7 +24,7 @@ LOST_MAX: Final = 1  # copies that a partition may miss, however many nodes ther
 HINDERS: Final = frozenset({"slow", "clock"})
 # What a person may do at any time.
 HARMLESS: Final = frozenset({"drain", "rebalance"})
-ONE_BY_ONE: Final = frozenset({"restart"})  # the next goes when the one before it serves
+ONE_BY_ONE: Final = frozenset({"restart", "upgrade"})  # the next goes when the one before it serves
 ANYBODY: Final = 0  # a node of such a fault: which one is away when, nobody has noted
 
 

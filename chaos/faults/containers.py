@@ -287,6 +287,13 @@ class Containers:
     def world(self, node: int) -> World:
         raise CannotDo(f"node {node} is a container: its clocks and disk are the engine's")
 
+    @property
+    def builds(self) -> Mapping[int, str]:
+        return {}
+
+    def take_build(self, node: int, build: str) -> None:
+        raise CannotDo(f"node {node} can't run the {build} build: there is one image")
+
     def said(self, node: int) -> str:
         return docker("logs", "--tail", "200", self._name(node), both=True)
 

@@ -25,8 +25,9 @@ DAMAGE: Final = "damage"
 MAY_END: Final = frozenset({"disk-full", "disk-slow", "disk-fail", DAMAGE})  # faults, by name
 STARTS: Final = "node_starts"
 BROKEN: Final = "broken_invariant"
+REFUSED: Final = "node_refused"
 # The exit code is no proof of it: a node that says in a sentence why it can't go on ends with the same.
-LAST_EVENTS: Final = (BROKEN, "node_ends", "node_refused")
+LAST_EVENTS: Final = (BROKEN, "node_ends", REFUSED)
 OS_ERROR: Final = re.compile(r"\w+Error\(\d+, ")  # as it is written down: with its number
 ASSERTION: Final = "AssertionError"
 CAUSE_MAX: Final = 300  # characters
@@ -94,6 +95,11 @@ class Watched:
         self._struck.pop(node, None)
         self._over.discard(node)
         self._fresh.discard(node)
+
+    def was_to_end(self, node: int) -> None:
+        """A fault has waited for it, and knows why."""
+        with self._lock:
+            self._ours.add(node)
 
     # -- what ends and starts them -----------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from .plan import Kind, Strike
 from .system import System, Way
@@ -49,7 +49,10 @@ class Stage:
     slow: dict[str, dict[Way, float]] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)  # what was seen while faults were healed
     trouble: list[str] = field(default_factory=list)  # why the run proves nothing
+    broken: list[str] = field(default_factory=list)  # what must not be, whatever the load saw
     lock: threading.RLock = field(default_factory=threading.RLock)
+    now_s: Callable[[], float] = lambda: 0.0  # since the run began
+    was_to_end: Callable[[int], None] = lambda _node: None  # its end is nothing to be told of
 
     def take(self, target: str, rng: random.Random) -> list[int]:
         """Nodes of that kind that run and are nobody else's; `LeftOut` when there are none."""
@@ -90,6 +93,7 @@ class Fault(ABC):
     hold_s: ClassVar[tuple[float, float]] = (1.0, 8.0)
     # Now and then, of targets that leave a majority: so long that all timers of a system run out while it goes on.
     long_s: ClassVar[tuple[float, float] | None] = None
+    first: ClassVar[bool] = False  # of its run
     form = ""  # one that makes a difference to what is promised meanwhile (checkers/promised.py)
 
     def __init__(self, stage: Stage, strike: Strike) -> None:
@@ -100,10 +104,11 @@ class Fault(ABC):
         self.key = strike.dice
         self.lasts_s = strike.until_s - strike.at_s
         self.nodes: list[int] = []
+        self.more: dict[str, Any] = {}  # for its line
 
     @classmethod
     def kind(cls) -> Kind:
-        return Kind(tuple(cls.targets), cls.hold_s, cls.long_s)
+        return Kind(tuple(cls.targets), cls.hold_s, cls.long_s, cls.first)
 
     def take(self) -> list[int]:
         self.nodes = self.stage.take(self.target, self.rng)

@@ -11,12 +11,14 @@ from . import (
     member_faults,
     network_faults,
     process_faults,
+    upgrade_faults,
 )
 from .fault import Fault
 from .system import CannotDo, System
 
 MODULES: Final = (
     process_faults,
+    upgrade_faults,
     network_faults,
     clock_faults,
     disk_faults,
@@ -52,8 +54,9 @@ def chosen(system: System, names: Sequence[str]) -> dict[str, type[Fault]]:
         if kind is None:
             raise CannotDo(why_none(name))
         if kind.needs not in {*system.can, CLIENTS}:
+            takes = f": it takes {system.wants[kind.needs]}" if kind.needs in system.wants else ""
             raise CannotDo(
-                f"{system.name} have no fault {name!r} (it needs {kind.needs!r}); they have "
+                f"{system.name} have no fault {name!r} (it needs {kind.needs!r}{takes}); they have "
                 f"{', '.join(possible(system))}"
             )
         found[name] = kind

@@ -22,6 +22,7 @@ from ..harness.asking import Address
 from ..harness.processes import Process, answers
 from .lasting import ProxyProcess, lasting
 from .proxy import HOST, Door, Way
+from .system import CannotDo
 from .world import World, compiler, library
 
 STOP_S: Final = 60.0
@@ -168,6 +169,13 @@ class Loopback(ABC):
 
     def log(self, node: int) -> Path:
         return self.data / f"node-{node}.log"
+
+    @property
+    def builds(self) -> Mapping[int, str]:
+        return {}
+
+    def take_build(self, node: int, build: str) -> None:
+        raise CannotDo(f"node {node} can't run the {build} build: {self.name} have one")
 
     def said(self, node: int) -> str:
         log = self.log(node)

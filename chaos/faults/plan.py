@@ -27,6 +27,7 @@ class Kind:
     targets: Sequence[str]
     hold_s: tuple[float, float]
     long_s: tuple[float, float] | None = None
+    first: bool = False  # before all others, as long as there is a choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ def plan(kinds: Mapping[str, Kind], seed: int, seconds: float, lane: int = 0) ->
         rng = random.Random(dice)
         at_s += rng.uniform(*GAP_S)
         deck = deck or rng.sample(names, len(names))
+        if not found:
+            deck.sort(key=lambda name: kinds[name].first)  # the last one is dealt first
         name = deck.pop()
         target = rng.choice(list(kinds[name].targets))
         until_s = at_s + rng.uniform(*kinds[name].hold_s)

@@ -8,12 +8,17 @@ from fencepost.node.cli.dev_folder import Layout, node_settings
 from fencepost.node.cli.supervisor import node_command
 
 from ..harness.processes import Process
+from . import older as older_builds
 from .loopback import Loopback
 from .proxy import HOST
+from .system import NEWER, OLDER, UPGRADE, CannotDo
 
 
 class Processes(Loopback):
-    """As `fencepost dev --nodes N` would have them, but for their addresses. `settings` are NAME=VALUE, for all."""
+    """As `fencepost dev --nodes N` would have them, but for their addresses. `settings` are NAME=VALUE, for all.
+
+    `older` names a build (`older.py`); with `begins_older` all nodes begin on it.
+    """
 
     name = "processes"
     can = frozenset({"kill", "pause", "cut", "one-way", "slow", "damage", "members", "drain"})
@@ -25,8 +30,19 @@ class Processes(Loopback):
         nodes: int = 3,
         settings: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        older: str = older_builds.OLDER,
+        begins_older: bool = False,
     ) -> None:
         super().__init__(folder, nodes=nodes)
+        why_none = older_builds.why_none(older)
+        if begins_older and why_none:
+            raise CannotDo(f"an upgrade from {older} takes {why_none}")
+        if why_none:
+            self.wants = {**self.wants, UPGRADE: why_none}
+        else:
+            self.can |= {UPGRADE}
+        self._older = older
+        self._builds = dict.fromkeys(self.nodes, OLDER) if begins_older else {}
         self._peers = {node: self.door(node) for node in self.nodes}
         self._admins = {node: self.ports.one() for node in self.nodes}
         self._layout = Layout(
@@ -44,12 +60,43 @@ class Processes(Loopback):
         """The address of its admin door."""
         return f"http://{HOST}:{self._admins[node]}"
 
-    def _process(self, node: int) -> Process:
+    # -- builds ----------------------------------------------------------------------------------
+
+    @property
+    def builds(self) -> Mapping[int, str]:
+        return dict(self._builds)
+
+    def take_build(self, node: int, build: str) -> None:
+        assert node in self._builds, "only who begins on an older build has another"
+        self._builds[node] = build
+
+    def begin(self) -> float:
+        if self._builds:
+            older_builds.make(self._older, self._made)
+        return super().begin()
+
+    @property
+    def _made(self) -> Path:
+        return self.data / "older"
+
+    # -- one node --------------------------------------------------------------------------------
+
+    def start(self, node: int) -> None:
+        process = self.processes[node]
+        if not process.alive:
+            process.command = self._command(node)
+        super().start(node)
+
+    def _command(self, node: int) -> list[str]:
+        older = self._builds.get(node, NEWER) == OLDER
+        program = older_builds.command(self._made) if older else node_command()
         sets = [f"{name}={value}" for name, value in node_settings(self._layout).items()]
         sets += [*self._settings, *self._flags(node)]
-        flags = [part for each in sets for part in ("--set", each)]
+        return [*program, *(part for each in sets for part in ("--set", each))]
+
+    def _process(self, node: int) -> Process:
         return Process(
-            [*node_command(), *flags], log=self.log(node), environment=self._environment_of(node)
+            self._command(node), log=self.log(node), environment=self._environment_of(node)
         )
 
     def _environment_of(self, node: int) -> Mapping[str, str]:

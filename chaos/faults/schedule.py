@@ -56,8 +56,14 @@ class Schedule:
         assert 1 <= at_once <= LANES_MAX, f"{at_once} faults at once; allowed are 1 to {LANES_MAX}"
         self._watched = watched(system)
         self.system = cast(System, self._watched)
-        self.stage = Stage(self.system, asked, clients or Clients())
         self.began = time.monotonic() if began is None else began
+        self.stage = Stage(
+            self.system,
+            asked,
+            clients or Clients(),
+            now_s=self._now,
+            was_to_end=self._watched.was_to_end,
+        )
         self.counts: Counter[str] = Counter()  # faults that were done, by name
         self.left_out: list[str] = []
         self.trouble = self.stage.trouble
@@ -148,8 +154,7 @@ class Schedule:
         finally:
             is_over = self._heal(fault)
         if what is not None:
-            told = {"nodes": fault.nodes, "what": what, "form": fault.form}
-            self._over({**line, **told}, at_once=is_over)
+            self._over({**line, **_told(fault, what)}, at_once=is_over)
 
     def _begin(self, fault: Fault, line: dict[str, Any]) -> str | None:
         """What was done; None when it was left out."""
@@ -164,7 +169,7 @@ class Schedule:
         self.counts[fault.name] += 1
         if fault.name in MAY_END:
             self._watched.may_end(fault.nodes, fault.name)
-        self._say({**line, "nodes": fault.nodes, "what": what, "form": fault.form})
+        self._say({**line, **_told(fault, what)})
         return what
 
     def _heal(self, fault: Fault) -> bool:
@@ -212,3 +217,7 @@ class Schedule:
 
     def _now(self) -> float:
         return round(time.monotonic() - self.began, 3)
+
+
+def _told(fault: Fault, what: str) -> dict[str, Any]:
+    return {"nodes": fault.nodes, "what": what, "form": fault.form, **fault.more}

@@ -31,8 +31,12 @@ EVERYTHING: Final = frozenset(
         "damage",
         "members",
         "drain",
+        "upgrade",
     }
 )
+UPGRADE: Final = "upgrade"
+# What a node runs, of a system whose nodes do not all run the same.
+OLDER, NEWER = "older", "newer"
 
 
 class CannotDo(Exception):
@@ -104,6 +108,13 @@ class System(Protocol):
 
     def said(self, node: int) -> str:
         """The end of its log."""
+
+    @property
+    def builds(self) -> Mapping[int, str]:
+        """What each runs, or is going to run, where not all run the same: OLDER or NEWER."""
+
+    def take_build(self, node: int, build: str) -> None:
+        """From its next start on; where `builds` has it."""
 
     def stop(self) -> Mapping[int, int]:
         """All, cleanly; the exit code of each."""

@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Final
 
 from .kafka_processes import KafkaProcesses
+from .older import OLDER
 from .processes import Processes
-from .system import CLIENTS, EVERYTHING, CannotDo, System, Way
+from .system import CLIENTS, EVERYTHING, UPGRADE, CannotDo, System, Way
 
 __all__ = [
     "CLIENTS",
     "EVERYTHING",
+    "OLDER",
     "SYSTEMS",
+    "UPGRADE",
     "CannotDo",
     "KafkaProcesses",
     "Processes",
@@ -23,10 +26,24 @@ __all__ = [
 SYSTEMS: Final = ("processes", "containers", "kafka")
 
 
-def system_of(target: str, folder: Path, *, nodes: int = 3, settings: Sequence[str] = ()) -> System:
-    """Not begun yet. `settings` are NAME=VALUE; `CannotDo` for a target that is none."""
+def system_of(
+    target: str,
+    folder: Path,
+    *,
+    nodes: int = 3,
+    settings: Sequence[str] = (),
+    older: str = OLDER,
+    faults: Sequence[str] = (),
+) -> System:
+    """Not begun yet. `settings` are NAME=VALUE; `CannotDo` for a target that is none.
+
+    Where `faults` are to upgrade it, it begins on the older build.
+    """
     if target == "processes":
-        return Processes(folder, nodes=nodes, settings=settings)
+        begins_older = UPGRADE in faults
+        return Processes(
+            folder, nodes=nodes, settings=settings, older=older, begins_older=begins_older
+        )
     if target == "kafka":
         return KafkaProcesses(folder, nodes=nodes, settings=settings)
     if target == "containers":

@@ -20,7 +20,7 @@ from ..checkers.verdict import judge
 from ..workloads.idempotent_stream import IdempotentStream, Plan
 from .kinds import FAULTS, NONE
 from .schedule import Schedule
-from .systems import SYSTEMS, System, system_of
+from .systems import OLDER, SYSTEMS, System, system_of
 from .targets import Asking
 
 TOPIC: Final = "trial"
@@ -30,7 +30,15 @@ CLIENT: Final = {"socket.timeout.ms": 4_000, "topic.metadata.refresh.interval.ms
 
 
 def run(chosen: argparse.Namespace, folder: Path) -> int:
-    system = system_of(chosen.target, folder, nodes=chosen.nodes, settings=chosen.set)
+    faults = chosen.faults.split(",")
+    system = system_of(
+        chosen.target,
+        folder,
+        nodes=chosen.nodes,
+        settings=chosen.set,
+        older=chosen.older,
+        faults=faults,
+    )
     with system:
         _create_topic(system, chosen.partitions)
         stream = IdempotentStream(
@@ -48,7 +56,7 @@ def run(chosen: argparse.Namespace, folder: Path) -> int:
         began = time.monotonic()
         schedule = Schedule(
             system,
-            chosen.faults.split(","),
+            faults,
             chosen.seed,
             chosen.seconds,
             asked,
@@ -109,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--partitions", type=int, default=6)
     made.add_argument("--producers", type=int, default=3)
     made.add_argument("--rate", type=int, default=200, help="a second and producer")
+    made.add_argument("--older", default=OLDER, metavar="REV|DIR", help="for `upgrade`")
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     made.add_argument("--data", type=Path, help="default: a new folder, kept if the run was bad")
     return made

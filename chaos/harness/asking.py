@@ -5,7 +5,7 @@ addresses that answers, and takes a broker's word as it is: a stale one knows no
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,6 +21,8 @@ ANSWER_S = 2.0
 METADATA_TOPIC = "__cluster_metadata"
 TRANSACTION = 1  # a key type of FindCoordinator
 FIND_ONE = 3  # its newest version with one key a request
+UPGRADE_TYPE = 1  # of UpdateFeatures
+UPDATE_MS = 5_000
 
 
 class NobodyAnswers(Exception):
@@ -95,12 +97,46 @@ def coordinator_of(addresses: Sequence[Address], transactional_id: str) -> int:
     return ask_any(addresses, ask)
 
 
-def ask_any(addresses: Sequence[Address], ask: Callable[[WireClient], Awaitable[T]]) -> T:
+def feature_levels(addresses: Sequence[Address]) -> dict[str, int]:
+    """The levels that the cluster has, as this node knows them; those at 0 are left out."""
+
+    async def ask(client: WireClient) -> dict[str, int]:
+        reply = await client.request(
+            ApiKey.api_versions, client_software_name="harness", client_software_version="1"
+        )
+        return {str(each.name): int(each.max_version_level) for each in reply.finalized_features}
+
+    return ask_any(addresses, ask)
+
+
+def update_features(
+    addresses: Sequence[Address], levels: Mapping[str, int]
+) -> tuple[ErrorCode, str]:
+    """All of them upwards, or none; what was answered."""
+    updates = [
+        {"feature": name, "max_version_level": level, "upgrade_type": UPGRADE_TYPE}
+        for name, level in levels.items()
+    ]
+
+    async def ask(client: WireClient) -> tuple[ErrorCode, str]:
+        reply = await client.request(
+            ApiKey.update_features, timeout=UPDATE_MS, feature_updates=updates
+        )
+        return reply.error_code, str(reply.error_message or "")
+
+    return ask_any(addresses, ask, UPDATE_MS / 1000 + ANSWER_S)
+
+
+def ask_any(
+    addresses: Sequence[Address],
+    ask: Callable[[WireClient], Awaitable[T]],
+    timeout_s: float = ANSWER_S,
+) -> T:
     async def first_answer() -> T:
         said: list[str] = []
         async with open_env(log=StreamLog(levels="error")) as env:
             for host, port in addresses:
-                client = WireClient(env, host, port, client_id="harness", timeout_s=ANSWER_S)
+                client = WireClient(env, host, port, client_id="harness", timeout_s=timeout_s)
                 try:
                     return await ask(client)
                 except Trouble as trouble:

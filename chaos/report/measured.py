@@ -48,6 +48,7 @@ class Fault:
     nodes: tuple[str, ...]
     what: str
     gap_s: float | None = None  # the longest without an acknowledgement meanwhile
+    builds: list[Any] = field(default_factory=list)  # who was started on which, as its line says it
 
 
 @dataclass(slots=True)
@@ -192,6 +193,7 @@ def _read_faults(found: Measured, lines: JsonLines) -> None:
             known.until_s = until if until is not None else known.until_s
             known.nodes = known.nodes or words_of(each.get("nodes"))
             known.what = known.what or text_of(each.get("what"))
+            known.builds = _listed(each.get("builds")) or known.builds
             continue
         if name in not_shown:
             continue
@@ -203,7 +205,14 @@ def _read_faults(found: Measured, lines: JsonLines) -> None:
         nodes = words_of(each.get("nodes"))
         if len(by_id) < FAULTS_MAX:
             by_id[name] = Fault(
-                name, at, until, kind, text_of(each.get("target")), nodes, text_of(each.get("what"))
+                name,
+                at,
+                until,
+                kind,
+                text_of(each.get("target")),
+                nodes,
+                text_of(each.get("what")),
+                builds=_listed(each.get("builds")),
             )
         else:
             not_shown.add(name)
@@ -211,6 +220,10 @@ def _read_faults(found: Measured, lines: JsonLines) -> None:
         found.problems.append(f"{timeless:,} lines of {lines.file.name} have no time: left out")
     found.faults = sorted(by_id.values(), key=lambda fault: fault.at_s)
     found.problems += lines.problems
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 # -- what was seen of the cluster ------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from . import charts, digest, sections, strips, words
+from . import builds, charts, digest, sections, strips, words
 from .axes import TimeAxis
 from .markup import details, page, table, text
 from .measured import Measured, measure
@@ -86,12 +86,14 @@ def _charts(found: Measured) -> str:
         if each is not None
     ]
     parts = [strips.fault_lanes(found, axis)] if found.faults else []
+    parts += [ran] if (ran := builds.strip(found, axis)) else []
     parts += [charts.framed(each, axis, shade, last=each is drawn[-1]) for each in drawn]
     led = strips.leaders(found, axis)
     if led:
         parts += [led, charts.time_marks(axis)]
     hint = "The shaded stretches are those of faults. Point at a chart to read it."
-    tables = charts.as_table(found) + _gaps(found) + strips.leaders_table(found.leaders)
+    tables = charts.as_table(found) + _gaps(found) + builds.as_table(found)
+    tables += strips.leaders_table(found.leaders)
     return (
         f'<section><h2>Over time</h2><div class="panel"><div class="charts" data-end="{end_s:g}" '
         f'data-width="{found.series.width_s:g}"><p class="readout">{hint}</p>{"".join(parts)}</div>{tables}</div></section>'

@@ -43,7 +43,7 @@ def _fault_lane(name: str, faults: Iterable[Fault], axis: TimeAxis, end_s: float
         marks.append(
             f'<rect class="{kind}" x="{x}" y="180" width="{width:.2f}" height="640"><title>{text(title)}</title></rect>'
         )
-    return _row(name, "".join(marks), "", f"{name}: {len(marks)}")
+    return row(name, "".join(marks), "", f"{name}: {len(marks)}")
 
 
 def fault_sentence(fault: Fault) -> str:
@@ -115,7 +115,7 @@ def _leader_row(
         if changed and _until_next_leader(stretches, at, axis) >= LABEL_WIDTH_MIN:
             shown = "" if each.leader == NOBODY else text(each.leader)
             labels.append(f'<span style="left:{x / 10:g}%">{shown}</span>')
-    return _row(name, "".join(shapes), "".join(labels), f"{name}: {len(stretches)} stretches")
+    return row(name, "".join(shapes), "".join(labels), f"{name}: {len(stretches)} stretches")
 
 
 def _until_next_leader(stretches: list[Stretch], at: int, axis: TimeAxis) -> float:
@@ -125,7 +125,7 @@ def _until_next_leader(stretches: list[Stretch], at: int, axis: TimeAxis) -> flo
     return axis.x(stretches[last].to_s) - axis.x(stretches[at].from_s)
 
 
-def _row(name: str, shapes: str, labels: str, described: str) -> str:
+def row(name: str, shapes: str, labels: str, described: str) -> str:
     return (
         f'<div class="row"><div class="y name" title="{text(name)}"><bdi>{text(name)}</bdi></div><div class="strip">'
         f'<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" role="img"><title>{text(described)}</title>'

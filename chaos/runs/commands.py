@@ -58,6 +58,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
     add("--crash-s", type=float, default=30.0, metavar="S", help="a client lives so long; 0: on")
     add("--final-s", type=_seconds, default=200.0, metavar="S", help="for final polls (200)")
     add("--age-s", type=_seconds, default=0.0, metavar="S", help="to epoch 32764 (epochs): at most")
+    add("--older", metavar="REV|DIR", help="the build that an upgrade begins on (README of faults)")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a broker's setting")
     parser.set_defaults(act=_run)
 
@@ -119,6 +120,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _plan(arguments: argparse.Namespace) -> "Plan | str":
     """Or why there is none."""
     from ..faults.kinds import why_none
+    from ..faults.older import OLDER
     from .plan import VIAS, Plan
 
     if not arguments.faults:
@@ -146,6 +148,7 @@ def _plan(arguments: argparse.Namespace) -> "Plan | str":
         crash_s=arguments.crash_s,
         final_s=arguments.final_s,
         age_s=arguments.age_s,
+        older=arguments.older or OLDER,
         settings=tuple(arguments.set),
     )
 

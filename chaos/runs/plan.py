@@ -9,6 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from ..faults.older import OLDER, called
+from ..faults.system import UPGRADE
+
 QUEUE: Final = "queue"
 BANK: Final = "bank"
 VIAS: Final = ("assign", "subscribe")
@@ -36,6 +39,7 @@ class Plan:
     age_s: float = (
         0.0  # for an id to come to its last epochs before the load; 0: it begins as a new one
     )
+    older: str = OLDER  # the build that an upgrade begins on
     settings: tuple[str, ...] = ()
 
     @property
@@ -62,6 +66,8 @@ class Plan:
         ):
             if getattr(self, option) != getattr(usual, option):
                 words += [f"--{option.replace('_', '-')}", _word(getattr(self, option))]
+        if UPGRADE in self.faults:  # what is usual then may be another commit
+            words += ["--older", self.older]
         if not self.transactions:
             words.append("--no-transactions")
         for setting in self.settings:
@@ -91,6 +97,8 @@ def versions(plan: Plan) -> dict[str, str]:
         from ..faults.kafka_processes import VERSION
 
         found["kafka"] = VERSION
+    if UPGRADE in plan.faults:
+        found["older build"] = called(plan.older)
     asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
         said = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False)

@@ -67,9 +67,15 @@ class Run:
         self.summary: dict[str, Any] = {}
         self._polls = StuckPolls(Excused((), plan.nodes, None))  # for what they lack in the end
         settings = [*SETTINGS, *plan.settings]
-        self.watched = Watched(
-            system_of(plan.target, self.nodes_folder, nodes=plan.nodes, settings=settings)
+        system = system_of(
+            plan.target,
+            self.nodes_folder,
+            nodes=plan.nodes,
+            settings=settings,
+            older=plan.older,
+            faults=plan.faults,
         )
+        self.watched = Watched(system)
         self.system = cast(System, self.watched)
         chosen(self.system, plan.faults)
 
@@ -248,6 +254,7 @@ class Run:
             *schedule.stage.seen,
             *clients.ended[:ENDED_MAX],
         ]
+        self.broken += map(_short, schedule.stage.broken)
         for each in schedule.trouble:  # its first line says what; nodes' logs are behind it
             self.unknown.append(_short(each))
         if clients.ended:

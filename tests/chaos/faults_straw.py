@@ -1,5 +1,7 @@
 """Nodes that are nowhere, for tests of what faults do to them."""
 
+from typing import ClassVar
+
 from fencepost.chaos.faults.targets import Asking
 from fencepost.chaos.harness.processes import DidNotStart
 
@@ -10,6 +12,7 @@ class Straw:
     name = "straw"
     nodes = (1, 2, 3)
     can = frozenset({"kill", "pause", "cut", "one-way", "slow"})
+    wants: ClassVar[dict[str, str]] = {}
     back_s = 1.0
     doors = dict.fromkeys(nodes, ("127.0.0.1", 1))  # where nobody answers
 

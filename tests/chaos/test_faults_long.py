@@ -44,7 +44,7 @@ def test_a_short_run_has_no_fault_that_is_all_of_it() -> None:
 def test_a_plan_without_a_long_fault_is_as_it_was() -> None:
     """The die of whether it is long is thrown last."""
     usual = {
-        name: SimpleNamespace(targets=k.targets, hold_s=k.hold_s, long_s=None)
+        name: SimpleNamespace(targets=k.targets, hold_s=k.hold_s, long_s=None, first=k.first)
         for name, k in KNOWN.items()
     }
     for seed in range(30):

@@ -58,7 +58,7 @@ def test_of_many_nodes_that_ended_by_themselves_a_broken_invariant_is_not_left_o
 
 def test_a_client_that_ended_by_itself_makes_a_run_unknown(run) -> None:
     schedule = SimpleNamespace(counts=Counter(), left_out=[], trouble=[])
-    schedule.stage = SimpleNamespace(seen=[])
+    schedule.stage = SimpleNamespace(seen=[], broken=[])
     said = "client 2 ended with 1: Traceback (most recent call last):\n  …\nValueError: x\n"
     run._account(schedule, SimpleNamespace(crashes=3, ended=[said, said]))
     [why] = run.unknown

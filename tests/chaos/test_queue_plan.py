@@ -12,6 +12,7 @@ PLANS = [
     Plan(),
     Plan(workload="bank", target="kafka", faults=("none",), nodes=5, seed=9, seconds=3_600.0),
     Plan(at_once=3, clients=7, rate=2.5, keys=3, writes_max=10, via=("assign",), crash_s=0.0),
+    Plan(faults=("upgrade",), older="464f310"),
     Plan(transactions=False, final_s=30.0, settings=("flush.policy=os", "log.roll.ms=1 000")),
 ]
 

@@ -3,6 +3,7 @@
 import json
 import re
 import tracemalloc
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -339,3 +340,29 @@ def test_faults_that_somebody_was_never_served_again_after_are_told_beside_the_t
     assert "| recovery p50 | p99 | max | not served |" in table
     assert "| 412 ms | 3.10 s | 3.10 s | 3 |" in table
     assert "| 3.10 s | 3.10 s | 3 |" in table and "| 3.10 s | 3.10 s | – |" in table
+
+
+def test_which_node_ran_which_build_is_shown_over_time_and_as_a_table(tmp_path) -> None:
+    steps = [(0.0, 1, "older"), (0.0, 2, "older"), (10.0, 1, "newer"), (20.0, 1, "older")]
+    steps += [(25.0, 1, "newer"), (30.0, HOSTILE, "newer"), (31.0, 2, HOSTILE)]
+    told = [{"at_s": at_s, "node": node, "build": build} for at_s, node, build in steps]
+    line = {"at_s": 8.0, "id": "u", "fault": "upgrade", "nodes": [1, 2], "what": "upgraded"}
+    bad = [None, {"at_s": "x", "build": "older"}]
+    lines = [
+        {**line, "until_s": None, "builds": told[:3]},
+        {**line, "until_s": 40.0, "builds": [*told, *bad]},
+    ]
+    write(good_run(tmp_path), None, faults=lines)
+    page, words = read(write_page(tmp_path))
+    file = (tmp_path / "report.html").read_text()
+    titles = unescape(file)
+    for node, build, span in (
+        (1, "the older build", "0.0 s to 10.0 s"),
+        (1, "today's build", "10.0 s to 20.0 s"),
+        (1, "the older build", "20.0 s to 25.0 s"),
+        (2, "the older build", "0.0 s to"),
+    ):
+        assert f"node {node}: {build}, {span}" in titles
+    shown = [dict(at)["class"] for tag, at in page.tags if tag == "rect" and "class" in dict(at)]
+    assert (shown.count("older"), shown.count("newer")) == (3, 3)
+    assert "Builds as a table" in words and "<script>alert" not in file

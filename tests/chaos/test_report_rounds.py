@@ -109,7 +109,7 @@ def test_an_hour_of_rounds_has_every_fault_on_processes(seed: int) -> None:
         "containers": [*simple, "cut", *members],
         "kafka": [*simple, "cut", "slow", *lies],
     }
-    assert set(FAULTS) == {*simple, *members, *lies, "cut", "slow", "damage"}
+    assert set(FAULTS) == {*simple, *members, *lies, "cut", "slow", "damage", "upgrade"}
     kinds = {name: kind.kind() for name, kind in FAULTS.items()}
     struck = Struck()
     for turn in islice(turns(known, ["queue"], seed, struck), int(3_600 / (LOAD_S + AROUND_S))):

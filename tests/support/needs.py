@@ -13,6 +13,7 @@ from functools import cache
 from typing import NoReturn
 
 import pytest
+from fencepost.chaos.faults.older import OLDER, why_none
 
 # What has to be on the PATH for a need to be met. `python:NAME` is an importable module.
 TOOLS = {
@@ -23,6 +24,8 @@ TOOLS = {
     "node": ("node", "npm"),
     "docker": ("docker",),
     "prometheus": ("prometheus", "promtool"),
+    "git": ("git",),
+    "history": ("git",),  # with the commit that upgrades begin on
 }
 
 
@@ -53,6 +56,8 @@ def missing(need: str) -> str | None:
             return f"needs {need}: there is no `{command}` on the PATH"
     if need == "docker" and _fails("docker", "info"):
         return "needs docker: `docker info` fails, so no daemon answers"
+    if need == "history" and (why := why_none(OLDER)):
+        return f"needs history: {why}"
     return None
 
 
