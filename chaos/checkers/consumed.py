@@ -16,7 +16,7 @@ from .history import FINAL, Anomaly
 from .txn_history import Log, Txn, Txns, transactions
 
 # Groups that several share, and that poll in transactions alone.
-GROUPS: Final = ("lists", "pipeline", "queue")
+GROUPS: Final = ("lists", "pipeline", "pipeline-ids", "queue")
 
 
 class Step(NamedTuple):

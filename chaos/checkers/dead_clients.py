@@ -6,6 +6,7 @@ PROVED BY  tests/chaos/test_checkers.py::test_a_producer_that_was_told_to_end_is
 """
 
 from .history import Anomaly, History
+from .txn_history import Txn
 
 
 def check(history: History) -> list[Anomaly]:
@@ -14,3 +15,10 @@ def check(history: History) -> list[Anomaly]:
         for op in history
         if op.f == "die"
     ]
+
+
+def seen_by(op: Txn) -> list[Anomaly]:
+    """Of one operation of a transactional history."""
+    if op.f != "die":
+        return []
+    return [Anomaly("dead-client", f"client {op.process}", op.why, (op.line,))]

@@ -8,7 +8,7 @@ A history that is short is held in memory, by the plain checkers; a long one str
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +19,10 @@ from . import (
     consumed,
     cycles,
     damaged,
+    dead_clients,
     polls,
     sends,
+    told,
     torn_transactions,
     txn_log,
     txn_lost,
@@ -36,6 +38,8 @@ from .txn_history import Txn, Txns, WholeLines
 # What is legal where records of open transactions interleave, in Kafka as in Fencepost: told, and no fault.
 ALLOWED: Final = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
 HELD_BYTES_MAX: Final = 64 << 20  # of a history that is held in memory
+HELD_MORE_BYTES_MAX: Final = 256 << 20  # where its workload has rules that know no other way
+Checker = Callable[[Txns], list[Anomaly]]
 CHECKERS: Final = (
     txn_log.check,
     aborted_reads.check,
@@ -83,6 +87,7 @@ class Seen:
     def see(self, op: Txn) -> None:
         self.availability.see(op)
         self.anomalies += [*self.stale_reads.see(op), *damaged.seen_by(op)]
+        self.anomalies += dead_clients.seen_by(op)
         self.anomalies += self.stuck_polls.see(op)
         if op.process == FINAL:
             self.kinds["read at the end"] += len(op.polls)
@@ -123,32 +128,47 @@ def judge(
     stopped_s: float | None = None,
     promise: Promise | None = None,
     machine: Machine | None = None,
+    more: Sequence[Checker] = (),
+    also: Callable[[Txn], None] = lambda _: None,
 ) -> Judged:
-    """`healed_s` is when all faults were over, `stopped_s` when the clients were told to stop, where that is known."""
+    """`healed_s` is when all faults were over, `stopped_s` when the clients were told to stop, where that is known.
+
+    `more` rules are those of a workload that is not the queue's: `also` sees all operations on the way.
+    """
     availability = Availability(faults, nodes, healed_s, promise=promise, machine=machine)
     seen = Seen(availability, StuckPolls(availability.excused, promise))
-    if file.stat().st_size > HELD_BYTES_MAX:
+    if file.stat().st_size > (HELD_MORE_BYTES_MAX if more else HELD_BYTES_MAX):
         from .queue_stream import stream
 
-        found, cut = stream(file, seen.see)
+        def see(op: Txn) -> None:
+            seen.see(op)
+            also(op)
+
+        found, cut = stream(file, see)
+        if more:
+            cut = cut or "it is too long for the rules of its workload, which were not looked at"
         if seen.kinds["snapshot"]:
             cut = cut or "it is too long for the rules of the bank, which were not looked at"
     else:
-        found, cut = _held(file, seen)
+        found, cut = _held(file, seen, more, also)
     end_s = seen.clients_end_s if stopped_s is None else stopped_s
     found += [*seen.anomalies, *seen.availability.anomalies(end_s)]
     counts = seen.counts | {"asked meanwhile": seen.availability.asked_meanwhile(end_s)}
     return Judged(found, counts, seen.availability.recovery_ms(end_s), cut)
 
 
-def _held(file: Path, seen: Seen) -> tuple[list[Anomaly], str]:
+def _held(
+    file: Path, seen: Seen, more: Sequence[Checker], also: Callable[[Txn], None]
+) -> tuple[list[Anomaly], str]:
     history: Txns = []
     with file.open("rb") as source:
         lines = WholeLines(source)
         for op in lines:
             seen.see(op)
+            also(op)
             history.append(op)
-    return [anomaly for check in CHECKERS for anomaly in check(history)], lines.cut
+    history = told.resolved(history)
+    return [anomaly for check in (*CHECKERS, *more) for anomaly in check(history)], lines.cut
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,7 +2,9 @@
 
 An operation is a transaction (`txn`: sends, polls and group offsets that stand or fall together), a `send` or a `read` without
 one, an `assign` (from now on the process polls these partitions), a `subscribe` (from now on its group says which), a `crash`,
-a `position` (what a group has committed), an `ends` (where partitions end, as a broker said), a `snapshot` (what a reader
+a `position` (what a group has committed), a `join` (a group has given the process these partitions, `rebalanced`, in a
+generation, `positions`), a `told` (what somebody heard of decisions that others wait for), a `die` (a client was told what it
+must never be told), an `ends` (where partitions end, as a broker said), a `snapshot` (what a reader
 has seen of the bank so far), or `damaged` (a broker served what is no record of anybody's, there). The three words are Jepsen's: `ok` it is committed, `fail` it is not and never will be, `info`
 nobody knows.
 
@@ -59,6 +61,9 @@ class Txn:
         "ends",
         "snapshot",
         "damaged",
+        "join",
+        "told",
+        "die",
     ]
     type: Kind
     process: str
@@ -70,6 +75,7 @@ class Txn:
     positions: dict[str, int] = field(default_factory=dict)  # how far a reader has read; ends
     rebalanced: list[str] = field(default_factory=list)  # keys that came or went in the middle
     shown: list[Polled] = field(default_factory=list)  # and what had been polled by then
+    told: dict[str, str] = field(default_factory=dict)  # name -> what was decided; "": not yet
     began_s: float = 0.0
     ended_s: float = 0.0
     why: str = ""

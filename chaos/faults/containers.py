@@ -281,6 +281,10 @@ class Containers:
     def doors(self) -> Mapping[int, Address]:
         return {node: (HOST, port) for node, port in self._ports.items()}
 
+    @property
+    def admins(self) -> Mapping[int, Address]:
+        return {node: (HOST, port) for node, port in self._admins.items()}
+
     def folder(self, node: int) -> Path:
         raise CannotDo(f"the data of node {node} is in a volume, which is the engine's")
 

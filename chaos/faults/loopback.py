@@ -164,6 +164,10 @@ class Loopback(ABC):
     def doors(self) -> Mapping[int, Address]:
         return {node: (HOST, port) for node, port in self._behind.items()}
 
+    @property
+    def admins(self) -> Mapping[int, Address]:
+        return {}
+
     def folder(self, node: int) -> Path:
         return self.data / f"node-{node}"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from fencepost.node.cli.dev_folder import Layout, node_settings
 from fencepost.node.cli.supervisor import node_command
 
+from ..harness.asking import Address
 from ..harness.processes import Process
 from . import older as older_builds
 from .loopback import Loopback
@@ -59,6 +60,10 @@ class Processes(Loopback):
     def admin(self, node: int) -> str:
         """The address of its admin door."""
         return f"http://{HOST}:{self._admins[node]}"
+
+    @property
+    def admins(self) -> Mapping[int, Address]:
+        return {node: (HOST, port) for node, port in self._admins.items()}
 
     # -- builds ----------------------------------------------------------------------------------
 

@@ -60,6 +60,10 @@ class System(Protocol):
     def doors(self) -> Mapping[int, Address]:
         """Where each node answers questions of the harness, whatever is cut."""
 
+    @property
+    def admins(self) -> Mapping[int, Address]:
+        """Where the admin door of each node is, whatever is cut; nothing for brokers that have none."""
+
     def begin(self) -> float:
         """Start all; seconds until all served."""
 

@@ -167,7 +167,7 @@ def _rounds(arguments: argparse.Namespace) -> int:
     from ..runs.plan_words import TARGETS, WORKLOADS
     from .reach import reach
     from .record import LEDGER, Ledger
-    from .rounds import Rounds, turns
+    from .rounds import Rounds, left_out, turns
     from .struck import Struck
 
     asked, only = _words(arguments.targets), _words(arguments.faults)
@@ -184,10 +184,14 @@ def _rounds(arguments: argparse.Namespace) -> int:
         what = f"{', '.join(only)} on " if only else ""
         where = ", ".join(asked) or "none named"
         return _refuse(f"this machine has none of what was asked for: {what}{where}")
+    without = left_out(WORKLOADS, list(here.known))
+    for each in without:
+        _print(f"left out: {each}")
     seed = int(time.time()) if arguments.seed is None else arguments.seed
     struck = Struck(Ledger.read(RECORD_HERE / LEDGER).runs.values())
     some = turns(here.known, WORKLOADS, seed, struck, loops=not only)
-    return Rounds(arguments.out, _print, struck, here.lacking).go(some, arguments.minutes)
+    rounds = Rounds(arguments.out, _print, struck, here.lacking, without)
+    return rounds.go(some, arguments.minutes)
 
 
 def _words(text: str) -> list[str]:

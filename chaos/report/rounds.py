@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from ..runs.plan_words import NOT_IN, NOT_ON
 from . import digest
 from .index import run_folders, write_index
 from .page import PAGE, write_page
@@ -79,22 +80,49 @@ def turns(
     for number in count(seed) if everything else ():
         at = number - seed
         workload = workloads[at % len(workloads)]
-        if common:
-            some = struck.least(rng, targets, common, rng.randint(2, MIXED_MAX))
+        can = {target: may_have(workload, target, names) for target, names in known.items()}
+        if both := may_have(workload, "", common):
+            some = struck.least(rng, targets, both, rng.randint(2, MIXED_MAX))
             for target in targets:
-                yield _turn(workload, target, some, number, struck)
+                if can[target]:
+                    yield _turn(workload, target, some, number, struck)
         if loops and PROCESSES in known:
             loop = LOOPS[at % len(LOOPS)]
             yield Turn(loop.replace("_", "-"), (f"fencepost.chaos.harness.{loop}",), number)
-        for target, names in known.items():
-            if len(names) > len(common):
+        for target, names in can.items():
+            if len(names) > len(both):
                 some = struck.least(rng, [target], names, rng.randint(2, MIXED_MAX))
                 yield _turn(workload, target, some, number, struck)
         first = targets[0]  # whose faults are the ones to be seen; others have it for comparison
-        (one,) = struck.least(rng, [first], known[first], 1)
-        for target, names in known.items():
-            if one in names:
-                yield _turn(workload, target, [one], number, struck)
+        for one in struck.least(rng, [first], can[first], 1):
+            for target, names in can.items():
+                if one in names:
+                    yield _turn(workload, target, [one], number, struck)
+
+
+def may_have(workload: str, target: str, faults: Sequence[str]) -> list[str]:
+    """Of these faults; nothing where the workload can't be had on the target at all."""
+    if (workload, target) in NOT_ON:
+        return []
+    return [fault for fault in faults if (workload, fault) not in NOT_IN]
+
+
+def left_out(workloads: Sequence[str], targets: Sequence[str]) -> list[str]:
+    """Sentences: what of all this can't be had on any machine."""
+    found = [
+        f"the workload {workload} is not run on {target}: {why}"
+        for (workload, target), why in NOT_ON.items()
+        if workload in workloads and target in targets
+    ]
+    whys: dict[tuple[str, str], list[str]] = {}
+    for (workload, fault), why in NOT_IN.items():
+        if workload in workloads:
+            whys.setdefault((workload, why), []).append(fault)
+    found += [
+        f"the workload {workload} is run without {' and '.join(faults)}: {why}"
+        for (workload, why), faults in whys.items()
+    ]
+    return found
 
 
 def _turn(workload: str, target: str, some: Sequence[str], seed: int, struck: Struck) -> Turn:
@@ -118,8 +146,11 @@ class Rounds:
         say: Callable[[str], None],
         struck: Struck | None = None,
         lacking: Sequence[str] = (),
+        left_out: Sequence[str] = (),
     ) -> None:
-        """`lacking`: a sentence for each target and kind of fault that this machine does not have."""
+        """`lacking`: a sentence for each target and kind of fault that this machine does not have; `left_out`: for what no
+        machine has."""
+        self.left_out = [f"left out: {each}" for each in left_out]
         self.folder = folder
         self.say = say
         self.struck = struck or Struck()
@@ -175,7 +206,9 @@ class Rounds:
     def conclusion(self, index: Path) -> str:
         counted = ", ".join(f"{n} {verdict}" for verdict, n in sorted(self.verdicts.items()))
         runs = sum(1 for _ in run_folders(self.folder))
-        return "\n".join([*self.bad, f"{counted or 'nothing was run'}; {runs} runs in {index}"])
+        return "\n".join(
+            [*self.left_out, *self.bad, f"{counted or 'nothing was run'}; {runs} runs in {index}"]
+        )
 
 
 def _worst(code: int) -> int:

@@ -52,6 +52,7 @@ RULES: Final[dict[str, str]] = {
     "from-nothing": "an output was made of no input",
     "damaged": "a broker served what nobody had sent, or what had another checksum",
     "broken": "whoever ran it saw what must not be, outside of the history",
+    "decision-changed": "of one decision different outcomes were told",
     "stale-read": "a reader was told of an end that was behind what it had been told before",
 }
 _THOUSAND: Final = 1_000

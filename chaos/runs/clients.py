@@ -41,6 +41,7 @@ class Client:
     notes: Notes | None = None
     crash_at_s: float = 0.0
     paused: bool = False
+    leaving: bool = False  # nobody follows it
     name: str = ""  # of the process that transacts in it, once it has said so
 
     @property
@@ -105,6 +106,7 @@ class Clients:
         self.lock = threading.Lock()  # who is held by it is neither replaced nor crashed
         self._twin: Client | None = None
         self._twins = 0
+        self._goes_on = True  # clients are crashed on purpose
         self._notes_folder = folder.path / "clients"
         self._notes_folder.mkdir(exist_ok=True)
 
@@ -140,7 +142,7 @@ class Clients:
                 self._account(client)
                 found += client.notes.left_open(time.monotonic())
                 gone.append(client)
-            elif self.now_s > client.crash_at_s and not client.paused:
+            elif self._is_to_crash(client):
                 client.process.kill()
                 self.crashes += client is not self._twin
                 found += self._crashed(client)
@@ -160,11 +162,19 @@ class Clients:
         for client in gone:
             if client is self._twin:
                 self._twin = None
+            elif client.leaving:
+                client.process = None
             else:
                 self._start(client)
 
+    def _is_to_crash(self, client: Client) -> bool:
+        """A twin's time is over whatever else goes on."""
+        wanted = self._goes_on or client is self._twin
+        return wanted and self.now_s > client.crash_at_s and not client.paused
+
     def _there(self) -> list[Client]:
-        return [*self.all, *([self._twin] if self._twin else [])]
+        there = [each for each in self.all if each.process is not None]
+        return [*there, *([self._twin] if self._twin else [])]
 
     def _crashed(self, client: Client) -> list[Txn]:
         assert client.notes is not None
@@ -213,6 +223,31 @@ class Clients:
                 client.paused = False
 
     # -- the end ---------------------------------------------------------------------------------
+
+    def retire(self, stops_first: Callable[[int], bool]) -> Callable[[], bool]:
+        """Those in these places end what they are at, and nobody follows them; nobody is crashed any more. `tick` until
+        what is returned says that they are gone: who takes too long is killed there."""
+        self.resume()
+        leaving = [client for client in self.all if stops_first(client.slot)]
+        with self.lock:
+            self._goes_on = False
+            if self._twin is not None:
+                self._twin.crash_at_s = 0.0
+            for client in leaving:
+                client.leaving = True
+                if client.process is not None and client.process.alive:
+                    os.kill(client.process.pid, signal.SIGTERM)
+        late = time.monotonic() + STOP_S
+
+        def are_gone() -> bool:
+            here = [client for client in leaving if client.process is not None]
+            if time.monotonic() > late:
+                for client in here:
+                    assert client.process is not None
+                    client.process.kill()
+            return not here
+
+        return are_gone
 
     def stop(self) -> None:
         """All end what they are at; who does not in time is killed, and what it was at is unknown."""

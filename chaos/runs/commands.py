@@ -35,7 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--workload", choices=WORKLOADS, default="queue", help="Jepsen's queue, or money moved")
+    add(
+        "--workload",
+        choices=WORKLOADS,
+        default="queue",
+        help="Jepsen's queue, money moved, or clients of the simulator (queue)",
+    )
     add("--target", choices=TARGETS, default="processes", help="what the brokers are (processes)")
     add(
         "--faults",

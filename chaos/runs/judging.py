@@ -13,17 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ..checkers import history, txn_history, txn_verdict, verdict
+from ..checkers import exactly_once, history, told, txn_history, txn_verdict, verdict
 from ..checkers.busy import Machine
 from ..checkers.history import Anomaly
 from ..checkers.promised import promise_of
-from ..checkers.queue_verdict import ALLOWED, Judged
+from ..checkers.queue_verdict import ALLOWED, Checker, Judged
 from ..checkers.queue_verdict import judge as judge_history
+from ..checkers.worked import Worked, lacking
 from .folder import ANOMALIES, FAULTS, INVALID, SEEN, UNKNOWN, VALID, RunFolder
 
 KEPT_PER_NAME: Final = 1_000
 SAID_PER_NAME: Final = 3
 BROKEN: Final = "broken"
+LEFT_OUT: Final = "left-out"
 TOLD_MAX: Final = 600  # characters
 NO_KINDS: Final = frozenset({"none", "all"})  # among the faults that a run was asked for
 
@@ -43,7 +45,8 @@ def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
         folder.write(summary)
         say(f"UNKNOWN: {why}")
         return summary
-    anomalies = [*judged.anomalies, *_seen_by_the_harness(summary)]
+    anomalies = [each for each in judged.anomalies if _counts(each, summary)]
+    anomalies += _seen_by_the_harness(summary)
     folder.replace(ANOMALIES, map(_line, _kept(anomalies)))
     counts = dict(summary.get("counts", {})) | judged.counts
     names = Counter(each.rule for each in anomalies)
@@ -66,7 +69,8 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
         except (ValueError, TypeError, KeyError) as error:
             nothing = dict.fromkeys(("operations", "ok", "records", "read at the end"), 0)
             return Judged(counts=nothing, cut=f"it can't be read: {error}")
-    return judge_history(
+    worked = Worked()
+    judged = judge_history(
         folder.history,
         folder.lines(FAULTS),
         int(summary.get("nodes", 3)),
@@ -76,7 +80,17 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
             str(summary.get("target", "")), summary.get("options", {}).get("settings", ())
         ),
         machine=Machine(_loads(folder)),
+        more=MORE_RULES.get(workload, ()),
+        also=worked.see,
     )
+    judged.counts |= worked.counts(workload)
+    return judged
+
+
+MORE_RULES: Final[dict[str, Sequence[Checker]]] = {
+    "pipeline": (exactly_once.check,),
+    "added": (told.check,),
+}
 
 
 def _stream(file: Path) -> verdict.Verdict:
@@ -101,6 +115,11 @@ def _of_loop(found: verdict.Verdict) -> Judged:
     all_of_them = acknowledged + found.counts["failed"] + found.counts["unknown"]
     counts = {"operations": all_of_them, "ok": acknowledged, "records": acknowledged}
     return Judged(found.anomalies, counts | found.counts)
+
+
+def _counts(anomaly: Anomaly, summary: dict[str, Any]) -> bool:
+    """What was left proves nothing where nobody saw to it that it was worked off."""
+    return anomaly.rule != LEFT_OUT or summary.get("left", "") is not None
 
 
 def _seen_by_the_harness(summary: dict[str, Any]) -> list[Anomaly]:
@@ -138,6 +157,10 @@ def _said(
         reasons.append("no consumer was shown anything while the load went on")
     if not judged.counts["read at the end"]:
         reasons.append("nothing was read after the faults")
+    if "left" in summary and (left := summary["left"]) != "":
+        reasons.append(f"not all was worked off in the end: {left or 'nobody has looked'}")
+    via = summary.get("options", {}).get("via", ())
+    reasons += lacking(str(summary.get("workload", "")), via, judged.counts)
     asked = [str(kind) for kind in summary.get("faults", ())]
     never = [kind for kind in asked if kind not in struck | NO_KINDS]
     if asked and not struck and asked != ["none"]:

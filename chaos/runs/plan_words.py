@@ -1,7 +1,21 @@
 """The words of `fencepost chaos run`, apart from what they stand for: help and completion import nothing else."""
 
+from collections.abc import Mapping
 from typing import Final
 
-WORKLOADS: Final = ("queue", "bank")
+WORKLOADS: Final = ("queue", "bank", "pipeline", "append", "subscribe", "added", "streams")
 TARGETS: Final = ("processes", "containers", "kafka")
+# What can't be: workloads on targets, faults in workloads.
+NOT_ON: Final[Mapping[tuple[str, str], str]] = {
+    ("added", "kafka"): "Kafka has no transaction groups and no half messages",
+}
+ONCE: Final = "each of its ids is used once, and nobody else may have it"
+NOT_IN: Final[Mapping[tuple[str, str], str]] = {
+    ("added", "zombie"): ONCE,
+    ("added", "epochs"): ONCE,
+    **{
+        ("streams", fault): "its producers have no transactional ids"
+        for fault in ("zombie", "sleeper", "epochs")
+    },
+}
 FAULTS_BY_DEFAULT: Final = ("kill", "pause", "cut")

@@ -24,10 +24,11 @@ from ..checkers.txn_history import Txn
 from ..faults.exits import Watched
 from ..faults.kinds import chosen
 from ..faults.schedule import TROUBLE, Schedule
-from ..faults.system import System
+from ..faults.system import CannotDo, System
 from ..faults.systems import system_of
 from ..faults.targets import Asking
 from .clients import Clients
+from .draining import Draining
 from .final_polls import final_polls
 from .folder import FAULTS, UNKNOWN, RunFolder
 from .interrupts import Interrupts
@@ -66,7 +67,9 @@ class Run:
         self.aged = ""  # what came of the id whose epochs are nearly used up
         self.summary: dict[str, Any] = {}
         self._polls = StuckPolls(Excused((), plan.nodes, None))  # for what they lack in the end
-        settings = [*SETTINGS, *plan.settings]
+        if why := self.workload.why_not(plan):
+            raise CannotDo(why)
+        settings = [*SETTINGS, *self.workload.settings, *plan.settings]
         system = system_of(
             plan.target,
             self.nodes_folder,
@@ -144,6 +147,8 @@ class Run:
         plan = self.plan
         same = ["--bootstrap", system.bootstrap, "--seed", str(plan.seed)]
         same += ["--timeout-ms", str(TIMEOUT_MS)]
+        if self.workload.asks_admin:
+            same += ["--admin", ",".join(f"{host}:{port}" for host, port in system.admins.values())]
         self.workload.prepare(plan, system.bootstrap)
         if plan.age_s and has_elder_of(plan, self.workload):
             interrupted = lambda: bool(self.interrupts)  # noqa: E731 - asked while it goes on
@@ -182,6 +187,8 @@ class Run:
             self.folder, lambda: _of_the_load(asked.seen()), counts, lambda: clients.now_s
         )
         clients.watching.append(self._see_polls)
+        if self.workload.to_drain(plan):
+            self.summary["left"] = None  # nobody has looked yet
         clients.start()
         watch.start()
         try:
@@ -207,6 +214,8 @@ class Run:
             if schedule.healed:
                 self._calm(clients)
             self.summary["stopped_s"] = round(clients.now_s, 3)
+            if self.workload.cast is not None and schedule.healed and not self.interrupts:
+                self._work_off(system, clients)
             clients.stop()
         finally:
             watch.stop()
@@ -236,6 +245,22 @@ class Run:
             if all_are_well and clients.now_s > healed_s + least_s:
                 break
             time.sleep(TICK_S)
+
+    def _work_off(self, system: System, clients: Clients) -> None:
+        """Who brings more ends first; the others work off what is there, and nobody is broken any more."""
+        are_gone = clients.retire(lambda place: self.workload.stops_first(self.plan, place))
+        while not are_gone():
+            clients.tick()
+            time.sleep(TICK_S)
+        wanted = self.workload.to_drain(self.plan)
+        if not wanted:
+            return
+        self.say("all that was left is worked off")
+        with Draining(self.folder.path, wanted, system) as draining:
+            while draining.goes_on and not self.interrupts:
+                clients.tick()
+                time.sleep(TICK_S)
+            self.summary["left"] = None if self.interrupts else draining.left
 
     def _see_polls(self, op: Txn) -> None:
         for _ in self._polls.see(op):

@@ -1,21 +1,30 @@
 """The workloads of real runs: which process fills a place, what has to be there before, whom faults hunt."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ..workloads.admin_doors import TOKEN
+from ..workloads.hosted_cast import ASSIGN, CASTS, SUBSCRIBE, Cast
 from ..workloads.queue_client import GROUP
 from ..workloads.queue_topics import number_of
+from ..workloads.txn_added import CHECKS
+from ..workloads.txn_append import SHARED_GROUP
+from ..workloads.txn_pipeline import GROUP as PIPELINE
+from ..workloads.txn_pipeline import GROUP_BY_IDS as PIPELINE_BY_IDS
 from ..workloads.txn_process import BANK, CLIENT
 from .plan import BANK as BANK_WORKLOAD
 from .plan import QUEUE, Plan
+from .plan_words import NOT_IN, NOT_ON
 
 TIMEOUT_MS: Final = 6_000  # of a transaction
 MADE_S: Final = 30.0
 EPOCHS: Final = "epochs"  # the fault that uses up an id
 QUEUE_ELDER: Final = "queue-elder"
+HOSTED: Final = "fencepost.chaos.workloads.hosted"
+Drains = dict[str, list[tuple[str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +40,39 @@ class Workload:
         ""  # an id that its first place keeps for the whole run, where a fault asks for one
     )
     keeps_ids: bool = False  # each place its own, for the whole run
+    settings: tuple[str, ...] = ()  # of the brokers
+    cast: Cast | None = None  # of the simulator's clients, which are hosted
+    asks_admin: bool = False
+    # Groups, each with its partitions, whose inputs are worked off in the end.
+    drains: Callable[[Plan], Drains] = field(default=lambda _plan: {})
 
     def prepare(self, plan: Plan, bootstrap: str) -> None:
         admin = AdminClient(CLIENT | {"bootstrap.servers": bootstrap})
         wanted = [NewTopic(topic, plan.keys, plan.copies) for topic in self.topics]
         for made in admin.create_topics(wanted).values() if wanted else ():
             made.result(MADE_S)
+
+    def stops_first(self, plan: Plan, place: int) -> bool:
+        """Before others, who work off what it has left."""
+        return self.cast is not None and self.cast.stops_first(place, plan.via)
+
+    def to_drain(self, plan: Plan) -> dict[str, Any]:
+        """What has to be worked off before the last of them end; nothing where there is nothing."""
+        groups = {group: places for group, places in self.drains(plan).items() if places}
+        return {"groups": groups, "halves": self.asks_admin} if groups or self.asks_admin else {}
+
+    def why_not(self, plan: Plan) -> str:
+        """A sentence, if it can't be what the plan asks for."""
+        if why := NOT_ON.get((plan.workload, plan.target)):
+            return f"the workload {plan.workload} can't be had on {plan.target}: {why}"
+        for fault in plan.faults:
+            if why := NOT_IN.get((plan.workload, fault)):
+                return f"the workload {plan.workload} can't have the fault {fault}: {why}"
+        lacks = [] if self.cast is None else self.cast.lacks(plan.clients, plan.via)
+        if lacks:
+            few = f"with --clients {plan.clients} there is no {' and no '.join(lacks)}"
+            return f"the workload {plan.workload} needs more clients: {few}"
+        return ""
 
 
 def _queue(plan: Plan, slot: int, keys: list[str]) -> list[str]:
@@ -62,6 +98,28 @@ def _bank(plan: Plan, slot: int, _keys: list[str]) -> list[str]:
     return [*words, "--partitions", str(plan.keys), "--rate", str(max(1, round(plan.rate)))]
 
 
+def _hosted(plan: Plan, _slot: int, _keys: list[str]) -> list[str]:
+    flags = {
+        "workload": plan.workload,
+        "via": ",".join(plan.via),
+        "partitions": plan.keys,
+        "clients": plan.clients,
+        "rate": plan.rate,
+    }
+    return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+
+
+def _inputs(plan: Plan) -> Drains:
+    groups = {ASSIGN: PIPELINE_BY_IDS, SUBSCRIBE: PIPELINE}
+    places = [("in", partition) for partition in range(plan.keys)]
+    return {groups[way]: places[at :: len(plan.via)] for at, way in enumerate(plan.via)}
+
+
+def _of_cast(name: str, **more: Any) -> Workload:
+    cast = CASTS[name]
+    return Workload(HOSTED, _hosted, topics=cast.topics, cast=cast, **more)
+
+
 WORKLOADS: Final[dict[str, Workload]] = {
     QUEUE: Workload(
         "fencepost.chaos.workloads.queue_client",
@@ -77,5 +135,24 @@ WORKLOADS: Final[dict[str, Workload]] = {
         transactional_ids=("teller-0", "teller-1"),
         elder="teller-0",
         keeps_ids=True,
+    ),
+    "pipeline": _of_cast(
+        "pipeline",
+        transactional_ids=("feeder-0", "worker-1"),
+        groups=(PIPELINE, PIPELINE_BY_IDS),
+        elder="feeder-0",
+        drains=_inputs,
+        keeps_ids=True,
+    ),
+    "append": _of_cast("append", transactional_ids=("append-0.1.1",), groups=("append-0.1.1",)),
+    "subscribe": _of_cast(
+        "subscribe", transactional_ids=("subscribe-0.1.1",), groups=(SHARED_GROUP,)
+    ),
+    "streams": _of_cast("streams"),
+    "added": _of_cast(
+        "added",
+        transactional_ids=("job-0.1::w0", "shop-1.1-1"),
+        settings=(*CHECKS, f"admin.token={TOKEN}"),
+        asks_admin=True,
     ),
 }

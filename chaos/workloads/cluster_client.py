@@ -141,6 +141,10 @@ class ClusterClient:
             del self._wires[wire.address]
         await wire.close()
 
+    def served_damage(self, _key: str, _offset: int, _damage: Damaged) -> None:
+        """A fetch from there brought bytes that nobody wrote."""
+        self.damaged += 1
+
     async def close(self) -> None:
         for wire in self._wires.values():
             await wire.close()

@@ -171,7 +171,7 @@ class StreamProducer:
         batch.attempts += 1
         now = self.env.clock.now_ms()
         records = [
-            Record(place, now, None, f"{self.name}/{value}".encode(), ())
+            Record(place, now, None, self.payload_of(value), ())
             for place, value in enumerate(batch.values)
         ]
         data = build_batch(
@@ -192,6 +192,9 @@ class StreamProducer:
             ],
         )
         return reply.responses[0].partition_responses[0]
+
+    def payload_of(self, value: int) -> bytes:
+        return f"{self.name}/{value}".encode()
 
     def _acknowledge(self, batch: Batch, base_offset: int | None) -> None:
         assert self._unacknowledged[0] is batch
@@ -258,7 +261,8 @@ class StreamReader:
                 epoch=leader.leader_epoch,
             )
         except Trouble as trouble:
-            self.client.damaged += isinstance(trouble, Damaged)
+            if isinstance(trouble, Damaged):
+                self.client.served_damage(self.key, self.offset, trouble)
             self.client.forget(self.topic, self.partition, leader)
             return False
         error = answer.error_code

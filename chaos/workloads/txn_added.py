@@ -22,13 +22,13 @@ from .txn_client import TransactionalProducer
 
 ADMIN_PORT: Final = 9644
 # Whatever is asked here may be asked twice, so checks may come and go quickly; none is ever parked.
-SETTINGS: Final = (
-    f"admin.listener=0.0.0.0:{ADMIN_PORT}",
+CHECKS: Final = (
     "transaction.check.interval.ms=200",
     "transaction.check.interval.max.ms=1000",
     "transaction.check.max=10000",
     "transaction.check.delivery.timeout.ms=300",
 )
+SETTINGS: Final = (f"admin.listener=0.0.0.0:{ADMIN_PORT}", *CHECKS)
 SHOP_GROUP: Final = "shop"
 WRITERS: Final = 2
 ASK_S: Final = 15.0

@@ -39,9 +39,10 @@ class Habits:
     dawdle_odds: float = 0.02
     doomed: tuple[str, ...] = ()  # topics that somebody deletes
     on_refusal: Callable[[Refused], None] = lambda _: None
+    make: Callable[..., TransactionalProducer] = TransactionalProducer
 
     def producer(self, client: ClusterClient, transactional_id: str) -> TransactionalProducer:
-        return TransactionalProducer(
+        return self.make(
             client,
             transactional_id,
             new_protocol=self.new_protocol,

@@ -1,11 +1,14 @@
 """What all transactional workloads of a run share: the history, and numbers that rise in it."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from ..checkers.txn_history import Sent, Txn, Txns
 from .txn_answers import Partition
 from .txn_client import TransactionalProducer
 from .txn_keys import key_of, payload
+
+NOT_ENDED: Final = "not ended"
 
 
 class Book:
@@ -17,8 +20,18 @@ class Book:
         self._value = 0
 
     def open(self, process: str) -> Txn:
+        return Txn("txn", "fail", process, self.next_number(), why=NOT_ENDED)
+
+    def next_number(self) -> int:
         self._number += 1
-        return Txn("txn", "fail", process, self._number, why="not ended")
+        return self._number
+
+    def next_value(self) -> int:
+        self._value += 1
+        return self._value
+
+    def begun(self, op: Txn) -> None:
+        """What it sends is known, and nobody has heard of it yet: who may be killed writes it down here."""
 
     def close(self, op: Txn) -> None:
         """Histories are in the order of ends."""
@@ -34,9 +47,9 @@ class Book:
         """One batch of values; they are in `op` before anybody has heard of them."""
         first = len(op.sends)
         for extra in extras:
-            self._value += 1
-            op.sends.append(Sent(key_of(*place), self._value, None, extra))
+            op.sends.append(Sent(key_of(*place), self.next_value(), None, extra))
         mine = op.sends[first:]
+        self.begun(op)
         payloads = [payload(op.number, sent.value, sent.extra) for sent in mine]
         offset = await producer.send(*place, payloads)
         if offset is not None:

@@ -19,6 +19,7 @@ from .txn_keys import key_of
 from .txn_reader import CommittedReader, GroupPositions
 
 GROUP: Final = "pipeline"
+GROUP_BY_IDS: Final = "pipeline-ids"  # where both ways are at work side by side
 IDLE_S: Final = 0.1
 
 
@@ -78,6 +79,7 @@ class Worker:
         habits: Habits,
         *,
         member: GroupMember | None = None,
+        group: str = GROUP,
     ) -> None:
         self.client = client
         self.book = book
@@ -86,6 +88,7 @@ class Worker:
         self.transactional_id = transactional_id
         self.habits = habits
         self.member = member
+        self.group = group
         self.stopping = False
         self.acknowledged = 0
         self.producers: list[TransactionalProducer] = []
@@ -126,7 +129,7 @@ class Worker:
         """To what is committed: where it was counts no more."""
         self.book.close(Txn("assign", "ok", self.client.name))
         op = Txn("position", "ok", self.client.name)
-        reader.positions = await GroupPositions(self.client, GROUP).observe(self.inputs, op)
+        reader.positions = await GroupPositions(self.client, self.group).observe(self.inputs, op)
         self.book.close(op)
 
     async def _step(self, producer: TransactionalProducer, reader: CommittedReader) -> bool:
@@ -145,13 +148,17 @@ class Worker:
         async def work() -> None:
             await self._transform(producer, op)
             at = reader.positions[place]
-            op.offsets[f"{GROUP}|{key_of(*place)}"] = at
+            op.offsets[f"{self.group}|{key_of(*place)}"] = at
             generation, member_id = -1, ""
             if self.member is not None:
                 generation, member_id = self.member.generation, self.member.member_id
             await self.habits.maybe_dawdle(self.client)
             await producer.send_offsets(
-                GROUP, {place: at}, str(op.number), generation=generation, member_id=member_id
+                self.group,
+                {place: at},
+                str(op.number),
+                generation=generation,
+                member_id=member_id,
             )
             await self.habits.maybe_dawdle(self.client)
             self.habits.maybe_crash(self.client)

@@ -33,6 +33,9 @@ ASK_END_ODDS: Final = 0.1
 ANY_EPOCH: Final = -1
 OFFSET_FETCH_VERSION: Final = 7
 WAIT_MS: Final = 50
+# confluent_kafka ends metadata with it when it commits, and reads on up to one when it asks, past the end of those without
+# (librdkafka's issue 4649 is of the kind).
+C_END: Final = "\0"
 RETRY_PAUSE_S: Final = 0.1
 
 
@@ -89,7 +92,8 @@ class CommittedReader:
                 isolation_level=READ_COMMITTED,
             )
         except Trouble as trouble:
-            self.client.damaged += isinstance(trouble, Damaged)
+            if isinstance(trouble, Damaged):
+                self.client.served_damage(key_of(topic, partition), position, trouble)
             self.client.forget(topic, partition, leader)
             await self.client.drop(leader.wire)
             return None
@@ -183,7 +187,7 @@ class GroupPositions:
             }
             if all(each.error_code is ErrorCode.none for each in answers.values()):
                 return {
-                    place: (each.committed_offset, _number(each.metadata))
+                    place: (each.committed_offset, number_of(each.metadata))
                     for place, each in answers.items()
                 }
             await clock.sleep(RETRY_PAUSE_S)
@@ -199,5 +203,5 @@ class GroupPositions:
         return {place: max(0, position) for place, (position, _) in found.items()}
 
 
-def _number(metadata: str | None) -> int:
-    return int(metadata) if metadata else NO_NUMBER
+def number_of(metadata: str | None) -> int:
+    return int(metadata.rstrip(C_END)) if metadata else NO_NUMBER

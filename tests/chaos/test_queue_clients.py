@@ -84,3 +84,23 @@ def test_clients_that_are_stopped_leave_what_they_were_at(made) -> None:
     made.stop()
     assert not made.all[0].process.alive
     assert [op["type"] for op in history(made)] == ["info"]
+
+
+def test_who_retires_ends_what_it_is_at_and_is_followed_by_nobody(made) -> None:
+    begun(made)
+    are_gone = made.retire(lambda place: place == 0)
+    until(lambda: made.tick() or are_gone())
+    assert made.all[0].process is None
+    assert [op["type"] for op in history(made)] == ["info"]
+    made.tick()
+    made.stop()
+    assert (made.all[0].life, made.ended) == (1, [])
+
+
+def test_while_some_retire_the_others_go_on_and_nobody_is_crashed(made) -> None:
+    begun(made)
+    are_gone = made.retire(lambda place: place == 1)
+    assert are_gone()
+    made.all[0].crash_at_s = 0.0
+    made.tick()
+    assert made.all[0].process.alive and made.crashes == 0

@@ -1,0 +1,42 @@
+"""What was decided for somebody who waits for it is told everybody alike, and is what became of it: of half messages.
+
+INVARIANT  nobody is told that something was committed of which another was told that it was rolled back; what was told
+           of a transaction whose own client never heard its end is as good as that client's word.
+PREVENTS   a half message that its checker has committed and that is not there; two decisions of one question.
+PROVED BY  tests/chaos/test_told.py::test_a_half_message_that_was_committed_and_is_half_there_is_torn
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from .history import Anomaly
+from .txn_history import Txn, Txns
+
+COMMITTED: Final = "committed"
+
+
+def check(history: Txns) -> list[Anomaly]:
+    first: dict[str, tuple[str, Txn]] = {}
+    found = []
+    for op in history:
+        for name, outcome in op.told.items():
+            if not outcome:
+                continue
+            known, before = first.setdefault(name, (outcome, op))
+            if known != outcome:
+                what = f"{op.process} was told that it is {outcome}, and {before.process} {known}"
+                found.append(Anomaly("decision-changed", name, what, (before.line, op.line)))
+    return found
+
+
+def resolved(history: Txns) -> Txns:
+    """The same, with what others were told of what is unknown to its own client."""
+    told = {name: outcome for op in history for name, outcome in op.told.items() if outcome}
+    return [_resolved(op, told) for op in history] if told else history
+
+
+def _resolved(op: Txn, told: dict[str, str]) -> Txn:
+    known = [told[name] for name in op.told if name in told]
+    if op.f != "txn" or op.type != "info" or not known:
+        return op
+    return replace(op, type="ok" if known[0] == COMMITTED else "fail")

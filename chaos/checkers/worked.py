@@ -1,0 +1,93 @@
+"""What the workloads of the simulator's clients have done in a run, counted: a run in which they did nothing proves nothing.
+
+INVARIANT  of each thing that a workload is there for, something was done and acknowledged, or the run is unknown.
+PREVENTS   a pipeline that never transformed anything, or a group that was never rebalanced, being valid for want of a mistake.
+PROVED BY  tests/chaos/test_worked.py::test_a_pipeline_that_has_transformed_nothing_proves_nothing
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from .history import FINAL
+from .txn_history import Txn
+
+ASSIGN, SUBSCRIBE = "assign", "subscribe"
+GROUPS: Final = {"pipeline": SUBSCRIBE, "pipeline-ids": ASSIGN}
+FED: Final = "inputs fed"
+BY_GROUP, BY_IDS = "transformed in a group", "transformed by ids"
+REBALANCES: Final = "rebalances"
+ROUNDS: Final = "rounds of groups committed"
+HALVES, BY_CHECKERS = "half messages ended", "half messages ended by who was asked"
+CONSUMED: Final = "transactions with positions"
+# Workload -> what must have been done, and what is said when it was not.
+MUST: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "pipeline": (
+        (FED, "nothing was fed to the pipeline"),
+        (BY_IDS, "the pipeline whose workers are kept apart by ids transformed nothing"),
+        (BY_GROUP, "the pipeline whose workers are a group transformed nothing"),
+        (REBALANCES, "no group was rebalanced"),
+    ),
+    "append": ((CONSUMED, "no transaction committed positions"),),
+    "subscribe": (
+        (CONSUMED, "no transaction committed positions"),
+        (REBALANCES, "no group was rebalanced"),
+    ),
+    "added": (
+        (ROUNDS, "no round of a transaction group was committed"),
+        (HALVES, "no half message was ended"),
+        (BY_CHECKERS, "nobody who was asked for a half message has ended one"),
+    ),
+}
+# Only where a run has both ways to consume.
+NEEDS_WAY: Final = {BY_IDS: ASSIGN, BY_GROUP: SUBSCRIBE}
+
+
+class Worked:
+    """`see` all operations."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._ended: set[str] = set()  # half messages
+        self._generations: dict[str, set[int]] = defaultdict(set)
+
+    def see(self, op: Txn) -> None:
+        if op.process == FINAL:
+            return
+        if op.f == "join":
+            for group, generation in op.positions.items():
+                self._generations[group].add(generation)
+        self._decided(op)
+        if op.f == "txn" and op.type == "ok":
+            self._transaction(op)
+
+    def _transaction(self, op: Txn) -> None:
+        self._counts[FED] += sum(sent.key.startswith("in-") for sent in op.sends)
+        self._counts[ROUNDS] += op.process.startswith("job-")
+        self._counts[CONSUMED] += bool(op.offsets and op.polls)
+        ways = {GROUPS.get(place.partition("|")[0]) for place in op.offsets}
+        made = sum(sent.key.startswith("out-") for sent in op.sends)
+        self._counts[BY_GROUP] += made * (SUBSCRIBE in ways)
+        self._counts[BY_IDS] += made * (ASSIGN in ways)
+
+    def _decided(self, op: Txn) -> None:
+        ended = {name for name, outcome in op.told.items() if outcome}
+        self._counts[BY_CHECKERS] += len(ended) if op.f == "told" else 0
+        self._counts[HALVES] += len(ended - self._ended)
+        self._ended |= ended
+
+    def counts(self, workload: str) -> dict[str, int]:
+        """Of what this workload is there for."""
+        found = dict(self._counts)
+        found[REBALANCES] = sum(len(each) - 1 for each in self._generations.values())
+        return {name: found.get(name, 0) for name, _ in MUST.get(workload, ())}
+
+
+def lacking(workload: str, via: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+    """Sentences: what was not done, and should have been."""
+    return [
+        sentence
+        for name, sentence in MUST.get(workload, ())
+        if not counts.get(name, 0)
+        and NEEDS_WAY.get(name, SUBSCRIBE if name == REBALANCES else "") in {"", *via}
+    ]

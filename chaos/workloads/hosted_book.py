@@ -1,0 +1,142 @@
+"""What the simulator's clients share, where each lives in a process of its own that may be killed: their notes in a file.
+
+INVARIANT  a transaction is written down with all that it has sent before the last of that is sent, and with what it has polled
+           and where it puts its group before it can be committed. Of a number the last line counts. Numbers and values are
+           unique in a run, and rise with the time.
+PREVENTS   a record of a killed process that nobody has sent; a position that names nobody's transaction.
+PROVED BY  tests/chaos/test_hosted_book.py::test_what_a_killed_process_had_sent_was_written_down_before
+"""
+
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TextIO
+
+from ..checkers.availability import NO_END
+from ..checkers.txn_history import Txn, to_line
+from .cluster_client import ClusterClient, Damaged
+from .group_member import GroupMember
+from .txn_answers import Partition
+from .txn_book import NOT_ENDED, Book
+from .txn_client import TransactionalProducer
+from .txn_keys import key_of
+from .txn_process import SLOTS_MAX
+from .txn_reader import C_END
+
+STAYS: Final = (30, 120)  # rounds of a member between one leave and the next
+
+
+class NotedBook(Book):
+    """A book whose lines outlive its process."""
+
+    def __init__(self, notes: TextIO, slot: int) -> None:
+        super().__init__()
+        self.is_to_sleep = False  # before its next commit
+        self._notes = notes
+        self._slot = slot
+        self._last = 0
+
+    def _next(self) -> int:
+        now = time.monotonic_ns() // 1000 * SLOTS_MAX + self._slot
+        self._last = max(now, self._last + SLOTS_MAX)
+        return self._last
+
+    def next_number(self) -> int:
+        return self._next()
+
+    def next_value(self) -> int:
+        return self._next()
+
+    def begun(self, op: Txn) -> None:
+        began_s = op.began_s or time.monotonic()
+        self._note(replace(op, type="info", why=NO_END, began_s=began_s, ended_s=0.0))
+
+    def close(self, op: Txn) -> None:
+        now_s = time.monotonic()
+        op.ended_s = op.ended_s or now_s
+        op.began_s = op.began_s or now_s
+        if op.why == NOT_ENDED:
+            op.why = NO_END
+        self._note(op)
+
+    def _note(self, op: Txn) -> None:
+        self._notes.write(f"{to_line(op)}\n")
+        self._notes.flush()
+
+    def maybe_sleep(self, op: Txn | None) -> None:
+        """Its records are at the brokers and its commit is not: the whole process stands still until SIGCONT."""
+        if self.is_to_sleep and (op is None or op.sends):
+            self.is_to_sleep = False
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class NotedClient(ClusterClient):
+    """Says where it was served damage; of each place once."""
+
+    def __init__(self, *arguments: Any, book: NotedBook, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._book = book
+        self._damaged_at: set[tuple[str, int]] = set()
+
+    def served_damage(self, key: str, offset: int, damage: Damaged) -> None:
+        super().served_damage(key, offset, damage)
+        if (key, offset) not in self._damaged_at:
+            self._damaged_at.add((key, offset))
+            op = Txn("damaged", "info", self.name, why=str(damage))
+            op.positions = {key: offset}
+            self._book.close(op)
+
+
+class NotedProducer(TransactionalProducer):
+    """Writes a transaction down when it is as it will be, and before it ends."""
+
+    def __init__(self, *arguments: Any, book: NotedBook, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._book = book
+
+    async def transact(
+        self, op: Txn, work: Callable[[], Awaitable[None]], *, commit: bool = True
+    ) -> None:
+        async def noted() -> None:
+            await work()
+            self._book.begun(op)
+            self._book.maybe_sleep(op)
+
+        await super().transact(op, noted, commit=commit)
+
+    async def send_offsets(
+        self, group: str, offsets: Mapping[Partition, int], metadata: str, **more: Any
+    ) -> None:
+        """So that librdkafka's users can read it, who ask in the end."""
+        await super().send_offsets(group, offsets, metadata + C_END, **more)
+
+
+class NotedMember(GroupMember):
+    """Says what it was given, and in which generation: that its group was rebalanced can be seen by that alone. Leaves now and
+    then, and comes back."""
+
+    def __init__(self, client: ClusterClient, book: NotedBook, *arguments: Any) -> None:
+        super().__init__(client, *arguments)
+        self._book = book
+        self._rounds = self._stays()
+
+    def _stays(self) -> int:
+        return self.client.env.rng.randint(*STAYS)
+
+    async def rejoined(self) -> bool:
+        self._rounds -= 1
+        if self._rounds < 0:
+            await self.leave()  # and comes back as another one
+            self._rounds = self._stays()
+        fresh = await super().rejoined()
+        if fresh:
+            op = Txn("join", "ok", self.client.name, rebalanced=names_of(self.mine))
+            op.positions = {self.group: self.generation}
+            self._book.close(op)
+        return fresh
+
+
+def names_of(places: Iterable[tuple[str, int]]) -> list[str]:
+    return [key_of(*place) for place in places]

@@ -1,0 +1,112 @@
+"""Waits until what was left is worked off: every input that groups have to consume, every half message.
+
+    python -m fencepost.chaos.workloads.hosted_drain --bootstrap … --wanted drain.json --seconds 60
+
+`drain.json` names groups, each with its partitions. Exit code 0: nothing is left; 3: the time was over before, and the last line
+says what is left.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from fencepost.cluster.base.log import StreamLog
+from fencepost.cluster.base.real_env import open_env
+
+from ..checkers.txn_history import Txn
+from ..harness.asking import addresses_of
+from .admin_doors import ask_http
+from .cluster_client import ClusterClient
+from .txn_added import Doors
+from .txn_answers import Partition
+from .txn_reader import CommittedReader, GroupPositions
+
+LEFT: Final = 3
+NAME: Final = "drain"
+PAUSE_S: Final = 0.3
+SHOWN: Final = 5
+
+
+class Drain:
+    """`left` says what is not worked off yet, as far as that was found out."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        groups: Mapping[str, Sequence[Partition]],
+        doors: Doors | None = None,
+    ) -> None:
+        self.client = client
+        self.groups = groups
+        self.doors = doors
+        self.left = "nobody has answered"
+
+    async def run(self) -> None:
+        for group, places in self.groups.items():
+            while self._say(group, await self._rest(group, places)):
+                await self.client.env.clock.sleep(PAUSE_S)
+        while self.doors is not None and not await self._all_decided(self.doors):
+            await self.client.env.clock.sleep(PAUSE_S)
+        self.left = ""
+
+    async def _all_decided(self, doors: Doors) -> bool:
+        _, fields = await doors.until("GET", "/v1/checks")
+        away, halves = fields["nodes_not_reached"], fields["half_messages"]
+        names = ", ".join(f"{each['half_id']} ({each['state']})" for each in halves[:SHOWN])
+        self.left = f"{len(halves)} half messages: {names}; nodes not reached: {away}"
+        return not away and not halves
+
+    async def _rest(self, group: str, places: Sequence[Partition]) -> Txn:
+        """What is there behind where the group has committed."""
+        reader = CommittedReader(self.client)
+        found = await GroupPositions(self.client, group).find(places)
+        reader.positions = {place: max(0, at) for place, (at, _) in found.items()}
+        rest = Txn("read", "ok", NAME)
+        await reader.read_all(places, rest)
+        return rest
+
+    def _say(self, group: str, rest: Txn) -> bool:
+        first = [f"{each.key} at {each.offset}" for each in rest.polls[:SHOWN]]
+        self.left = f"{len(rest.polls)} inputs of {group}: {', '.join(first)}"
+        return bool(rest.polls)
+
+
+async def drain(chosen: argparse.Namespace) -> str:
+    """What is left, at the end."""
+    wanted: dict[str, Any] = json.loads(chosen.wanted.read_text())
+    groups = {
+        group: [(str(topic), int(partition)) for topic, partition in places]
+        for group, places in wanted["groups"].items()
+    }
+    async with open_env(log=StreamLog(levels="error")) as env:
+        client = ClusterClient(env, addresses_of(chosen.bootstrap), name=NAME)
+        doors = Doors(env, chosen.admin.split(","), ask_http) if wanted["halves"] else None
+        what = Drain(client, groups, doors)
+        try:
+            async with asyncio.timeout(chosen.seconds):
+                await what.run()
+        except TimeoutError:
+            pass
+        await client.close()
+        return what.left
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Waits until what was left is worked off.")
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--wanted", type=Path, required=True)
+    parser.add_argument("--admin", default="", help="addresses of admin doors")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    chosen = parser.parse_args(arguments)
+    left = asyncio.run(drain(chosen))
+    if left:
+        sys.stdout.write(f"{left}\n")
+    return LEFT if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""The simulator's clients as they are hosted in a real process: a row a role.
+
+What a row makes has `client`, `stopping` (set, it ends behind what it is at), `acknowledged`, and `run()`.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from fencepost.cluster.base.ports import Env
+
+from ..harness.asking import addresses_of
+from .admin_doors import ask_http
+from .cluster_client import ClusterClient
+from .hosted_added import HostedJob, HostedShop, NotedDesk
+from .hosted_book import NotedBook, NotedClient, NotedMember, NotedProducer
+from .hosted_cast import (
+    APPENDER,
+    ASSIGN,
+    CASTS,
+    CHECKER,
+    FEEDER,
+    FOLLOWER,
+    JOB,
+    KEEPS_IDS,
+    MEMBER,
+    READER,
+    SHOP,
+    STREAM,
+    SUBSCRIBE,
+    SUBSCRIBER,
+    WORKER,
+    Cast,
+)
+from .hosted_stream import HostedProducer, HostedReader, Several
+from .txn_added import Doors, HalfChecker, Shop
+from .txn_answers import Partition
+from .txn_append import SHARED_GROUP, AppendProcess
+from .txn_bank import Habits
+from .txn_client import TransactionalProducer
+from .txn_follower import Follower
+from .txn_pipeline import GROUP, GROUP_BY_IDS, Feeder, Worker
+
+CRASH_ODDS: Final = 0.01  # the whole process is killed, too
+DAWDLE_ODDS: Final = 0.01
+ABORTS: Final = (0.0, 0.1, 0.2)
+ENDS: Final = ("/end", "/prepare")  # of paths: what was sent before is at the brokers
+SESSION_MS: Final = 6_000  # Kafka's least
+
+
+class Actor(Protocol):
+    """`acknowledged` and `client` are in each, too."""
+
+    stopping: bool
+
+    async def run(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Host:
+    """One place of a run, in one of its lives; `place` is another's where this is a twin."""
+
+    env: Env
+    chosen: argparse.Namespace
+    book: NotedBook
+    place: int
+    taken: str = ""  # a transactional id that another has
+
+    @property
+    def cast(self) -> Cast:
+        return CASTS[self.chosen.workload]
+
+    @property
+    def via(self) -> list[str]:
+        return list(self.chosen.via.split(","))
+
+    def client(self, role: str, more: str = "") -> ClusterClient:
+        name = f"{role}-{self.chosen.slot}.{self.chosen.life}{more}"
+        bootstrap = addresses_of(self.chosen.bootstrap)
+        return NotedClient(self.env, bootstrap, name=name, book=self.book)
+
+    def habits(self, role: str) -> Habits:
+        kept = self.taken or (f"{role}-{self.place}" if role in KEEPS_IDS else "")
+
+        def make(client: ClusterClient, name: str, **more: object) -> TransactionalProducer:
+            return NotedProducer(client, kept or name, book=self.book, **more)
+
+        rng = self.env.rng
+        return Habits(
+            new_protocol=rng.random() < 0.6,
+            timeout_ms=self.chosen.timeout_ms,
+            pause_s=0.5 / self.chosen.rate,  # clients sleep up to four of it
+            abort_odds=rng.choice(ABORTS),
+            crash_odds=CRASH_ODDS,
+            dawdle_odds=DAWDLE_ODDS,
+            make=make,
+        )
+
+    def doors(self) -> Doors:
+        async def ask(*words: Any, **more: Any) -> tuple[int, Any]:
+            if str(words[-2]).endswith(ENDS):
+                self.book.maybe_sleep(None)
+            return await ask_http(*words, **more)
+
+        return Doors(self.env, self.chosen.admin.split(","), ask)
+
+    def topic(self, name: str) -> list[Partition]:
+        return [(name, partition) for partition in range(self.chosen.partitions)]
+
+    def inputs(self, way: str) -> list[Partition]:
+        """Those that are worked on in this way, where there are two."""
+        return self.topic("in")[self.via.index(way) :: len(self.via)]
+
+    def share(self, role: str, places: Sequence[Partition]) -> list[Partition]:
+        """Of those who have this role, this place's."""
+        peers = self.cast.places(role, self.chosen.clients, self.via)
+        return list(places[peers.index(self.place) :: len(peers)])
+
+
+def _feeder(host: Host) -> Actor:
+    return Feeder(host.client(FEEDER), host.book, host.topic("in"), host.habits(FEEDER))
+
+
+def _follower(host: Host) -> Actor:
+    return Follower(host.client(FOLLOWER), host.book, host.topic(host.cast.topics[-1]))
+
+
+def _worker(host: Host) -> Actor:
+    mine = host.share(WORKER, host.inputs(ASSIGN))
+    return Worker(
+        host.client(WORKER),
+        host.book,
+        mine,
+        host.topic("out"),
+        WORKER,
+        host.habits(WORKER),
+        group=GROUP_BY_IDS,
+    )
+
+
+def _member(host: Host) -> Actor:
+    client, mine = host.client(MEMBER), host.inputs(SUBSCRIBE)
+    member = NotedMember(client, host.book, GROUP, mine, SESSION_MS)
+    habits = host.habits(MEMBER)
+    return Worker(client, host.book, mine, host.topic("out"), MEMBER, habits, member=member)
+
+
+def _appender(host: Host) -> Actor:
+    client, keys = host.client(APPENDER), host.topic("append")
+    return AppendProcess(client, host.book, keys, host.habits(APPENDER), lambda _: None)
+
+
+def _subscriber(host: Host) -> Actor:
+    client, keys = host.client(SUBSCRIBER), host.topic("append")
+    member = NotedMember(client, host.book, SHARED_GROUP, keys, SESSION_MS)
+    habits = host.habits(SUBSCRIBER)
+    return AppendProcess(client, host.book, keys, habits, lambda _: None, member=member)
+
+
+def _job(host: Host) -> Actor:
+    client = host.client(JOB)
+    return HostedJob(
+        client, host.book, host.topic("added"), client.name, host.habits(JOB), host.doors()
+    )
+
+
+def _shop(host: Host) -> Actor:
+    client, doors = host.client(SHOP), host.doors()
+    desk = NotedDesk(host.book, client.name)
+    shop = Shop(client, desk, host.topic("added"), host.habits(SHOP), doors)
+    return HostedShop(shop, desk, doors)
+
+
+def _checker(host: Host) -> Actor:
+    client = host.client(CHECKER)
+    return HalfChecker(client, NotedDesk(host.book, client.name), host.doors())
+
+
+def _producers(host: Host) -> Actor:
+    """Of its share and of its neighbour's: two write to each partition."""
+    places, clients = host.topic("stream"), host.chosen.clients
+    mine = {
+        place: None for at in (0, 1) for place in places[(host.place + at) % clients :: clients]
+    }
+    return Several(
+        [
+            HostedProducer(
+                host.client(STREAM, f".{place[1]}"), host.book, place, pause_s=4 / host.chosen.rate
+            )
+            for place in mine
+        ]
+    )
+
+
+def _readers(host: Host) -> Actor:
+    return Several(
+        [
+            HostedReader(host.client(READER, f".{place[1]}"), host.book, place)
+            for place in host.topic("stream")
+        ]
+    )
+
+
+ROLES: Final[dict[str, Callable[[Host], Actor]]] = {
+    FEEDER: _feeder,
+    FOLLOWER: _follower,
+    WORKER: _worker,
+    MEMBER: _member,
+    APPENDER: _appender,
+    SUBSCRIBER: _subscriber,
+    JOB: _job,
+    SHOP: _shop,
+    CHECKER: _checker,
+    STREAM: _producers,
+    READER: _readers,
+}
