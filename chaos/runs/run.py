@@ -21,6 +21,7 @@ from ..checkers.availability import Availability
 from ..checkers.away import AVAILABLE_S, Excused
 from ..checkers.stuck_polls import StuckPolls
 from ..checkers.txn_history import Txn
+from ..checkers.worked import Worked, lacking
 from ..faults.exits import Watched
 from ..faults.kinds import chosen
 from ..faults.schedule import TROUBLE, Schedule
@@ -67,6 +68,7 @@ class Run:
         self.aged = ""  # what came of the id whose epochs are nearly used up
         self.summary: dict[str, Any] = {}
         self._polls = StuckPolls(Excused((), plan.nodes, None))  # for what they lack in the end
+        self._worked = Worked()
         if why := self.workload.why_not(plan):
             raise CannotDo(why)
         settings = [*SETTINGS, *self.workload.settings, *plan.settings]
@@ -186,7 +188,7 @@ class Run:
         watch = Watch(
             self.folder, lambda: _of_the_load(asked.seen()), counts, lambda: clients.now_s
         )
-        clients.watching.append(self._see_polls)
+        clients.watching += [self._see_polls, self._worked.see]
         if self.workload.to_drain(plan):
             self.summary["left"] = None  # nobody has looked yet
         clients.start()
@@ -233,7 +235,7 @@ class Run:
 
     def _calm(self, clients: Clients) -> None:
         """The load goes on when all faults are over, until every key that is in use was served, and shown to whom it is
-        assigned, or should have been."""
+        assigned, and all that the workload is there for was done; or should have been."""
         healed_s = self.summary["healed_s"] = round(clients.now_s, 3)
         after = Availability((), self.plan.nodes, healed_s)
         clients.watching.append(after.see)
@@ -241,10 +243,15 @@ class Run:
         least_s, most_s = CALM_S
         while not self.interrupts and clients.now_s < healed_s + most_s:
             clients.tick()
-            all_are_well = after.all_served and self._polls.all_shown
+            all_are_well = after.all_served and self._polls.all_shown and self._has_worked
             if all_are_well and clients.now_s > healed_s + least_s:
                 break
             time.sleep(TICK_S)
+
+    @property
+    def _has_worked(self) -> bool:
+        name, via = self.plan.workload, self.plan.via
+        return not lacking(name, via, self._worked.counts(name))
 
     def _work_off(self, system: System, clients: Clients) -> None:
         """Who brings more ends first; the others work off what is there, and nobody is broken any more."""
