@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from fencepost.cluster.base.errors import FrameRefused
+from fencepost.cluster.base.errors import FrameRefused, LogDamaged
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.image import ImageDelta
@@ -10,6 +10,7 @@ from fencepost.cluster.metadata.image import ImageDelta
 from . import stream_frames as frames
 from .isr_shell import IsrShell, ProposeIsr
 from .leader_feed import LeaderFeed
+from .log.damage import KnownDamage
 from .manager import ReplicaManager
 from .peers import Stream
 from .streams_leader import LeaderStream
@@ -101,6 +102,23 @@ class LeaderStreams:
             and not broker.fenced
             and not broker.in_controlled_shutdown
             and broker.broker_epoch == broker_epoch
+        )
+
+    def left(self, feed: LeaderFeed) -> None:
+        """A follower wants no more of it. If that is because of what it was sent last, it may be our copy that is damaged."""
+        replica = feed.partition.machine.replicas.get(feed.stream.follower_id)
+        if feed.is_valid and replica is not None and replica.log_end < feed.sent_to:
+            self.manager.rounds.scrubber.suspect(feed.partition, replica.log_end, feed.sent_to)
+
+    def unreadable(self, feed: LeaderFeed, failed: OSError | LogDamaged) -> None:
+        # What is known was said when it was found; a follower asks again every two seconds.
+        say = self._env.log.debug if isinstance(failed, KnownDamage) else self._env.log.error
+        say(
+            "read_for_follower_failed",
+            partition=str(feed.partition.topic_partition),
+            follower=feed.stream.follower_id,
+            offset=feed.sent_to,
+            cause=str(failed),
         )
 
     def broker_epoch_of(self, broker_id: BrokerId) -> int:

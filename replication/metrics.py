@@ -29,6 +29,7 @@ class Counters:
         "appended_bytes",
         "appended_records",
         "compaction_rounds",
+        "damaged_batches",
         "duplicates",
         "elections",
         "isr_expands",
@@ -40,6 +41,7 @@ class Counters:
         "replicated_bytes_in",
         "replicated_bytes_out",
         "retention_deletes",
+        "scrubbed_bytes",
         "sync_failures",
         "sync_s",
         "synced_partitions",
@@ -64,6 +66,8 @@ class Counters:
         self.sync_failures = 0
         self.retention_deletes = 0
         self.compaction_rounds = 0
+        self.scrubbed_bytes = 0
+        self.damaged_batches = 0
         self.replicated_bytes_in = 0
         self.replicated_bytes_out = 0
         self.truncations = 0
@@ -117,6 +121,20 @@ RETENTION_DELETES: Final = counter(
     "fencepost_log_retention_deletes_total", "Segments deleted by retention."
 )
 COMPACTIONS: Final = counter("fencepost_log_compactions_total", "Logs compacted.")
+SCRUBBED_BYTES: Final = counter(
+    "fencepost_log_scrubbed_bytes_total", "Bytes of logs that were read again and checked."
+)
+SCRUB_AGE: Final = gauge(
+    "fencepost_log_scrub_age_seconds",
+    "Since the last full pass over all logs began; while the first one goes on, since the start.",
+)
+DAMAGED_BATCHES: Final = counter(
+    "fencepost_log_damaged_batches_total", "Damaged places that this found, each once."
+)
+DAMAGED: Final = gauge(
+    "fencepost_log_damaged_replicas",
+    "Replicas of this node of which it is known that they are damaged.",
+)
 LOG_SIZE: Final = gauge("fencepost_log_size_bytes", "Bytes in all logs of this node.")
 DISK_FREE: Final = gauge(
     "fencepost_disk_free_bytes",

@@ -40,10 +40,11 @@ from .waits import OffsetWait, OffsetWaits
 __all__ = ["Appended", "Owner", "Partition", "Read", "Refusal"]
 
 NO_SPACE: Final = DISK_FULL_ERRNOS
+HANDOVER_S: Final = 5.0  # longer than it takes a follower to tell the controller of a failed log
 
 
 class Partition(CopiedPartition):
-    __slots__ = ("_commits", "_rules", "_sent_back", "_syncs")
+    __slots__ = ("_commits", "_hands_over", "_rules", "_sent_back", "_syncs")
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class Partition(CopiedPartition):
         self._commits: OffsetWaits | None = None
         self._syncs: OffsetWaits | None = None
         self._sent_back: SentBack | None = None
+        self._hands_over = False
         self.set_config(config)
 
     def set_config(self, config: TopicConfig) -> None:
@@ -114,6 +116,8 @@ class Partition(CopiedPartition):
             self._counters.elections += 1
         if self.is_leader:
             self._maybe_deleted()  # who was waited for may be no replica any more
+        if self.log.damage:
+            self.weigh_damage()
 
     def close(self, error: ErrorCode) -> None:
         """Nothing more is taken or told but `error`: deleted, taken away, offline, or the node stops."""
@@ -131,6 +135,26 @@ class Partition(CopiedPartition):
         if self.closed is None:
             self.close(ErrorCode.kafka_storage_error)
             self._owner.on_offline(self, f"{self.log.folder}: {why}")
+
+    def weigh_damage(self) -> None:
+        """Of a log that is known to be damaged: it goes offline as soon as another replica is in sync. Alone it serves
+        what is well.
+
+        A leader waits first. Where two copies turn out to be damaged at once, say after a power cut, each might rely on the
+        other: the follower leaves the ISR, and the leader sees it.
+        """
+        if self.closed is not None or not self.log.damage or self.is_last_copy:
+            return
+        if not self.is_leader:
+            self.damaged(self.log.damage[0].sentence)
+        elif not self._hands_over:
+            self._hands_over = True
+            self._env.clock.call_later(HANDOVER_S, self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._hands_over = False
+        if self.closed is None and self.log.damage and not self.is_last_copy:
+            self.damaged(self.log.damage[0].sentence)
 
     def _tell_waiting(self, error: ErrorCode) -> None:
         for waits in (self._commits, self._syncs, self._deletions):

@@ -15,6 +15,9 @@ from fencepost.cluster.metadata.topic_config import TopicConfig
 from fencepost.cluster.wire.batch import BatchRefused
 
 from .appends import Refusal
+from .first_reads import FirstReads, NotAsWritten
+from .log.damage import KnownDamage
+from .log.finding import ReadResult
 from .log.log import Log
 from .log.producer_snapshot import ProducerState
 from .log.producers_machine import ProducersMachine
@@ -51,7 +54,7 @@ class ReadablePartition:
     """`Partition` (partition.py) is the only one; it adds all that changes something."""
 
     __slots__ = (
-        "_counters", "_env", "_of_topic", "_readers", "closed", "config", "log", "machine", "topic_id",
+        "_counters", "_env", "_first_reads", "_of_topic", "_readers", "closed", "config", "log", "machine", "topic_id",
         "topic_partition",
     )  # fmt: skip
 
@@ -74,6 +77,7 @@ class ReadablePartition:
         self._counters = counters
         self._of_topic = counters.of_topic(log.topic_partition.topic)
         self._readers: dict[FetchWait, None] | None = None
+        self._first_reads: FirstReads | None = None
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} {self.machine.role.value}>"
@@ -161,17 +165,41 @@ class ReadablePartition:
             found = log.read(offset, max_bytes, limit=limit, min_one=min_one, block=block)
             if found is None:
                 return Refusal(ErrorCode.offset_out_of_range)
+            if log.unread is not None:
+                self._check_first(found, block=block)
             if aborted is not None and found.size:
                 aborted = [
                     (txn.producer_id, txn.first_offset)
                     for txn in log.aborted_between(offset, found.next_offset, block=block)
                 ]
+        except KnownDamage as known:
+            return Refusal(self._damage_code(), str(known))
+        except NotAsWritten as suspicion:  # the scrub says what it is
+            return Refusal(ErrorCode.kafka_storage_error, str(suspicion))
         except (OSError, LogDamaged) as failed:
             return self._read_failed(failed, offset)
         self._counters.reads += 1
         self._counters.read_bytes += found.size
         self._of_topic.read_bytes += found.size
         return Read(found.slices, found.size, high_watermark, stable, log.log_start_offset, aborted)
+
+    def _check_first(self, found: ReadResult, *, block: bool) -> None:
+        if self._first_reads is None:
+            self._first_reads = FirstReads()
+        self._first_reads.check(self.log, found, block=block)
+
+    @property
+    def is_last_copy(self) -> bool:
+        """Nobody else is in sync."""
+        machine = self.machine
+        return machine.isr.isr <= {machine.broker_id}
+
+    def _damage_code(self) -> ErrorCode:
+        """Another replica is about to lead, so ask again; or what is asked for is gone, and a consumer is to say so to
+        its application, which may seek past it: Kafka's do so for CORRUPT_MESSAGE alone."""
+        if self.is_last_copy:
+            return ErrorCode.corrupt_message
+        return ErrorCode.kafka_storage_error
 
     def _read_failed(self, failed: OSError | LogDamaged | BatchRefused, offset: int) -> Refusal:
         self._env.log.error(
@@ -204,8 +232,9 @@ class ReadablePartition:
                     block=attempt == COLD_READS_MAX - 1,
                 )
             except Cold as cold:
+                run = self._env.disk.run_aside if cold.aside else self._env.disk.run
                 try:
-                    await self._env.disk.run(cold.work)
+                    await run(cold.work)
                 except (OSError, LogDamaged) as failed:
                     return self._read_failed(failed, offset)
         raise AssertionError("a read that may block was cold")

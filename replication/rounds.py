@@ -1,4 +1,4 @@
-"""Work beside requests: checkpoints, retention, compaction. Each a task of its own, none with a timer for a partition.
+"""Work beside requests: checkpoints, retention, compaction, scrubs. Each a task of its own, none with a timer for a partition.
 
 INVARIANT  what a round works on may be deleted or fail meanwhile without the round, or any other partition, noticing.
 PREVENTS   one damaged log ending retention for all of them.
@@ -15,6 +15,7 @@ from fencepost.cluster.metadata.broker_config import BrokerValues
 from fencepost.cluster.wire.batch import BatchRefused
 
 from .log.checkpoint import Kind
+from .scrubber import Scrubber
 
 if TYPE_CHECKING:
     from .manager import ReplicaManager
@@ -31,6 +32,7 @@ class Rounds:
     def __init__(self, env: Env, manager: "ReplicaManager") -> None:
         self._env = env
         self._manager = manager
+        self.scrubber = Scrubber(env, manager)
         self._tasks: list[asyncio.Task[None]] = []
         self._moved: dict[CopiedPartition, None] = {}  # high watermarks to write down
         # Whose new log start somebody waits for: that is not put off.
@@ -49,13 +51,16 @@ class Rounds:
         self._retention_s = values.integer("log.retention.check.interval.ms") / 1000
         self._compaction_s = values.integer("log.cleaner.backoff.ms") / 1000
         self._compacts = values.of("log.cleaner.enable") is True
+        self.scrubber.read_settings(values)
 
     def start(self) -> None:
+        self.scrubber.begin()
         work: tuple[tuple[Coroutine[Any, Any, None], str], ...] = (
             (self._checkpoint(), "checkpoints"),
             (self._retain(), "retention"),
             (self._compact(), "compaction"),
             (self._manager.room.watch(), "room on the disk"),
+            (self.scrubber.run(), "scrub of the logs"),
         )
         self._tasks = [self._env.tasks.spawn(each, name=name) for each, name in work]
 
@@ -94,6 +99,7 @@ class Rounds:
         self._moved.pop(partition, None)
         self._starts.pop(partition, None)
         self._compacted.pop(partition, None)
+        self.scrubber.forget(partition)
 
     # -- checkpoints -----------------------------------------------------------------------------------
 

@@ -101,6 +101,7 @@ class LeaderStream:
             case frames.LEAVE:
                 for slot in frames.read_slots(header):
                     if slot in self._feeds:
+                        self._owner.left(self._feeds[slot])
                         self._drop(self._feeds[slot])
             case frames.STUCK:
                 for slot in frames.read_slots(header):
@@ -328,7 +329,7 @@ class LeaderStream:
                 self._env.tasks.spawn(self._warm(feed, cold), name="cold read for a follower")
                 return 0
             except (OSError, LogDamaged) as failed:
-                self._unreadable(feed, str(failed))
+                self._unreadable(feed, failed)
                 return 0
             if found is None:  # retention has overtaken it
                 self._drop(feed)
@@ -369,20 +370,14 @@ class LeaderStream:
             await self._env.disk.run(cold.work)
         except (OSError, LogDamaged) as failed:
             if feed.slot in self._feeds:
-                self._unreadable(feed, str(failed))
+                self._unreadable(feed, failed)
             return
         feed.is_cold = False
         if feed.slot in self._feeds:
             self.has_records(feed)
 
-    def _unreadable(self, feed: LeaderFeed, why: str) -> None:
-        self._env.log.error(
-            "read_for_follower_failed",
-            partition=str(feed.partition.topic_partition),
-            follower=self.follower_id,
-            offset=feed.sent_to,
-            cause=why,
-        )
+    def _unreadable(self, feed: LeaderFeed, failed: OSError | LogDamaged) -> None:
+        self._owner.unreadable(feed, failed)
         self._refuse(feed, ErrorCode.kafka_storage_error)
 
     def _tell_news(self) -> None:

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import time
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,8 @@ MENDED_S: Final = 20.0  # for a node with damaged files to be whole again by its
 DAMAGE_SAID: Final = re.compile(
     r"damag|torn|not what was|checksum|CRC|does not name|can't|rebuilt|lost", re.IGNORECASE
 )
+READ_S, LOOK_S = 60.0, 0.5  # for a node to read all of its logs again
+READ_AGAIN: Final = '"logs_read_again"'
 LINE_MAX: Final = 300
 STARTS: Final = "node_starts"
 LOUD: Final = ("warn", "error")
@@ -81,6 +84,9 @@ class Damage(Fault):
         try:
             self.start_again([node])
             self.stage.asked.wait_in_sync(MENDED_S)
+            # After a clean stop the logs are trusted until they have been read again.
+            if self._has_read_again(node):
+                self.stage.asked.wait_in_sync(MENDED_S)
         except (DidNotStart, TimeoutError) as not_whole:
             how = "refused to start" if isinstance(not_whole, DidNotStart) else "stayed behind"
             told = self._named(node)
@@ -91,6 +97,20 @@ class Damage(Fault):
             self._replace_disk(node)
             return f"node {node} {how}, was given an empty disk, and is whole again; {told}"
         return f"node {node} is whole again by itself; {self._named(node)}"
+
+    def _has_read_again(self, node: int) -> bool:
+        """Whether it has been through all of its logs since it was started, in the time that it has for that."""
+        for _ in range(round(READ_S / LOOK_S)):
+            if READ_AGAIN in self._since_start(node):
+                return True
+            time.sleep(LOOK_S)  # also when all has to end: what comes then needs whole copies
+        self.stage.trouble.append(
+            f"damage of {self.target}: node {node} did not come to read its logs again in {READ_S} s"
+        )
+        return False
+
+    def _since_start(self, node: int) -> str:
+        return self.system.said(node).rpartition(f'"{STARTS}"')[2]
 
     def _named(self, node: int) -> str:
         """The sentences in which it warned of something since its last start."""

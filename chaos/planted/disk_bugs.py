@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from fencepost.replication.first_reads import FirstReads
 from fencepost.replication.log import settle, sync, truncation
 from fencepost.replication.log.cleaner import Cleaner
+from fencepost.replication.scrubber import Scrubber
 
 from .bugs import Patch, bug
 
@@ -69,3 +71,14 @@ def newest_of_a_key_is_cleaned_away(patch: Patch) -> None:
         return bool(record.offset > self.keys.latest or record.offset < newest)
 
     patch.put(Cleaner, "_is_kept", is_kept)
+
+
+@bug(seen_by="no-progress", campaign="cluster", faults="rotten-stopped")
+def rot_not_looked_for(patch: Patch) -> None:
+    """What a clean stop has left is trusted by the next start, and nobody reads it again."""
+
+    async def nothing(_self: Any) -> None:
+        return
+
+    patch.put(Scrubber, "_pass", nothing)
+    patch.put(FirstReads, "check", lambda *_args, **_named: None)

@@ -96,14 +96,14 @@ async def slow_disk(faults: "ClusterFaults") -> None:
 async def replace_disk(faults: "ClusterFaults") -> None:
     """A machine comes back with an empty disk, when the others have all that it had; the next only when all is whole."""
     node_id = faults.rng.choice(faults.nodes.ids)
-    if not _is_calm(faults, node_id):
+    if not is_calm(faults, node_id):
         return
     faults.is_replacing = True
     _replace(faults, node_id)
-    await _until_whole(faults)
+    await until_whole(faults)
 
 
-def _is_calm(faults: "ClusterFaults", node_id: int) -> bool:
+def is_calm(faults: "ClusterFaults", node_id: int) -> bool:
     if faults.is_replacing or faults.nodes.not_whole():
         return False
     return not any(
@@ -143,7 +143,7 @@ def _replace(faults: "ClusterFaults", node_id: BrokerId) -> None:
     faults.nodes.start(node_id)
 
 
-async def _until_whole(faults: "ClusterFaults") -> None:
+async def until_whole(faults: "ClusterFaults") -> None:
     try:
         await faults.nodes.until_whole(WHOLE_S)
     except AssertionError:
@@ -172,7 +172,7 @@ async def rotten_file(faults: "ClusterFaults") -> None:
 async def rotten_log(faults: "ClusterFaults") -> None:
     """Bits flip in a log, in the metadata's journal, or in any file, while the node is down or under its hands."""
     node_id = faults.rng.choice(faults.nodes.ids)
-    if not _is_calm(faults, node_id):
+    if not is_calm(faults, node_id):
         return
     faults.is_replacing, faults.nodes.rotten = True, node_id
     name = node_name(node_id)
@@ -189,7 +189,7 @@ async def rotten_log(faults: "ClusterFaults") -> None:
         if not mend(faults):
             break
         await asyncio.sleep(LOOK_S)
-    await _until_whole(faults)
+    await until_whole(faults)
 
 
 def _flip(faults: "ClusterFaults", name: str) -> None:
@@ -214,6 +214,8 @@ def mend(faults: "ClusterFaults") -> str:
     rotten, nodes = faults.nodes.rotten, faults.nodes
     if rotten is None:
         return ""
+    if why := nodes.unfound():
+        return why
     others = [each for each in nodes.ids if each != rotten]
     well = nodes.ready() if _is_led_without(faults, rotten) else list(filter(nodes.is_up, others))
     if late := [each for each in others if each not in well]:
@@ -222,6 +224,6 @@ def mend(faults: "ClusterFaults") -> str:
         keep = [each for each in (*state.isr, *state.elr) if each in others]
         if not keep and (rotten in state.isr or rotten in state.elr):
             return f"the disk of node {rotten} has rotted, and only it has all of {state}"
-    nodes.rotten = None
+    nodes.rotten, nodes.unfound = None, lambda: ""
     _replace(faults, rotten)
     return ""

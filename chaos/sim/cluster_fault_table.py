@@ -15,6 +15,7 @@ from .cluster_disks import (
 from .cluster_faults import ON_TOP, ClusterFaults, Fault
 from .cluster_members import broker_comes, broker_goes, change_voters, older_build
 from .cluster_rare_faults import clock, drift, each_write, reorder, suspend
+from .cluster_stopped_rot import rotten_stopped
 
 FAULTS: Final[dict[str, Fault]] = {
     "kill": ClusterFaults.kill,
@@ -44,6 +45,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "replace-disk": replace_disk,
     "rotten-file": rotten_file,
     "rotten-log": rotten_log,
+    "rotten-stopped": rotten_stopped,
     "broker-comes": broker_comes,
     "broker-goes": broker_goes,
     "older-build": older_build,

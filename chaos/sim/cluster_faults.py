@@ -27,6 +27,7 @@ ON_TOP: Final = {
     "more faults": (0.35, ("rotten-log", "broker-comes", "broker-goes", "older-build", "drift")),
     "suspended": (0.2, ("suspend",)),
     "more failures": (0.25, ("failing-files",)),
+    "rotten while stopped": (0.2, ("rotten-stopped",)),
 }
 Fault = Callable[[Any], Awaitable[None]]  # with the ClusterFaults that it belongs to
 

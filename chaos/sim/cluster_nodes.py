@@ -85,6 +85,8 @@ class ClusterNodes:
             str, Build
         ] = {}  # by name: what runs there now, where it is an older one
         self.rotten: BrokerId | None = None  # bits of a file of its disk have flipped
+        # Why what has flipped there can't be mended yet: its node has not found it.
+        self.unfound: Callable[[], str] = lambda: ""
         self.emptied: set[BrokerId] = set()  # whose disk was replaced by an empty one
         self._config = config
         self._on_start = on_start

@@ -238,8 +238,15 @@ class ClusterWatch:
         for node_id in self.nodes.up():
             broker = self.nodes.brokers[node_id]
             for name, partition in broker.replicas.partitions.items():
+                self._look_for_damage(node_id, name, partition.log)
                 if partition.closed is None:
                     self._sweep(node_id, broker, name, partition, producers=producers)
+
+    def _look_for_damage(self, node_id: BrokerId, name: TopicPartition, log: Log) -> None:
+        """What a scrub calls damaged; where a disk does not read it names no offsets."""
+        for each in log.damage:
+            if each.next_offset > each.first_offset:
+                self._see_damage(node_id, name, each.told())
 
     def _sweep(
         self,

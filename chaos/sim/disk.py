@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 from fencepost.cluster.base.ports import Buffer, File
 
-from .disk_faults import CHANGES, DiskFaults
+from .disk_faults import CHANGES, DiskFaults, Range
 from .disk_work import Job
 from .file_node import FileNode, Write
 from .filesystem import FileSystem, Folder
@@ -33,10 +33,16 @@ class MachineDisk:
     """What survives the node: its files, its faults, and the count of its operations."""
 
     def __init__(
-        self, name: str, rng: random.Random, trace: Trace, habits: DiskHabits = PLAIN
+        self,
+        name: str,
+        rng: random.Random,
+        aside: random.Random,
+        trace: Trace,
+        habits: DiskHabits = PLAIN,
     ) -> None:
         self.name = name
         self.rng = rng
+        self.aside = aside
         self.trace = trace
         self.habits = habits
         if habits is not PLAIN:
@@ -244,10 +250,18 @@ class SimDisk:
             raise first
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
+        machine = self.machine
+        return await self._run(machine.rng, machine.habits.run_s, work, *args)
+
+    async def run_aside(self, work: Callable[..., T], *args: Any) -> T:
+        return await self._run(self.machine.aside, None, work, *args)
+
+    async def _run(
+        self, rng: random.Random, run_s: Range | None, work: Callable[..., T], *args: Any
+    ) -> T:
         self.incarnation.check()
-        habits, rng = self.machine.habits, self.machine.rng
-        seconds = rng.uniform(*(habits.run_s or self.machine.faults.run_s))
-        if habits.has_threads:
+        seconds = rng.uniform(*(run_s or self.machine.faults.run_s))
+        if self.machine.habits.has_threads:
             done_after_s = rng.choice((0.0, 1.0, rng.random())) * seconds
             job = Job(lambda: self.do(partial(work, *args)))
             return cast("T", await job.begin(done_after_s, seconds))
@@ -343,6 +357,12 @@ class SimFile:
         if self._node.cold or (cold_odds and machine.rng.random() < cold_odds):
             return None
         return self.read(position, length)
+
+    def read_once(self, position: int, length: int) -> bytes:
+        was_cold = self._node.cold
+        data = self.read(position, length)
+        self._node.cold = was_cold
+        return data
 
     def truncate(self, size: int) -> None:
         self._check()

@@ -121,7 +121,8 @@ class World:
         machine = self._machines.get(name)
         if machine is None:
             habits = self.disk_habits(name)
-            disk = MachineDisk(name, self.stream(f"disk/{name}"), self.trace, habits)
+            rng, aside = self.stream(f"disk/{name}"), self.stream(f"disk aside/{name}")
+            disk = MachineDisk(name, rng, aside, self.trace, habits)
             machine = self._machines[name] = Machine(name, disk, self.loop)
             self.net.turn_on(name)
         if machine.env is None or not machine.env.incarnation.alive:

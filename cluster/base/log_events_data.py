@@ -32,6 +32,14 @@ REPLICATION: Final[Mapping[str, str]] = {
     "log_not_settled": "{folder} could not be synced: {cause}. It is tried again.",
     "partition_offline": "{topic}-{partition} can't be used on this node: {cause}. Others lead it,"
     " where they can; repair the disk and start this node again.",
+    "log_damaged": "{topic}-{partition} was read again, as all logs are now and then: {cause}. Where another"
+    " replica is in sync it takes over; alone, this one serves what is well, and refuses what is not.",
+    "logs_read_again": "All logs were read again, in {seconds} s. Since the start {bytes} bytes were, and {damaged}"
+    " places in them were damaged.",
+    "damaged_logs_not_written": "It could not be written down which logs are damaged, in {path}: {cause}. The"
+    " next start finds them when it has read them again.",
+    "damaged_logs_unreadable": "{path} can't be read: {cause}. Which logs are damaged is found when they have"
+    " been read again.",
     "partitions_not_deleted": "The folders of {count} deleted partitions could not be removed: {cause}",
     "doubts_not_written": "It could not be written down which logs acknowledge what is not synced:"
     " {cause}. If the machine goes down before it can, this node does not know what it may lack.",

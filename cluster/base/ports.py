@@ -58,6 +58,9 @@ class File(Protocol):
     def read_cached(self, position: int, length: int) -> bytes | None:
         """The same when it needs no disk; None when it would block (use `Disk.run(file.read, …)`)."""
 
+    def read_once(self, position: int, length: int) -> bytes:
+        """As `read`, by whoever looks at everything once: what was not in memory before is not kept there."""
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
@@ -109,6 +112,9 @@ class Disk(Protocol):
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         """Run slow disk work off the loop's thread (at once, on virtual time, in a simulation)."""
+
+    async def run_aside(self, work: Callable[..., T], *args: Any) -> T:
+        """The same for what nobody waits for. A simulation gives it dice of its own."""
 
 
 class FileSlice:

@@ -120,6 +120,9 @@ class RealDisk:
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         return cast("T", await self._reads.run(work, *args))
 
+    async def run_aside(self, work: Callable[..., T], *args: Any) -> T:
+        return await self.run(work, *args)
+
 
 def _hold_all(files: Sequence[RealFile]) -> None:
     held: list[RealFile] = []

@@ -171,6 +171,25 @@ class RealFile:
             return os.pread(fd, length, position)
         return bytes(buffer) if count == length else None
 
+    def read_once(self, position: int, length: int) -> bytes:
+        """Without reading ahead: what came of that would look as if somebody else had asked for it.
+
+        Where a part of the range was in memory, all of it is dropped; so ask for small ones.
+        """
+        self.hold()
+        try:
+            length = min(length, max(self._size - position, 0))
+            # Before anything is asked: a look at what is not there would make the kernel read ahead, too.
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+            if length == 0 or (RealFile.nowait_works and self._is_cached(position, length)):
+                return self.read(position, length)
+            try:
+                return self.read(position, length)
+            finally:
+                os.posix_fadvise(self._fd, position, length, os.POSIX_FADV_DONTNEED)
+        finally:
+            self.release()
+
     def send_cached(self, target: int, position: int, length: int) -> int | None:
         """`sendfile` to a non-blocking socket: how much it took, None when the disk would be waited for."""
         fd = self.fileno()

@@ -169,6 +169,9 @@ _ROWS: Final = (
     integer("log.roll.jitter.hours", 0, at_least(0)),
     long("log.roll.jitter.ms", None, _required_at_least(0), CLUSTER_WIDE),
     long("log.roll.ms", None, _required_at_least(1), CLUSTER_WIDE),
+    # Ours: how often the logs are read again for what has rotted (-1: after a start only), and how fast (0: never).
+    long("log.scrub.bytes.per.second", 8_388_608, at_least(0), CLUSTER_WIDE, internal=True),
+    long("log.scrub.interval.ms", 604_800_000, at_least(-1), CLUSTER_WIDE, internal=True),
     integer("log.segment.bytes", 1_073_741_824, at_least(1_048_576), CLUSTER_WIDE),
     long("log.segment.delete.delay.ms", 60_000, at_least(0), CLUSTER_WIDE),
     integer("max.connections", INT_MAX, at_least(0), CLUSTER_WIDE),

@@ -104,6 +104,8 @@ _OF_BROKERS: Final[Mapping[str, str]] = {
     "log.flush.scheduler.interval.ms": "Stands in for log.flush.interval.ms if that is not set.",
     "log.flush.start.offset.checkpoint.interval.ms": "How often is written down where logs begin.",
     "log.retention.check.interval.ms": "How often is looked for segments to delete.",
+    "log.scrub.bytes.per.second": "How fast logs are read again to find what has rotted on the disk; 0: not at all.",
+    "log.scrub.interval.ms": "How often that is done, beside once after each start; -1: only then.",
     "max.connections": "How many connections the node takes.",
     "max.connections.per.ip": "How many connections the node takes from one address.",
     "max.incremental.fetch.session.cache.slots": "How many fetch sessions are kept.",

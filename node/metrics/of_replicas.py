@@ -26,6 +26,8 @@ _COUNTED = {
     names.TRUNCATIONS: "truncations",
     names.RETENTION_DELETES: "retention_deletes",
     names.COMPACTIONS: "compaction_rounds",
+    names.SCRUBBED_BYTES: "scrubbed_bytes",
+    names.DAMAGED_BATCHES: "damaged_batches",
     names.ISR_SHRINKS: "isr_shrinks",
     names.ISR_EXPANDS: "isr_expands",
     names.ELECTIONS: "elections",
@@ -52,18 +54,22 @@ class OfReplicas:
         put(names.DISK_FREE, free)
         put(names.DISK_FULL, float(replicas.is_disk_full))
         put(names.FAILED, len(replicas.offline))
+        put(names.SCRUB_AGE, replicas.rounds.scrubber.age_s)
         budget = replicas.store.shared.budget
         put(names.PRODUCERS, budget.count)
         put(names.PRODUCERS_MAX, budget.maximum)
         survey = replicas.survey(self._known)
         is_wanted = self._is_wanted
+        damaged = 0
         for number, partition in enumerate(list(replicas.partitions.values())):
+            damaged += bool(partition.log.damage)
             topic = partition.topic_partition.topic
             survey.take(partition, by_topic=is_wanted is not None and is_wanted(topic))
             if number % PARTITIONS_A_STEP == 0:
                 await gathering.breathe()
         await survey.end(gathering.breathe)
         _put_survey(gathering, survey)
+        put(names.DAMAGED, damaged)
         put(names.REPLICAS, survey.replicas + len(replicas.offline.keys() - replicas.partitions))
         await self._topics(gathering, survey)
 

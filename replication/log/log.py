@@ -25,6 +25,7 @@ from . import aborted, closing, compaction, retention, rolling, snapshots, trunc
 from .burial import Burial
 from .checkpoint import Kind
 from .config import INT_MAX, LogConfig
+from .damage import Damage, below, readable_until
 from .epochs_machine import EpochsMachine
 from .finding import ReadResult, headers_of, read
 from .hints import LogHint
@@ -46,10 +47,10 @@ class Log:
 
     __slots__ = (
         "_producers", "aborted_unsynced", "bases", "burials", "bytes_since_snapshot", "cleaned_to", "cleaning",
-        "config", "created", "cut_unsynced", "cuts", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
+        "config", "created", "cut_unsynced", "cuts", "damage", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
         "failed", "folder", "folder_synced", "folder_version", "hint", "latest_epoch", "log_end_offset", "log_start_offset",
         "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshots",
-        "snapshots_unsynced", "ticket", "topic_id", "topic_partition",
+        "snapshots_unsynced", "ticket", "topic_id", "topic_partition", "unread",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,9 @@ class Log:
         self.failed: OSError | LogDamaged | None = None
         self.removed = False  # deleted, or moved to other nodes
         self.created = not all(segment.fresh for segment in segments)  # the folder is there
+        self.damage: tuple[Damage, ...] = ()  # what is known of it
+        # From where to where nobody has read it since the start; only where a scrub is on its way.
+        self.unread: tuple[int, int] | None = None
         self.cuts = 0  # truncations: what was planned before one is void
         self.cut_unsynced = False  # the last truncation may come undone when the power goes
         self.dirty: list[Segment] = []
@@ -272,6 +276,8 @@ class Log:
             return None
         if offset >= limit:
             return ReadResult([], 0, offset, offset)
+        if self.damage:
+            limit = readable_until(self.damage, offset, limit)
         for segment in self.segments[self.index_of(offset) :]:
             found = read(segment, offset, max_bytes, limit=limit, min_one=min_one, block=block)
             if found is not None:
@@ -317,8 +323,12 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """End before `offset` at the latest: a batch that holds it goes whole."""
         truncation.truncate_to(self, offset)
+        self.damage = below(self.damage, self.log_end_offset)
+        if self.unread is not None:
+            self.unread = self.unread[0], min(self.unread[1], self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
+        self.damage, self.unread = (), None
         truncation.truncate_fully_and_start_at(self, offset)
 
     def delete_records_before(self, offset: int) -> None:

@@ -1,9 +1,8 @@
 """Batch by batch through a file that a crash may have left half written, every byte checked."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from fencepost.cluster.base.ports import File
 from fencepost.cluster.wire.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -19,6 +18,12 @@ LOOK_BEHIND: Final = 64 * 1024 * 1024  # how far behind damage a good batch is l
 OFFSETS_AHEAD: Final = 2**32  # a batch with an offset further on is none of this log's
 _MAGIC_AT: Final = 16
 _MAGIC: Final = b"\x02"
+
+
+class Readable(Protocol):
+    """What is asked of a file here."""
+
+    def read(self, position: int, length: int) -> bytes: ...
 
 
 class Bad(Exception):
@@ -38,7 +43,9 @@ class Checked(NamedTuple):
     batch: memoryview
 
 
-def scan(file: File, position: int, end: int, offset: int) -> Iterator[Checked]:
+def scan(
+    file: Readable, position: int, end: int, offset: int, *, chunk: int = CHUNK
+) -> Iterator[Checked]:
     """Every whole batch from `position` on, whose first offset is at or above `offset`. Raises Bad.
 
     The checksum does not cover a batch's own offset. One that is too low shows at once; one that leaves a gap is
@@ -50,7 +57,7 @@ def scan(file: File, position: int, end: int, offset: int) -> Iterator[Checked]:
     while position < end:
         at = position - start
         if at + HEADER_SIZE > len(data):
-            data = file.read(position, min(CHUNK, end - position))
+            data = file.read(position, min(chunk, end - position))
             start, at = position, 0
         try:
             header = parse_header(data, at)
@@ -62,7 +69,7 @@ def scan(file: File, position: int, end: int, offset: int) -> Iterator[Checked]:
             # A follower killed while it copies a compacted log leaves half a batch behind a gap.
             raise Bad(position, offset, why, short=offset <= header.base_offset <= offset_max)
         if at + header.size > len(data):
-            data = file.read(position, max(CHUNK, header.size))
+            data = file.read(position, max(chunk, header.size))
             start, at = position, 0
         try:
             check_batch(data, at, header)
@@ -79,7 +86,7 @@ def scan(file: File, position: int, end: int, offset: int) -> Iterator[Checked]:
         position += header.size
 
 
-def _is_belied(file: File, position: int, end: int, header: BatchHeader) -> bool:
+def _is_belied(file: Readable, position: int, end: int, header: BatchHeader) -> bool:
     if end - position < HEADER_SIZE:
         return False
     try:
@@ -89,7 +96,7 @@ def _is_belied(file: File, position: int, end: int, header: BatchHeader) -> bool
     return following.magic == header.magic and following.base_offset <= header.last_offset
 
 
-def good_batch_behind(file: File, position: int, end: int, offset: int) -> int | None:
+def good_batch_behind(file: Readable, position: int, end: int, offset: int) -> int | None:
     """The position of a whole batch somewhere behind a bad one, whose own length may be wrong."""
     data = file.read(position, min(LOOK_BEHIND, end - position))
     found = data.find(_MAGIC, _MAGIC_AT + 1)

@@ -1,8 +1,10 @@
 """What all logs of a node share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Env
 
 from .burial import Graves
@@ -15,6 +17,10 @@ from .removal import Removal
 
 if TYPE_CHECKING:
     from .log import Log
+
+
+def _nobody_looks(_log: TopicPartition, _first: int, _end: int) -> None:
+    return
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +49,8 @@ class Shared:
     recovered: Recovered = field(default_factory=Recovered)
     # Logs with something to do for the next checkpoint, in the order in which they came to have it.
     unsettled: "dict[Log, None]" = field(default_factory=dict)
+    # Somebody was about to be served these offsets, and they are not what was written.
+    on_suspicion: Callable[[TopicPartition, int, int], None] = _nobody_looks
     snapshotting: "set[Log]" = field(default_factory=set)  # whose producers are being written
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from fencepost.cluster.base.ports import Disk, Env
 from . import burial, hints
 from .checkpoint import FILE_NAME, UNKNOWN, Kind, PartitionOffsets
 from .config import LogConfig
+from .damage import DamagedLogs
 from .doubts import Doubts
 from .hints import LogHint
 from .log import Log
@@ -37,6 +38,7 @@ from .producer_budget import PRODUCERS_MAX, ProducerBudget
 from .producers_machine import PRODUCER_ID_EXPIRATION_MS
 from .removal import FOLDER_NAME_MAX, Removal, partition_of
 from .retention import make_room
+from .scrub import check_around
 from .settle import Settlement
 from .shared import Shared
 from .sync import sync_logs
@@ -70,6 +72,7 @@ class LogStore:
             producer_expiration_ms=producer_expiration_ms,
         )
         self.doubts = Doubts(self.offsets)
+        self.damaged = DamagedLogs(env, data_dir)
         self.was_clean = False
         self.is_new = False  # nothing was ever stored here, so nothing was left unclean either
         self._hints: dict[TopicPartition, LogHint] = {}
@@ -94,6 +97,7 @@ class LogStore:
             for partition in self.folders():
                 self.offsets.put(Kind.RECOVERY_POINT, partition, UNKNOWN)
         self.removal.start(names)
+        self.damaged.load()
         self.same_boot = self.offsets.boot_id == self.env.boot_id
         found = hints.load(disk, self.data_dir)
         self.was_clean = found is not None
@@ -132,6 +136,9 @@ class LogStore:
             same_boot=self.same_boot,
             shared=self.shared,
         )
+        damaged_at = self.damaged.of(partition, topic_id)
+        if damaged_at is not None:
+            log.damage = check_around(log, damaged_at)
         self._all_opened = opened_so_far
         if recovery_point is None:
             log.put(Kind.RECOVERY_POINT, log.settled_point)

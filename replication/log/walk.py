@@ -37,11 +37,12 @@ class Step(NamedTuple):
 
 
 class Cold(Exception):
-    """What was asked for is not in memory. Call `work` off the loop, then ask again."""
+    """What was asked for is not in memory, or (`aside`) not checked yet. Call `work` off the loop, then ask again."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    def __init__(self, work: Callable[[], object], *, aside: bool = False) -> None:
         super().__init__("not in memory")
         self.work = work
+        self.aside = aside
 
 
 # With another replica: reassignments take this one out, which deletes its folder, and in again. Without: what is left.

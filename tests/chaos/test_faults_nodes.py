@@ -248,6 +248,7 @@ def warned(message: str) -> str:
     lines = [
         {"event": "node_starts"},
         {"event": "log_damaged", "level": "error", "message": message},
+        {"event": "logs_read_again", "level": "info", "message": "All logs were read again"},
     ]
     return "\n".join(map(json.dumps, lines))
 
@@ -288,6 +289,45 @@ def test_who_names_its_damage_and_refuses_gets_an_empty_disk_and_that_is_well(
     refuses_once(machines, monkeypatch)
     assert "refused to start, was given an empty disk, and is whole again" in fault.heal()
     assert list(machines.folder(node).iterdir()) == [] and fault.stage.trouble == []
+
+
+def test_who_finds_its_damage_when_it_is_in_sync_gets_an_empty_disk_too(
+    machines, monkeypatch
+) -> None:
+    """After a clean stop it is in sync at once, and out of it when it has read its logs again."""
+    with_files(machines)
+    fault = strike(Damage, machines, "one")
+    fault.begin()
+    (node,) = fault.nodes
+    machines.words = warned("t-0/0.log is damaged at position 40")
+    waits = iter((0.0, TimeoutError("t-0 has two in sync"), 0.0))
+
+    def wait_in_sync(_self, _wait_s: float) -> float:
+        found = next(waits)
+        if isinstance(found, TimeoutError):
+            raise found
+        return found
+
+    monkeypatch.setattr(InSync, "wait_in_sync", wait_in_sync)
+    assert "stayed behind, was given an empty disk" in fault.heal()
+    assert list(machines.folder(node).iterdir()) == [] and fault.stage.trouble == []
+
+
+def test_who_never_comes_to_read_its_logs_again_makes_the_run_unknown(
+    machines, monkeypatch
+) -> None:
+    with_files(machines)
+    monkeypatch.setattr(damage_faults, "READ_S", 1.0)
+    monkeypatch.setattr(damage_faults, "LOOK_S", 0.01)
+    fault = strike(Damage, machines, "one")
+    fault.begin()
+    (node,) = fault.nodes
+    machines.words = "\n".join(
+        json.dumps({"event": event}) for event in ("logs_read_again", "node_starts")
+    )
+    fault.heal()
+    (why,) = fault.stage.trouble
+    assert why == f"damage of one: node {node} did not come to read its logs again in 1.0 s"
 
 
 def test_who_says_nothing_of_its_damage_and_gets_an_empty_disk_makes_the_run_unknown(

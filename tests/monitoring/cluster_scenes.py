@@ -217,6 +217,14 @@ DISKS = (
         "3m",
         "5m",
     ),
+    one(
+        "FencepostLogDamaged",
+        f"fencepost_log_damaged_replicas{{{A}}}",
+        "0 2m | 1 2m | 0 2m",
+        "1m",
+        "3m",
+        "5m",
+    ),
     one("FencepostDiskFull", f"fencepost_disk_full{{{A}}}", "0 2m | 1 2m | 0 2m", "1m", "3m", "5m"),
     Scene(
         "FencepostDiskLow",

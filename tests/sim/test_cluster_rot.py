@@ -1,18 +1,23 @@
 """Bits that flip in what is on a disk: named, not believed, and mended from the others."""
 
 import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from cluster_scene import TOPIC, Scene
 from fencepost.chaos.sim.cluster import may_end_a_node
 from fencepost.chaos.sim.cluster_disks import empty_disk
 from fencepost.chaos.sim.cluster_nodes import node_name
+from fencepost.chaos.sim.cluster_stopped_rot import flip
 from fencepost.chaos.sim.world import World
 from fencepost.chaos.workloads.cluster_stream import StreamReader
 from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.ids import BrokerId
 
 
-def play_with_rot(scenario) -> None:
+def play_with_rot(scenario, *, config: Sequence[str] = ()) -> None:
     async def all_of_it(scene: Scene) -> None:
         await scene.start()
         await scenario(scene)
@@ -21,7 +26,7 @@ def play_with_rot(scenario) -> None:
     with World(
         5, time_limit_s=600, deaths_allowed=lambda why: may_end_a_node(why, rotten=True)
     ) as world:
-        world.run(all_of_it(Scene(world)))
+        world.run(all_of_it(Scene(world, config=config)))
 
 
 @pytest.mark.slow
@@ -100,3 +105,57 @@ def test_a_reader_takes_nothing_that_rotted_under_a_leader_and_goes_on_with_the_
         assert reader.offset > 200
 
     play_with_rot(scenario)
+
+
+class _Hand:
+    """What `flip` needs of the faults of a run."""
+
+    def __init__(self, scene: Scene, seed: int) -> None:
+        self.world, self.nodes, self.rng = scene.world, scene.nodes, random.Random(seed)
+
+
+async def stopped_and_flipped(scene: Scene, node_id: int, seed: int) -> None:
+    """A clean stop; then one bit of one log, of all that the node has."""
+    await scene.until_acknowledged(100)
+    await scene.nodes.stop(node_id)
+    flip(cast("Any", _Hand(scene, seed)), BrokerId(node_id))
+    scene.nodes.rotten = BrokerId(node_id)
+    scene.nodes.start(node_id)
+    await scene.nodes.until_ready()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("whose", ["follower", "leader"])
+def test_what_flips_while_a_node_is_stopped_is_found_by_its_next_start(
+    whose: str, seed: int
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        node_id = scene.leader if whose == "leader" else scene.followers[0]
+        await stopped_and_flipped(scene, node_id, seed)
+        broker = scene.nodes.broker(node_id)
+        assert broker.replicas.store.was_clean
+        await scene.nodes.until("it is found", scene.nodes.unfound, within_s=60.0)
+        await scene.until("it is out of use", lambda: bool(broker.replicas.offline))
+        await scene.until_acknowledged(20)
+        empty_disk(scene.world, node_name(node_id))
+        scene.nodes.start(node_id)
+        await scene.nodes.until_whole()
+
+    play_with_rot(scenario)
+
+
+@pytest.mark.slow
+def test_a_node_that_never_reads_its_logs_again_is_not_let_off() -> None:
+    """The scene must see a scrub that does not work, or it proves nothing."""
+
+    async def scenario(scene: Scene) -> None:
+        node_id = scene.followers[0]
+        await stopped_and_flipped(scene, node_id, 0)
+        with pytest.raises(AssertionError, match="which has not found it"):
+            await scene.nodes.until("it is found", scene.nodes.unfound, within_s=30.0)
+        empty_disk(scene.world, node_name(node_id))
+        scene.nodes.start(node_id)
+        await scene.nodes.until_whole()
+
+    play_with_rot(scenario, config=("log.scrub.bytes.per.second=0",))

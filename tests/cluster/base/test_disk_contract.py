@@ -66,6 +66,16 @@ async def test_a_cached_read_gives_all_or_says_that_it_would_block(place: Any) -
 
 
 @scenario
+async def test_a_file_that_is_read_once_gives_what_it_holds(place: Any) -> None:
+    file = place.disk.open(place.path("log"), create=True)
+    file.append([b"0123456789" * 1000])
+    assert await place.disk.run_aside(file.read_once, 5, 10) == b"5678901234"
+    assert file.read_once(9_995, 100) == b"56789"
+    assert file.read_once(10_000, 5) == b"" == file.read_once(20_000, 5)
+    assert file.read(0, 3) == b"012"
+
+
+@scenario
 async def test_a_cut_file_goes_on_from_where_it_was_cut(place: Any) -> None:
     file = place.disk.open(place.path("log"), create=True)
     file.append([b"abcdef"])

@@ -131,6 +131,19 @@ def test_a_cold_range_is_told_from_a_cached_one(
     assert file.read_cached(2, 2) is None
 
 
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_only_what_was_cold_is_dropped_behind_a_read_for_once(
+    file: RealFile, monkeypatch: pytest.MonkeyPatch, *, is_cached: bool
+) -> None:
+    file.append([b"abcdef" * 1000])
+    told = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _fd, *advice: told.append(advice))
+    monkeypatch.setattr(RealFile, "_is_cached", lambda *_: is_cached)
+    assert file.read_once(6, 3) == b"abc"
+    first, dropped = (0, 0, os.POSIX_FADV_RANDOM), (6, 3, os.POSIX_FADV_DONTNEED)
+    assert told == ([first] if is_cached else [first, dropped])
+
+
 def test_the_lock_of_a_killed_process_is_free(disk: RealDisk, tmp_path: Any) -> None:
     """flock belongs to the open file: it goes with the process, whatever ended it."""
     path = str(tmp_path / ".lock")
