@@ -24,5 +24,8 @@ run --campaign cluster --faults power-apart --at-once 1 --config flush.policy=os
 run --campaign cluster --faults failing-log,kill                                 # the metadata log's own disk
 run --campaign cluster --faults each-write                                       # every write in its turn, by seed
 run --campaign transactions --faults each-write
+# Scenes: who was left behind is asked first, a write is shown before others have it, a batch comes after its transaction.
+run --campaign cluster --faults left-behind,unheard-write --seconds 12
+run --campaign transactions --faults left-behind,late-batch --seconds 12
 run --campaign transactions --faults upgrade,kill,reset --workloads bank # transaction.version 0 to 2, a node at a time
 exit "$worst"

@@ -203,7 +203,7 @@ RULES_OF: Final = {
     " poll-skip int-poll-skip nonmonotonic-poll int-nonmonotonic-poll nonmonotonic-send int-nonmonotonic-send"
     " int-send-skip key-order G0 G0-process G0-realtime G1c G1c-process G1c-realtime group-skip group-repeat"
     " bank-sum bank-snapshot doubled left-out from-nothing out-of-order",
-    "transactions, as coordinators do": "refused decision-changed marker-undecided marker-late marker-elsewhere"
+    "transactions, as coordinators do": "refused unwritten-end decision-changed marker-undecided marker-late marker-elsewhere"
     " marker-missing unfinished",
 }
 RULE_NAMES: Final = frozenset(name for names in RULES_OF.values() for name in names.split())

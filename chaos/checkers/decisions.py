@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from .history import Anomaly
-from .observations import Decided, Marked, Refused
+from .observations import Decided, Ended, Marked, Refused
 
 PREPARED = {"PrepareCommit": True, "PrepareAbort": False, "PrepareEpochFence": False}
 COMPLETE = {"CompleteCommit": True, "CompleteAbort": False}
@@ -43,7 +43,8 @@ class Decisions:
 
     def refused(self, seen: Refused) -> list[Anomaly]:
         """Whoever answers may have been deposed, and not know it: that somebody fenced a producer has to be in the log, and
-        a transaction that is open there can be committed. (An id that is gone from the log explains everything.)"""
+        a transaction that is open there can be committed. So can one that a partition has taken something for: whatever
+        ends it for its producer takes another epoch. (An id that is gone from the log explains everything.)"""
         newest = self.newest.get(seen.transactional_id)
         if newest is None:
             return []
@@ -52,10 +53,25 @@ class Decisions:
         if seen.is_fenced:
             is_lie = mine[0] == theirs[0] and mine[1] >= theirs[1]
         else:
-            is_lie = mine == theirs and newest.state == "Ongoing"
+            is_lie = mine == theirs and (seen.has_written or newest.state == "Ongoing")
         if not is_lie:
             return []
         return [Anomaly("refused", seen.transactional_id, f"{seen}, but {newest}")]
+
+    def ended(self, seen: Ended) -> list[Anomaly]:
+        """What a producer was told has ended so is in the log by then, or the log is at a later epoch."""
+        newest = self.newest.get(seen.transactional_id)
+        if newest is None:
+            return []
+        mine = seen.producer_id, seen.producer_epoch
+        outcomes = (
+            ("PrepareCommit", "CompleteCommit")
+            if seen.commit
+            else ("PrepareAbort", "CompleteAbort")
+        )
+        if mine != (newest.producer_id, newest.producer_epoch) or newest.state in outcomes:
+            return []
+        return [Anomaly("unwritten-end", seen.transactional_id, f"{seen}, but {newest}")]
 
     def _see_decided(self, seen: Decided) -> list[Anomaly]:
         before = self.newest.get(seen.transactional_id)

@@ -96,10 +96,21 @@ class Refused:
     producer_id: int
     producer_epoch: int
     error: str
+    has_written: bool = False  # it was told that something is part of this very transaction
 
     @property
     def is_fenced(self) -> bool:
         return self.error != "invalid_txn_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A transactional producer heard that the transaction of this epoch has ended so."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def checkpoint_claims_too_much(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="tables-differ marker-undecided torn torn-offset no-progress",
+    seen_by="tables-differ marker-undecided torn torn-offset no-progress refused",
     campaign="transactions",
     faults="kill-coordinator stop",
     config=CLEANED,

@@ -93,10 +93,10 @@ def positions_lost_at_failover(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="offset-back doubled torn-offset group-repeat",
+    seen_by="offset-back",
     campaign="cluster",
-    faults="kill isolate cut power-one",
-    is_open=True,
+    faults="unheard-write",
+    seconds=8.0,
 )
 def uncommitted_positions_are_told(patch: Patch) -> None:
     """OffsetFetch tells a position as soon as it is written: the next coordinator may never have heard of it."""

@@ -153,11 +153,10 @@ def older_builds_may_register(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="offset-back refused dead-client",
+    seen_by="offset-back commit-back",
     campaign="cluster",
-    faults="suspend isolate kill",
+    faults="left-behind",
     seconds=8.0,
-    is_open=True,
 )
 def images_are_taken_for_now_s(patch: Patch) -> None:
     """A node believes its image to be of now, and asks nobody: it may have slept, and others have been elected."""

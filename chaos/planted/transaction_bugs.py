@@ -15,7 +15,9 @@ from fencepost.replication.partition import Partition
 from fencepost.replication.partition_machine import PartitionMachine
 from fencepost.txn.runtime.decision import NOTHING, Decision, Send, SetTimer
 from fencepost.txn.runtime.shard import Shard
-from fencepost.txn.transactions import marker_sender, policy, transactions_machine, turn
+from fencepost.txn.transactions import marker_sender, policy, refusals, transactions_machine, turn
+from fencepost.txn.transactions import service as transaction_service
+from fencepost.txn.transactions.commands import EndedBefore
 from fencepost.txn.transactions.marker_sender import MarkerSender
 from fencepost.txn.transactions.service import TransactionService
 from fencepost.txn.transactions.transaction import Phase
@@ -41,7 +43,7 @@ def fence_skipped(patch: Patch) -> None:
 @bug(
     seen_by="torn G1a lost-write unseen bank-sum marker-late no-progress",
     campaign="transactions",
-    faults="cut-client delay-client reset",
+    faults="delay-client cut-client reset",
     workloads="bank",
     protocol="old",
     seconds=8.0,
@@ -64,12 +66,30 @@ def zombies_may_write(patch: Patch) -> None:
 @bug(
     seen_by="no-progress marker-late torn G1a lost-write unseen bank-sum",
     campaign="transactions",
-    faults="cut-client delay-client reset",
-    workloads="bank append",
-    is_open=True,
+    faults="late-batch",
+    workloads="bank",
+    protocol="old",
 )
 def first_writes_are_not_verified(patch: Patch) -> None:
     """A partition asks no coordinator whether the transaction of a batch is open (KIP-890)."""
+    right = Verifier.first_write
+
+    def first_write(self: Verifier, *write: Any, add: bool) -> Any:
+        return right(self, *write, add=True) if add else None
+
+    patch.put(Verifier, "first_write", first_write)
+    patch.put(ProducersMachine, "_is_confirmed", lambda *_: True)
+
+
+@bug(
+    seen_by="no-progress",
+    campaign="transactions",
+    faults="reset",
+    workloads="bank",
+    protocol="new",
+)
+def first_writes_are_refused(patch: Patch) -> None:
+    """A partition refuses the first batch of every transaction: it has asked no coordinator whether that is open."""
     patch.put(Verifier, "first_write", lambda *_, **__: None)
 
 
@@ -122,8 +142,9 @@ def _as_number(records: Any, sequence: int) -> bytearray:
 @bug(
     seen_by="refused dead-client",
     campaign="transactions",
-    faults="suspend pause-coordinator hunt cut-coordinator",
-    is_open=True,
+    faults="left-behind",
+    workloads="bank",
+    seconds=12.0,
 )
 def deposed_coordinators_end_producers(patch: Patch) -> None:
     """A coordinator says what ends a producer by what it remembers, and does not ask whether it still is the coordinator."""
@@ -137,6 +158,23 @@ def deposed_coordinators_end_producers(patch: Patch) -> None:
         self._confirm_image = certain
 
     patch.put(TransactionService, "__init__", init)
+
+
+@bug(
+    seen_by="unwritten-end",
+    campaign="transactions",
+    faults="left-behind",
+    workloads="bank",
+    protocol="old",
+    seconds=12.0,
+)
+def deposed_coordinators_know_of_no_next_transaction(patch: Patch) -> None:
+    """A coordinator takes the end of a transaction for the last one's, sent again, and does not ask whether it still is one. (A bug that was here once.)"""
+
+    def is_from_memory(reply: Any) -> bool:
+        return refusals.is_from_memory(reply) and not isinstance(reply, EndedBefore)
+
+    patch.put(transaction_service, "is_from_memory", is_from_memory)
 
 
 @bug(

@@ -53,6 +53,8 @@ RULES: Final[dict[str, str]] = {
     "damaged": "a broker served what nobody had sent, or what had another checksum",
     "broken": "whoever ran it saw what must not be, outside of the history",
     "decision-changed": "of one decision different outcomes were told",
+    "refused": "a good producer was refused for what the transaction log does not say",
+    "unwritten-end": "a producer was told that its transaction has ended, and the transaction log does not say so",
     "stale-read": "a reader was told of an end that was behind what it had been told before",
 }
 _THOUSAND: Final = 1_000

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from .aimed_faults import left_behind, unheard_write
 from .cluster_disks import (
     failing_disk,
     failing_files,
@@ -52,8 +53,10 @@ FAULTS: Final[dict[str, Fault]] = {
     "drift": drift,
     "suspend": suspend,
     "each-write": each_write,
+    "left-behind": left_behind,
+    "unheard-write": unheard_write,
 }
 # Only when asked for: runs in which everything happens have worse.
-ASKED_FOR: Final = ("power-apart", "failing-log", "each-write")
+ASKED_FOR: Final = ("power-apart", "failing-log", "each-write", "left-behind", "unheard-write")
 _ON_TOP: Final = {name for _, names in ON_TOP.values() for name in names}
 USUAL: Final = tuple(name for name in FAULTS if name not in (*ASKED_FOR, *_ON_TOP))

@@ -59,7 +59,10 @@ class ClusterFaults:
         self.is_replacing = False  # a disk that was replaced is still being filled
         self.is_leaving = False  # a broker is on its way out for good
         self.is_swept = False  # the one write of `each-write` was chosen
+        self.is_playing = False  # one of `aimed_faults.py`
+        self.scenes = 0  # of those, so many so far
         self.seed = plan.seed
+        self.protocol = plan.protocol  # of transactions, where the plan says it
         watch.on_moment = self._on_moment
 
     @property

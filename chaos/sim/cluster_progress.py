@@ -1,4 +1,5 @@
 """How long producers wait while one thing at a time is broken that leaves a majority (`--at-once 1`): it has a bound.
+When all is healed, somebody goes on.
 
 INVARIANT  a batch is acknowledged within `SERVED_S` of virtual time, whatever goes on, as long as all faults so far left a majority
            and each struck when all was whole.
@@ -7,11 +8,12 @@ PROVED BY  tests/sim/test_cluster_progress.py::test_a_producer_that_waits_for_lo
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from ..workloads.cluster_client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S
 from ..workloads.cluster_stream import StreamProducer
 from .cluster_faults import ClusterFaults
+from .cluster_nodes import ClusterNodes
 from .world import World
 
 SESSION_S: Final = 3.0  # broker.session.timeout.ms, of which the simulator leaves the default
@@ -74,3 +76,18 @@ class Progress:
                 struck = self._faults.struck[-1] if self._faults.struck else "nothing"
                 why = f"{each.name} has waited for {now_s - since_s:.1f} s; struck last: {struck}"
                 self._world.fail(AssertionError(f"no-progress: {each.key}: {why}"))
+
+
+async def until_somebody_commits(
+    nodes: ClusterNodes, faults: ClusterFaults, clients: Sequence[Any], *, within_s: float
+) -> None:
+    """When all is healed. Or a cluster that refuses every transaction would pass: where nothing is, nothing is torn."""
+    writers = [each for each in clients if hasattr(each, "acknowledged")]
+    before = sum(each.acknowledged for each in writers)
+
+    def complaint() -> str:
+        waits = faults.mend()
+        is_done = not writers or sum(each.acknowledged for each in writers) > before
+        return "" if is_done else waits or "nobody could commit"
+
+    await nodes.until("after healing", complaint, within_s=within_s)

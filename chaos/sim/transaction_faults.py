@@ -5,6 +5,8 @@ from typing import Final
 
 from fencepost.cluster.base.ids import BrokerId
 
+from ..workloads.txn_book import Book
+from . import aimed_transactions
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults, Fault
 from .cluster_members import upgrade
@@ -16,6 +18,8 @@ COORDINATED: Final = (STATE_TOPIC, "__consumer_offsets")
 
 
 class TransactionFaults(ClusterFaults):
+    book: Book  # of those who write in transactions
+
     def leader(self) -> BrokerId:
         """A partition's leader; every second time a coordinator's."""
         return self._coordinator() if self.rng.random() < 0.5 else super().leader()
@@ -89,11 +93,14 @@ TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     "upgrade": upgrade,
     "hunt": TransactionFaults.hunt,
     "at-a-decision": TransactionFaults.at_a_decision,
+    "left-behind": aimed_transactions.left_behind,
+    "late-batch": aimed_transactions.late_batch,
 }
-# Those of transactions twice as often as the others.
-# (An upgrade is asked for by name: it begins with another cluster.)
+# An upgrade begins with another cluster, and scenes are for moments that they are aimed at.
 UPGRADE: Final = "upgrade"
+ASKED_FOR: Final = (UPGRADE, "late-batch")
+# Those of transactions twice as often as the others.
 OF_TRANSACTIONS: Final = tuple(
-    name for name in TRANSACTION_FAULTS if name not in FAULTS and name != UPGRADE
+    name for name in TRANSACTION_FAULTS if name not in FAULTS and name not in ASKED_FOR
 )
 ALL_USUAL: Final = (*USUAL, *OF_TRANSACTIONS, *OF_TRANSACTIONS)

@@ -16,7 +16,7 @@ from fencepost.node.broker import Broker
 from fencepost.replication.partition import Partition
 
 from ..checkers.decisions import Decisions
-from ..checkers.observations import Decided, Marked, Refused
+from ..checkers.observations import Decided, Ended, Marked, Refused
 from .cluster_nodes import node_name
 from .cluster_watch import ClusterWatch
 from .node import SimEnv
@@ -74,14 +74,21 @@ class TransactionWatch(ClusterWatch):
     # Decisions.
 
     def refused(self, seen: Refused) -> None:
+        self._look_for_all_decisions()
+        self.seen["refused"] += 1
+        self._report(self.decisions.refused(seen))
+
+    def ended(self, seen: Ended) -> None:
+        self._look_for_all_decisions()
+        self._report(self.decisions.ended(seen))
+
+    def _look_for_all_decisions(self) -> None:
         """What no leader has told yet, since nothing was committed under it, counts as well."""
-        assert self.nodes is not None, "somebody was refused before there were nodes"
+        assert self.nodes is not None, "somebody was answered before there were nodes"
         for node_id in self.nodes.up():
             for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
                 if name.topic == STATE_TOPIC and partition.is_leader:
                     self._look_for_decisions(node_id, partition)
-        self.seen["refused"] += 1
-        self._report(self.decisions.refused(seen))
 
     def _look_for_decisions(self, node_id: int, partition: Partition) -> None:
         key, end = f"{partition.topic_partition}", partition.high_watermark

@@ -36,6 +36,7 @@ from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_top
 from .cluster_admin import CHURNED, Admin
 from .cluster_builds import OLD, builds_of, old_features
 from .cluster_nodes import ClusterNodes
+from .cluster_progress import until_somebody_commits
 from .http import TOKEN
 from .limits import SHORT_SESSION_MS, cleaner_settings, old_ids, session_timeout_ms, small_limits
 from .node import SimEnv
@@ -94,7 +95,7 @@ class TransactionsRun:
         self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
         self.faults.table, self.faults.usual = TRANSACTION_FAULTS, ALL_USUAL
         self.session_ms = session_timeout_ms(self.world.stream)
-        self.book = Book()
+        self.book = self.faults.book = Book()
         self.tellers: list[Teller] = []
         self.auditors: list[Auditor] = []
         self.processes: list[AppendProcess] = []
@@ -192,6 +193,7 @@ class TransactionsRun:
 
     async def _converge(self, running: "list[asyncio.Task[Any]]") -> None:
         """Nothing is broken any more: every client must end, all inputs be worked off, no transaction stay open."""
+        await until_somebody_commits(self.nodes, self.faults, self.clients, within_s=CONVERGE_S)
         for writer in self._writers(workers=False):
             writer.stopping = True
 
@@ -202,11 +204,8 @@ class TransactionsRun:
                 for each, task in zip(self.clients, running, strict=True)
                 if each.stopping and not task.done()
             ]
-            return (
-                waits
-                or self.nodes.not_whole()
-                or (f"clients that do not end: {late}" if late else "")
-            )
+            ends = f"clients that do not end: {late}" if late else ""
+            return waits or self.nodes.not_whole() or ends
 
         await self.nodes.until("after healing", complaint, within_s=CONVERGE_S)
         async with asyncio.timeout(CONVERGE_S):
@@ -357,6 +356,7 @@ class TransactionsRun:
             dawdle_odds=self.rng.choice((0.0, 0.02, 0.1)),
             doomed=CHURNED if self.rng.random() < 0.3 else (),
             on_refusal=self.watch.refused,
+            on_end=self.watch.ended,
         )
 
     def _client(self, machine: str, name: str, *, patient: bool = True) -> ClusterClient:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..checkers.observations import Refused
+from ..checkers.observations import Ended, Refused
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
 from .txn_answers import Abortable, Fenced, Partition
@@ -40,6 +40,7 @@ class Habits:
     doomed: tuple[str, ...] = ()  # topics that somebody deletes
     on_refusal: Callable[[Refused], None] = lambda _: None
     make: Callable[..., TransactionalProducer] = TransactionalProducer
+    on_end: Callable[[Ended], None] = lambda _: None
 
     def producer(self, client: ClusterClient, transactional_id: str) -> TransactionalProducer:
         return self.make(
@@ -49,6 +50,7 @@ class Habits:
             timeout_ms=self.timeout_ms,
             doomed=self.doomed,
             on_refusal=self.on_refusal,
+            on_end=self.on_end,
         )
 
     async def maybe_dawdle(self, client: ClusterClient) -> None:

@@ -18,7 +18,7 @@ from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.records import Record, build_batch
 
 from ..checkers.history import Kind
-from ..checkers.observations import Refused
+from ..checkers.observations import Ended, Refused
 from ..checkers.txn_history import Txn
 from .cluster_client import LOOK_AGAIN, ClusterClient
 from .coordinator_client import BUSY, GROUP, MOVED, TRANSACTION, Coordinator
@@ -60,6 +60,7 @@ class TransactionalProducer:
         timeout_ms: int = 10_000,
         doomed: Sequence[str] = (),
         on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_end: Callable[[Ended], None] = lambda _: None,
     ) -> None:
         self.client = client
         self.transactional_id = transactional_id
@@ -67,6 +68,7 @@ class TransactionalProducer:
         self.timeout_ms = timeout_ms
         self.doomed = frozenset(doomed)  # topics that may be deleted at any time
         self.on_refusal = on_refusal
+        self.on_end = on_end
         self.alive = False
         self.producer_id = -1
         self.producer_epoch = -1
@@ -77,6 +79,7 @@ class TransactionalProducer:
         self._added: dict[Partition | str, None] = {}  # in this transaction
         self._open = False  # the coordinator may know of a transaction
         self._unacknowledged = 0
+        self._has_written = False  # some of this transaction was acknowledged
 
     @property
     def _clock(self) -> Any:
@@ -127,9 +130,8 @@ class TransactionalProducer:
 
     def _refused(self, error: ErrorCode) -> None:
         """Java's producer ends here."""
-        self.on_refusal(
-            Refused(self.transactional_id, self.producer_id, self.producer_epoch, error.name)
-        )
+        mine = self._mine
+        self.on_refusal(Refused(**mine, error=error.name, has_written=self._has_written))
 
     def __repr__(self) -> str:
         return f"{self.transactional_id} {self.producer_id}/{self.producer_epoch}"
@@ -169,7 +171,7 @@ class TransactionalProducer:
 
     def _finished(self) -> None:
         self._added.clear()
-        self._open, self._unacknowledged = False, 0
+        self._open, self._unacknowledged, self._has_written = False, 0, False
 
     @property
     def _mine(self) -> dict[str, Any]:
@@ -213,6 +215,7 @@ class TransactionalProducer:
         )
         offset = await self._produce(topic, partition, bytes(batch))
         self._unacknowledged -= 1
+        self._has_written = True
         return offset
 
     async def _produce(self, topic: str, partition: int, batch: bytes) -> int | None:
@@ -306,6 +309,7 @@ class TransactionalProducer:
         )
         self._judge("offsets", error)
         self._unacknowledged -= 1
+        self._has_written = True
 
     # Ending.
 
@@ -372,6 +376,7 @@ class TransactionalProducer:
                 continue
             error = reply.error_code
             if error is ErrorCode.none:
+                self.on_end(Ended(**self._mine, commit=commit))
                 if self.new_protocol:
                     self._take_epoch(reply)
                 self._finished()

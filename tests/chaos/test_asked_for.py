@@ -11,7 +11,7 @@ import pytest
 from fencepost.chaos.campaigns import commands
 from fencepost.chaos.campaigns.options import plans_of, why_not
 from fencepost.chaos.sim.cluster_fault_table import ASKED_FOR
-from fencepost.chaos.sim.transaction_faults import UPGRADE
+from fencepost.chaos.sim.transaction_faults import ASKED_FOR as ASKED_OF_TRANSACTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "chaos" / "asked_for.sh"
@@ -51,8 +51,9 @@ def test_every_fault_that_must_be_asked_for_by_name_is_asked_for(tmp_path) -> No
         plans = list(plans_of(arguments))
         assert len(plans) == 2 and not any(map(why_not, plans)), words
         found |= {(arguments.campaign, name) for name in arguments.faults}
-    assert {name for _, name in found} >= {*ASKED_FOR, UPGRADE}
-    assert {("cluster", "each-write"), ("transactions", "each-write")} <= found
+    assert {name for _, name in found} >= {*ASKED_FOR, *ASKED_OF_TRANSACTIONS}
+    both = ("each-write", "left-behind")
+    assert {(campaign, name) for campaign in ("cluster", "transactions") for name in both} <= found
 
 
 def test_make_sim_and_the_night_ask_for_them() -> None:
@@ -67,7 +68,7 @@ def test_make_sim_and_the_night_ask_for_them() -> None:
 
 @pytest.mark.parametrize(
     ("ends", "code", "lines"),
-    [((2, 1, 2, 0), 1, 5), ((0, 2, 0), 2, 5), ((0, 130), 130, 2)],
+    [((2, 1, 2, 0), 1, 7), ((0, 2, 0), 2, 7), ((0, 130), 130, 2)],
     ids=["broken", "unknown", "interrupted"],
 )
 def test_a_broken_promise_weighs_more_than_what_is_unknown_and_the_rest_is_run(

@@ -1,7 +1,7 @@
 """The judge of the transaction log against the partitions' logs sees each way in which they can disagree."""
 
 from fencepost.chaos.checkers.decisions import Decisions
-from fencepost.chaos.checkers.observations import Decided, Marked, Refused
+from fencepost.chaos.checkers.observations import Decided, Ended, Marked, Refused
 from fencepost.chaos.sim.transaction_watch import decoded
 from fencepost.cluster.wire.records import Record
 
@@ -111,6 +111,33 @@ def test_a_commit_of_what_is_open_in_the_log_that_is_refused_is_seen() -> None:
     assert refusals(decided("Ongoing"), error=state) == ["refused"]
     assert refusals(*GOOD, error=state) == []
     assert refusals(decided("Ongoing", epoch=5), error=state) == []
+
+
+def test_a_commit_of_what_a_partition_has_taken_that_is_refused_is_seen() -> None:
+    """Whoever else ends a transaction takes another epoch: in this one it is open, or the partition asked nobody."""
+    seen = Refused("pay", 9, 4, "invalid_txn_state", has_written=True)
+    for newest, found in ((decided("Empty"), ["refused"]), (decided("PrepareAbort", 5), [])):
+        decisions = Decisions()
+        decisions.see(newest)
+        assert [each.rule for each in decisions.refused(seen)] == found
+
+
+def ends(*seen, commit=True, epoch=4) -> list[str]:
+    decisions = Decisions()
+    for one in seen:
+        decisions.see(one)
+    return [each.rule for each in decisions.ended(Ended("pay", 9, epoch, commit))]
+
+
+def test_a_producer_that_is_told_of_an_end_that_nobody_has_written_is_seen() -> None:
+    """A coordinator that was deposed takes the commit for the last one's, sent again: its successor has opened another."""
+    assert ends(*GOOD, decided("Ongoing")) == ["unwritten-end"]
+    assert ends(decided("PrepareAbort")) == ["unwritten-end"]
+    assert ends(decided("PrepareCommit"), commit=False) == ["unwritten-end"]
+    assert ends(*GOOD) == []
+    assert ends(decided("PrepareCommit", epoch=5)) == [], "its end has the next epoch (KIP-890)"
+    assert ends(decided("Ongoing", epoch=5)) == [], "another has its id"
+    assert ends() == []
 
 
 def test_an_id_that_expired_explains_every_refusal() -> None:

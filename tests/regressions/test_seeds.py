@@ -126,3 +126,19 @@ def test_a_cut_that_a_full_disk_put_off_does_not_leave_a_log_that_looks_damaged(
 def test_one_of_two_voters_whose_journal_is_damaged_is_emptied_and_comes_back() -> None:
     """Nobody leads without it; the person of the simulator waited for others to be ready, and not for what it had said."""
     ClusterRun(Plan(campaign="cluster", seed=1141)).run()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_a_coordinator_that_was_deposed_takes_no_commit_for_the_last_one_s() -> None:
+    """Of a producer's last transaction it remembered the end, and said of the next one, which its successor had: committed."""
+    plan = Plan(
+        campaign="transactions",
+        seed=2,
+        seconds=12.0,
+        faults=("left-behind",),
+        nodes=3,
+        workloads=("bank",),
+        protocol="old",
+    )
+    TransactionsRun(plan).run()

@@ -100,6 +100,59 @@ def test_a_coordinator_that_was_deposed_ends_no_producer(becomes: str) -> None:
     on_node(scenario)
 
 
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_coordinator_that_was_deposed_takes_no_commit_for_the_last_one_s(commit: bool) -> None:
+    """Up to EndTxn 4 both have the same epoch: the next transaction was opened where another coordinates by now, and its
+    end, which comes here, looks like the last one's, sent again."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        who = await node.init()
+        assert await node.add(who) is E.none
+        assert (await node.end(who, commit=commit, version=4)).error_code is E.none
+
+        async def confirm() -> bool:
+            _deposed(node, back=False)
+            return True
+
+        node.service._confirm_image = confirm
+        assert (await node.end(who, commit=commit, version=4)).error_code is E.not_coordinator
+
+    on_node(scenario)
+
+
+def test_a_coordinator_that_was_deposed_says_of_nothing_that_it_was_added_before() -> None:
+    """It may have been part of the last transaction, which its successor has ended."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        who = await node.init()
+        assert await node.add(who) is E.none
+
+        async def confirm() -> bool:
+            _deposed(node, back=False)
+            return True
+
+        node.service._confirm_image = confirm
+        assert await node.add(who) is E.not_coordinator
+
+    on_node(scenario)
+
+
+def test_what_was_done_before_is_confirmed_and_said_again() -> None:
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        who = await node.init()
+        for _ in range(2):
+            assert await node.add(who) is E.none
+        assert node.confirmed == 1
+        for _ in range(2):
+            assert (await node.end(who, version=4)).error_code is E.none
+        assert node.confirmed == 2
+
+    on_node(scenario)
+
+
 def test_only_what_ends_a_producer_is_confirmed_first() -> None:
     async def scenario(node: TransactionNode) -> None:
         await ready(node)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.transactions.commands import (
+    ADDED_BEFORE,
     AddPartitions,
     Ended,
     InitProducerId,
@@ -81,7 +82,7 @@ def test_partitions_that_are_in_it_already_write_nothing() -> None:
     scene, who = begun()
     scene.add(who, P0, P1)
     records = len(scene.log)
-    assert scene.add(who, P1) is E.none
+    assert scene.add(who, P1) == ADDED_BEFORE
     assert len(scene.log) == records
 
 

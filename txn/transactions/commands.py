@@ -118,6 +118,14 @@ class Ended(NamedTuple):
     producer_epoch: int
 
 
+class EndedBefore(Ended):
+    """Not by this request: nothing is written, so nothing proves that no other coordinator has opened the next one since."""
+
+
+# A reply, for the same reason not just `none`: all of these partitions are part of the open transaction already.
+ADDED_BEFORE: Final = "added before"
+
+
 Verified = dict[TopicPartition, ErrorCode]
 
 

@@ -13,9 +13,11 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch
 
 from .commands import (
+    ADDED_BEFORE,
     NEEDS_PRODUCER_ID,
     AddPartitions,
     Ended,
+    EndedBefore,
     EndTransaction,
     Initialised,
     InitProducerId,
@@ -24,6 +26,7 @@ from .commands import (
 from .transaction import (
     CLIENT_EPOCH_MAX,
     DECIDED,
+    EPOCH_BUMP_VERSION,
     IDLE,
     Identity,
     Phase,
@@ -159,9 +162,9 @@ def add_partitions(transaction: Transaction | None, command: AddPartitions, now_
         return Outcome(WAITS)
     if transaction.phase is P.PREPARED:
         return Outcome(E.invalid_txn_state)  # it is to be ended as it stands
-    if transaction.phase is P.ONGOING and set(command.partitions) <= set(transaction.partitions):
-        return Outcome(E.none)
     version = command.client_transaction_version
+    if transaction.phase is P.ONGOING and set(command.partitions) <= set(transaction.partitions):
+        return Outcome(E.none if version >= EPOCH_BUMP_VERSION else ADDED_BEFORE)
     step = transaction.opened(command.partitions, client_transaction_version=version, now_ms=now_ms)
     return Outcome(E.none, step)
 
@@ -251,7 +254,9 @@ def end_transaction(
     if verdict is E.none:
         if command.bumps_epoch and transaction.identity.producer_epoch > CLIENT_EPOCH_MAX:
             return _end_with_new_id(transaction, command, now_ms)
-        return Outcome(Ended(*transaction.identity))
+        # Of an epoch that ends with its transaction this is so for ever, whoever coordinates it by now.
+        kind = Ended if command.bumps_epoch else EndedBefore
+        return Outcome(kind(*transaction.identity))
     if not isinstance(verdict, Phase):
         return Outcome(verdict)
     fresh_id = command.fresh_producer_id

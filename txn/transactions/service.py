@@ -35,6 +35,7 @@ from ..runtime.ticker import Ticker
 from . import requests
 from .additions import Addition
 from .commands import (
+    ADDED_BEFORE,
     NEEDS_PRODUCER_ID,
     AddPartitions,
     DescribeTransactions,
@@ -48,7 +49,7 @@ from .config import TransactionConfig
 from .ids import transactional_partition_key
 from .marker_sender import MarkerDoor, MarkerSender
 from .metrics import TransactionCounters
-from .refusals import is_final
+from .refusals import is_from_memory
 from .registry import CODEC
 from .requests import Caller
 from .transaction import EPOCH_BUMP_VERSION
@@ -196,17 +197,18 @@ class TransactionService:
     async def _ask(self, command: Any) -> Any:
         """`execute`, with a fresh producer id if it takes one.
 
-        What ends a producer is said only by whoever coordinates it still: another may have taken over, and know better.
+        What rests on memory is said only by whoever coordinates it still: another may have taken over, and know better.
         """
         key = transactional_partition_key(command.transactional_id)
         while True:
             shard = self._coordinator.shard_of(key)
             reply = await self.execute(command.transactional_id, command)
             if reply != NEEDS_PRODUCER_ID:
-                if not is_final(reply):
+                if not is_from_memory(reply):
                     return reply
-                is_here = await self._confirm_image() and self._coordinator.shard_of(key) is shard
-                return reply if is_here else E.not_coordinator
+                if not (await self._confirm_image() and self._coordinator.shard_of(key) is shard):
+                    return E.not_coordinator
+                return E.none if reply == ADDED_BEFORE else reply
             try:
                 async with asyncio.timeout(PRODUCER_ID_S_MAX):
                     drawn = await self._producer_ids()

@@ -1,0 +1,50 @@
+"""Faults that are scenes: they are played to their end, and what they ask a sound cluster is answered as it should be."""
+
+import pytest
+from fencepost.chaos.campaigns.campaign import Outcome, run_plan
+from fencepost.chaos.sim.plan import Plan
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+
+def played(campaign: str, fault: str, seed: int, **more: object) -> tuple[Outcome, list[str]]:
+    """What it came to, and what the scenes said."""
+    told: list[str] = []
+    plan = Plan(campaign=campaign, seed=seed, nodes=3, faults=(fault,), **more)
+    outcome = run_plan(plan, told.append)
+    assert outcome.failure == "", outcome.failure
+    said = [line.split(" ", 2)[2] for line in told if line.split(" ", 2)[1] == "chaos"]
+    return outcome, [line for line in said if line.startswith(("played ", "asked ", "late "))]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_who_is_left_behind_tells_nobody_what_it_remembers(seed: int) -> None:
+    _, said = played("cluster", "left-behind", seed, seconds=8.0)
+    asked = [line for line in said if line.startswith("asked")]
+    assert any("matter=Positions" in line for line in asked)
+    assert any("matter=Ends" in line for line in asked)
+    assert not any("told=none" in line for line in asked)
+    assert any(line.startswith("played") for line in said)
+
+
+def test_a_coordinator_that_is_left_behind_ends_no_transaction() -> None:
+    _, said = played("transactions", "left-behind", 0, seconds=6.0, workloads=("bank",))
+    asked = [line for line in said if "matter=Transaction" in line]
+    assert asked
+    assert not any("told=none" in line for line in asked)
+
+
+def test_a_position_is_shown_to_nobody_before_others_have_it() -> None:
+    _, said = played("cluster", "unheard-write", 0, seconds=6.0)
+    assert any(line.startswith("played") for line in said)
+
+
+def test_a_batch_that_comes_after_its_transaction_is_refused() -> None:
+    """KIP-890: nothing but its coordinator knows that it is late."""
+    _, said = played("transactions", "late-batch", 0, seconds=2.0, workloads=("bank",))
+    late = [line for line in said if line.startswith("late")]
+    assert late
+    assert {line.partition("told=")[2] for line in late} <= {
+        "transaction_abortable",
+        "invalid_txn_state",
+    }
