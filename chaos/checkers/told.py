@@ -3,7 +3,7 @@
 INVARIANT  nobody is told that something was committed of which another was told that it was rolled back; what was told
            of a transaction whose own client never heard its end is as good as that client's word.
 PREVENTS   a half message that its checker has committed and that is not there; two decisions of one question.
-PROVED BY  tests/chaos/test_told.py::test_a_half_message_that_was_committed_and_is_half_there_is_torn
+PROVED BY  tests/chaos/test_told_of_halves.py::test_a_half_message_that_was_committed_and_is_half_there_is_torn
 """
 
 from dataclasses import replace
