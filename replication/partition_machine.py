@@ -90,8 +90,8 @@ class Replica:
 
 class PartitionMachine:
     __slots__ = (
-        "broker_id", "durable_end", "epoch_start_offset", "high_watermark", "isr", "lag_ms_max", "leader",
-        "leader_epoch", "log_end", "min_insync_replicas", "replicas", "role", "settled_replicas", "sync_counts",
+        "assigned", "broker_id", "durable_end", "epoch_start_offset", "high_watermark", "isr", "lag_ms_max",
+        "leader", "leader_epoch", "log_end", "min_insync_replicas", "replicas", "role", "settled_replicas", "sync_counts",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +104,8 @@ class PartitionMachine:
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = -1
         self.isr = IsrMachine()
+        # Who is to have a replica, this broker among them.
+        self.assigned: frozenset[int] = frozenset()
         self.replicas: dict[int, Replica] = {}  # the others, while this broker leads
         self.log_end = log_end
         self.durable_end = durable_end
@@ -126,6 +128,7 @@ class PartitionMachine:
         is_new_epoch = state.leader_epoch > self.leader_epoch
         self.isr.on_image(frozenset(state.isr), state.leader_epoch, state.partition_epoch)
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
+        self.assigned = frozenset(state.replicas)
         if state.leader != self.broker_id:
             self.role = Role.FOLLOWER
             self.replicas = {}
@@ -268,6 +271,11 @@ class PartitionMachine:
     def _keeps_up(self, broker_id: int, now_ms: int) -> bool:
         replica = self.replicas.get(broker_id)
         return replica is not None and replica.is_caught_up(self.log_end, now_ms, self.lag_ms_max)
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every replica is in sync, as far as this one has heard: then each has all that is committed."""
+        return bool(self.assigned) and self.assigned <= self.isr.isr
 
     # -- the high watermark ----------------------------------------------------------------------------
 

@@ -186,7 +186,11 @@ class Rounds:
                 continue
             self._compacted[partition] = end
             try:
-                await partition.log.compact(self._env.clock.now_ms(), partition.last_stable_offset)
+                await partition.log.compact(
+                    self._env.clock.now_ms(),
+                    partition.last_stable_offset,
+                    forgets=partition.machine.is_everywhere,
+                )
             except (OSError, LogDamaged, BatchRefused) as error:
                 self._not_compacted(partition, error)
             else:

@@ -19,6 +19,7 @@ from ..sim import (
     one_node,
     quorum,
     quorum_faults,
+    scenes,
     transactions_run,
 )
 from ..sim.plan import Plan
@@ -84,7 +85,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
             "transfers, sends and polls, and pipelines in transactions of both protocols",
             tuple(TRANSACTION_FAULTS),
             transactions_run.TransactionsRun,
-            transactions_run.WORKLOADS + transactions_run.MORE_WORKLOADS,
+            transactions_run.WORKLOADS + transactions_run.MORE_WORKLOADS + tuple(scenes.SCENES),
         ),
         Campaign(
             "quorum",
@@ -196,13 +197,14 @@ RULES_OF: Final = {
     "a stream and its clients": "lost moved unread duplicate phantom reordered backwards dead-client damaged no-progress"
     " stale-read stuck-poll unavailable",
     "partitions and replicas": "two-leaders two-images epoch-back unclean commit-lost commit-back under-min-isr diverged"
-    " commit-missing producer-state offset-back tables-differ",
+    " commit-missing producer-state offset-back tables-differ topic-lost topic-back setting-lost",
     "the metadata quorum": "election-safety log-matching leader-completeness state-machine-safety order images-differ"
     " two-controllers feature-unknown",
     "transactions, as clients see them": "inconsistent-offsets G1a precommitted-read lost-write unseen torn torn-offset"
     " poll-skip int-poll-skip nonmonotonic-poll int-nonmonotonic-poll nonmonotonic-send int-nonmonotonic-send"
     " int-send-skip key-order G0 G0-process G0-realtime G1c G1c-process G1c-realtime group-skip group-repeat"
-    " bank-sum bank-snapshot doubled left-out from-nothing out-of-order",
+    " bank-sum bank-snapshot doubled left-out from-nothing out-of-order"
+    " key-lost key-back another-life",
     "transactions, as coordinators do": "refused unwritten-end decision-changed marker-undecided marker-late marker-elsewhere"
     " marker-missing unfinished",
 }

@@ -5,12 +5,13 @@ By hand: `python -m fencepost.chaos.checkers.txn_verdict < history.jsonl`.
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from . import (
     aborted_reads,
     bank,
+    compacted,
     consumed,
     cycles,
     damaged,
@@ -25,7 +26,8 @@ from .history import FINAL, Anomaly
 from .txn_history import Txns, from_lines, transactions
 from .verdict import Verdict
 
-CHECKERS: Final[tuple[Callable[[Txns], list[Anomaly]], ...]] = (
+Checks = Sequence[Callable[[Txns], list[Anomaly]]]
+CHECKERS: Final[Checks] = (
     txn_log.check,
     aborted_reads.check,
     txn_lost.check,
@@ -38,9 +40,28 @@ CHECKERS: Final[tuple[Callable[[Txns], list[Anomaly]], ...]] = (
     exactly_once.check,
     damaged.check,
 )
+# Of topics that come and go: what is owed of them.
+OF_LIVES: Final[Checks] = (
+    txn_log.check,
+    aborted_reads.check,
+    txn_lost.check,
+    torn_transactions.check,
+    polls.check,
+    sends.check,
+    cycles.check,
+    damaged.check,
+)
+# Of compacted topics, whose records may go.
+OF_TABLES: Final[Checks] = (
+    txn_log.check,
+    aborted_reads.check,
+    compacted.check,
+    sends.check,
+    damaged.check,
+)
 
 
-def judge(history: Txns) -> Verdict:
+def judge(history: Txns, checkers: Checks = CHECKERS) -> Verdict:
     kinds = Counter(op.type for op in transactions(history))
     counts = {
         "acknowledged": kinds["ok"],
@@ -48,7 +69,7 @@ def judge(history: Txns) -> Verdict:
         "unknown": kinds["info"],
         "read at the end": sum(len(op.polls) for op in history if op.process == FINAL),
     }
-    return Verdict(tuple(anomaly for check in CHECKERS for anomaly in check(history)), counts)
+    return Verdict(tuple(anomaly for check in checkers for anomaly in check(history)), counts)
 
 
 def main() -> None:

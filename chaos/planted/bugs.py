@@ -21,6 +21,8 @@ MODULES: Final = (
     "transaction_bugs",
     "group_bugs",
     "disk_bugs",
+    "compaction_bugs",
+    "churn_bugs",
 )
 
 

@@ -9,7 +9,7 @@ acknowledged.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import LogDamaged, Trouble
@@ -47,6 +47,8 @@ SMALL_LIMITS_ODDS: Final = 0.3
 # For how fast the simulator is: of each client a round a second, one to five batches of a producer, and consumers that wait
 # as long as Java's do.
 LIGHT, LIGHT_PAUSE_S, LIGHT_WAIT_MS = "light", 1.0, 500
+# What no later try mends.
+NEVER: Final = ("invalid_config", "invalid_request")
 Client = StreamProducer | StreamReader | OffsetKeeper
 
 
@@ -251,11 +253,15 @@ def may_end_a_node(reason: BaseException, *, rotten: bool = False) -> bool:
     return isinstance(reason, OSError | Trouble)
 
 
-async def create_topic(admin: Admin, topic: str, partitions: int) -> None:
+async def create_topic(
+    admin: Admin, topic: str, partitions: int, configs: Mapping[str, str] | None = None
+) -> None:
     while True:
         try:
-            if await admin.create(topic, partitions) in ("none", "topic_already_exists"):
+            answer = await admin.create(topic, partitions, configs=configs)
+            if answer in ("none", "topic_already_exists"):
                 return
+            assert answer not in NEVER, f"{topic} with {configs}: {answer}"
         except Trouble:
             pass
         await admin.client.env.clock.sleep(0.1)

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
@@ -35,13 +35,20 @@ class Admin:
         self.answers: Counter[str] = Counter()
         self._rng: random.Random = client.env.rng
 
-    async def create(self, topic: str, partitions: int, *, replicas: int = -1) -> str:
+    async def create(
+        self,
+        topic: str,
+        partitions: int,
+        *,
+        replicas: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> str:
         wanted = {
             "name": topic,
             "num_partitions": partitions,
             "replication_factor": replicas,
             "assignments": [],
-            "configs": [],
+            "configs": [{"name": name, "value": value} for name, value in (configs or {}).items()],
         }
         reply = await self._ask(ApiKey.create_topics, topics=[wanted], timeout=TIMEOUT_MS)
         return _code(reply.topics)

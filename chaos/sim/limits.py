@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fencepost.cluster.quorum import journal, raft_leader, store
+from fencepost.replication.log import compaction
 from fencepost.txn.transactions import policy
 from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
 
@@ -54,6 +55,19 @@ def small_limits() -> Iterator[None]:
     finally:
         for (module, name, _), value in zip(small, before, strict=True):
             setattr(module, name, value)
+
+
+@contextlib.contextmanager
+def small_maps() -> Iterator[None]:
+    """Cleaners whose map of keys is full after a dozen: a round ends in the middle of a segment, and of transactions."""
+    defaults = compaction.compact.__kwdefaults__
+    assert defaults is not None, "`map_bytes` has one"
+    before = defaults["map_bytes"]
+    defaults["map_bytes"] = 0
+    try:
+        yield
+    finally:
+        defaults["map_bytes"] = before
 
 
 @contextlib.contextmanager

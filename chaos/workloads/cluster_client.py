@@ -17,7 +17,8 @@ from fencepost.cluster.wire.client import WireClient
 
 REQUEST_TIMEOUT_S: Final = 4.0
 METADATA_TIMEOUT_S: Final = 2.0
-LATEST: Final = -1  # ListOffsets' special timestamp
+LATEST: Final = -1  # ListOffsets' special timestamps
+EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 Address = tuple[str, int]
@@ -113,6 +114,14 @@ class ClusterClient:
         if leader_epoch >= known[1]:
             self._leaders[topic, partition] = (leader, leader_epoch)
 
+    def topic_id(self, topic: str) -> UUID | None:
+        """As far as the client has heard."""
+        return self._topic_ids.get(topic)
+
+    def partitions(self, topic: str) -> int:
+        """How many the client knows of."""
+        return sum(1 for name, _ in self._leaders if name == topic)
+
     def leader(self, topic: str, partition: int) -> Leader | None:
         node_id, leader_epoch = self._leaders.get((topic, partition), (-1, -1))
         address = self._nodes.get(node_id)
@@ -200,13 +209,18 @@ def _check(leader: Leader, partition: int, records: bytes | memoryview | None) -
 
 
 async def end_offset(
-    leader: Leader, topic: str, partition: int, *, isolation_level: int = READ_UNCOMMITTED
+    leader: Leader,
+    topic: str,
+    partition: int,
+    *,
+    isolation_level: int = READ_UNCOMMITTED,
+    timestamp: int = LATEST,
 ) -> int | None:
-    """What ListOffsets calls the latest; None when the leader does not say."""
+    """What ListOffsets calls the latest (or the earliest); None when the leader does not say."""
     wanted = {
         "partition_index": partition,
         "current_leader_epoch": leader.leader_epoch,
-        "timestamp": LATEST,
+        "timestamp": timestamp,
     }
     reply = await leader.wire.request(
         ApiKey.list_offsets,

@@ -39,7 +39,7 @@ from .txn_answers import Partition
 from .txn_append import SHARED_GROUP, AppendProcess
 from .txn_bank import Habits
 from .txn_client import TransactionalProducer
-from .txn_follower import Follower
+from .txn_onlooker import Onlooker
 from .txn_pipeline import GROUP, GROUP_BY_IDS, Feeder, Worker
 
 CRASH_ODDS: Final = 0.01  # the whole process is killed, too
@@ -123,7 +123,7 @@ def _feeder(host: Host) -> Actor:
 
 
 def _follower(host: Host) -> Actor:
-    return Follower(host.client(FOLLOWER), host.book, host.topic(host.cast.topics[-1]))
+    return Onlooker(host.client(FOLLOWER), host.book, host.topic(host.cast.topics[-1]))
 
 
 def _worker(host: Host) -> Actor:

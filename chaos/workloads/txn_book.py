@@ -1,12 +1,12 @@
 """What all transactional workloads of a run share: the history, and numbers that rise in it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..checkers.txn_history import Sent, Txn, Txns
 from .txn_answers import Partition
 from .txn_client import TransactionalProducer
-from .txn_keys import key_of, payload
+from .txn_keys import Written, key_of, payload
 
 NOT_ENDED: Final = "not ended"
 
@@ -43,6 +43,7 @@ class Book:
         op: Txn,
         place: Partition,
         extras: Sequence[int] = (0,),
+        made: Callable[[int, int, int], bytes | Written] = payload,
     ) -> None:
         """One batch of values; they are in `op` before anybody has heard of them."""
         first = len(op.sends)
@@ -50,7 +51,7 @@ class Book:
             op.sends.append(Sent(key_of(*place), self.next_value(), None, extra))
         mine = op.sends[first:]
         self.begun(op)
-        payloads = [payload(op.number, sent.value, sent.extra) for sent in mine]
+        payloads = [made(op.number, sent.value, sent.extra) for sent in mine]
         offset = await producer.send(*place, payloads)
         if offset is not None:
             # Others may have been added meanwhile, but only behind.

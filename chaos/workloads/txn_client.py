@@ -12,6 +12,7 @@ its epoch; only after an abort with batches whose fate is open it asks for the n
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.wire.api import ApiKey
@@ -32,6 +33,7 @@ from .txn_answers import (
     Partition,
     error_of,
 )
+from .txn_keys import Written, written
 
 RETRY_PAUSE_S: Final = 0.1
 BUSY_PAUSE_S: Final = 0.02  # Java's, for CONCURRENT_TRANSACTIONS
@@ -41,6 +43,7 @@ GIVE_UP_S: Final = 45.0
 ACK_TIMEOUT_MS: Final = 3000
 # (old, new) versions of what differs between the protocols.
 PRODUCE: Final = (11, 12)
+PRODUCE_BY_ID: Final = 13  # of the topic
 TXN_OFFSET_COMMIT: Final = (4, 5)
 END_TXN: Final = (4, 5)
 INIT_VERSION: Final = 5
@@ -72,6 +75,8 @@ class TransactionalProducer:
         self.alive = False
         self.producer_id = -1
         self.producer_epoch = -1
+        self.by_id = False
+        self.tried: list[UUID] = []  # topics that the last batch was sent to; the last one took it
         self.errors: dict[str, int] = {}
         self._coordinator = Coordinator(client, transactional_id, TRANSACTION)
         self._groups: dict[str, Coordinator] = {}
@@ -187,7 +192,9 @@ class TransactionalProducer:
         """How long it is tried; a topic that was deleted may never come back."""
         return DOOMED_S if topic in self.doomed else DELIVERY_S
 
-    async def send(self, topic: str, partition: int, payloads: Sequence[bytes]) -> int | None:
+    async def send(
+        self, topic: str, partition: int, payloads: Sequence[bytes | Written]
+    ) -> int | None:
         """One batch; its first offset, if the answer has one. Abortable, Fenced."""
         self._open = True
         if not self.new_protocol and (topic, partition) not in self._added:
@@ -207,7 +214,7 @@ class TransactionalProducer:
         self._sequences[topic, partition] = sequence + len(payloads)
         now = self._clock.now_ms()
         batch = build_batch(
-            [Record(place, now, None, each, ()) for place, each in enumerate(payloads)],
+            [Record(place, now, *written(each)) for place, each in enumerate(payloads)],
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=sequence,
@@ -219,20 +226,22 @@ class TransactionalProducer:
         return offset
 
     async def _produce(self, topic: str, partition: int, batch: bytes) -> int | None:
-        patience = self._patience(topic)
+        patience, version = self._patience(topic), PRODUCE[self.new_protocol]
         deadline = self._clock.steady() + patience
+        part = {"index": partition, "records": batch}
+        self.tried.clear()
         while True:
             try:
                 leader = await self.client.leader_now(topic, partition)
+                named = {"topic_id": leader.topic_id} if self.by_id else {"name": topic}
+                self.tried += [leader.topic_id] if self.by_id else []
                 reply = await leader.wire.request(
                     ApiKey.produce,
-                    PRODUCE[self.new_protocol],
+                    PRODUCE_BY_ID if self.by_id else version,
                     transactional_id=self.transactional_id,
                     acks=-1,
                     timeout_ms=ACK_TIMEOUT_MS,
-                    topic_data=[
-                        {"name": topic, "partition_data": [{"index": partition, "records": batch}]}
-                    ],
+                    topic_data=[{**named, "partition_data": [part]}],
                 )
             except Trouble as trouble:
                 self._count(f"produce: {trouble.outcome.value}")
@@ -281,19 +290,11 @@ class TransactionalProducer:
             self._judge("add offsets", error)
             self._added[group] = None
         self._unacknowledged += 1
-        topics = [
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition,
-                        "committed_offset": offset,
-                        "committed_metadata": metadata,
-                    }
-                ],
-            }
-            for (topic, partition), offset in offsets.items()
-        ]
+        topics = []
+        for (topic, partition), offset in offsets.items():
+            place = {"partition_index": partition, "committed_offset": offset}
+            partitions = [{**place, "committed_metadata": metadata}]
+            topics.append({"name": topic, "partitions": partitions})
         coordinator = self._groups.setdefault(group, Coordinator(self.client, group, GROUP))
         error, _ = await self._ask(
             coordinator,

@@ -1,8 +1,9 @@
-"""Reads some partitions at read_committed from their beginning, all the while: what was written is shown to somebody."""
+"""A reader at read_committed that follows partitions all the time, and leaves all that it was shown."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from ..checkers.observations import Told
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
 from .txn_answers import Partition
@@ -11,30 +12,64 @@ from .txn_keys import key_of
 from .txn_reader import CommittedReader
 
 PAUSE_S: Final = 0.1
-TELL_S: Final = 1.0  # that nothing was shown has to be known, too
+REREAD_ODDS: Final = 0.03
 
 
 class Follower:
-    def __init__(self, client: ClusterClient, book: Book, places: Sequence[Partition]) -> None:
+    """`read_on` goes up to where all is stable: for the end, when nothing is broken any more. Of what may be deleted it goes on at
+    the beginning that is left, and says so (`assign`). One that `rereads` begins again now and then."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        book: Book,
+        places: Sequence[Partition],
+        *,
+        told: Callable[[Told], None] | None = None,
+        rereads: bool = False,
+    ) -> None:
         self.client = client
         self.book = book
         self.places = list(places)
+        self.rereads = rereads
+        self.passes = 0
         self.stopping = False
-        self.acknowledged = 0
+        self.reader = CommittedReader(client, told=told, on_reset=self._begins_later)
+
+    @property
+    def name(self) -> str:
+        """Who reads from the beginning again is another reader."""
+        return f"{self.client.name}.{self.passes}" if self.rereads else self.client.name
+
+    def _begins_later(self, place: Partition, start: int) -> None:
+        op = Txn("assign", "ok", self.name)
+        op.positions = {key_of(*place): start}
+        self.book.close(op)
 
     async def run(self) -> None:
         rng, clock = self.client.env.rng, self.client.env.clock
-        reader = CommittedReader(self.client)
-        begins = Txn("assign", "ok", self.client.name)
-        begins.positions = {key_of(*place): 0 for place in self.places}
-        self.book.close(begins)
-        told_s = 0.0
         while not self.stopping:
-            op = Txn("read", "ok", self.client.name, began_s=clock.steady())
             for place in rng.sample(self.places, rng.randint(1, len(self.places))):
-                op.polls += await reader.poll(*place) or []
-            op.ended_s = clock.steady()
-            if op.polls or op.ended_s - told_s >= TELL_S:
-                self.book.close(op)
-                told_s = op.ended_s
+                await self._read(place)
+            if self.rereads and rng.random() < REREAD_ODDS:
+                self.passes += 1
+                self.reader.positions.clear()
             await clock.sleep(PAUSE_S * rng.random())
+
+    async def _read(self, place: Partition) -> bool:
+        """A little further, as an operation of its own: where a log begins may move at any time. Whether somebody answered."""
+        clock = self.client.env.clock
+        op = Txn("read", "ok", self.name, began_s=clock.steady())
+        polled = await self.reader.poll(*place)
+        op.polls, op.ended_s = polled or [], clock.steady()
+        op.positions = {key_of(*place): self.reader.positions[place]}
+        self.book.close(op)
+        return polled is not None
+
+    async def read_on(self) -> None:
+        for place in self.places:
+            while not (
+                await self._read(place)
+                and self.reader.positions[place] >= self.reader.stable[place]
+            ):
+                await self.client.env.clock.sleep(PAUSE_S)

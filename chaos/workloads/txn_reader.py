@@ -17,6 +17,7 @@ from fencepost.cluster.wire.records import Record, read_control, read_records
 from ..checkers.observations import Told
 from ..checkers.txn_history import NO_NUMBER, Polled, Txn
 from .cluster_client import (
+    EARLIEST,
     LOOK_AGAIN,
     READ_COMMITTED,
     ClusterClient,
@@ -27,7 +28,7 @@ from .cluster_client import (
 )
 from .coordinator_client import GROUP, Coordinator
 from .txn_answers import BrokenPromise, Partition
-from .txn_keys import key_of
+from .txn_keys import identity, key_of
 
 ASK_END_ODDS: Final = 0.1
 ANY_EPOCH: Final = -1
@@ -54,7 +55,8 @@ def committed_records(
         while waiting and waiting[0][0] <= header.last_offset:
             running[waiting.pop(0)[1]] = None
         if header.is_control:
-            marker = read_control(read_records(whole, at)[0])
+            records = read_records(whole, at)
+            marker = read_control(records[0]) if records else None  # compaction may empty it
             if marker is not None and not marker.commit:
                 running.pop(header.producer_id, None)
         elif not (header.is_transactional and header.producer_id in running):
@@ -64,23 +66,32 @@ def committed_records(
 
 
 class CommittedReader:
-    """`positions` are where it goes on; `poll` reads one partition a little further."""
+    """`positions` are where it goes on; `poll` reads one partition a little further.
+
+    With `on_reset` what it reads may be deleted from its beginning on: then it goes on at the new one, and says so.
+    """
 
     def __init__(
-        self, client: ClusterClient, *, told: Callable[[Told], None] | None = None
+        self,
+        client: ClusterClient,
+        *,
+        told: Callable[[Told], None] | None = None,
+        on_reset: Callable[[Partition, int], None] | None = None,
     ) -> None:
         self.client = client
         self.positions: dict[Partition, int] = {}
         self.stable: dict[Partition, int] = {}
         self._told = told
+        self._on_reset = on_reset
 
     async def poll(self, topic: str, partition: int) -> list[Polled] | None:
         """None when nobody could say, which a pause may mend."""
-        position = self.positions.setdefault((topic, partition), 0)
+        self.positions.setdefault((topic, partition), 0)
         try:
             leader = await self.client.leader_now(topic, partition)
         except Trouble:
             return None
+        position = self.position_at(leader, topic, partition)
         try:
             await self._maybe_ask_end(leader, topic, partition)
             answer = await fetch(
@@ -103,6 +114,9 @@ class CommittedReader:
             return None
         if error is ErrorCode.offset_not_available:
             return None
+        if error is ErrorCode.offset_out_of_range and self._on_reset is not None:
+            await self._reset(leader, topic, partition)
+            return None
         if error is not ErrorCode.none:
             where = f"{topic}-{partition} at {position} from node {leader.node_id}"
             raise BrokenPromise(f"{self.client.name}: {error.name} for {where}")
@@ -113,7 +127,14 @@ class CommittedReader:
         ]
         records, position = committed_records(answer.records or b"", aborted, position)
         self.positions[topic, partition] = position
-        return [_polled(topic, partition, record) for record in records]
+        key = self.key_at(leader, topic, partition)
+        return [_polled(key, record) for record in records]
+
+    def position_at(self, _leader: Leader, topic: str, partition: int) -> int:
+        return self.positions[topic, partition]
+
+    def key_at(self, _leader: Leader, topic: str, partition: int) -> str:
+        return key_of(topic, partition)
 
     def _tell(self, leader: Leader, partition: int, answer: Any) -> None:
         if self._told is not None:
@@ -121,6 +142,16 @@ class CommittedReader:
             self._told(Told(self.client.name, key, epoch, answer.high_watermark))
             stable = f"{self.client.name}'s stable offset"
             self._told(Told(stable, key, epoch, answer.last_stable_offset))
+
+    async def _reset(self, leader: Leader, topic: str, partition: int) -> None:
+        """Java's `auto.offset.reset=earliest`."""
+        try:
+            start = await end_offset(leader, topic, partition, timestamp=EARLIEST)
+        except Trouble:
+            return
+        if start is not None and self._on_reset is not None:
+            self.positions[topic, partition] = start
+            self._on_reset((topic, partition), start)
 
     async def _maybe_ask_end(self, leader: Leader, topic: str, partition: int) -> None:
         """The last stable offset as ListOffsets has it never goes back, whoever leads (KIP-207)."""
@@ -145,9 +176,10 @@ class CommittedReader:
             op.positions[key_of(topic, partition)] = there
 
 
-def _polled(topic: str, partition: int, record: Record) -> Polled:
-    number, value, extra = (int(part) for part in (record.value or b"").decode().split("/"))
-    return Polled(key_of(topic, partition), record.offset, value, number, extra)
+def _polled(key: str, record: Record) -> Polled:
+    named = identity(record.value, record.headers).decode()
+    number, value, extra = (int(part) for part in named.split("/"))
+    return Polled(key, record.offset, value, number, extra)
 
 
 class GroupPositions:

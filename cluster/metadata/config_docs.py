@@ -13,7 +13,7 @@ TOPIC_DOCS: Final[Mapping[str, str]] = {
     "compression.lz4.level": "The level at which batches are compressed anew if compression.type is lz4.",
     "compression.type": "How batches are stored: producer leaves them as they came.",
     "compression.zstd.level": "The level at which batches are compressed anew if compression.type is zstd.",
-    "delete.retention.ms": "How long a compacted topic keeps a tombstone after the value that it deletes is gone.",
+    "delete.retention.ms": "How long a compacted topic keeps a tombstone after the value that it deletes is gone; longer while a replica is not in sync.",
     "file.delete.delay.ms": "How long a segment's files stay on disk after the segment left the log.",
     "flush.messages": "With flush.policy interval: after how many records the log is synced.",
     "flush.ms": "With flush.policy interval: how long a record may wait for its sync.",

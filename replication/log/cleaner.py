@@ -8,8 +8,9 @@ PROVED BY  tests/replication/log/test_compaction.py::test_compaction_keeps_the_l
 
 The rules are Kafka's (Cleaner.cleanInto, CleanedTransactionMetadata, MemoryRecords.filterTo). Tombstones, and markers of
 transactions without records, get a delete horizon when they are met first (KIP-534: it stands in the batch's base
-timestamp) and go when that has passed. One rule is ours: the last batch of each cleaned segment stays, so that
-every segment ends where the next begins and a missing one can be told from a cleaned one.
+timestamp) and go when that has passed. Two rules are ours. They stay while a replica may lack them (a round that does not
+`forget`). And the last batch of each cleaned segment stays, so that every segment ends where the next begins and a missing
+one can be told from a cleaned one.
 """
 
 from collections.abc import Callable, Iterable
@@ -96,6 +97,7 @@ class Cleaner:
         now_ms: int,
         delete_retention_ms: int,
         round_end: int,
+        forgets: bool = True,
     ) -> None:
         self.keys = key_map
         self.transactions = transactions
@@ -103,6 +105,7 @@ class Cleaner:
         self.now_ms = now_ms
         self.delete_retention_ms = delete_retention_ms
         self.round_end = round_end
+        self.forgets = forgets
         self.records_read = self.records_kept = 0
 
     def keep(self, batch: Buffer, header: BatchHeader, *, is_last: bool) -> Buffer | None:
@@ -112,7 +115,7 @@ class Cleaner:
         horizon = header.delete_horizon
         if header.is_control:
             may_go = self.transactions.is_done_with(header, records)
-            drop = may_go and horizon is not None and horizon <= self.now_ms
+            drop = may_go and self._is_over(horizon)
             kept = [] if drop else records
         else:
             may_go = False
@@ -136,7 +139,10 @@ class Cleaner:
             return True  # the map was full before this one
         if record.key is None or record.offset < self.keys.get(record.key):
             return False
-        return record.value is not None or horizon is None or self.now_ms < horizon
+        return record.value is not None or not self._is_over(horizon)
+
+    def _is_over(self, horizon: int | None) -> bool:
+        return self.forgets and horizon is not None and horizon <= self.now_ms
 
 
 def rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytearray:

@@ -106,16 +106,22 @@ async def compact(
     last_stable_offset: int,
     *,
     force: bool = False,
+    forgets: bool = True,
     map_bytes: int = MAP_BYTES,
 ) -> CompactionStats:
-    """One round, if it is due. LogDamaged: a batch is not what was written, and stays as it is."""
+    """One round, if it is due. LogDamaged: a batch is not what was written, and stays as it is.
+
+    Only one that `forgets` drops tombstones and markers. A replica that was away while they went would copy only
+    what is left of the log: it would keep a deleted value for good, and a transaction open, and may lead one day.
+    (Kafka drops them all the same: `delete.retention.ms` is how long a replica may be away.)
+    """
     stats = CompactionStats()
     found = dirt(log, now_ms, last_stable_offset)
     if found is None or log.cleaning or log.failed is not None or not (force or found.is_due):
         return stats
     log.cleaning = True
     try:
-        await _Round(log, found, now_ms, stats, map_bytes).run()
+        await _Round(log, found, now_ms, stats, map_bytes, forgets=forgets).run()
     except CleaningAborted:
         log.env.log.info("cleaning_aborted", partition=str(log.topic_partition))
     finally:
@@ -125,12 +131,20 @@ async def compact(
 
 class _Round:
     def __init__(
-        self, log: "Log", found: Dirt, now_ms: int, stats: CompactionStats, map_bytes: int
+        self,
+        log: "Log",
+        found: Dirt,
+        now_ms: int,
+        stats: CompactionStats,
+        map_bytes: int,
+        *,
+        forgets: bool,
     ) -> None:
         self.log = log
         self.dirt = found
         self.now_ms = now_ms
         self.stats = stats
+        self.forgets = forgets
         self.cuts = log.cuts
         self.keys = KeyMap(map_bytes, found.end - found.first_dirty)
 
@@ -155,6 +169,7 @@ class _Round:
             now_ms=self.now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
             round_end=self.dirt.end,
+            forgets=self.forgets,
         )
         for group in _groups(log, chosen):
             await self._clean(group, cleaner)

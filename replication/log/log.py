@@ -342,10 +342,12 @@ class Log:
         return compaction.dirt(self, now_ms, last_stable_offset)
 
     async def compact(
-        self, now_ms: int, last_stable_offset: int, *, force: bool = False
+        self, now_ms: int, last_stable_offset: int, *, force: bool = False, forgets: bool = True
     ) -> "compaction.CompactionStats":
-        """One round of compaction, when it is due (or `force`)."""
-        return await compaction.compact(self, now_ms, last_stable_offset, force=force)
+        """One round of compaction, when it is due (or `force`). `forgets`: tombstones and markers whose time is over."""
+        return await compaction.compact(
+            self, now_ms, last_stable_offset, force=force, forgets=forgets
+        )
 
     # -- durability ------------------------------------------------------------------------------------
 

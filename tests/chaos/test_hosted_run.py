@@ -94,9 +94,7 @@ def test_half_messages_and_groups_whose_nodes_and_clients_are_killed_come_to_one
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "workload", ["append"]
-)  # the others take a minute each: `make chaos` has them
+@pytest.mark.parametrize("workload", ["append"])  # each takes a minute: the others are rounds'
 def test_nothing_is_lost_by_clients_of_the_simulator_whose_nodes_are_killed(
     tmp_path, workload
 ) -> None:

@@ -1,7 +1,9 @@
 """What a read_committed consumer makes of the bytes of a fetch."""
 
 from fencepost.chaos.workloads.txn_reader import committed_records
+from fencepost.cluster.wire.batch import parse_header
 from fencepost.cluster.wire.records import Record, build_batch, control_batch
+from fencepost.replication.log.cleaner import emptied
 
 
 def data(offset: int, *values: bytes, producer_id: int = 9, transactional: bool = True) -> bytes:
@@ -54,3 +56,12 @@ def test_a_plain_record_of_a_producer_with_an_aborted_transaction_is_kept() -> N
 def test_markers_move_the_position_and_what_lies_before_it_is_no_answer() -> None:
     content = data(0, b"a", b"b") + end(2, commit=True)
     assert read(content, position=1) == ([(1, b"b")], 3)
+
+
+def test_a_marker_that_compaction_has_emptied_ends_nothing() -> None:
+    """Its transaction had no records left (KIP-534); the batch stays where a producer or a segment needs it."""
+    marker = end(1, commit=False)
+    empty = bytes(emptied(parse_header(marker)))
+    content = data(0, b"a") + empty + data(2, b"b") + end(3, commit=False)
+    assert read(content, [(9, 0)]) == ([], 4)
+    assert read(empty + data(2, b"b")) == ([(2, b"b")], 3)

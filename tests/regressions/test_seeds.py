@@ -142,3 +142,10 @@ def test_a_coordinator_that_was_deposed_takes_no_commit_for_the_last_one_s() -> 
         protocol="old",
     )
     TransactionsRun(plan).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [170, 182])
+def test_a_deleted_key_does_not_come_back_with_a_replica_that_was_away(seed: int) -> None:
+    """The others had cleaned the tombstone away before it could copy it: it kept the value for good, in sync."""
+    TransactionsRun(Plan(campaign="transactions", seed=seed, workloads=("compacted",))).run()

@@ -525,6 +525,29 @@ def test_a_compacted_topic_is_compacted_in_its_round() -> None:
     play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
 
 
+@pytest.mark.parametrize("is_away", [True, False])
+def test_tombstones_are_kept_for_a_replica_that_is_away(*, is_away: bool) -> None:
+    """It has what they delete, and could not copy them any more (`delete.retention.ms` may be over before it is back)."""
+
+    async def scene(node: Node) -> None:
+        there = (ME, BrokerId(2)) if is_away else (ME,)
+        node.metadata.change(node.manager, "orders", replicas=there, isr=(ME,))
+        for key, value in ((b"k", None), (b"a", b"1"), (b"b", b"2"), (b"c", b"3")):
+            now_ms = node.env.clock.now_ms()
+            await node.write(bytes(build_batch([Record(0, now_ms, key, value)])))
+            node.partition().log.roll(now_ms)
+            await node.env.clock.sleep(60)
+        tombstone = [b""] if is_away else []
+        assert await node.read_values() == [*tombstone, b"1", b"2", b"3"]
+
+    configs = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+        "delete.retention.ms": "0",
+    }
+    play(scene, configs={"orders": configs})
+
+
 # -- what is shown -----------------------------------------------------------------------------------
 
 

@@ -268,6 +268,19 @@ def test_a_new_epoch_of_the_same_leader_begins_at_its_end() -> None:
     assert one.epoch_start_offset == 10
 
 
+def test_all_that_is_committed_is_everywhere_only_while_every_replica_is_in_sync() -> None:
+    """What compaction forgets, a replica that lacks it could never copy any more."""
+    assert leading(ME).is_everywhere
+    assert leading(ME, 2).is_everywhere
+    assert not leading(ME, replicas=(ME, 2)).is_everywhere
+    assert not machine().is_everywhere, "no image has come yet"
+    one = leading(ME, 2)
+    one.on_image(state(ME, 2, version=2, replicas=(ME, 2, 3)), 0)
+    assert not one.is_everywhere, "a move adds one"
+    one.on_image(state(2, leader=2, epoch=2, version=3, replicas=(ME, 2)), 0)
+    assert not one.is_everywhere, "followers clean, too, and may lead next"
+
+
 @pytest.mark.parametrize(("epoch", "version"), [(0, 5), (1, 0)])
 def test_an_old_image_is_not_followed(epoch: int, version: int) -> None:
     one = leading(ME)

@@ -51,9 +51,10 @@ def data_in(log: Log) -> list[tuple[int, str, str | None]]:
     return found
 
 
-async def compact(node: Node, now_ms: int = START_MS) -> Any:
+async def compact(node: Node, now_ms: int = START_MS, *, forgets: bool = True) -> Any:
     node.log.roll(now_ms)
-    return await node.log.compact(now_ms, node.log.log_end_offset, force=True)
+    end = node.log.log_end_offset
+    return await node.log.compact(now_ms, end, force=True, forgets=forgets)
 
 
 def compacted(world: World, **changes: Any) -> Node:
@@ -204,6 +205,33 @@ def test_a_tombstone_stays_for_delete_retention_ms_after_it_was_first_cleaned() 
         log.cleaned_to = -1
         await compact(node, START_MS + 1000)
         assert data_in(log) == [(2, "b", "1")]
+
+    run(scenario)
+
+
+def test_a_tombstone_and_a_marker_that_a_replica_may_lack_stay_whatever_their_age() -> None:
+    """It would copy what is left of the log when it is back: the deleted value would stay, and the transaction open."""
+
+    async def scenario(world: World) -> None:
+        node = compacted(world, delete_retention_ms=0)
+        log = await node.start()
+        put(log, ("a", "1"))
+        put(log, ("b", "1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        end_txn(log, 7, commit=True)
+        put(log, ("a", None))
+        put(log, ("b", "2"))
+        produce(log, producer_id=7, producer_epoch=1, base_sequence=0)
+        put(log, ("z", "1"))
+        for now_ms in range(START_MS, START_MS + 3):
+            log.cleaned_to = -1
+            await compact(node, now_ms, forgets=False)
+        assert (3, "a", None) in data_in(log)
+        assert 2 in offsets_in(read_all(log))
+        for now_ms in range(START_MS + 3, START_MS + 6):
+            log.cleaned_to = -1
+            await compact(node, now_ms)
+        assert data_in(log)[0] == (4, "b", "2")
+        assert 2 not in offsets_in(read_all(log))
 
     run(scenario)
 

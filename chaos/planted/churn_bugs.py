@@ -1,0 +1,58 @@
+"""Bugs of topics that come again under the same name, and of settings that change under a node, planted."""
+
+from typing import Any
+from uuid import UUID
+
+from fencepost.node.services import Services
+from fencepost.replication.log.removal import Removal
+from fencepost.replication.log.store import LogStore
+from fencepost.replication.manager import ReplicaManager
+
+from .bugs import Patch, bug
+
+LIVES = (
+    "another-life G1a phantom diverged commit-missing commit-lost commit-back inconsistent-offsets"
+    " producer-state dead-client"
+)
+
+
+@bug(
+    seen_by=LIVES,
+    campaign="transactions",
+    faults="reset delay kill",
+    workloads="churn",
+)
+def folders_of_deleted_topics_are_used_again(patch: Patch) -> None:
+    """A topic that is deleted leaves its folders, and the next one of its name is made over them."""
+    patch.put(Removal, "bury", lambda *_: None)
+    patch.put(LogStore, "_set_aside_stray", lambda *_: None)
+
+
+@bug(
+    seen_by=LIVES,
+    campaign="transactions",
+    faults="reset delay delay-client",
+    workloads="churn",
+)
+def old_ids_mean_whoever_has_the_name(patch: Patch) -> None:
+    """A broker takes the id of a topic that was deleted for the topic that has its name now."""
+    right = Services.topic_name
+    names: dict[UUID | None, str] = {}
+
+    def topic_name(self: Services, topic_id: UUID | None) -> str | None:
+        name = right(self, topic_id)
+        if name is not None:
+            names[topic_id] = name
+        return names.get(topic_id)
+
+    patch.put(Services, "topic_name", topic_name)
+
+
+@bug(seen_by="setting-lost", campaign="transactions", faults="reset kill", workloads="tuned")
+def settings_reach_no_open_log(patch: Patch) -> None:
+    """A log works by the settings that it was opened with, whatever they were changed to since."""
+
+    def reconfigure(_self: Any, _changed: Any) -> list[Any]:
+        return []
+
+    patch.put(ReplicaManager, "_reconfigure", reconfigure)

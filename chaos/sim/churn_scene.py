@@ -1,0 +1,71 @@
+"""Topics that come and go under the same names while others produce, consume and transact in them."""
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from ..checkers import lives
+from ..checkers.history import FINAL
+from ..checkers.txn_verdict import OF_LIVES, judge
+from ..workloads.churn import Churner
+from ..workloads.churn_clients import CHURN_GROUP, ChurnWriter, LifeFollower, LifeSender
+from ..workloads.txn_answers import Partition
+from ..workloads.txn_book import Book
+from ..workloads.txn_reader import GroupPositions
+from .scene import On, Scene, Told
+from .transaction_clients import TransactionClients
+
+TOPICS: Final = ("lives-a", "lives-b")
+
+
+class Churn(Scene):
+    """What was acknowledged of a topic that lives at the end is there, and nothing of those before it."""
+
+    name = "churn"
+    shares_book = False
+
+    def __init__(self, clients: TransactionClients, dice: random.Random) -> None:
+        super().__init__(clients, dice)
+        self.book = Book()
+        self.places = [("lives-stays", place) for place in range(2)]
+        self.unmarked = TOPICS
+        self.churner = Churner(
+            self._client(0, "churner", patient=True), TOPICS, pause_s=dice.choice((0.15, 0.5))
+        )
+
+    def make(self) -> None:
+        for place in range(2):
+            client = self._client(place, f"churn{place}")
+            transactional_id = f"churn-{place}"
+            habits = replace(self.clients.habits(self.dice), doomed=TOPICS)
+            one = ChurnWriter(client, self.book, TOPICS, self.places, transactional_id, habits)
+            self.writers.append(one)
+        self.writers.append(LifeSender(self._client(0, "sender"), self.book, TOPICS))
+        self.writers.append(self.churner)
+        reader = self._client(1, "lives", patient=True)
+        self.followers.append(LifeFollower(reader, self.book, TOPICS, self.places))
+
+    def wanted_stable(self) -> list[Partition]:
+        image = self.clients.nodes.image
+        assert image is not None, "somebody is up"
+        there = [image.topics[name] for name in TOPICS if name in image.topics]
+        return [(topic.name, each.partition) for topic in there for each in topic.partitions]
+
+    async def judge(self, on: On) -> Told:
+        await super().judge(on)
+        client = self._client(0, FINAL, patient=True)
+        final = LifeFollower(client, self.book, TOPICS, self.places)
+        found = await on(client.env, final.read_on())
+        # Positions in transactions of which a topic was deleted are settled, too.
+        positions = GroupPositions(client, CHURN_GROUP)
+        await on(client.env, positions.find([(topic, 0) for topic in TOPICS]))
+        history = self.book.history
+        anomalies = lives.check(history, self.churner.changes, found)
+        verdict = judge(lives.owed(history, found), OF_LIVES)
+        changes = {"topics made": 0, "topics deleted": 0}
+        for each in self.churner.changes:
+            name = "topics made" if each.f == "create" else "topics deleted"
+            changes[name] += each.type == "ok"
+        sent = sum(len(op.sends) for op in history if op.type == "ok")
+        kept = {"sent to them": sent, "kept of them": verdict.counts["read at the end"]}
+        return [*anomalies, *verdict.anomalies], {**changes, **kept}
