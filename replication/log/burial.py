@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ports import Env
 
-from .names import DELETED
+from .names import DELETED, LOG, file_name
 from .segment import Segment
 from .segment_files import remove_all, rename_all
+from .shrinking import shrink
 
 if TYPE_CHECKING:
     from .log import Log
@@ -86,16 +87,24 @@ class Graves:
         """At a stop, due or not: a start from hints does not look for what is left."""
         for log in logs:
             for burial in list(log.burials.values()):
-                await self._remove(burial)
+                await self._remove(burial, slowly=False)
 
-    async def _remove(self, burial: Burial) -> None:
+    async def _remove(self, burial: Burial, *, slowly: bool = True) -> None:
         if not burial.is_open:
             return  # its log was closed meanwhile
         try:
-            await self._env.disk.run(burial.unlink)
+            if slowly:
+                await self._shrink(burial)
+            if burial.is_open:
+                await self._env.disk.run(burial.unlink)
         except OSError as error:
             tell(burial.log, burial.segment, error)
         burial.forget()
+
+    async def _shrink(self, burial: Burial) -> None:
+        log, segment = burial.log, burial.segment
+        name = file_name(segment.base_offset, LOG)
+        await shrink(self._env, f"{segment.folder}/{name}{DELETED}", log.folder, log.shared.pool)
 
 
 def tell(log: "Log", segment: Segment, error: OSError | LogDamaged) -> None:

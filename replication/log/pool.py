@@ -109,6 +109,11 @@ class FilePool:
                 held.append(file)
         self._retired = held
 
+    def is_read(self, folder: str) -> bool:
+        """Whether somebody still reads a file of this folder that is out of its log."""
+        self._close_retired()
+        return any(file.path.startswith(f"{folder}/") for file in self._retired)
+
     def index_loaded(self, segment: Pooled) -> None:
         """A segment that is not written any more has its index in memory."""
         self._index_bytes += segment.index_bytes() - self._indexed.pop(segment, 0)

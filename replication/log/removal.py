@@ -23,7 +23,10 @@ from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk, Env
 
 from .checkpoint import Kind, PartitionOffsets
+from .names import DELETED, LOG
+from .pool import FilePool
 from .segment_files import remove_if_there
+from .shrinking import shrink
 
 DELETE_SUFFIX: Final = "-delete"  # a folder that is being removed
 UNFORGOTTEN: Final = "-forget-delete"  # and the checkpoint may still have the partition's numbers
@@ -34,10 +37,11 @@ NUMBER_DIGITS: Final = 16
 class Removal:
     """Of all partitions of a node."""
 
-    def __init__(self, env: Env, data_dir: str, offsets: PartitionOffsets) -> None:
+    def __init__(self, env: Env, data_dir: str, offsets: PartitionOffsets, pool: FilePool) -> None:
         self._env = env
         self._data_dir = data_dir
         self._offsets = offsets
+        self._pool = pool
         self._unforgotten: dict[TopicPartition, list[str]] = {}  # their folders, as they are now
 
     def start(self, names: Sequence[str]) -> None:
@@ -81,7 +85,7 @@ class Removal:
         disk.rename(folder, grave)
         if suffix == UNFORGOTTEN:
             self._unforgotten.setdefault(partition, []).append(grave)
-        self._env.clock.call_later(delay_s, functools.partial(self._remove_soon, grave))
+        self._env.clock.call_later(delay_s, functools.partial(self._remove_soon, grave, folder))
 
     def flushed(self) -> None:
         """The checkpoint was written: step 4 for those that it forgot. Blocks for a sync, if there are any."""
@@ -109,17 +113,23 @@ class Removal:
             grave = f"{graves[-1].removesuffix(UNFORGOTTEN)}{DELETE_SUFFIX}"
             self._env.disk.rename(graves[-1], grave)
             graves.pop()
-            self._remove_soon(grave)
+            self._remove_soon(grave, f"{self._data_dir}/{partition}")
         del self._unforgotten[partition]
 
-    def _remove_soon(self, folder: str) -> None:
-        self._env.tasks.spawn(self._remove(folder), name=f"remove {folder}")
+    def _remove_soon(self, folder: str, was: str) -> None:
+        self._env.tasks.spawn(self._remove(folder, was), name=f"remove {folder}")
 
-    async def _remove(self, folder: str) -> None:
+    async def _remove(self, folder: str, was: str) -> None:
+        """`was` is what it was called while it was a partition's."""
         disk = self._env.disk
         if not disk.exists(folder):
             return  # it got its second name before its time came
         try:
+            for name in disk.list(folder):
+                if name.removesuffix(DELETED).endswith(LOG):
+                    await shrink(self._env, f"{folder}/{name}", was, self._pool)
+            if not disk.exists(folder):
+                return  # it got its second name meanwhile
             await disk.run(_empty if folder.endswith(UNFORGOTTEN) else _remove_tree, disk, folder)
         except OSError as error:  # the next start removes what is left
             self._env.log.warn("folder_not_removed", folder=folder, cause=str(error))

@@ -62,10 +62,11 @@ class LogStore:
         self.env = env
         self.data_dir = data_dir
         self.offsets = PartitionOffsets(env, f"{data_dir}/{FILE_NAME}")
-        self.removal = Removal(env, data_dir, self.offsets)
+        pool = FilePool(env.disk, open_max=open_files_max)
+        self.removal = Removal(env, data_dir, self.offsets, pool)
         self.shared = Shared(
             env=env,
-            pool=FilePool(env.disk, open_max=open_files_max),
+            pool=pool,
             offsets=self.offsets,
             removal=self.removal,
             budget=ProducerBudget(producers_max),
