@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fencepost.cluster.quorum import journal, raft_leader, store
-from fencepost.replication.log import compaction
+from fencepost.replication.log import compaction, shrinking
 from fencepost.txn.transactions import policy
 from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
 
@@ -46,6 +46,7 @@ def small_limits() -> Iterator[None]:
         (journal, "SEGMENT_BYTES_MAX", 900),
         (raft_leader, "CHUNK_BYTES", 200),
         (raft_leader, "APPEND_BYTES_MAX", 400),
+        (shrinking, "PIECE_BYTES", 1024),
     )
     before = [getattr(module, name) for module, name, _ in small]
     for module, name, value in small:
