@@ -103,7 +103,7 @@ class ReplicaManager:
             self._open(topic, state)
             if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
                 await self.env.clock.sleep(0)
-        await self.store.opened(self._logs())
+        await self.rounds.opened(self._logs())
         self._flushing = self.env.tasks.spawn(self.flusher.run(), name="flusher")
         self._is_running = True
         self.on_image(ImageDelta.everything(self.image))  # what came meanwhile, and who leads

@@ -6,10 +6,10 @@ PROVED BY  tests/replication/test_manager.py::test_a_log_that_fails_its_round_do
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.broker_config import BrokerValues
 from fencepost.cluster.wire.batch import BatchRefused
@@ -18,6 +18,7 @@ from .log.checkpoint import Kind
 from .scrubber import Scrubber
 
 if TYPE_CHECKING:
+    from .log.log import Log
     from .manager import ReplicaManager
     from .partition import Partition
     from .partition_copies import CopiedPartition
@@ -52,6 +53,17 @@ class Rounds:
         self._compaction_s = values.integer("log.cleaner.backoff.ms") / 1000
         self._compacts = values.of("log.cleaner.enable") is True
         self.scrubber.read_settings(values)
+
+    async def opened(self, logs: "Sequence[Log]") -> None:
+        """On a full disk the node starts, and serves what it can, as it would have gone on doing."""
+        manager = self._manager
+        try:
+            await manager.store.opened(logs)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
+            manager.room.refused(error)
+            self._due.set()
 
     def start(self) -> None:
         self.scrubber.begin()

@@ -7,6 +7,7 @@ compared with what it acknowledged.
 """
 
 import asyncio
+import random
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ FAULTS: Final = (
     "cut",
     "slow-disk",
     "full-disk",
+    "full-at-a-start",
 )
 FAULTS_S: Final = 8.0
 # Longer than any fault, shorter than a human's patience: after healing, all must be acknowledged by then.
@@ -109,6 +111,7 @@ class OneNode:
                 producer.stopping = True
             async with asyncio.timeout(CONVERGE_S):
                 await asyncio.wait(running)
+                await self._on(client, _is_served(client, address))
         found = {
             partition: await self._on(client, read_all(client, address, TOPIC, partition))
             for partition in range(PARTITIONS)
@@ -146,15 +149,38 @@ class OneNode:
                 world.net.heal(CLIENT, NODE)
             case "slow-disk":
                 world.disk(NODE).faults.slow_sync_odds = rng.choice((0.0, 0.02, 0.2))
+            case "full-at-a-start":
+                world.crash(NODE) if rng.random() < 0.5 else world.kill(NODE)
+                await self._is_full(rng, starts=True)
             case _:
-                files = world.disk(NODE).files
-                files.capacity = files.used + rng.randint(0, 2000)
-                await asyncio.sleep(rng.uniform(0.1, 3.0))
-                files.capacity = None
+                await self._is_full(rng)
+
+    async def _is_full(self, rng: random.Random, *, starts: bool = False) -> None:
+        files = self.world.disk(NODE).files
+        files.capacity = files.used + rng.randint(0, 2000)
+        if starts:
+            self._start_node()
+        await asyncio.sleep(rng.uniform(0.1, 3.0))
+        files.capacity = None
 
 
 async def _serve(env: SimEnv) -> None:
     await Broker(env, node_config()).start()
+
+
+async def _is_served(env: SimEnv, address: tuple[str, int]) -> None:
+    """Producers that had nothing under way end at once, before the node has started."""
+    wire = WireClient(env, *address, timeout_s=4.0)
+    while True:
+        try:
+            reply = await wire.request(
+                ApiKey.metadata, topics=[{"name": TOPIC}], allow_auto_topic_creation=False
+            )
+            if all(each.leader_id >= 0 for each in reply.topics[0].partitions):
+                break
+        except Trouble:
+            await env.clock.sleep(0.1)
+    await wire.close()
 
 
 async def _create_topic(env: SimEnv, address: tuple[str, int]) -> None:

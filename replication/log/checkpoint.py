@@ -164,8 +164,12 @@ class PartitionOffsets:
     def confirm_boot(self) -> None:
         """All logs are open and whole: from now on a crash on this boot leaves what was written. Blocks."""
         if self.boot_id != self.env.boot_id:
-            self.boot_id = self.env.boot_id
-            self.rewrite()
+            before, self.boot_id = self.boot_id, self.env.boot_id
+            try:
+                self.rewrite()
+            except OSError:
+                self.boot_id = before
+                raise
 
     def rewrite(self) -> None:
         """A new file of just the current values. Blocks for as long as writing it takes."""

@@ -59,8 +59,8 @@ class Doubts:
         self._put(partition, after)
 
     def all_opened(self) -> None:
-        """All that the node had, and the disk has what was put: what is opened from here on is new."""
-        self._starts = self._is_urgent = False
+        """All that the node had: what is opened from here on is new."""
+        self._starts = False
 
     @property
     def lacking(self) -> list[TopicPartition] | None:

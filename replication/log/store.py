@@ -79,6 +79,7 @@ class LogStore:
         self._hints: dict[TopicPartition, LogHint] = {}
         self.same_boot = False
         self._all_opened = True
+        self._confirms_boot = False  # with the next checkpoint
 
     # -- start -----------------------------------------------------------------------------------------
 
@@ -159,19 +160,20 @@ class LogStore:
         self.env.disk.sync_folder(self.data_dir)
 
     async def opened(self, logs: Sequence[Log]) -> None:
-        """All logs that there are have been opened: from here on they may be written."""
+        """All logs that there are have been opened: from here on they may be written.
+
+        OSError where the disk is full: what a crash would find is older, and as true. The next checkpoint tries again.
+        """
         hints.remove(self.env.disk, self.data_dir)
         self._hints = {}
         for log in logs:
             if log.log_end_offset:
                 log.put(Kind.LOG_START, log.log_start_offset)
                 log.put(Kind.RECOVERY_POINT, log.settled_point)
-        await self.checkpoint()
         self.doubts.all_opened()
-        if (
-            self._all_opened
-        ):  # or what the last crash left in the others could not be told from damage
-            self.offsets.confirm_boot()
+        # Else what the last crash left in those that were not opened could not be told from damage.
+        self._confirms_boot = self._all_opened
+        await self.checkpoint()
 
     # -- while it runs ---------------------------------------------------------------------------------
 
@@ -201,6 +203,9 @@ class LogStore:
                 burial.bury(settlement.log, settlement.doomed)
         await _make_room([settlement for settlement in settlements if settlement.found_disk_full])
         self.removal.flushed()
+        if self._confirms_boot:
+            self.offsets.confirm_boot()
+            self._confirms_boot = False
 
     def delete(self, logs: Sequence[Log]) -> None:
         """For good. Blocks for two syncs; the files go later, those who still read them are served."""

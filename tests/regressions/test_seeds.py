@@ -149,3 +149,11 @@ def test_a_coordinator_that_was_deposed_takes_no_commit_for_the_last_one_s() -> 
 def test_a_deleted_key_does_not_come_back_with_a_replica_that_was_away(seed: int) -> None:
     """The others had cleaned the tombstone away before it could copy it: it kept the value for good, in sync."""
     TransactionsRun(Plan(campaign="transactions", seed=seed, workloads=("compacted",))).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [13, 34])
+def test_a_node_starts_on_a_disk_that_is_full(seed: int) -> None:
+    """It died of its first checkpoint, or of writing down which boot it runs in."""
+    faults = ("full-at-a-start", "kill")
+    OneNode(Plan(campaign="one-node", seed=seed, faults=faults)).run()

@@ -589,3 +589,36 @@ def test_a_write_while_the_watermark_waits_is_seen_by_producers_only() -> None:
         assert await partition.committed(0) is NONE
 
     play(scene)
+
+
+# -- a full disk -------------------------------------------------------------------------------------
+
+
+def test_a_node_starts_on_a_full_disk_and_serves_what_it_can() -> None:
+    """It died, and had to be given room by hand before anybody could read from it, or delete something."""
+
+    async def before(node: Node) -> None:
+        await node.write(batch("a"))
+
+    async def full(node: Node) -> None:
+        assert node.manager.is_disk_full
+        assert await node.read_values() == [b"a"]
+        disk.capacity = None
+        await node.env.clock.sleep(5)
+        assert not node.manager.is_disk_full
+        await node.write(batch("c"))
+        await node.env.clock.sleep(1)
+
+    async def after(node: Node) -> None:
+        assert node.manager.store.same_boot  # the checkpoint that failed was tried again
+        assert await node.read_values() == [b"a", b"c"]
+
+    with World(5) as world:
+        restarts = Restarts(world, Metadata(topic_of("orders")))
+        restarts(before, stop=False)
+        world.crash("a")
+        disk = world.disk("a").files
+        disk.capacity = disk.used
+        world.restart("a")
+        restarts(full, stop=False)
+        restarts(after)
