@@ -215,6 +215,7 @@ class Partition(CopiedPartition):
             return self._history_unreadable(failed)
         if behind is not None:
             producers.note_refused(behind)
+            self._remember_sent_back().note_sent_away(behind)
         verdict = appends.judge(
             producers, buffer, headers,
             origin_client=origin_client, transaction_version=transaction_version,
@@ -242,10 +243,13 @@ class Partition(CopiedPartition):
     def _check_log(self) -> ErrorCode:
         return ErrorCode.none if self.log.failed is None else ErrorCode.kafka_storage_error
 
-    def _note_sent_back(self, batch: BatchHeader, error: ErrorCode) -> None:
+    def _remember_sent_back(self) -> SentBack:
         if self._sent_back is None:
             self._sent_back = SentBack()
-        self._sent_back.note(batch, error)
+        return self._sent_back
+
+    def _note_sent_back(self, batch: BatchHeader, error: ErrorCode) -> None:
+        self._remember_sent_back().note(batch, error)
 
     def note_sent_back(self, records: Buffer, error: ErrorCode) -> None:
         """A batch that was refused before it was asked of this partition: its transaction's coordinator said so, or nothing."""

@@ -1,7 +1,8 @@
 """What a producer had on its way behind a batch that was sent back for now is sent back likewise, not as out of order.
 
 INVARIANT  a batch of an idempotent producer is called out of order only if the one that is missing in front of it is
-           not one that this leader sent back just before, to be tried again as it is.
+           not one that was sent back just before, to be tried again as it is: by this leader, or on the batch's own
+           connection before this partition was here, or led.
 PREVENTS   librdkafka taking OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to begin a new epoch, under which it sends again
            all that is not acknowledged: a batch that was written, and waited for its followers when the lead moved, is
            then in the log twice.
@@ -53,6 +54,12 @@ class SentBack:
             del self._first[next(iter(self._first))]
         first = (batch.producer_epoch, batch.base_sequence, error, IN_FLIGHT_MAX - 1)
         self._first[batch.producer_id] = first
+
+    def note_sent_away(self, batch: BatchHeader) -> None:
+        """On its connection, before this partition was here or led (`node/server/overtaking.py`); told again with each behind it."""
+        known = self._first.get(batch.producer_id)
+        if known is None or known[:2] != (batch.producer_epoch, batch.base_sequence):
+            self.note(batch, ErrorCode.not_leader_or_follower)
 
     def was_behind(self, batch: BatchHeader) -> ErrorCode | None:
         """What a batch that is out of order is told instead, if it may have been on its way behind the one sent back."""

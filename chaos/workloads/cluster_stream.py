@@ -28,6 +28,8 @@ ACK_TIMEOUT_MS: Final = 3000
 MAX_WAIT_MS: Final = 200
 ASK_END_ODDS: Final = 0.1
 ANY_EPOCH: Final = -1
+# Also behind a batch that failed: librdkafka begins a new epoch on it, and sends again under it what may be written.
+OUT_OF_ORDER: Final = ErrorCode.out_of_order_sequence_number
 # Nothing is wrong with the client's picture: try the same leader again.
 TRY_AGAIN: Final = frozenset(
     {
@@ -150,9 +152,7 @@ class StreamProducer:
         self._count_error(error.name)
         if error in LOOK_AGAIN:
             self.client.forget(self.topic, self.partition, leader)
-        elif error not in TRY_AGAIN and (
-            is_head or error is not ErrorCode.out_of_order_sequence_number
-        ):
+        elif error not in TRY_AGAIN and (is_head or error is OUT_OF_ORDER):
             why = (
                 f"{error.name} from node {leader.node_id} for sequence {batch.base_sequence} "
                 f"(attempt {batch.attempts}) of producer {self._producer_id}"
