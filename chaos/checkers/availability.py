@@ -47,6 +47,7 @@ class Recovery:
     tried: dict[str, int] = field(default_factory=dict)  # key -> line of the first try
     wanted_s: dict[str, tuple[float, float]] = field(default_factory=dict)  # first try, last one
     served_s: dict[str, float] = field(default_factory=dict)
+    is_settled: bool = False
 
     @property
     def silent(self) -> bool:
@@ -64,6 +65,22 @@ class Recovery:
         self.tried.setdefault(key, op.line)
         first_s, last_s = self.wanted_s.get(key, (max(op.began_s, self.from_s), 0.0))
         self.wanted_s[key] = first_s, max(last_s, min(op.ended_s, self.due_s))
+
+    def settle(self) -> None:
+        """No more tries: of the keys that were served in time the slowest is enough, of others the first."""
+        self.is_settled = True
+        in_time = {key: at for key, at in self.served_s.items() if at <= self.due_s}
+        slowest = max(
+            (key for key in self.tried if key in in_time), key=in_time.__getitem__, default=None
+        )
+        first = min(self.served_s, key=self.served_s.__getitem__, default=None)
+        self.tried = {
+            key: line for key, line in self.tried.items() if key not in in_time or key == slowest
+        }
+        self.wanted_s = {key: self.wanted_s[key] for key in self.tried}
+        self.served_s = {
+            key: at for key, at in self.served_s.items() if key in self.tried or key == first
+        }
 
     def was_wanted(self, key: str) -> bool:
         """For so long that it would have been served: a load of few operations leaves keys alone for seconds."""
@@ -93,10 +110,11 @@ class Availability:
         self.recoveries = sorted(found, key=lambda each: each.from_s)
         self._froms = [each.from_s for each in self.recoveries]
         self._lasting = [each for each in self.recoveries if each.during]
+        self._open = self.recoveries  # without those that are settled
         self._unserved: dict[str, int] = {}  # key -> the first that it was not served after yet
         self._last_s: dict[str, float] = {}  # key -> when somebody was last at it
         self._acked: Counter[int] = Counter()  # by stretch of `AVAILABLE_S`
-        self._end_s = 0.0
+        self._end_s = self._swept_s = 0.0
 
     def see(self, op: Txn) -> None:
         if not op.sends:
@@ -112,18 +130,29 @@ class Availability:
                 each.tried_by(op, key)
         if op.type == "ok":
             self._acked[int(op.ended_s // AVAILABLE_S)] += 1
+        if op.ended_s >= self._swept_s + LONGEST_S:
+            self._sweep(op.ended_s)
+
+    def _sweep(self, now_s: float) -> None:
+        """What is held of a question by key is held while it is open: a long history has thousands, each of many keys."""
+        self._swept_s = now_s
+        last_s = now_s - LONGEST_S
+        for each in self._open:
+            if max(each.from_s + TRIED_S, each.due_s) < last_s:
+                each.settle()
+        self._open = [each for each in self._open if not each.is_settled]
 
     def _under_way(self, op: Txn) -> list[Recovery]:
         """Questions that this operation is a try of."""
         first = bisect_left(self._froms, op.began_s - TRIED_S)
         young = self.recoveries[first : bisect_right(self._froms, op.ended_s)]
-        found = [each for each in young if not each.during]
+        found = [each for each in young if not each.during and not each.is_settled]
         while self._lasting and self._lasting[0].due_s < op.ended_s - LONGEST_S:
             self._lasting.pop(0)
         for each in self._lasting:
             if each.from_s > op.ended_s:
                 break
-            if op.began_s <= each.due_s:
+            if op.began_s <= each.due_s and not each.is_settled:
                 found.append(each)
         return found
 
@@ -134,7 +163,8 @@ class Availability:
             first = bisect_left(self._froms, op.began_s - LONGEST_S)
         behind = bisect_right(self._froms, op.began_s)
         for each in self.recoveries[first:behind]:
-            each.served_s[key] = op.ended_s
+            if not each.is_settled or key in each.tried:
+                each.served_s[key] = op.ended_s
         self._unserved[key] = max(first, behind)
 
     @property

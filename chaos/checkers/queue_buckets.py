@@ -12,34 +12,51 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
-BUFFER_BYTES: Final = 32 << 10  # of each bucket, before it is written
+BUFFER_BYTES: Final = 8 << 10  # of each bucket, before it is written
+BUFFERS_MAX: Final = 4_096  # that are held; then the oldest is written, however little is in it
 PIECE_RECORDS: Final = 16_384  # that are read at a time
 
 
 class Buckets:
+    """Buffers are as long as they will ever be from the beginning: thousands that grow by and by leave holes that nothing else fits in."""
+
     def __init__(self, folder: Path, name: str, form: str) -> None:
         self._folder = folder
         self._name = name
         self._struct = Struct(form)
-        self._pack = self._struct.pack
+        self._pack_into = self._struct.pack_into
+        self._bytes = self._struct.size
+        self._full = max(1, BUFFER_BYTES // self._bytes) * self._bytes
         self._buffers: dict[int, bytearray] = {}
+        self._used: dict[int, int] = {}  # bytes of a buffer
         self._written: set[int] = set()
 
     def add(self, bucket: int, *fields: Any) -> None:
-        buffer = self._buffers.get(bucket)
-        if buffer is None:
-            buffer = self._buffers[bucket] = bytearray()
-        buffer += self._pack(*fields)
-        if len(buffer) >= BUFFER_BYTES:
-            self._flush(bucket, buffer)
+        at = self._used.get(bucket)
+        if at is None:
+            at = self._begin(bucket)
+        self._pack_into(self._buffers[bucket], at, *fields)
+        self._used[bucket] = at = at + self._bytes
+        if at == self._full:
+            self._write(bucket)
+            self._used[bucket] = 0
+
+    def _begin(self, bucket: int) -> int:
+        if len(self._buffers) >= BUFFERS_MAX:
+            oldest = next(iter(self._buffers))
+            self._write(oldest)
+            del self._used[oldest]
+            self._buffers[bucket] = self._buffers.pop(oldest)
+        else:
+            self._buffers[bucket] = bytearray(self._full)
+        return 0
 
     def _file(self, bucket: int) -> Path:
         return self._folder / f"{self._name}.{bucket}"
 
-    def _flush(self, bucket: int, buffer: bytearray) -> None:
+    def _write(self, bucket: int) -> None:
         with self._file(bucket).open("ab") as sink:
-            sink.write(buffer)
-        buffer.clear()
+            sink.write(memoryview(self._buffers[bucket])[: self._used[bucket]])
         self._written.add(bucket)
 
     def numbers(self) -> list[int]:
@@ -49,12 +66,14 @@ class Buckets:
         """All of it, as often as one likes."""
         if bucket in self._written:
             with self._file(bucket).open("rb") as source:
-                while piece := source.read(self._struct.size * PIECE_RECORDS):
+                while piece := source.read(self._bytes * PIECE_RECORDS):
                     yield from self._struct.iter_unpack(piece)
-        yield from self._struct.iter_unpack(self._buffers.get(bucket, b""))
+        rest = self._buffers.get(bucket, b"")[: self._used.get(bucket, 0)]  # a copy
+        yield from self._struct.iter_unpack(rest)
 
     def drop(self, bucket: int) -> None:
         self._buffers.pop(bucket, None)
+        self._used.pop(bucket, None)
         if bucket in self._written:
             self._written.discard(bucket)
             self._file(bucket).unlink()

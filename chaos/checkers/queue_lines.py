@@ -1,9 +1,12 @@
 """The first pass over a long history: each line once, taken apart into records that later passes sort by value, place and time.
 
-What is held in memory: three bytes a line, eight for each process that ever was, and for each living process and key the last
-poll and the last send. A process that crashed, or ended, is forgotten: its name does not come again.
+What is held in memory: two bytes a line (and twelve more of one that sends 15 records or more), eight for each process that ever
+was, some hundred for each key, and for each living process and key the last poll and the last send. A process that crashed, or
+ended, is forgotten: its name does not come again.
 """
 
+from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from hashlib import blake2b
@@ -23,7 +26,8 @@ WAS_SEEN: Final = 8  # of an unknown one: somebody read something of it, so it i
 POLL: Final = 16  # a record of a poll, else of a send
 OF_FINAL: Final = 32
 SHOWN: Final = 64  # and taken away: who polled it has not read it, and was shown it all the same
-COUNT_MAX: Final = 255  # sends of a line that a byte can count
+SENT_SHIFT: Final = 4  # of an outcome's byte: the bits above hold how many sends the line has,
+MANY: Final = 15  # or that they are so many, or more: then they are counted elsewhere
 FOREVER: Final = float("inf")
 KEPT_PER_RULE: Final = 1_000
 VALUES_PER_BUCKET: Final = 100_000
@@ -73,6 +77,29 @@ def digest(place: str) -> bytes:
     return blake2b(place.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
+class Many:
+    """Counts of lines that send more than half a byte holds, which are few or long; they come in their order."""
+
+    def __init__(self) -> None:
+        self._lines = array("I")
+        self._sent = array("I")
+        self._at_end = array("I")
+
+    def add(self, line: int, sent: int) -> None:
+        self._lines.append(line)
+        self._sent.append(sent)
+        self._at_end.append(0)
+
+    def sent(self, line: int) -> int:
+        return self._sent[bisect_left(self._lines, line)]
+
+    def at_end(self, line: int) -> int:
+        return self._at_end[bisect_left(self._lines, line)]
+
+    def note_at_end(self, line: int) -> None:
+        self._at_end[bisect_left(self._lines, line)] += 1
+
+
 class Lines:
     """What the first pass leaves: bytes by line, buckets, and what is known of each key."""
 
@@ -90,11 +117,9 @@ class Lines:
         self.told = Buckets(folder, "told", TOLD_FORM)
         self.edges = Buckets(folder, "edges", EDGE_FORM)
         self.outcome = bytearray(1)  # lines are counted from 1
-        self.sent = bytearray(1)
-        self.at_end = bytearray(1)  # how many of a line's values the final polls have found
-        self.many_sent: dict[int, int] = {}  # line -> sends, where a byte does not hold them
-        self.many_at_end: Counter[int] = Counter()
-        self.ends: dict[int, int] = {}  # key -> one above its highest offset
+        self._at_end = bytearray(1)  # how many of a line's values the final polls have found
+        self._many = Many()
+        self.ends = array("q")  # by key: one above its highest offset
         self.has_final = False
         self.cut = ""
         self._polled: dict[str, dict[str, tuple[int, int]]] = {}  # process -> key -> offset, line
@@ -113,11 +138,12 @@ class Lines:
 
     def _take(self, op: Txn) -> None:
         kind = KINDS[op.type]
-        self.outcome.append(kind | (IS_TXN if op.f == "txn" else 0))
-        self.sent.append(min(len(op.sends), COUNT_MAX))
-        self.at_end.append(0)
-        if len(op.sends) >= COUNT_MAX:
-            self.many_sent[op.line] = len(op.sends)
+        count = len(op.sends)
+        if count >= MANY:
+            self._many.add(op.line, count)
+            count = MANY
+        self.outcome.append(kind | (IS_TXN if op.f == "txn" else 0) | count << SENT_SHIFT)
+        self._at_end.append(0)
         if op.f in ("assign", "subscribe"):
             last = self._polled.get(op.process, {})
             self._polled[op.process] = {k: at for k, at in last.items() if k in op.positions}
@@ -139,6 +165,12 @@ class Lines:
         if op.f == "txn" and op.offsets:
             self._offsets(op)
 
+    def _key(self, name: str) -> int:
+        key = self.keys.number(name)
+        if key == len(self.ends):
+            self.ends.append(0)
+        return key
+
     def _bucket(self, value: int) -> int:
         return (value * 0x9E3779B1 >> 16) % self.value_buckets
 
@@ -148,7 +180,7 @@ class Lines:
         last = self._sent_to.setdefault(op.process, {}) if op.sends else {}
         within: dict[str, tuple[int, int]] = {}
         for sent in op.sends:
-            key = self.keys.number(sent.key)
+            key = self._key(sent.key)
             offset = -1 if sent.offset is None else sent.offset
             self.values.add(
                 self._bucket(sent.value),
@@ -163,7 +195,8 @@ class Lines:
             )
             if offset < 0 or kind == FAIL:
                 continue
-            self.ends[key] = max(self.ends.get(key, 0), offset + 1)
+            if offset >= self.ends[key]:
+                self.ends[key] = offset + 1
             rule = "int-nonmonotonic-send" if sent.key in within else "nonmonotonic-send"
             before = within.get(sent.key) or last.get(sent.key)
             if before is not None and offset <= before[0]:
@@ -192,7 +225,7 @@ class Lines:
             last.update(within)
 
     def _poll(self, polled: Polled, op: Txn, process: int, flags: int, ended_s: float) -> int:
-        key = self.keys.number(polled.key)
+        key = self._key(polled.key)
         self.values.add(
             self._bucket(polled.value),
             polled.value,
@@ -204,7 +237,8 @@ class Lines:
             op.began_s,
             ended_s,
         )
-        self.ends[key] = max(self.ends.get(key, 0), polled.offset + 1)
+        if polled.offset >= self.ends[key]:
+            self.ends[key] = polled.offset + 1
         return key
 
     def _shown(self, op: Txn, kind: int) -> None:
@@ -248,7 +282,7 @@ class Lines:
             self.positions.add(self._place_bucket(there), there, op.number, position, op.line)
             offsets = [polled.offset for polled in op.polls if polled.key == name]
             if group in GROUPS and offsets and op.type != "fail":
-                key, number = self.keys.number(name), self.places.number(place)
+                key, number = self._key(name), self.places.number(place)
                 self.steps.add(ONLY, number, key, min(offsets), max(offsets), op.line)
 
     def _told(self, op: Txn) -> None:
@@ -267,13 +301,15 @@ class Lines:
         return outcome & KIND == OK or bool(outcome & WAS_SEEN)
 
     def sends_of(self, line: int) -> int:
-        return self.many_sent.get(line, self.sent[line])
+        count = self.outcome[line] >> SENT_SHIFT
+        return count if count < MANY else self._many.sent(line)
 
     def found_at_end(self, line: int) -> int:
-        return self.many_at_end[line] if line in self.many_sent else self.at_end[line]
+        is_many = self.outcome[line] >> SENT_SHIFT == MANY
+        return self._many.at_end(line) if is_many else self._at_end[line]
 
     def note_at_end(self, line: int) -> None:
-        if line in self.many_sent:
-            self.many_at_end[line] += 1
+        if self.outcome[line] >> SENT_SHIFT == MANY:
+            self._many.note_at_end(line)
         else:
-            self.at_end[line] += 1
+            self._at_end[line] += 1

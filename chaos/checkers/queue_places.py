@@ -39,21 +39,26 @@ class Stretches:
     """
 
     def __init__(self) -> None:
-        self._firsts, self._lasts = array("q"), array("q")
-        self._furthest = array("q")  # of those up to here, in the order of their first places
+        self._firsts = array("q")
+        self._furthest = array("q")  # the last place of it, or of one before it in their order
+        self._is_sorted = True
 
     def add(self, first: int, last: int) -> None:
+        if self._is_sorted and self._firsts:
+            if first >= self._firsts[-1]:
+                last = max(last, self._furthest[-1])
+            else:
+                self._is_sorted = False
         self._firsts.append(first)
-        self._lasts.append(last)
-        self._furthest = array("q")
+        self._furthest.append(last)
 
     def touches(self, start: int, end: int) -> bool:
         """Whether one begins before `end` and ends not before `start`."""
-        if not self._furthest:
-            both = sorted(zip(self._firsts, self._lasts, strict=True))
+        if not self._is_sorted:
+            both = sorted(zip(self._firsts, self._furthest, strict=True))
             self._firsts = array("q", (first for first, _ in both))
-            self._lasts = array("q", (last for _, last in both))
-            self._furthest = array("q", accumulate(self._lasts, max))
+            self._furthest = array("q", accumulate((last for _, last in both), max))
+            self._is_sorted = True
         before = bisect_left(self._firsts, end)
         return before > 0 and self._furthest[before - 1] >= start
 
@@ -65,6 +70,7 @@ class Places:
         self.found = found
         self._gaps = Buckets(folder, "gaps-by-place", GAP_FORM)
         self._steps = Buckets(folder, "steps-by-place", STEP_FORM)
+        self._unknown = Buckets(folder, "unknown-by-place", STEP_FORM)
         self._perhaps: dict[int, Stretches] = defaultdict(Stretches)  # group -> of unknown fate
 
     def run(self) -> None:
@@ -145,11 +151,14 @@ class Places:
     def _group_steps(self) -> None:
         lines, bases = self.lines, self.values.bases
         for group, key, first, last, line in lines.steps.take(ONLY):
+            place = bases[key] + first
             if lines.is_committed(line):
-                place = bases[key] + first
                 self._steps.add(place >> SHIFT, place, bases[key] + last, group, line)
             elif not (lines.sends_of(line) and lines.has_final):
-                self._perhaps[group].add(bases[key] + first, bases[key] + last)
+                self._unknown.add(place >> SHIFT, place, bases[key] + last, group, line)
+        for chunk in self._unknown.numbers():  # so that nothing has to be sorted as a whole
+            for first, last, group, _ in sorted(self._unknown.take(chunk)):
+                self._perhaps[group].add(first, last)
         reached: dict[
             int, tuple[int, int]
         ] = {}  # group -> the place behind its last step, its line

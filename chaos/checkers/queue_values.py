@@ -1,5 +1,6 @@
 """The second pass over a long history, value by value: who sent it, who polled it, where it is."""
 
+from array import array
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -39,12 +40,24 @@ class Writer(NamedTuple):
 class Known:
     """What the polls of one value say together."""
 
-    __slots__ = ("at_end", "places", "was_read")
+    __slots__ = ("at_end", "more", "place", "was_read")
 
     def __init__(self) -> None:
-        self.places: set[int] = set()
+        self.place: int | None = None
+        self.more: set[int] | None = None  # with the first one, if there are others
         self.was_read = False  # by anybody, whatever became of his operation
         self.at_end = False
+
+    def add(self, place: int) -> None:
+        if self.place is None:
+            self.place = place
+        elif place != self.place:
+            self.more = self.more or {self.place}
+            self.more.add(place)
+
+    @property
+    def places(self) -> set[int]:
+        return self.more or (set() if self.place is None else {self.place})
 
 
 class Values:
@@ -55,12 +68,13 @@ class Values:
         self.found = found
         self.bases: list[int] = []
         base = 0
-        for key in range(len(lines.keys)):
+        for end in lines.ends:
             self.bases.append(base)
-            base += lines.ends.get(key, 0) + 1
+            base += end + 1
         self.places = Buckets(folder, "places", PLACE_FORM)
         self.unread = Buckets(folder, "unread", UNREAD_FORM)
-        self._bound: dict[int, int] = {}  # key -> the highest first place of what was read
+        # by key: the highest first place of what was read
+        self._bound = array("q", [-1]) * len(self.bases)
 
     def run(self) -> None:
         for bucket in self.lines.values.numbers():
@@ -87,10 +101,11 @@ class Values:
                 about.at_end = about.at_end or bool(flags & OF_FINAL)
                 place = self.bases[key] + offset
                 if writer is None or writer.key == key:
-                    about.places.add(place)
+                    if place != about.place:
+                        about.add(place)
                 else:
                     self.places.add(place >> SHIFT, place, value, 0, 0, 0)
-                    self._bound[key] = max(place, self._bound.get(key, -1))
+                    self._bound[key] = max(place, self._bound[key])
                 if (
                     writer is None
                     or writer.key != key
@@ -139,7 +154,7 @@ class Values:
 
     def _written(self, value: int, writer: Writer, about: Known) -> None:
         lines = self.lines
-        places, flags = set(about.places), 0
+        places, flags = about.places, 0
         if writer.offset >= 0 and writer.kind != FAIL:
             told = self.bases[writer.key] + writer.offset
             if writer.kind == OK or about.was_read:
@@ -153,8 +168,8 @@ class Values:
         for place in places:
             self.places.add(place >> SHIFT, place, value, writer.line, writer.process, flags)
         if about.was_read:
-            bound = self._bound.get(writer.key, -1)
-            self._bound[writer.key] = max(bound, min(places, default=-1))
+            first = min(places, default=-1)
+            self._bound[writer.key] = max(self._bound[writer.key], first)
         elif places and writer.kind != FAIL:
             self.unread.add(0, writer.key, max(places), value, writer.line)
         if about.at_end:
@@ -168,7 +183,7 @@ class Values:
 
     def _lost(self) -> None:
         for key, place, value, line in self.unread.take(0):
-            if place <= self._bound.get(key, -1) and self.lines.is_committed(line):
+            if place <= self._bound[key] and self.lines.is_committed(line):
                 what = f"{value} was never read, though one behind it was"
                 self.found.add("lost-write", self.lines.keys.name(key), what, line)
 

@@ -9,13 +9,16 @@ lag behind, and reads what it had fetched before. What a transaction wrote is be
 has ended.
 """
 
-from collections import defaultdict, deque
+from collections import deque
 from typing import Final
 
 from .history import Anomaly
 from .txn_history import Txn
 
 KEPT_S: Final = 120.0  # an answer takes less
+SWEPT_S: Final = 30.0  # from one look for what is older to the next
+
+End = tuple[float, int, int]  # when it was acknowledged, the highest end until then, its line
 
 
 class StaleReads:
@@ -23,9 +26,9 @@ class StaleReads:
 
     def __init__(self) -> None:
         self.asked = 0
-        # key -> (when it was acknowledged, the highest end until then, its line)
-        self._known: dict[str, deque[tuple[float, int, int]]] = defaultdict(deque)
-        self._keys: deque[tuple[float, str]] = deque()  # of all that is kept, in the order of time
+        self._known: dict[str, deque[End]] = {}  # by key: of the last minutes
+        self._older: dict[str, End] = {}  # the last one of a key that nobody wrote to since then
+        self._swept_s = 0.0
 
     def see(self, op: Txn) -> list[Anomaly]:
         if op.f == "ends":
@@ -40,21 +43,32 @@ class StaleReads:
         return []
 
     def _acknowledged(self, key: str, end: int, op: Txn) -> None:
-        known = self._known[key]
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = deque()
+            if key in self._older:
+                known.append(self._older.pop(key))
         if known and known[-1][1] >= end:
             return
         known.append((op.ended_s, end, op.line))
-        self._keys.append((op.ended_s, key))
-        first_s = op.ended_s - KEPT_S
-        while self._keys[0][0] < first_s:  # also of keys that nobody writes to any more
-            old = self._known[self._keys.popleft()[1]]
-            while len(old) > 1 and old[1][0] < first_s:
-                old.popleft()
+        if op.ended_s >= self._swept_s + SWEPT_S:
+            self._sweep(op.ended_s)
+
+    def _sweep(self, now_s: float) -> None:
+        """Keys come and go by the hundred thousand: one that is not written to any more costs no more than its end."""
+        self._swept_s = now_s
+        for key, known in list(self._known.items()):
+            while len(known) > 1 and known[1][0] < now_s - KEPT_S:
+                known.popleft()
+            if known[-1][0] < now_s - KEPT_S:
+                self._older[key] = known[-1]
+                del self._known[key]
 
     def _look(self, op: Txn, key: str, end: int) -> list[Anomaly]:
-        before = [each for each in self._known[key] if each[0] < op.began_s]
-        if not before or before[-1][1] <= end:
+        ends = self._known.get(key) or ([self._older[key]] if key in self._older else [])
+        before = next((each for each in reversed(ends) if each[0] < op.began_s), None)
+        if before is None or before[1] <= end:
             return []
-        at_s, known, line = before[-1]
+        at_s, known, line = before
         what = f"{op.process} was told at {op.began_s:.3f} s that it ends at {end}; {known - 1} was acknowledged at {at_s:.3f} s"
         return [Anomaly("stale-read", key, what, (line, op.line))]

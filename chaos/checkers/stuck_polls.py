@@ -45,6 +45,7 @@ class Reader:
     name: str
     within_s: float
     members: dict[str, frozenset[str]] = field(default_factory=dict)
+    mine: frozenset[str] = frozenset()  # all that its members have
     shown: dict[str, int] = field(default_factory=dict)  # key -> highest offset
     lags: dict[str, Lag] = field(default_factory=dict)
     seen_s: float = 0.0
@@ -54,17 +55,15 @@ class Reader:
             self.members[process] = keys
         else:
             self.members.pop(process, None)
-        mine = frozenset[str]().union(*self.members.values())
-        for key in [key for key in self.lags if key not in mine]:
+        self.mine = frozenset[str]().union(*self.members.values())
+        for key in [key for key in self.lags if key not in self.mine]:
             del self.lags[key]
         for key in keys:
             if ends.get(key, -1) > self.shown.get(key, -1):
                 self.lags.setdefault(key, Lag(at_s))
 
     def owe(self, key: str, offset: int, at_s: float) -> None:
-        if key in self.lags or offset <= self.shown.get(key, -1):
-            return
-        if any(key in keys for keys in self.members.values()):
+        if key not in self.lags and offset > self.shown.get(key, -1):
             self.lags[key] = Lag(at_s)
 
     def show(self, op: Txn, ends: dict[str, int]) -> None:
@@ -165,7 +164,8 @@ class StuckPolls:
             return
         self._ends[key] = offset
         for reader in self._readers.values():
-            reader.owe(key, offset, at_s)
+            if key in reader.mine:
+                reader.owe(key, offset, at_s)
 
     def _look(self, reader: Reader, op: Txn) -> Iterator[Anomaly]:
         reader.seen_s = op.ended_s

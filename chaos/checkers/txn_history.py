@@ -193,7 +193,7 @@ class WholeLines:
                 self.cut = f"line {number} has no end: what came behind was never written"
                 return
             try:
-                op = from_line(line, number)
+                op = from_line(line.decode(errors="surrogatepass"), number)
             except (ValueError, TypeError) as error:  # no JSON; not the fields of an operation
                 self.cut = f"line {number} is no operation ({error}): what is behind is not read"
                 return

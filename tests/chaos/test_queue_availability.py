@@ -1,6 +1,9 @@
 """Availability while something is broken, and how long it took, on histories of a few operations."""
 
-from fencepost.chaos.checkers.availability import NO_END, ON_PURPOSE, Availability
+import random
+
+import pytest
+from fencepost.chaos.checkers.availability import NO_END, ON_PURPOSE, TRIED_S, Availability
 from fencepost.chaos.checkers.away import AVAILABLE_S
 from fencepost.chaos.checkers.txn_history import Sent, Txn
 
@@ -215,3 +218,64 @@ def test_the_time_of_another_outage_is_no_part_of_what_recovery_took() -> None:
     faults = [fault(100.0, 104.0, [1]), fault(105.0, 120.0, [1, 2], name="2")]
     seen = looked(faults, *tries(A, 101.0, 124.0), *tries(A, 124.0, 160.0, kind="ok", took_s=1.0))
     assert seen.recovery_ms()["max"] == 10_000.0
+
+
+def lived(seed):
+    """Forty faults, one in four of which takes a majority away, and keys that come, are refused, and go."""
+    rng = random.Random(seed)
+    faults, ops = [], []
+    for number in range(40):
+        at_s = 100.0 * number + rng.uniform(0, 50)
+        nodes = [1, 2] if rng.random() < 0.25 else [1]
+        until_s = at_s + rng.choice((5.0, 45.0))
+        faults.append(fault(at_s, until_s, nodes, name=str(number)))
+        is_refused = rng.random() < 0.3
+        for _ in range(100):
+            began_s = 100.0 * number + rng.uniform(0, 100)
+            kind = "fail" if is_refused and at_s < began_s < until_s + 20 else "ok"
+            key = f"t{number // 2 + rng.randrange(8)}-0"
+            ops.append(send(key, began_s, rng.choice((0.1, 4.0, 25.0)), kind))
+    return faults, ops
+
+
+@pytest.mark.slow
+def test_what_is_forgotten_of_faults_that_are_long_over_changes_nothing(monkeypatch) -> None:
+    told = set()
+    for seed in range(4):
+        faults, ops = lived(seed)
+        some = looked(faults, *ops)
+        with monkeypatch.context() as patch:
+            patch.setattr(Availability, "_sweep", lambda *_: None)
+            whole = looked(faults, *ops)
+        for end_s in (2_000.0, 4_200.0):
+            assert some.anomalies(end_s) == whole.anomalies(end_s), f"seed {seed}"
+            assert some.recovery_ms(end_s) == whole.recovery_ms(end_s), f"seed {seed}"
+            told.update(each.rule for each in some.anomalies(end_s))
+        assert some.all_served == whole.all_served
+        settled = [each for each in some.recoveries if each.is_settled]
+        assert len(settled) > 30
+        for each in settled:
+            in_time = [key for key, at_s in each.served_s.items() if at_s <= each.due_s]
+            assert len(in_time) <= 2, "the first and the slowest"
+    assert told == {"unavailable"}
+
+
+def test_who_is_served_long_after_all_was_forgotten_of_the_others_is_part_of_the_figures() -> None:
+    ops = [
+        send(B, 5.0),
+        send(A, 11.0),
+        send(B, 11.0, kind="info"),
+        *(send(A, at) for at in (500.0, 900.0)),
+    ]
+    seen = looked([fault(10.0, 20.0, [1])], *ops, send(B, 1_000.0, 10.0))
+    assert all(each.is_settled for each in seen.recoveries)
+    assert seen.recovery_ms(2_000.0)["max"] == 1_000_000.0
+    assert [each.key for each in seen.anomalies(2_000.0)] == [B]
+
+
+def test_who_was_served_in_time_though_nobody_tried_at_once_is_not_forgotten_as_silent() -> None:
+    lively = [send(A, at / 2) for at in range(19)]
+    late = [send(A, 10.0 + TRIED_S + 1.0), send(A, 500.0), send(A, 900.0)]
+    seen = looked([fault(10.0, 12.0, [1])], *lively, *late)
+    assert all(each.is_settled for each in seen.recoveries)
+    assert seen.anomalies(2_000.0) == []
