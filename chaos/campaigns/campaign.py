@@ -29,6 +29,7 @@ from ..sim.transaction_faults import TRANSACTION_FAULTS
 from ..sim.world import World
 from ..workloads.cluster_stream import ToldToEnd
 from ..workloads.txn_answers import BrokenPromise
+from .memory import seldom_collected
 
 # Real time. A seed takes seconds; one that does not end is a failure that virtual time can't see.
 SEED_S_MAX: Final = 600
@@ -140,7 +141,7 @@ def run_plan(
     """`tell` is given every line of its trace; with `seconds` it ends after so many of virtual time."""
     began = time.process_time()
     failure, kind = "", ""
-    with planted(plan.planted):
+    with seldom_collected(), planted(plan.planted):
         run = CAMPAIGNS[plan.campaign].begin(plan)
         run.world.trace.write_to = tell
         if seconds:

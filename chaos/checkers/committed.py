@@ -8,8 +8,12 @@ PROVED BY  tests/chaos/test_cluster_checkers.py::test_what_an_epoch_committed_pa
 A new leader may show less than the one before it did, until it knows better: that is Kafka's way too (KIP-207).
 """
 
+from operator import itemgetter
+
 from .history import Anomaly
 from .observations import Committed, Leads, Told
+
+_EPOCH = itemgetter(0)
 
 
 class Commits:
@@ -52,19 +56,21 @@ class Commits:
     def _see_start(self, start: Leads) -> list[Anomaly]:
         self._starts.setdefault(start.key, {})[start.leader_epoch] = start
         earlier = self._by_epoch.get(start.key, {})
-        return [
-            _lost(seen, start)
-            for epoch, seen in sorted(earlier.items())
+        lost = [
+            (epoch, seen)
+            for epoch, seen in earlier.items()
             if epoch < start.leader_epoch and seen.high_watermark > start.start_offset
         ]
+        return [_lost(seen, start) for _, seen in sorted(lost, key=_EPOCH)]
 
     def _against_later_epochs(self, seen: Committed) -> list[Anomaly]:
         later = self._starts.get(seen.key, {})
-        return [
-            _lost(seen, start)
-            for epoch, start in sorted(later.items())
+        lost = [
+            (epoch, start)
+            for epoch, start in later.items()
             if epoch > seen.leader_epoch and seen.high_watermark > start.start_offset
         ]
+        return [_lost(seen, start) for _, start in sorted(lost, key=_EPOCH)]
 
     def _see_told(self, seen: Told) -> list[Anomaly]:
         place = (seen.client, seen.key, seen.leader_epoch)

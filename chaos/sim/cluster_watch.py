@@ -6,6 +6,7 @@ it sees becomes observations for the pure checkers. `on_moment` tells the faults
 
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import LogDamaged
@@ -43,6 +44,7 @@ from .world import World
 MOMENTS: Final = ("append", "commit", "leads", "leader changed", "isr shrunk", "isr grew")
 # Of so many sweeps one compares the producers' state with a replay, too: that takes the longest.
 PRODUCERS_EVERY: Final = 8
+KEYS_KEPT: Final = 1024  # of partitions: a UUID takes longer to write than all else of a look
 
 
 class ClusterBroken(AssertionError):
@@ -340,6 +342,7 @@ class _Listener:
         self._watch.on_image(self._node_id, self._life, delta)
 
 
+@lru_cache(KEYS_KEPT)
 def _key(topic_id: object, partition: int) -> str:
     return f"{topic_id}-{partition}"
 

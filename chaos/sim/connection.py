@@ -136,8 +136,12 @@ class SimConnection:
             self._out.push(DATA, data[: rng.randint(0, len(data))], delay=delay)
             self.break_off(keep=self._out.size)
             return
+        is_split = odds.split_odds and len(data) > 1 and rng.random() < odds.split_odds
+        if not is_split and 0 < len(data) <= SEGMENT_MAX:
+            self._out.push(DATA, data, delay=delay)  # the usual case of what follows
+            return
         cuts = [0, *range(SEGMENT_MAX, len(data), SEGMENT_MAX), len(data)]
-        if odds.split_odds and len(data) > 1 and rng.random() < odds.split_odds:
+        if is_split:
             cuts = sorted([*cuts, *(rng.randrange(1, len(data)) for _ in range(rng.randint(1, 3)))])
         for start, stop in itertools.pairwise(cuts):
             if start < stop:
@@ -165,10 +169,8 @@ class SimConnection:
 
     def arrived(self, kind: str, data: bytes) -> None:
         self.received_bytes += len(data)
-        crc = zlib.crc32(data)
-        self._network.trace.event(
-            self.machine, "net.arrived", conn=self.number, kind=kind, size=len(data), crc=crc
-        )
+        said = f" conn={self.number} kind={kind} size={len(data)} crc={zlib.crc32(data)}"
+        self._network.trace.add(self.machine, "net.arrived", said)
         if kind == RST:
             self._out.clear()
             self.lost("reset by peer")

@@ -89,17 +89,18 @@ class SimDisk:
     def attempt(self, kind: str, path: str, **fields: object) -> None:
         """Before an operation: is there still a node, and does the disk do it?"""
         self.incarnation.check()
-        error = self.machine.faults.error_of(kind, path, self.machine.rng)
+        machine = self.machine
+        error = machine.faults.error_of(kind, path, machine.rng)
         if error is None and kind in ("create", "rename") and self._has_no_room():
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if error is not None:
-            self.machine.trace.event(
-                self.machine.name, f"disk.{kind}", path=path, failed=error.errno, **fields
+            machine.trace.event(
+                machine.name, f"disk.{kind}", path=path, failed=error.errno, **fields
             )
             self.count(kind)
             raise error
         if kind in CHANGES:
-            self.machine.trace.event(self.machine.name, f"disk.{kind}", path=path, **fields)
+            machine.trace.event(machine.name, f"disk.{kind}", path=path, **fields)
 
     def _has_no_room(self) -> bool:
         """For a new name."""

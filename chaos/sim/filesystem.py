@@ -15,8 +15,14 @@ import errno
 import os
 import random
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
 
 from .file_node import FileNode
+
+PATHS_KEPT: Final = (
+    4096  # whose parts are remembered: the same few hundred are asked for all the time
+)
 
 
 class Folder:
@@ -239,9 +245,10 @@ def _folders(journal: list[Rename]) -> list[Folder]:
     return list(found.values())
 
 
-def _parts(path: str) -> list[str]:
+@lru_cache(PATHS_KEPT)
+def _parts(path: str) -> tuple[str, ...]:
     assert path.startswith("/"), f"paths are absolute: {path!r}"
-    return [part for part in path.split("/") if part]
+    return tuple(part for part in path.split("/") if part)
 
 
 def _error(number: int, path: str) -> OSError:

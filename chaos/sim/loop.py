@@ -10,13 +10,13 @@ are dropped unrun, those of a paused one wait: that is all that a crash and a pa
 
 import asyncio
 import contextlib
-import heapq
 import types
 import warnings
 from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
 from typing import Any, Final, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -58,7 +58,8 @@ INCARNATION: Final[ContextVar[Incarnation | None]] = ContextVar("incarnation", d
 def context_of(incarnation: Incarnation | None) -> Context:
     """The current context, but with code of `incarnation` in it."""
     context = copy_context()
-    context.run(INCARNATION.set, incarnation)
+    if context.get(INCARNATION) is not incarnation:
+        context.run(INCARNATION.set, incarnation)
     return context
 
 
@@ -103,6 +104,7 @@ class SimHandle(events.Handle):
     """As asyncio's, without what is for debugging: a quarter of the loop's own time."""
 
     __slots__ = ()
+    _repr = _source_traceback = None
 
     def __init__(
         self, callback: Callable[..., Any], args: Any, loop: "SimLoop", context: Context | None
@@ -112,8 +114,6 @@ class SimHandle(events.Handle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
 
     def _run(self) -> None:
         _run_handle(self)
@@ -121,6 +121,8 @@ class SimHandle(events.Handle):
 
 class SimTimerHandle(events.TimerHandle):
     __slots__ = ()
+    _repr = _source_traceback = None
+    _scheduled = False  # asyncio counts timers that were cancelled; here they are just not run
 
     def __init__(
         self,
@@ -135,10 +137,11 @@ class SimTimerHandle(events.TimerHandle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
         self._when = when
-        self._scheduled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
 
     def _run(self) -> None:
         _run_handle(self)
@@ -154,7 +157,8 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimFuture(asyncio.Future[T]):
-    number = 0
+    __slots__ = ("number",)  # and no dict, which takes as long to make as all the rest
+    number: int
 
     def __hash__(self) -> int:
         return self.number
@@ -184,8 +188,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """`BaseEventLoop`'s, without what looks at the world. With nothing ready, time goes to the next timer's."""
         ready, timers = self._ready, self._timers
-        while timers and timers[0][2].cancelled():
-            heapq.heappop(timers)
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
         if not ready and not self._stopping:  # type: ignore[attr-defined]
             if not timers:
                 raise Deadlock(self.report("every task waits, nothing is scheduled"))
@@ -195,13 +199,14 @@ class SimLoop(asyncio.BaseEventLoop):
             raise Livelock(self.report(f"no time passes after {self._now} s"))
         due = self._now + CLOCK_RESOLUTION_S
         while timers and timers[0][0] < due:
-            handle = heapq.heappop(timers)[2]
-            if not handle.cancelled():
+            handle = heappop(timers)[2]
+            if not handle._cancelled:
                 ready.append(handle)
         # Those that are ready now; what they make ready has its turn in the next round.
+        take = ready.popleft
         for _ in range(len(ready)):
-            ready_one = ready.popleft()
-            if not ready_one.cancelled():
+            ready_one = take()
+            if not ready_one._cancelled:
                 _run_handle(ready_one)
 
     def _go_to(self, when: float) -> None:
@@ -244,10 +249,25 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        self._check_closed()  # type: ignore[attr-defined]
+        if self._closed:  # type: ignore[attr-defined]
+            self._check_closed()  # type: ignore[attr-defined]
         handle = SimTimerHandle(when, callback, args, self, context)
         self._numbers += 1
-        heapq.heappush(self._timers, (when, self._numbers, handle))
+        heappush(self._timers, (when, self._numbers, handle))
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        if self._closed:  # type: ignore[attr-defined]
+            self._check_closed()  # type: ignore[attr-defined]
+        handle = SimTimerHandle(self._now + delay, callback, args, self, context)
+        self._numbers += 1
+        heappush(self._timers, (handle._when, self._numbers, handle))
         return handle
 
     def keep_waiting(self, incarnation: Incarnation, seconds: float) -> None:
@@ -327,8 +347,8 @@ class SimLoop(asyncio.BaseEventLoop):
     # Generators that nobody closed are closed by the loop, but not those of the dead.
 
     def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        # Not kept as asyncio does, in a set of its own: nobody asks for all of them.
         self._generators[id(agen)] = INCARNATION.get()
-        super()._asyncgen_firstiter_hook(agen)  # type: ignore[misc]
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
         incarnation = self._generators.pop(id(agen), None)

@@ -195,7 +195,8 @@ class Pipe:
         self._last = max(self._last, due)
         self._queue.append((self._last, kind, data))
         self.size += len(data)
-        self._arm(0.0)
+        if self._timer is None:
+            self._arm(0.0)
 
     def clear(self, keep: int = 0) -> None:
         """Drop what is under way, but for the first `keep` bytes and a reset, which is no data to lose."""
@@ -223,19 +224,20 @@ class Pipe:
     def _arrive(self) -> None:
         self._timer = None
         network, queue = self._network, self._queue
+        source, target = self._source, self._target
         now = network.loop.time()
         while queue and queue[0][0] <= now:
             _, kind, data = queue[0]
-            if not network.reaches(self._source.machine, self._target.machine):
+            if not network.reaches(source.machine, target.machine):
                 self._stall()
                 return
-            if kind == DATA and not self._target.has_room():
+            if kind == DATA and not target.has_room():
                 self._blocked = True
                 return
             queue.popleft()
             self.size -= len(data)
-            self._target.arrived(kind, data)
-            self._source.sent()
+            target.arrived(kind, data)
+            source.sent()
         self._arm(now)
 
     def _arm(self, not_before: float) -> None:

@@ -33,25 +33,34 @@ class Trace:
         self.lines: deque[str] = deque(maxlen=keep)
         self.told: deque[str] = deque(maxlen=keep)  # without the many small ones
         self.counts: Counter[str] = Counter()
+        self._is_small: dict[str, bool] = {}
         self.write_to: Callable[[str], object] | None = None  # every line, for who wants them all
 
     def event(self, node: str, kind: str, /, **fields: object) -> None:
+        rest = ""
+        for name, value in fields.items():
+            rest += f" {name}={value}"
+        self.add(node, kind, rest)
+
+    def add(self, node: str, kind: str, rest: str) -> None:
+        """An event whose fields are text already: ` name=value …`. What happens all the time says it so."""
         now = self._now()
         if now > self._second_ends:
             self._mark(now)
-        rest = "".join([f" {name}={value}" for name, value in fields.items()])
         line = f"{now:.9f} {node} {kind}{rest}"
         if "0x" in rest:
             # The address of an object says nothing and differs from run to run.
             line = _ADDRESS.sub("0x", line)
-        self.counts[kind] += 1
         self._unhashed.append(line)
         if len(self._unhashed) >= HASHED_AT_ONCE:
             self._hash()
         self.lines.append(line)
         if self.write_to is not None:
             self.write_to(line)
-        if not kind.startswith(SMALL):
+        count = self.counts[kind] = self.counts[kind] + 1
+        if count == 1:
+            self._is_small[kind] = kind.startswith(SMALL)
+        if not self._is_small[kind]:
             self.told.append(line)
 
     def _hash(self) -> None:

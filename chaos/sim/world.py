@@ -13,6 +13,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from inspect import CORO_CREATED, getcoroutinestate
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -109,6 +110,8 @@ class World:
         finally:
             waiting.pop(answer, None)
             task.cancel()
+            if getcoroutinestate(work) == CORO_CREATED:
+                work.close()  # its node died, or nobody waited any more, before it had begun; now it never will
 
     def start(self, env: SimEnv, program: Callable[[SimEnv], Coroutine[Any, Any, None]]) -> None:
         """Run a node's main program as one of its tasks: if it raises, the node dies."""

@@ -74,6 +74,7 @@ class ClusterClient:
         self._bootstrap = list(bootstrap)
         self._wires: dict[Address, WireClient] = {}
         self._nodes: dict[int, Address] = {}
+        self._known: list[Address] = []  # all of these, in order; made again when it is empty
         self._topic_ids: dict[str, UUID] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # node id, leader epoch
 
@@ -86,8 +87,9 @@ class ClusterClient:
 
     def any(self) -> WireClient:
         """Some node, another one each time: bootstrap addresses and those that Metadata named."""
-        known = sorted({*self._bootstrap, *self._nodes.values()})
-        return self.wire_to(self.env.rng.choice(known))
+        if not self._known:
+            self._known = sorted({*self._bootstrap, *self._nodes.values()})
+        return self.wire_to(self.env.rng.choice(self._known))
 
     async def refresh(self, topic: str) -> bool:
         """Ask any node about a topic; whether it has a leader for each of its partitions. Trouble: nobody there."""
@@ -99,6 +101,7 @@ class ClusterClient:
         )
         for broker in reply.brokers:
             self._nodes[broker.node_id] = (broker.host, broker.port)
+        self._known = []
         found = reply.topics[0]
         if found.error_code is not ErrorCode.none:
             return False

@@ -1,6 +1,7 @@
 """Nodes that start, die, stop and come back."""
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
@@ -86,6 +87,27 @@ def test_whoever_waits_on_a_node_that_goes_down_is_told() -> None:
         assert not world.is_up("n1")
         with pytest.raises(NodeLost):
             await world.on(env, asyncio.sleep(0))
+
+    with World(1) as world:
+        world.run(main(world))
+
+
+def test_work_that_never_began_is_ended_when_nobody_waits_for_it() -> None:
+    """A node that stands still, or dies at once, begins nothing; Python would warn of it whenever memory is collected."""
+
+    async def main(world: World) -> None:
+        env = world.node("n1")
+        world.pause("n1")
+        too_late, lost = env.clock.sleep(0), env.clock.sleep(0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(world.on(env, too_late), 1)
+        assert inspect.getcoroutinestate(too_late) == inspect.CORO_CLOSED
+        waiting = asyncio.ensure_future(world.on(env, lost))
+        await asyncio.sleep(0)
+        world.kill("n1")
+        with pytest.raises(NodeLost):
+            await waiting
+        assert inspect.getcoroutinestate(lost) == inspect.CORO_CLOSED
 
     with World(1) as world:
         world.run(main(world))
