@@ -11,7 +11,7 @@ PROVED BY  tests/sim/test_cluster_stream.py::test_a_producer_that_is_told_to_end
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
@@ -28,7 +28,7 @@ ACK_TIMEOUT_MS: Final = 3000
 MAX_WAIT_MS: Final = 200
 ASK_END_ODDS: Final = 0.1
 ANY_EPOCH: Final = -1
-# Also behind a batch that failed: librdkafka begins a new epoch on it, and sends again under it what may be written.
+# Also behind a batch that was refused: librdkafka begins a new epoch on it, and sends again under it what may be written.
 OUT_OF_ORDER: Final = ErrorCode.out_of_order_sequence_number
 # Nothing is wrong with the client's picture: try the same leader again.
 TRY_AGAIN: Final = frozenset(
@@ -130,13 +130,18 @@ class StreamProducer:
         replies = await asyncio.gather(
             *(self._send(leader, batch) for batch in batches), return_exceptions=True
         )
-        well = True
+        return self._take_all(leader, batches, replies)
+
+    def _take_all(self, leader: Leader, batches: Sequence[Batch], replies: Sequence[Any]) -> bool:
+        well, lost = True, False
         for batch, reply in zip(batches, replies, strict=True):
-            # Behind one that failed only success counts: a refusal there says nothing new.
-            well = self._take(leader, batch, reply, is_head=well) and well
+            # Behind one that failed only success counts, and what would end a client.
+            well = self._take(leader, batch, reply, is_head=well, lost=lost) and well
+            lost = lost or isinstance(reply, Trouble)
         return well
 
-    def _take(self, leader: Leader, batch: Batch, reply: Any, *, is_head: bool) -> bool:
+    def _take(self, leader: Leader, batch: Batch, reply: Any, *, is_head: bool, lost: bool) -> bool:
+        """`lost`: one before it may not have come there."""
         if isinstance(reply, Trouble):
             self._count_error(type(reply).__name__)
             self.client.forget(self.topic, self.partition, leader)
@@ -152,7 +157,7 @@ class StreamProducer:
         self._count_error(error.name)
         if error in LOOK_AGAIN:
             self.client.forget(self.topic, self.partition, leader)
-        elif error not in TRY_AGAIN and (is_head or error is OUT_OF_ORDER):
+        elif error not in TRY_AGAIN and (is_head or (error is OUT_OF_ORDER and not lost)):
             why = (
                 f"{error.name} from node {leader.node_id} for sequence {batch.base_sequence} "
                 f"(attempt {batch.attempts}) of producer {self._producer_id}"

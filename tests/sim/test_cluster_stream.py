@@ -44,9 +44,7 @@ def a_round(world: World, *answers: Answer | Trouble) -> tuple[StreamProducer, H
     producer = StreamProducer(client(world), TOPIC, 0, history)
     for _ in answers:
         producer._unacknowledged.append(producer._new_batch())
-    well = True
-    for batch, answer in zip(list(producer._unacknowledged), answers, strict=True):
-        well = producer._take(LEADER, batch, answer, is_head=well) and well
+    producer._take_all(LEADER, list(producer._unacknowledged), answers)
     return producer, history
 
 
@@ -56,11 +54,18 @@ def test_what_is_acknowledged_behind_a_failure_is_sent_again(world: World) -> No
     assert history == []
 
 
-def test_a_batch_out_of_order_behind_a_failure_is_only_a_retry(world: World) -> None:
+def test_a_batch_out_of_order_behind_one_that_was_lost_is_only_a_retry(world: World) -> None:
     refused = Answer(ErrorCode.out_of_order_sequence_number)
-    producer, history = a_round(world, Answer(ErrorCode.not_enough_replicas), refused)
+    producer, history = a_round(world, Trouble("lost"), refused)
     assert producer.waiting == 2
     assert history == []
+
+
+def test_a_batch_out_of_order_behind_one_that_was_refused_ends_the_producer(world: World) -> None:
+    """librdkafka would begin a new epoch, and write again under it what is there already."""
+    refused = Answer(ErrorCode.out_of_order_sequence_number)
+    with pytest.raises(ToldToEnd, match="out_of_order_sequence_number from node 1"):
+        a_round(world, Answer(ErrorCode.not_enough_replicas), refused)
 
 
 def test_a_producer_that_is_told_to_end_says_so_in_the_history(world: World) -> None:
