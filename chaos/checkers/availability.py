@@ -21,7 +21,7 @@ from .away import AVAILABLE_S, Excused, until_of, whole_faults
 from .busy import Machine
 from .history import Anomaly
 from .promised import NEVER, Promise
-from .txn_history import Txn
+from .txn_history import LIFE, Txn
 
 TRIED_S: Final = 20.0  # who begins later than this had less than 10 s, which is no question
 LONGEST_S: Final = 300.0  # no operation lasts longer
@@ -117,12 +117,13 @@ class Availability:
         self._end_s = self._swept_s = 0.0
 
     def see(self, op: Txn) -> None:
-        if not op.sends:
+        keys = {sent.key for sent in op.sends if LIFE not in sent.key}
+        if not keys or (op.type != "ok" and _touches_what_goes(op)):
             return
         self._end_s = max(self._end_s, op.ended_s)
         in_vain = self.excused.over(op.began_s) >= op.ended_s
         tried = [] if in_vain else [each for each in self._under_way(op) if each.counts(op)]
-        for key in {sent.key for sent in op.sends}:
+        for key in keys:
             self._last_s[key] = max(self._last_s.get(key, 0.0), op.ended_s)
             if op.type == "ok":
                 self._serve(key, op)
@@ -233,6 +234,11 @@ class Availability:
             else:
                 not_served += had_time
         return _figures(sorted(took), not_served)
+
+
+def _touches_what_goes(op: Txn) -> bool:
+    """Of a topic that somebody deletes nothing is owed in time, nor of what stands or falls with it."""
+    return any(LIFE in sent.key for sent in op.sends)
 
 
 @dataclass(frozen=True, slots=True)

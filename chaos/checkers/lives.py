@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from .history import Anomaly, Kind
-from .txn_history import Polled, Sent, Txn, Txns
+from .txn_history import LIFE, Polled, Sent, Txn, Txns
 
 ANY: Final = "?"
 
@@ -31,6 +31,20 @@ class Change:
     topic_id: str
 
 
+def noted(history: Txns) -> tuple[list[Change], dict[str, str | None]]:
+    """What the administrator asked for, and the ids in the end, of a history that has both: that of a real run."""
+    changes: list[Change] = []
+    found: dict[str, str | None] = {}
+    for op in history:
+        if op.f == "create":
+            changes += [Change("create", op.type, name, str(its)) for name, its in op.named.items()]
+        elif op.f == "delete":
+            changes += [Change("delete", op.type, name, str(its)) for name, its in op.named.items()]
+        elif op.f == "shows":
+            found |= op.named
+    return changes, found
+
+
 def check(
     history: Txns, changes: Sequence[Change], found: Mapping[str, str | None]
 ) -> list[Anomaly]:
@@ -40,7 +54,7 @@ def check(
 
 def owed(history: Txns, found: Mapping[str, str | None]) -> Txns:
     """What is left for the checkers of transactions: sends to, and polls of, what lives at the end."""
-    living = {f"{topic}@{topic_id}" for topic, topic_id in found.items()}
+    living = {f"{topic}{LIFE}{topic_id}" for topic, topic_id in found.items()}
     polled_at = {each.value: each.key for op in history for each in op.saw}
     left = []
     landed: dict[int, str] = {}
@@ -66,7 +80,7 @@ def _of_the_living(
 
 
 def _lives(key: str, living: set[str]) -> bool:
-    return "@" not in key or key.rpartition("-")[0] in living
+    return LIFE not in key or key.rpartition("-")[0] in living
 
 
 def _resolved(sent: Sent, polled_at: Mapping[int, str]) -> Sent:
@@ -79,11 +93,11 @@ def _resolved(sent: Sent, polled_at: Mapping[int, str]) -> Sent:
 def _may_be(sent_to: str, polled_at: str) -> bool:
     if sent_to == polled_at:
         return True
-    topic, _, rest = sent_to.partition("@")
+    topic, _, rest = sent_to.partition(LIFE)
     if not rest.startswith(f"{ANY}-"):
         return False
     life, _, partition = polled_at.rpartition("-")
-    return life.partition("@")[0] == topic and rest == f"{ANY}-{partition}"
+    return life.partition(LIFE)[0] == topic and rest == f"{ANY}-{partition}"
 
 
 def _elsewhere(history: Txns) -> list[Anomaly]:

@@ -129,46 +129,58 @@ def judge(
     promise: Promise | None = None,
     machine: Machine | None = None,
     more: Sequence[Checker] = (),
+    instead: Sequence[Checker] = (),
     also: Callable[[Txn], None] = lambda _: None,
 ) -> Judged:
     """`healed_s` is when all faults were over, `stopped_s` when the clients were told to stop, where that is known.
 
-    `more` rules are those of a workload that is not the queue's: `also` sees all operations on the way.
+    `more` rules are those of a workload that is not the queue's, `instead` those of one of which other things are owed: `also` sees
+    all operations on the way.
     """
     availability = Availability(faults, nodes, healed_s, promise=promise, machine=machine)
     seen = Seen(availability, StuckPolls(availability.excused, promise))
-    if file.stat().st_size > (HELD_MORE_BYTES_MAX if more else HELD_BYTES_MAX):
-        from .queue_stream import stream
 
-        def see(op: Txn) -> None:
-            seen.see(op)
-            also(op)
+    def see(op: Txn) -> None:
+        seen.see(op)
+        also(op)
 
-        found, cut = stream(file, see)
-        if more:
+    if file.stat().st_size > (HELD_MORE_BYTES_MAX if more or instead else HELD_BYTES_MAX):
+        found, cut = _streamed(file, see, has_own=bool(instead))
+        if more or instead:
             cut = cut or "it is too long for the rules of its workload, which were not looked at"
         if seen.kinds["snapshot"]:
             cut = cut or "it is too long for the rules of the bank, which were not looked at"
     else:
-        found, cut = _held(file, seen, more, also)
+        found, cut = _held(file, see, instead or (*CHECKERS, *more))
     end_s = seen.clients_end_s if stopped_s is None else stopped_s
     found += [*seen.anomalies, *seen.availability.anomalies(end_s)]
     counts = seen.counts | {"asked meanwhile": seen.availability.asked_meanwhile(end_s)}
     return Judged(found, counts, seen.availability.recovery_ms(end_s), cut)
 
 
+def _streamed(
+    file: Path, see: Callable[[Txn], None], *, has_own: bool
+) -> tuple[list[Anomaly], str]:
+    """By the queue's rules, unless it has its own."""
+    if has_own:
+        return _held(file, see, ())
+    from .queue_stream import stream
+
+    return stream(file, see)
+
+
 def _held(
-    file: Path, seen: Seen, more: Sequence[Checker], also: Callable[[Txn], None]
+    file: Path, see: Callable[[Txn], None], checkers: Sequence[Checker]
 ) -> tuple[list[Anomaly], str]:
     history: Txns = []
     with file.open("rb") as source:
         lines = WholeLines(source)
         for op in lines:
-            seen.see(op)
-            also(op)
-            history.append(op)
+            see(op)
+            if checkers:
+                history.append(op)
     history = told.resolved(history)
-    return [anomaly for check in (*CHECKERS, *more) for anomaly in check(history)], lines.cut
+    return [anomaly for check in checkers for anomaly in check(history)], lines.cut
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .history import Anomaly, Kind
+from .txn_history import Txns
 
 Name = tuple[str, str]  # resource, setting
+Found = Mapping[str, Mapping[Name, str | None]]
 
 
 @dataclass(slots=True)
@@ -40,7 +42,29 @@ def allowed(asked: Sequence[Asked]) -> dict[Name, set[str | None]]:
     return {name: {value} | unknown[name] for name, value in newest.items()}
 
 
-def check(asked: Sequence[Asked], found: Mapping[str, Mapping[Name, str | None]]) -> list[Anomaly]:
+def key_of(name: Name) -> str:
+    """As a history has it."""
+    return "|".join(name)
+
+
+def noted(history: Txns) -> tuple[list[Asked], Found]:
+    """What was asked for, in the order of ends, and what each node has, of a history that has both: that of a real run."""
+    asked: list[Asked] = []
+    found: dict[str, dict[Name, str | None]] = {}
+    for op in history:
+        named = {(key.partition("|")[0], key.partition("|")[2]): op.named[key] for key in op.named}
+        if op.f == "alter":
+            asked += [Asked(*name, value, op.type) for name, value in named.items()]
+        elif op.f == "shows":
+            found[op.process] = named
+    return asked, found
+
+
+def check_noted(history: Txns) -> list[Anomaly]:
+    return check(*noted(history))
+
+
+def check(asked: Sequence[Asked], found: Found) -> list[Anomaly]:
     """`found`: what each node has; None where it has the default."""
     anomalies = []
     for name, values in sorted(allowed(asked).items()):

@@ -5,8 +5,9 @@ one, an `assign` (from now on the process polls these partitions), a `subscribe`
 a `position` (what a group has committed), a `join` (a group has given the process these partitions, `rebalanced`, in a
 generation, `positions`), a `told` (what somebody heard of decisions that others wait for), a `die` (a client was told what it
 must never be told), an `ends` (where partitions end, as a broker said), a `snapshot` (what a reader
-has seen of the bank so far), or `damaged` (a broker served what is no record of anybody's, there). The three words are Jepsen's: `ok` it is committed, `fail` it is not and never will be, `info`
-nobody knows.
+has seen of the bank so far), `damaged` (a broker served what is no record of anybody's, there), what an administrator asked for
+(`create`, `delete`: of topics, by their ids; `alter`: of settings) or `shows` (what there was of it in the end, by the word of
+`process`). The three words are Jepsen's: `ok` it is committed, `fail` it is not and never will be, `info` nobody knows.
 
     {"f": "txn", "type": "ok", "process": "a", "number": 7, "sends": [["t-0", 70, 12, 0]], "offsets": {"g|t-1": 3}}
     {"f": "read", "type": "ok", "process": "final", "polls": [["t-0", 12, 70, 7, 0]], "positions": {"t-0": 13}}
@@ -29,6 +30,7 @@ from .history import FINAL, Kind
 
 NO_NUMBER: Final = -1
 LINES_MAX: Final = 20  # that an anomaly names
+LIFE: Final = "@"  # before a topic's id, in the key of a partition of a topic that comes and goes
 
 
 class Sent(NamedTuple):
@@ -64,6 +66,10 @@ class Txn:
         "join",
         "told",
         "die",
+        "create",
+        "delete",
+        "alter",
+        "shows",
     ]
     type: Kind
     process: str
@@ -76,6 +82,7 @@ class Txn:
     rebalanced: list[str] = field(default_factory=list)  # keys that came or went in the middle
     shown: list[Polled] = field(default_factory=list)  # and what had been polled by then
     told: dict[str, str] = field(default_factory=dict)  # name -> what was decided; "": not yet
+    named: dict[str, str | None] = field(default_factory=dict)  # topic -> id, setting -> value
     began_s: float = 0.0
     ended_s: float = 0.0
     why: str = ""

@@ -16,6 +16,7 @@ from . import (
     cycles,
     damaged,
     exactly_once,
+    lives,
     polls,
     sends,
     torn_transactions,
@@ -59,6 +60,20 @@ OF_TABLES: Final[Checks] = (
     sends.check,
     damaged.check,
 )
+
+
+def check_lives(history: Txns) -> list[Anomaly]:
+    """Of a history that says itself what was made, deleted and there in the end."""
+    changes, found = lives.noted(history)
+    owed = lives.owed(history, found)
+    return lives.check(history, changes, found) + [
+        anomaly for check in told_once(OF_LIVES) for anomaly in check(owed)
+    ]
+
+
+def told_once(checkers: Checks) -> Checks:
+    """For who looks for damage on the way (`queue_verdict.py`)."""
+    return [check for check in checkers if check is not damaged.check]
 
 
 def judge(history: Txns, checkers: Checks = CHECKERS) -> Verdict:

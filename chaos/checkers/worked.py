@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from .history import FINAL
-from .txn_history import Txn
+from .txn_history import LIFE, Txn
 
 ASSIGN, SUBSCRIBE = "assign", "subscribe"
 GROUPS: Final = {"pipeline": SUBSCRIBE, "pipeline-ids": ASSIGN}
@@ -20,6 +20,14 @@ REBALANCES: Final = "rebalances"
 ROUNDS: Final = "rounds of groups committed"
 HALVES, BY_CHECKERS = "half messages ended", "half messages ended by who was asked"
 CONSUMED: Final = "transactions with positions"
+SET, GONE = "entries of tables set", "entries compacted away"
+TABLES: Final = "table-"  # how the partitions of tables are named
+LARGE: Final = "long transactions"
+LARGE_MIN: Final = 100  # records
+MADE, DELETED, INTO_LIVES = "topics made", "topics deleted", "records sent to what comes and goes"
+CHANGED, SHOWN = "settings changed", "shown at the end"
+# Known when all is over, and not before.
+AT_THE_END: Final = (GONE, SHOWN)
 # Workload -> what must have been done, and what is said when it was not.
 MUST: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "pipeline": (
@@ -38,6 +46,21 @@ MUST: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         (HALVES, "no half message was ended"),
         (BY_CHECKERS, "nobody who was asked for a half message has ended one"),
     ),
+    "compacted": (
+        (SET, "no entry of a table was set"),
+        (GONE, "nothing was compacted"),
+    ),
+    "long": ((LARGE, "no long transaction was committed"),),
+    "churn": (
+        (MADE, "no topic was made"),
+        (DELETED, "no topic was deleted"),
+        (INTO_LIVES, "nothing was sent to a topic that comes and goes"),
+        (SHOWN, "nobody has shown which topics there are in the end"),
+    ),
+    "tuned": (
+        (CHANGED, "no setting was changed"),
+        (SHOWN, "nobody has shown its settings in the end"),
+    ),
 }
 # Only where a run has both ways to consume.
 NEEDS_WAY: Final = {BY_IDS: ASSIGN, BY_GROUP: SUBSCRIBE}
@@ -50,14 +73,19 @@ class Worked:
         self._counts: Counter[str] = Counter()
         self._ended: set[str] = set()  # half messages
         self._generations: dict[str, set[int]] = defaultdict(set)
+        self._set: set[int] = set()  # acknowledged entries of tables that are not found again
 
     def see(self, op: Txn) -> None:
+        self._administered(op)
         if op.process == FINAL:
+            self._set -= {polled.value for polled in op.polls}
             return
         if op.f == "join":
             for group, generation in op.positions.items():
                 self._generations[group].add(generation)
         self._decided(op)
+        if op.type == "ok":
+            self._counts[INTO_LIVES] += sum(LIFE in sent.key for sent in op.sends)
         if op.f == "txn" and op.type == "ok":
             self._transaction(op)
 
@@ -65,10 +93,19 @@ class Worked:
         self._counts[FED] += sum(sent.key.startswith("in-") for sent in op.sends)
         self._counts[ROUNDS] += op.process.startswith("job-")
         self._counts[CONSUMED] += bool(op.offsets and op.polls)
+        self._counts[LARGE] += len(op.sends) >= LARGE_MIN
+        entries = {sent.value for sent in op.sends if sent.key.startswith(TABLES)}
+        self._counts[SET] += len(entries)
+        self._set |= entries
         ways = {GROUPS.get(place.partition("|")[0]) for place in op.offsets}
         made = sum(sent.key.startswith("out-") for sent in op.sends)
         self._counts[BY_GROUP] += made * (SUBSCRIBE in ways)
         self._counts[BY_IDS] += made * (ASSIGN in ways)
+
+    def _administered(self, op: Txn) -> None:
+        name = {"create": MADE, "delete": DELETED, "alter": CHANGED, "shows": SHOWN}.get(op.f)
+        if name is not None and op.type == "ok":
+            self._counts[name] += len(op.named)
 
     def _decided(self, op: Txn) -> None:
         ended = {name for name, outcome in op.told.items() if outcome}
@@ -79,6 +116,7 @@ class Worked:
     def counts(self, workload: str) -> dict[str, int]:
         """Of what this workload is there for."""
         found = dict(self._counts)
+        found[GONE] = len(self._set)
         found[REBALANCES] = sum(len(each) - 1 for each in self._generations.values())
         return {name: found.get(name, 0) for name, _ in MUST.get(workload, ())}
 

@@ -177,14 +177,13 @@ class Clients:
         return [*there, *([self._twin] if self._twin else [])]
 
     def _crashed(self, client: Client) -> list[Txn]:
+        """Who was reading in it reads no more: what it was not shown is owed to nobody."""
         assert client.notes is not None
-        found = client.notes.left_open(time.monotonic())
-        if found:
-            last, now_s = found[-1], self.now_s
-            found.append(
-                Txn("crash", "info", last.process, began_s=now_s, ended_s=now_s, why="killed")
-            )
-        return found
+        found, now_s = client.notes.left_open(time.monotonic()), self.now_s
+        names = dict.fromkeys([op.process for op in found[-1:]]) | client.notes.readers
+        return found + [
+            Txn("crash", "info", name, began_s=now_s, ended_s=now_s, why="killed") for name in names
+        ]
 
     def _account(self, client: Client) -> None:
         assert client.process is not None

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,14 +48,24 @@ def final_polls(
     seconds: float,
     all_up: bool,
     stopping: Callable[[], bool],
+    module: str = "",
+    words: Sequence[str] = (),
 ) -> Polls:
-    """`all_up`: nobody is away who could be to blame when something is not found."""
+    """`all_up`: nobody is away who could be to blame when something is not found. `words` are another `module`'s."""
     groups = {name: sorted(known.groups[name]) for name in asked_groups(known)}
     wanted = folder / "wanted.json"
     wanted.write_text(json.dumps({"keys": known.keys, "groups": groups}))
-    file = folder / "clients" / "final.jsonl"
-    command = [sys.executable, "-m", MODULE, "--bootstrap", bootstrap, "--wanted", str(wanted)]
-    command += ["--notes", str(file), "--seconds", str(seconds)]
+    file = folder / "clients" / f"{'final-hosted' if words else 'final'}.jsonl"
+    command = [
+        sys.executable,
+        "-m",
+        module or MODULE,
+        "--bootstrap",
+        bootstrap,
+        "--wanted",
+        str(wanted),
+    ]
+    command += [*words, "--notes", str(file), "--seconds", str(seconds)]
     process = Process(command, log=file.with_suffix(".log"))
     process.start()
     deadline = time.monotonic() + seconds + len(groups) * COMMITTED_S + SLACK_S

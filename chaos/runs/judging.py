@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ..checkers import exactly_once, history, told, txn_history, txn_verdict, verdict
+from ..checkers import exactly_once, history, settings, told, txn_history, txn_verdict, verdict
 from ..checkers.busy import Machine
 from ..checkers.history import Anomaly
 from ..checkers.promised import promise_of
@@ -81,6 +81,7 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
         ),
         machine=Machine(_loads(folder)),
         more=MORE_RULES.get(workload, ()),
+        instead=OWN_RULES.get(workload, ()),
         also=worked.see,
     )
     judged.counts |= worked.counts(workload)
@@ -90,6 +91,12 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
 MORE_RULES: Final[dict[str, Sequence[Checker]]] = {
     "pipeline": (exactly_once.check,),
     "added": (told.check,),
+    "tuned": (settings.check_noted,),
+}
+# Of what may go, and be owed by nobody, all other rules would be broken.
+OWN_RULES: Final[dict[str, Sequence[Checker]]] = {
+    "compacted": txn_verdict.told_once(txn_verdict.OF_TABLES),
+    "churn": (txn_verdict.check_lives,),
 }
 
 

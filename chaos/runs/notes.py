@@ -20,6 +20,7 @@ class Notes:
         self._began_s = began_s  # of the run, on the clock that clients use
         self._at = 0
         self._open: dict[int, Txn] = {}
+        self.readers: dict[str, None] = {}  # names under which it was given partitions, in order
 
     def ended(self) -> list[Txn]:
         """What has come to an end since the last look."""
@@ -28,6 +29,8 @@ class Notes:
             if op.ended_s == 0.0:
                 self._open[op.number] = op
                 continue
+            if op.f in ("assign", "subscribe"):
+                self.readers[op.process] = None
             if op.number in self._open:
                 del self._open[op.number]
             self._shift(op)

@@ -3,7 +3,19 @@
 from collections.abc import Mapping
 from typing import Final
 
-WORKLOADS: Final = ("queue", "bank", "pipeline", "append", "subscribe", "added", "streams")
+WORKLOADS: Final = (
+    "queue",
+    "bank",
+    "pipeline",
+    "append",
+    "subscribe",
+    "added",
+    "streams",
+    "compacted",
+    "long",
+    "churn",
+    "tuned",
+)
 TARGETS: Final = ("processes", "containers", "kafka")
 # What can't be: workloads on targets, faults in workloads.
 NOT_ON: Final[Mapping[tuple[str, str], str]] = {
@@ -13,6 +25,10 @@ ONCE: Final = "each of its ids is used once, and nobody else may have it"
 NOT_IN: Final[Mapping[tuple[str, str], str]] = {
     ("added", "zombie"): ONCE,
     ("added", "epochs"): ONCE,
+    (
+        "compacted",
+        "upgrade",
+    ): "builds before 28f2c85 let a deleted key come back with a replica that was away",
     **{
         ("streams", fault): "its producers have no transactional ids"
         for fault in ("zombie", "sleeper", "epochs")

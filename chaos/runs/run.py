@@ -21,7 +21,7 @@ from ..checkers.availability import Availability
 from ..checkers.away import AVAILABLE_S, Excused
 from ..checkers.stuck_polls import StuckPolls
 from ..checkers.txn_history import Txn
-from ..checkers.worked import Worked, lacking
+from ..checkers.worked import AT_THE_END, Worked, lacking
 from ..faults.exits import Watched
 from ..faults.kinds import chosen
 from ..faults.schedule import TROUBLE, Schedule
@@ -251,7 +251,8 @@ class Run:
     @property
     def _has_worked(self) -> bool:
         name, via = self.plan.workload, self.plan.via
-        return not lacking(name, via, self._worked.counts(name))
+        counts = self._worked.counts(name) | dict.fromkeys(AT_THE_END, 1)
+        return not lacking(name, via, counts)
 
     def _work_off(self, system: System, clients: Clients) -> None:
         """Who brings more ends first; the others work off what is there, and nobody is broken any more."""
@@ -309,21 +310,27 @@ class Run:
             said = system.said(away[0])[-500:]
             self.unknown.append(f"nodes {away} never came back; node {away[0]} said last: {said}")
         self.say("final polls")
-        final = final_polls(
-            self.folder.path,
-            clients.known,
-            system.bootstrap,
-            began_s=clients.began_s,
-            seconds=self.plan.final_s,
-            all_up=not away,
-            stopping=lambda: bool(self.interrupts),
-        )
-        clients.write(final.operations)
-        self.summary["final_polls"] = final.why or "reached all that was known of"
-        if final.missed:
-            self.summary["missed"] = final.why
-        elif not final.whole:
-            self.unknown.append(final.why)
+        self.summary["final_polls"] = "reached all that was known of"
+        for module, words in self.workload.finals(self.plan):
+            final = final_polls(
+                self.folder.path,
+                clients.known,
+                system.bootstrap,
+                began_s=clients.began_s,
+                seconds=self.plan.final_s,
+                all_up=not away,
+                stopping=lambda: bool(self.interrupts),
+                module=module,
+                words=words,
+            )
+            clients.write(final.operations)
+            if final.whole:
+                continue
+            self.summary["final_polls"] = final.why
+            if final.missed:
+                self.summary["missed"] = final.why
+            else:
+                self.unknown.append(final.why)
 
 
 def _short(sentence: str) -> str:

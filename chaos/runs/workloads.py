@@ -1,13 +1,13 @@
 """The workloads of real runs: which process fills a place, what has to be there before, whom faults hunt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ..workloads.admin_doors import TOKEN
-from ..workloads.hosted_cast import ASSIGN, CASTS, SUBSCRIBE, Cast
+from ..workloads.hosted_cast import ASSIGN, BATCH_BYTES_MAX, CASTS, SUBSCRIBE, Cast
 from ..workloads.queue_client import GROUP
 from ..workloads.queue_topics import number_of
 from ..workloads.txn_added import CHECKS
@@ -24,7 +24,12 @@ MADE_S: Final = 30.0
 EPOCHS: Final = "epochs"  # the fault that uses up an id
 QUEUE_ELDER: Final = "queue-elder"
 HOSTED: Final = "fencepost.chaos.workloads.hosted"
+FINALS: Final = "fencepost.chaos.workloads.queue_final"
+HOSTED_FINALS: Final = "fencepost.chaos.workloads.hosted_final"
+# How long a compacted table keeps its tombstones, by seed.
+KEEPS_MS: Final = ("0", "300", "5000", "86400000")
 Drains = dict[str, list[tuple[str, int]]]
+TopicSettings = Mapping[str, dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +50,27 @@ class Workload:
     asks_admin: bool = False
     # Groups, each with its partitions, whose inputs are worked off in the end.
     drains: Callable[[Plan], Drains] = field(default=lambda _plan: {})
+    of_topics: Callable[[Plan], TopicSettings] = field(default=lambda _plan: {})
+    final: tuple[str, ...] = (FINALS,)  # who passes over all that is there in the end
 
     def prepare(self, plan: Plan, bootstrap: str) -> None:
         admin = AdminClient(CLIENT | {"bootstrap.servers": bootstrap})
-        wanted = [NewTopic(topic, plan.keys, plan.copies) for topic in self.topics]
+        settings = self.of_topics(plan)
+        wanted = [
+            NewTopic(topic, plan.keys, plan.copies, config=settings.get(topic, {}))
+            for topic in self.topics
+        ]
         for made in admin.create_topics(wanted).values() if wanted else ():
             made.result(MADE_S)
 
     def stops_first(self, plan: Plan, place: int) -> bool:
         """Before others, who work off what it has left."""
         return self.cast is not None and self.cast.stops_first(place, plan.via)
+
+    def finals(self, plan: Plan) -> Iterator[tuple[str, list[str]]]:
+        """Modules, and what they are told beside what all of them are."""
+        for module in self.final:
+            yield module, _final_words(plan) if module == HOSTED_FINALS else []
 
     def to_drain(self, plan: Plan) -> dict[str, Any]:
         """What has to be worked off before the last of them end; nothing where there is nothing."""
@@ -101,12 +117,36 @@ def _bank(plan: Plan, slot: int, _keys: list[str]) -> list[str]:
 def _hosted(plan: Plan, _slot: int, _keys: list[str]) -> list[str]:
     flags = {
         "workload": plan.workload,
+        "target": plan.target,
         "via": ",".join(plan.via),
         "partitions": plan.keys,
         "clients": plan.clients,
         "rate": plan.rate,
     }
     return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+
+
+def _final_words(plan: Plan) -> list[str]:
+    words = ["--workload", plan.workload, "--target", plan.target]
+    return [*words, "--partitions", str(plan.keys)]
+
+
+def _tables(plan: Plan) -> TopicSettings:
+    """Small segments, which are cleaned as soon as there is anything to clean; one table loses its beginning, too."""
+    table = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": KEEPS_MS[plan.seed % len(KEEPS_MS)],
+        "internal.segment.bytes": "2048" if plan.seed % 2 else "1024",
+    }
+    cut = {"cleanup.policy": "compact,delete", "retention.bytes": "6000"}
+    return {"table": table, "table-cut": table | cut}
+
+
+def _large(_plan: Plan) -> TopicSettings:
+    """A batch has to fit a segment."""
+    sizes = {"max.message.bytes": BATCH_BYTES_MAX, "internal.segment.bytes": 2 * BATCH_BYTES_MAX}
+    return {"long": {name: str(size) for name, size in sizes.items()}}
 
 
 def _inputs(plan: Plan) -> Drains:
@@ -154,5 +194,30 @@ WORKLOADS: Final[dict[str, Workload]] = {
         transactional_ids=("job-0.1::w0", "shop-1.1-1"),
         settings=(*CHECKS, f"admin.token={TOKEN}"),
         asks_admin=True,
+    ),
+    "compacted": _of_cast(
+        "compacted",
+        transactional_ids=("table-0", "table-1"),
+        elder="table-0",
+        keeps_ids=True,
+        settings=("log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=1000"),
+        of_topics=_tables,
+        final=(HOSTED_FINALS,),
+    ),
+    "long": _of_cast(
+        "long",
+        transactional_ids=("long-0", "short-1"),
+        elder="long-0",
+        keeps_ids=True,
+        of_topics=_large,
+    ),
+    "churn": _of_cast(
+        "churn", transactional_ids=("churn-1",), keeps_ids=True, final=(HOSTED_FINALS,)
+    ),
+    "tuned": _of_cast(
+        "tuned",
+        transactional_ids=("append-1.1.1",),
+        groups=("append-1.1.1",),
+        final=(FINALS, HOSTED_FINALS),
     ),
 }

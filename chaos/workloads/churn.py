@@ -69,14 +69,16 @@ class Churner:
             self.acknowledged += 1
         self._living[topic] = topic_id
         if all(each.topic_id != str(topic_id) for each in self.changes):
-            self.changes.append(Change("create", "ok", topic, str(topic_id)))
+            change = Change("create", "ok", topic, str(topic_id))
+            self.begun(change)
+            self.ended(change)
 
     async def _delete(self, topic: str, topic_id: UUID) -> None:
         change = Change("delete", "info", topic, str(topic_id))
         was_asked = any(
             each.f == "delete" and each.topic_id == str(topic_id) for each in self.changes
         )
-        self.changes.append(change)
+        self.begun(change)
         try:
             reply = await self._ask(
                 ApiKey.delete_topics,
@@ -87,12 +89,22 @@ class Churner:
             if trouble.outcome is Outcome.REFUSED:
                 change.type = "fail"
             raise
-        error = reply.responses[0].error_code
-        is_gone = error is ErrorCode.unknown_topic_id and was_asked
-        if error is ErrorCode.none or is_gone:
-            change.type = "ok"
-            self._living[topic] = None
-            self.acknowledged += 1
+        else:
+            error = reply.responses[0].error_code
+            is_gone = error is ErrorCode.unknown_topic_id and was_asked
+            if error is ErrorCode.none or is_gone:
+                change.type = "ok"
+                self._living[topic] = None
+                self.acknowledged += 1
+        finally:
+            self.ended(change)
+
+    def begun(self, change: Change) -> None:
+        """Nobody has heard of it yet: who may be killed writes it down here."""
+        self.changes.append(change)
+
+    def ended(self, change: Change) -> None:
+        """All is known of it that ever will be."""
 
     async def _grow(self, topic: str) -> None:
         await self.client.refresh(topic)

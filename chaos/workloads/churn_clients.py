@@ -118,6 +118,7 @@ class LifeSender:
         op.f, op.process, op.began_s = "send", f"{self.client.name}.{op.number}", clock.steady()
         key = life_key(topic, leader.topic_id, partition)
         op.sends = [Sent(key, self.book.next_value())]
+        self.book.begun(op)
         record = Record(0, clock.now_ms(), None, payload(op.number, op.sends[0].value))
         rows = [{"index": partition, "records": build_batch([record])}]
         op.type, op.why = "info", "no answer"
@@ -184,6 +185,7 @@ class LifeFollower:
         self.topics = list(topics)
         self.stays = list(stays)
         self.stopping = False
+        self.acknowledged = 0
         self.reader = LifeReader(client)
         self.steady = CommittedReader(client)
 

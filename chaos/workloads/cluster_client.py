@@ -78,6 +78,10 @@ class ClusterClient:
         self._topic_ids: dict[str, UUID] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # node id, leader epoch
 
+    @property
+    def bootstrap(self) -> Sequence[Address]:
+        return tuple(self._bootstrap)
+
     def wire_to(self, address: Address) -> WireClient:
         wire = self._wires.get(address)
         if wire is None:

@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--via", default="assign,subscribe", help="either or both")
     made.add_argument("--partitions", type=int, default=8, help="of each topic")
     made.add_argument("--clients", type=int, default=5, help="places that there are")
+    made.add_argument("--target", default="processes", help="what the brokers are")
     made.add_argument("--admin", default="", help="addresses of admin doors, with commas between")
     made.add_argument(
         "--transactional-id", dest="taken", default="", help="another's: this is its twin"

@@ -1,7 +1,7 @@
 """What the simulator's clients share, where each lives in a process of its own that may be killed: their notes in a file.
 
-INVARIANT  a transaction is written down with all that it has sent before the last of that is sent, and with what it has polled
-           and where it puts its group before it can be committed. Of a number the last line counts. Numbers and values are
+INVARIANT  a transaction is written down with all that it has sent before the last of that is sent (of a long one: most of it), and
+           with all of it, what it has polled and where it puts its group before it can be committed. Of a number the last line counts. Numbers and values are
            unique in a run, and rise with the time.
 PREVENTS   a record of a killed process that nobody has sent; a position that names nobody's transaction.
 PROVED BY  tests/chaos/test_hosted_book.py::test_what_a_killed_process_had_sent_was_written_down_before
@@ -26,6 +26,8 @@ from .txn_process import SLOTS_MAX
 from .txn_reader import C_END
 
 STAYS: Final = (30, 120)  # rounds of a member between one leave and the next
+# Sends of one transaction from which on it is not written down again with each batch, but when they are twice as many.
+LONG: Final = 64
 
 
 class NotedBook(Book):
@@ -37,6 +39,7 @@ class NotedBook(Book):
         self._notes = notes
         self._slot = slot
         self._last = 0
+        self._noted = 0, 0  # the number of the last that was under way, and its sends then
 
     def _next(self) -> int:
         now = time.monotonic_ns() // 1000 * SLOTS_MAX + self._slot
@@ -50,6 +53,14 @@ class NotedBook(Book):
         return self._next()
 
     def begun(self, op: Txn) -> None:
+        number, sends = self._noted
+        if op.number == number and LONG < len(op.sends) < 2 * sends:
+            return
+        self.whole(op)
+
+    def whole(self, op: Txn) -> None:
+        """Before it can be committed."""
+        self._noted = op.number, len(op.sends)
         began_s = op.began_s or time.monotonic()
         self._note(replace(op, type="info", why=NO_END, began_s=began_s, ended_s=0.0))
 
@@ -101,7 +112,7 @@ class NotedProducer(TransactionalProducer):
     ) -> None:
         async def noted() -> None:
             await work()
-            self._book.begun(op)
+            self._book.whole(op)
             self._book.maybe_sleep(op)
 
         await super().transact(op, noted, commit=commit)

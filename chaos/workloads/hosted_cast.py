@@ -13,11 +13,16 @@ WORKER, MEMBER = "worker", "member"  # kept apart by their ids, by their group
 APPENDER, SUBSCRIBER = "append", "subscribe"
 JOB, SHOP, CHECKER = "job", "shop", "checker"
 STREAM, READER = "stream", "reader"
+TABLE, REREADER = "table", "rereader"
+LARGE, SMALL = "long", "short"  # transactions
+CHURNER, CHURN, SENDER, LIVES = "churner", "churn", "sender", "lives"
+TUNER = "tuner"
 # Who goes on until what others have left is worked off.
 LAST: Final = frozenset({WORKER, MEMBER, CHECKER})
 # Roles whose transactional id is their place's own for the whole run; others have a new one in each life.
-KEEPS_IDS: Final = frozenset({FEEDER, WORKER, MEMBER})
+KEEPS_IDS: Final = frozenset({FEEDER, WORKER, MEMBER, TABLE, LARGE, SMALL, CHURN})
 SECOND_FEEDER: Final = 3
+BATCH_BYTES_MAX: Final = 20_000  # of the topic of long transactions
 Roles = tuple[str, ...]
 
 
@@ -41,6 +46,25 @@ def _added(place: int, _via: Sequence[str]) -> Roles:
 
 def _streams(place: int, _via: Sequence[str]) -> Roles:
     return (STREAM,) if place else (STREAM, READER)
+
+
+def _compacted(place: int, _via: Sequence[str]) -> Roles:
+    return ((TABLE, FOLLOWER), (TABLE, REREADER))[place] if place < 2 else (TABLE,)
+
+
+def _long(place: int, _via: Sequence[str]) -> Roles:
+    return ((LARGE, FOLLOWER) if place == 0 else (LARGE,)) if place % 2 == 0 else (SMALL,)
+
+
+def _churn(place: int, _via: Sequence[str]) -> Roles:
+    """One administrator: what he has asked for is in the order in which he did."""
+    if place == 0:
+        return CHURNER, LIVES
+    return (CHURN, SENDER) if place % 2 == 0 else (CHURN,)
+
+
+def _tuned(place: int, _via: Sequence[str]) -> Roles:
+    return (APPENDER,) if place else (TUNER, FOLLOWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +95,8 @@ CASTS: Final[Mapping[str, Cast]] = {
     "subscribe": Cast(_subscribe, ("append",)),
     "added": Cast(_added, ("added",)),
     "streams": Cast(_streams, ("stream",)),
+    "compacted": Cast(_compacted, ("table", "table-cut")),
+    "long": Cast(_long, ("long",)),
+    "churn": Cast(_churn, ("lives-stays",)),
+    "tuned": Cast(_tuned, ("tuned", "append")),
 }

@@ -5,33 +5,52 @@ What a row makes has `client`, `stopping` (set, it ends behind what it is at), `
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from fencepost.cluster.base.ports import Env
 
 from ..harness.asking import addresses_of
 from .admin_doors import ask_http
+from .churn_clients import ChurnWriter, LifeFollower, LifeSender
 from .cluster_client import ClusterClient
 from .hosted_added import HostedJob, HostedShop, NotedDesk
 from .hosted_book import NotedBook, NotedClient, NotedMember, NotedProducer
 from .hosted_cast import (
     APPENDER,
     ASSIGN,
+    BATCH_BYTES_MAX,
     CASTS,
     CHECKER,
+    CHURN,
+    CHURNER,
     FEEDER,
     FOLLOWER,
     JOB,
     KEEPS_IDS,
+    LARGE,
+    LIVES,
     MEMBER,
     READER,
+    REREADER,
+    SENDER,
     SHOP,
+    SMALL,
     STREAM,
     SUBSCRIBE,
     SUBSCRIBER,
+    TABLE,
+    TUNER,
     WORKER,
     Cast,
+)
+from .hosted_scenes import (
+    COMING_AND_GOING,
+    HostedChurner,
+    HostedTuner,
+    followed,
+    idle_and_used,
+    knobs_for,
 )
 from .hosted_stream import HostedProducer, HostedReader, Several
 from .txn_added import Doors, HalfChecker, Shop
@@ -39,8 +58,10 @@ from .txn_answers import Partition
 from .txn_append import SHARED_GROUP, AppendProcess
 from .txn_bank import Habits
 from .txn_client import TransactionalProducer
-from .txn_onlooker import Onlooker
+from .txn_follower import Follower
+from .txn_long import LONG, SHORT, LongWriter
 from .txn_pipeline import GROUP, GROUP_BY_IDS, Feeder, Worker
+from .txn_table import TableWriter
 
 CRASH_ODDS: Final = 0.01  # the whole process is killed, too
 DAWDLE_ODDS: Final = 0.01
@@ -108,6 +129,9 @@ class Host:
     def topic(self, name: str) -> list[Partition]:
         return [(name, partition) for partition in range(self.chosen.partitions)]
 
+    def followed(self) -> list[Partition]:
+        return followed(self.cast, self.chosen.workload, self.chosen.partitions)
+
     def inputs(self, way: str) -> list[Partition]:
         """Those that are worked on in this way, where there are two."""
         return self.topic("in")[self.via.index(way) :: len(self.via)]
@@ -123,7 +147,11 @@ def _feeder(host: Host) -> Actor:
 
 
 def _follower(host: Host) -> Actor:
-    return Onlooker(host.client(FOLLOWER), host.book, host.topic(host.cast.topics[-1]))
+    return Follower(host.client(FOLLOWER), host.book, host.followed())
+
+
+def _rereader(host: Host) -> Actor:
+    return Follower(host.client(REREADER), host.book, host.followed(), rereads=True)
 
 
 def _worker(host: Host) -> Actor:
@@ -202,6 +230,48 @@ def _readers(host: Host) -> Actor:
     )
 
 
+def _table(host: Host) -> Actor:
+    client = host.client(TABLE)
+    return TableWriter(client, host.book, host.followed(), client.name, host.habits(TABLE))
+
+
+def _large(host: Host) -> Actor:
+    """Its time is that of the transaction's parts: nobody dawdles before the end."""
+    client, habits = host.client(LARGE), replace(host.habits(LARGE), dawdle_odds=0.0)
+    size = replace(LONG, bytes_max=BATCH_BYTES_MAX)
+    return LongWriter(client, host.book, host.topic("long"), client.name, habits, size)
+
+
+def _small(host: Host) -> Actor:
+    client = host.client(SMALL)
+    return LongWriter(client, host.book, host.topic("long"), client.name, host.habits(SMALL), SHORT)
+
+
+def _churner(host: Host) -> Actor:
+    pause_s = 5 / host.chosen.rate
+    return HostedChurner(host.client(CHURNER), host.book, COMING_AND_GOING, pause_s=pause_s)
+
+
+def _churn(host: Host) -> Actor:
+    client, habits = host.client(CHURN), replace(host.habits(CHURN), doomed=COMING_AND_GOING)
+    stays = host.topic(host.cast.topics[-1])
+    return ChurnWriter(client, host.book, COMING_AND_GOING, stays, client.name, habits)
+
+
+def _sender(host: Host) -> Actor:
+    return LifeSender(host.client(SENDER), host.book, COMING_AND_GOING)
+
+
+def _lives(host: Host) -> Actor:
+    stays = host.topic(host.cast.topics[-1])
+    return LifeFollower(host.client(LIVES), host.book, COMING_AND_GOING, stays)
+
+
+def _tuner(host: Host) -> Actor:
+    idle, used = idle_and_used(host.cast)
+    return HostedTuner(host.client(TUNER), host.book, used, idle, knobs_for(host.chosen.target))
+
+
 ROLES: Final[dict[str, Callable[[Host], Actor]]] = {
     FEEDER: _feeder,
     FOLLOWER: _follower,
@@ -214,4 +284,13 @@ ROLES: Final[dict[str, Callable[[Host], Actor]]] = {
     CHECKER: _checker,
     STREAM: _producers,
     READER: _readers,
+    TABLE: _table,
+    REREADER: _rereader,
+    LARGE: _large,
+    SMALL: _small,
+    CHURNER: _churner,
+    CHURN: _churn,
+    SENDER: _sender,
+    LIVES: _lives,
+    TUNER: _tuner,
 }

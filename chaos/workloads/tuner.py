@@ -5,7 +5,7 @@ that was set wrong can make of a record's age, and unclean elections stay off.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.wire.api import ApiKey
@@ -47,19 +47,32 @@ OF_BROKERS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
+class Knobs(NamedTuple):
+    """What he changes."""
+
+    of_topics: Mapping[str, tuple[str, ...]]
+    of_idle: Mapping[str, tuple[str, ...]]
+    of_brokers: Mapping[str, tuple[str, ...]]
+
+
+HERE: Final = Knobs(OF_TOPICS, OF_IDLE, OF_BROKERS)
+
+
 class Tuner:
     """`find` asks every node what it has, when all is over."""
 
-    def __init__(self, client: ClusterClient, topics: Sequence[str], idle: str) -> None:
+    def __init__(
+        self, client: ClusterClient, topics: Sequence[str], idle: str, knobs: Knobs = HERE
+    ) -> None:
         self.client = client
         self.stopping = False
         self.acknowledged = 0
         self.producers: list[TransactionalProducer] = []
         self.asked: list[Asked] = []
         self.resources: dict[tuple[int, str], Mapping[str, tuple[str, ...]]] = {
-            (BROKER, ALL_BROKERS): OF_BROKERS,
-            (TOPIC, idle): OF_IDLE,
-            **{(TOPIC, topic): OF_TOPICS for topic in topics},
+            (BROKER, ALL_BROKERS): knobs.of_brokers,
+            (TOPIC, idle): knobs.of_idle,
+            **{(TOPIC, topic): knobs.of_topics for topic in topics},
         }
 
     async def run(self) -> None:
@@ -76,7 +89,20 @@ class Tuner:
         for setting in rng.sample(sorted(settings), rng.randint(1, 2)):
             value = None if rng.random() < DELETE_ODDS else rng.choice(settings[setting])
             changes.append(Asked(resource_name(kind, name), setting, value, "info"))
+        self.begun(changes)
+        try:
+            await self._ask(kind, name, changes)
+        finally:
+            self.ended(changes)
+
+    def begun(self, changes: Sequence[Asked]) -> None:
+        """Nobody has heard of them yet: who may be killed writes them down here."""
         self.asked += changes
+
+    def ended(self, changes: Sequence[Asked]) -> None:
+        """All is known of them that ever will be."""
+
+    async def _ask(self, kind: int, name: str, changes: Sequence[Asked]) -> None:
         configs = [
             {
                 "name": each.setting,

@@ -1,4 +1,8 @@
-"""A reader at read_committed that follows partitions all the time, and leaves all that it was shown."""
+"""A reader at read_committed that follows partitions all the time, and leaves all that it was shown.
+
+Each step in one partition is an operation of its own: where a log begins may move at any time. One that brought nothing, and
+went nowhere, is told once a second.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -12,6 +16,7 @@ from .txn_keys import key_of
 from .txn_reader import CommittedReader
 
 PAUSE_S: Final = 0.1
+TELL_S: Final = 1.0  # that nothing was shown has to be known, too
 REREAD_ODDS: Final = 0.03
 
 
@@ -34,6 +39,9 @@ class Follower:
         self.rereads = rereads
         self.passes = 0
         self.stopping = False
+        self.acknowledged = 0
+        self._goes_on = False
+        self._told_s: dict[Partition, float] = {}
         self.reader = CommittedReader(client, told=told, on_reset=self._begins_later)
 
     @property
@@ -41,29 +49,48 @@ class Follower:
         """Who reads from the beginning again is another reader."""
         return f"{self.client.name}.{self.passes}" if self.rereads else self.client.name
 
-    def _begins_later(self, place: Partition, start: int) -> None:
+    def _begins_later(self, place: Partition, _start: int) -> None:
+        """Said of this one alone, since it is the log's beginning; then where it is in all."""
+        self._assign([place])
+        if self._goes_on:
+            self._assign(self.places)
+
+    def _assign(self, places: Sequence[Partition]) -> None:
         op = Txn("assign", "ok", self.name)
-        op.positions = {key_of(*place): start}
+        at = self.reader.positions
+        op.positions = {key_of(*place): at.get(place, 0) for place in places}
         self.book.close(op)
 
     async def run(self) -> None:
         rng, clock = self.client.env.rng, self.client.env.clock
+        self._goes_on = True
+        self._assign(self.places)
         while not self.stopping:
             for place in rng.sample(self.places, rng.randint(1, len(self.places))):
                 await self._read(place)
             if self.rereads and rng.random() < REREAD_ODDS:
-                self.passes += 1
-                self.reader.positions.clear()
+                self._begin_again()
             await clock.sleep(PAUSE_S * rng.random())
 
+    def _begin_again(self) -> None:
+        """As another reader: this one has no partitions any more."""
+        self._assign([])
+        self.passes += 1
+        self.reader.positions.clear()
+        self._assign(self.places)
+
     async def _read(self, place: Partition) -> bool:
-        """A little further, as an operation of its own: where a log begins may move at any time. Whether somebody answered."""
+        """A little further; whether somebody answered."""
         clock = self.client.env.clock
         op = Txn("read", "ok", self.name, began_s=clock.steady())
+        before = self.reader.positions.get(place, 0)
         polled = await self.reader.poll(*place)
         op.polls, op.ended_s = polled or [], clock.steady()
-        op.positions = {key_of(*place): self.reader.positions[place]}
-        self.book.close(op)
+        there = self.reader.positions[place]
+        op.positions = {key_of(*place): there}
+        if op.polls or there != before or op.ended_s >= self._told_s.get(place, 0.0) + TELL_S:
+            self._told_s[place] = op.ended_s
+            self.book.close(op)
         return polled is not None
 
     async def read_on(self) -> None:

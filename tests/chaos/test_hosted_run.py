@@ -104,6 +104,31 @@ def test_nothing_is_lost_by_clients_of_the_simulator_whose_nodes_are_killed(
     assert "unseen" in judged_again(out, history)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_table_whose_nodes_are_killed_while_they_compact_it_keeps_the_newest_of_each_key(
+    tmp_path,
+) -> None:
+    out = tmp_path / "run"
+    history = is_sound(run(out, "compacted"), out)
+    # As if a key had gone back to what it was first.
+    acknowledged = [op for op in history if op["f"] == "txn" and op["type"] == "ok"]
+    final = [op for op in history if op["process"] == "final" and op.get("polls")]
+    newest = {(each[0], each[4]): each for op in final for each in op["polls"]}
+    older = min(
+        [place, offset, value, op["number"], extra]
+        for op in acknowledged
+        for place, value, offset, extra in op.get("sends", ())
+        if offset is not None and newest.get((place, extra), (place, -1))[1] > offset
+    )
+    for op in final:
+        op["polls"] = [
+            each for each in op["polls"] if (each[0], abs(each[4])) != (older[0], older[4])
+        ]
+    final[-1]["polls"].append(older)
+    assert "key-back" in judged_again(out, history)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from fencepost.chaos.checkers.txn_history import Txn, to_line
 from fencepost.chaos.runs.clients import Clients
 from fencepost.chaos.runs.folder import HISTORY, RunFolder
 
@@ -77,6 +78,20 @@ def test_a_client_that_ended_by_itself_is_replaced_and_told_of(made) -> None:
     made.tick()
     assert made.all[0].process.alive
     assert "client 0 ended with -6" in made.ended[0]
+
+
+def test_whoever_read_in_a_process_that_was_killed_reads_no_more(made) -> None:
+    """A place may have several readers, and one of them may have nothing under way."""
+    begun(made)
+    file = made.all[0].notes.file
+    given = Txn("assign", "ok", "follower-0.1", began_s=1.0, ended_s=time.monotonic())
+    given.positions = {"t3-1": 0}
+    with file.open("a") as notes:
+        notes.write(f"{to_line(given)}\n")
+    made.all[0].crash_at_s = 0.0
+    made.tick()
+    crashed = [op["process"] for op in history(made) if op["f"] == "crash"]
+    assert sorted(crashed) == ["follower-0.1", "queue-0.1"]
 
 
 def test_clients_that_are_stopped_leave_what_they_were_at(made) -> None:
