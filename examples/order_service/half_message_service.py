@@ -4,6 +4,7 @@ python examples/order_service/half_message_service.py --bootstrap 127.0.0.1:9092
 """
 
 import argparse
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,24 +36,26 @@ class OrderService(HalfMessageProducer):
         self._shop, self._topic, self._step = shop, topic, on_step
 
     def place(self, order: Order) -> HalfOutcome:
+        """An order that is placed again is another attempt: what became of one is no answer for the other."""
         self._step("before the half message")
+        attempt = f"{order.id}/{secrets.token_hex(8)}"
         return self.send(
-            self._topic, half_id=order.id, argument=order, key=order.id, value=order.message()
+            self._topic, half_id=attempt, argument=order, key=order.id, value=order.message()
         )
 
     def execute_local_transaction(self, half_id: str, argument: Order) -> Verdict:
         self._step("before the local commit")
         try:
             with self._shop.transaction() as connection:
-                self._shop.insert(connection, argument)
+                self._shop.insert(connection, argument, attempt=half_id)
         except Refused:
             return Verdict.ROLLBACK
         self._step("after the local commit")
         return Verdict.COMMIT
 
     def check_local_transaction(self, half_id: str) -> Verdict:
-        """Asked of any process of the group. An order that isn't there may still be on its way: `settle` takes its id, so
-        that from then on it can't come any more, and only then is it rolled back."""
+        """Asked of any process of the group. An order that isn't there may still be on its way: `settle` gives the
+        attempt up, so that from then on it can't come any more, and only then is it rolled back."""
         self._step("asked")
         return Verdict.COMMIT if self._shop.settle(half_id) else Verdict.ROLLBACK
 

@@ -38,8 +38,12 @@ class OutboxService:
         self._step("after the local commit")
 
 
+class OlderShop(Exception):
+    """Its database has forgotten messages that were relayed."""
+
+
 class Relay:
-    """One at a time: a second one fences the first."""
+    """One at a time: a second one fences the first. How far it is, is noted for each shop's database."""
 
     def __init__(
         self,
@@ -50,7 +54,8 @@ class Relay:
         name: str = NAME,
         on_step: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._shop, self._topic, self._name, self._step = shop, topic, name, on_step
+        self._shop, self._topic, self._step = shop, topic, on_step
+        self._key = f"{name}/{shop.id}"
         client = {"bootstrap.servers": bootstrap}
         self._positions = KeptPositions(client, POSITIONS)
         self._positions.prepare()
@@ -58,7 +63,15 @@ class Relay:
         self._producer.init_transactions(
             CALL_S
         )  # first: what the last relay left open is decided then
-        self._position = int(self._positions.read(name) or 0)
+        self._position = int(self._positions.read(self._key) or 0)
+        last = shop.last_number()
+        if self._position > last:
+            raise OlderShop(
+                f"the messages of this shop were relayed up to number {self._position}, and its database knows of {last}: "
+                f"it is an older copy. What it numbers from here on would be taken for relayed. Put the newest copy "
+                f"back, or give it an id of its own (UPDATE shop SET id = hex(randomblob(16))): then all of its outbox "
+                f"is written."
+            )
 
     def step(self) -> int:
         """How many messages it wrote."""
@@ -69,7 +82,7 @@ class Relay:
         for _, key, message in found:
             self._producer.produce(self._topic, key=key, value=message)
         last = found[-1][0]
-        self._positions.write(self._producer, self._name, str(last))
+        self._positions.write(self._producer, self._key, str(last))
         self._producer.flush(CALL_S)
         self._step("before the relay's commit")
         self._producer.commit_transaction(CALL_S)

@@ -33,6 +33,11 @@ HALF = {
         ("half", "before the local commit", 1),
         ("checks", "", 1),
     ],
+    "the service, before the local commit; the order is placed again": [
+        ("half", "before the local commit", 1),
+        ("half", "", 1),
+        ("checks", "", 1),
+    ],
     "the service, after the local commit": [
         ("half", "after the local commit", 1),
         ("checks", "", 1),
@@ -115,9 +120,7 @@ def committed(bootstrap: str, topic: str) -> list[str]:
 
 def placed(shop: Path) -> list[str]:
     with closing(sqlite3.connect(shop)) as connection:
-        return [
-            row[0] for row in connection.execute("SELECT id FROM orders WHERE state = 'placed'")
-        ]
+        return [row[0] for row in connection.execute("SELECT id FROM orders")]
 
 
 @pytest.mark.slow
@@ -137,6 +140,36 @@ def test_order_and_message_are_both_there_or_neither_whoever_dies(
     wanted = ["order-1"] if IS_PLACED.get(dies, True) else []
     assert placed(tmp_path / "shop.db") == wanted
     assert committed(services.bootstrap, name) == wanted
+
+
+@pytest.mark.slow
+def test_a_shop_that_begins_anew_is_relayed_from_its_first_message(
+    services: Services, tmp_path: Path
+) -> None:
+    """Its numbers begin at 1 again: by the position of the one before they were relayed already."""
+    told = {"topic": "anew", "name": "anew", "strike": "", "cents": 1}
+    where = {"bootstrap": services.bootstrap, "admin": services.admin}
+    for order in ("order-1", "order-2"):
+        shop = str(tmp_path / f"{order}.db")
+        for service in ("outbox", "relay"):
+            step = {**told, **where, "service": service, "shop": shop, "order": order}
+            assert services.say(step) == 0
+    assert committed(services.bootstrap, "anew") == ["order-1", "order-2"]
+
+
+@pytest.mark.slow
+def test_an_older_copy_of_a_shop_is_not_relayed(services: Services, tmp_path: Path) -> None:
+    told = {"topic": "older", "name": "older", "strike": "", "cents": 1}
+    where = {"bootstrap": services.bootstrap, "admin": services.admin}
+    shop, copy = tmp_path / "shop.db", tmp_path / "copy.db"
+    for order in ("order-1", "order-2"):
+        for service in ("outbox", "relay"):
+            step = {**told, **where, "service": service, "shop": str(shop), "order": order}
+            assert services.say(step) == 0
+        if order == "order-1":
+            copy.write_bytes(shop.read_bytes())
+    again = {**told, **where, "shop": str(copy), "order": "order-3"}
+    assert services.say({**again, "service": "relay"}) == 1
 
 
 def test_the_readmes_tables_are_what_is_tried() -> None:
