@@ -1,7 +1,9 @@
 """No fault of a broker may end an idempotent producer, or a reader.
 
-INVARIANT  a producer that retries gets through, or is told to begin a new epoch; never that it must end.
-PREVENTS   OUT_OF_ORDER_SEQUENCE_NUMBER after a restart, which leaves an application without its producer.
+INVARIANT  a producer that retries gets through; never is it told that it must end, nor anything on which librdkafka begins a new
+           epoch by itself.
+PREVENTS   OUT_OF_ORDER_SEQUENCE_NUMBER after a restart, which leaves an application without its producer; or, behind a batch
+           that was sent back, with records that are written twice.
 PROVED BY  tests/chaos/test_checkers.py::test_a_producer_that_was_told_to_end_is_an_anomaly
 """
 

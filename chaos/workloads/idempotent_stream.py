@@ -36,6 +36,25 @@ CERTAIN_FAILURES: Final = frozenset(
 )
 
 
+class NewEpochs:
+    """Hears librdkafka say that it begins a new epoch: it sends again under it what may be written already.
+
+    It does so when it is told OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that was sent back, and nothing else tells: an
+    application never hears of it, and mostly nothing was written.
+    """
+
+    WORDS: Final = "epoch bump"
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def log(self, _level: int, text: str, *fields: object) -> None:
+        """As confluent-kafka calls a logger."""
+        said = text % fields
+        if self.WORDS in said:
+            self._note(f"librdkafka begins a new epoch: {said}")
+
+
 class Damaged(AssertionError):
     """A record's bytes are not those that its sender wrote."""
 
@@ -100,7 +119,7 @@ class IdempotentStream:
     def _produce(self, process: int) -> None:
         plan = self.plan
         rng = random.Random(f"{plan.seed}-{process}")
-        producer = Producer(self._producer_config(process))
+        producer = Producer(self._producer_config(process), logger=self._listening(process))
         started, value = time.monotonic(), 0
         while not self._stopping.is_set():
             due = int((time.monotonic() - started) * plan.records_per_second)
@@ -129,9 +148,16 @@ class IdempotentStream:
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 300,
             "log_level": 0,
+            "debug": "eos",  # for `NewEpochs`
             "error_cb": on_error,
             **self.plan.client,
         }
+
+    def _listening(self, process: int) -> NewEpochs:
+        def note(said: str) -> None:
+            self.history.append(Operation("die", "info", process, error=said))
+
+        return NewEpochs(note)
 
     def _send(self, producer: Producer, process: int, value: int, rng: random.Random) -> None:
         number = rng.randrange(self.plan.partitions)

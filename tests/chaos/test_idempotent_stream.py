@@ -1,0 +1,23 @@
+"""What the producers of the kill loops hear of librdkafka."""
+
+from fencepost.chaos.checkers.history import Operation
+from fencepost.chaos.checkers.verdict import judge
+from fencepost.chaos.workloads.idempotent_stream import IdempotentStream, Plan
+
+SAID = (
+    "DRAIN [producer-1#producer-3] [thrd:127.0.0.1:26120/3]: Beginning partition drain in state "
+    "Assigned for PID{Id:1001,Epoch:0} epoch bump for 3 partition(s) with in-flight requests: "
+    "skipped sequence numbers"
+)
+HARMLESS = "DRAIN [producer-1#producer-3] [thrd:main]: stream [5] beginning partition drain: retry"
+
+
+def test_a_producer_that_begins_a_new_epoch_is_an_anomaly() -> None:
+    stream = IdempotentStream(Plan(bootstrap="127.0.0.1:1", topic="stream"))
+    logger = stream._listening(1)
+    logger.log(10, "%s", HARMLESS)
+    assert stream.history == []
+    logger.log(10, "%s", SAID)
+    stream.history.append(Operation("send", "ok", 1, "stream-0", 1, 0))
+    (found,) = [each for each in judge(stream.history).anomalies if each.rule == "dead-client"]
+    assert "skipped sequence numbers" in found.what
