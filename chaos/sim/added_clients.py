@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from ..workloads.cluster_client import ClusterClient
 from ..workloads.txn_added import SHOP_GROUP, Desk, Doors, GroupJob, HalfChecker, Shop
 from ..workloads.txn_answers import Partition
-from ..workloads.txn_bank import Habits
 from ..workloads.txn_book import Book
+from ..workloads.txn_habits import Habits
 from .http import ask_http
 
 JOBS, SHOPS, CHECKERS = 2, 2, 2

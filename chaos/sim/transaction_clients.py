@@ -11,9 +11,10 @@ from ..workloads.tuner import Tuner
 from ..workloads.txn_added import GroupJob, HalfChecker, Shop
 from ..workloads.txn_answers import Partition
 from ..workloads.txn_append import SHARED_GROUP, AppendProcess
-from ..workloads.txn_bank import Auditor, Habits, Teller
+from ..workloads.txn_bank import Auditor, Teller
 from ..workloads.txn_book import Book
 from ..workloads.txn_follower import Follower
+from ..workloads.txn_habits import Habits
 from ..workloads.txn_pipeline import GROUP, Feeder, Worker
 from ..workloads.txn_reader import CommittedReader
 from ..workloads.txn_transactor import Transactor

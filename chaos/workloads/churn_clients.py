@@ -13,9 +13,9 @@ from ..checkers.txn_history import Sent, Txn
 from .churn import RETRY_PAUSE_S, living
 from .cluster_client import ClusterClient, Leader
 from .txn_answers import Partition
-from .txn_bank import Habits
 from .txn_book import Book
 from .txn_client import PRODUCE_BY_ID, TransactionalProducer
+from .txn_habits import Habits
 from .txn_keys import key_of, life_key, payload
 from .txn_reader import CommittedReader
 from .txn_transactor import Transactor

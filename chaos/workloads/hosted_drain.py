@@ -8,11 +8,12 @@ says what is left.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from fencepost.cluster.base.log import StreamLog
 from fencepost.cluster.base.real_env import open_env
@@ -85,14 +86,24 @@ async def drain(chosen: argparse.Namespace) -> str:
     async with open_env(log=StreamLog(levels="error")) as env:
         client = ClusterClient(env, addresses_of(chosen.bootstrap), name=NAME)
         doors = Doors(env, chosen.admin.split(","), ask_http) if wanted["halves"] else None
-        what = Drain(client, groups, doors)
-        try:
-            async with asyncio.timeout(chosen.seconds):
-                await what.run()
-        except TimeoutError:
-            pass
-        await client.close()
-        return what.left
+        return await left_of(Drain(client, groups, doors), client, chosen.seconds)
+
+
+class Wait(Protocol):
+    """`left` is what it still waits for."""
+
+    left: str
+
+    async def run(self) -> None: ...
+
+
+async def left_of(wait: Wait, client: ClusterClient, seconds: float) -> str:
+    """When it is over, or the time is."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await wait.run()
+    await client.close()
+    return wait.left
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,6 +27,7 @@ from .churn_clients import LifeFollower
 from .cluster_client import READ_COMMITTED, ClusterClient, end_offset
 from .hosted_book import NotedBook, NotedClient
 from .hosted_cast import CASTS
+from .hosted_drain import left_of
 from .hosted_scenes import COMING_AND_GOING, followed, idle_and_used, knobs_for
 from .queue_final import MISSED
 from .tuner import Tuner
@@ -165,14 +166,7 @@ async def final_pass(chosen: argparse.Namespace, book: NotedBook) -> str:
     """What is left, at the end."""
     async with open_env(log=StreamLog(levels="error")) as env:
         client = NotedClient(env, addresses_of(chosen.bootstrap), name=FINAL, book=book)
-        what = FinalPass(client, book, chosen)
-        try:
-            async with asyncio.timeout(chosen.seconds):
-                await what.run()
-        except TimeoutError:
-            pass
-        await client.close()
-        return what.left
+        return await left_of(FinalPass(client, book, chosen), client, chosen.seconds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -56,9 +56,9 @@ from .hosted_stream import HostedProducer, HostedReader, Several
 from .txn_added import Doors, HalfChecker, Shop
 from .txn_answers import Partition
 from .txn_append import SHARED_GROUP, AppendProcess
-from .txn_bank import Habits
 from .txn_client import TransactionalProducer
 from .txn_follower import Follower
+from .txn_habits import Habits
 from .txn_long import LONG, SHORT, LongWriter
 from .txn_pipeline import GROUP, GROUP_BY_IDS, Feeder, Worker
 from .txn_table import TableWriter

@@ -16,9 +16,9 @@ from ..checkers.history import Kind
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
 from .txn_answers import Abortable, BrokenPromise, Fenced, Partition
-from .txn_bank import RESTART_S, Habits
 from .txn_book import Book
 from .txn_client import TransactionalProducer
+from .txn_habits import RESTART_S, Habits
 
 ADMIN_PORT: Final = 9644
 # Whatever is asked here may be asked twice, so checks may come and go quickly; none is ever parked.

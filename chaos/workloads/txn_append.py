@@ -16,9 +16,9 @@ from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
 from .group_member import GroupMember
 from .txn_answers import Abortable, Fenced, Partition
-from .txn_bank import RESTART_S, Crashed, Habits
 from .txn_book import Book
 from .txn_client import TransactionalProducer
+from .txn_habits import RESTART_S, Crashed, Habits
 from .txn_keys import key_of
 from .txn_reader import CommittedReader, GroupPositions
 

@@ -11,9 +11,9 @@ from typing import Final
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
 from .txn_answers import Partition
-from .txn_bank import Habits
 from .txn_book import Book
 from .txn_client import TransactionalProducer
+from .txn_habits import Habits
 from .txn_keys import OF, Written, payload
 from .txn_transactor import Transactor
 

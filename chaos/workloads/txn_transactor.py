@@ -1,13 +1,13 @@
-"""One transactional id, one transaction after another, with the habits of all: what the newer workloads share."""
+"""One transactional id, one transaction after another, with the habits of all: what most workloads share."""
 
 from abc import ABC, abstractmethod
 
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
 from .txn_answers import Abortable, Fenced
-from .txn_bank import RESTART_S, Crashed, Habits
 from .txn_book import Book
 from .txn_client import TransactionalProducer
+from .txn_habits import RESTART_S, Crashed, Habits
 
 
 class Transactor(ABC):
