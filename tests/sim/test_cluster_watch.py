@@ -66,6 +66,35 @@ def test_tables_of_a_compacted_log_that_differ_are_seen() -> None:
         play(SEED, scenario)
 
 
+def test_what_one_replica_of_a_compacted_log_alone_has_is_no_difference() -> None:
+    """A group whose last session runs out while a run is judged makes its coordinator write."""
+
+    async def scenario(scene: Scene) -> None:
+        client = scene.client("group")
+        keeper = OffsetKeeper(client, TOPIC, scene.watch.positioned, pause_s=0.01)
+        running = asyncio.ensure_future(scene.world.on(client.env, keeper.run()))
+        await asyncio.sleep(2)
+        brokers = [scene.nodes.broker(node_id) for node_id in scene.nodes.ids]
+        compacted = [
+            [each.replicas.partitions[name] for each in brokers]
+            for name, partition in brokers[0].replicas.partitions.items()
+            if partition.log.config.compact
+        ]
+        was_uneven = 0
+        for _ in range(300):
+            await asyncio.sleep(0.001)
+            assert scene.watch.compare_tables() > 0
+            was_uneven += any(
+                len({replica.log.log_end_offset for replica in replicas}) > 1
+                for replicas in compacted
+            )
+        assert was_uneven, "never did one replica have more than another"
+        keeper.stopping = True
+        await running
+
+    play(SEED, scenario)
+
+
 def test_a_third_of_the_seeds_has_logs_that_are_cleaned_all_the_time() -> None:
     drawn = []
     for seed in range(300):
