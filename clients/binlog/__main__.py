@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(each, lambda *_: source.stop())
     try:
         source.run()
-    except (*FINAL, Fenced, SourceLost, pymysql.MySQLError, KafkaException) as ended:
+    except (*FINAL, Fenced, SourceLost, pymysql.MySQLError, KafkaException, TimeoutError) as ended:
         sys.stderr.write(f"{settings.source} ended: {ended}\n")
         return ENDED
     return 0

@@ -1,4 +1,4 @@
-"""The binary log from a position on, as changes (`changes.py`). The driver's events come in, ours go out.
+"""The binary log as changes (`changes.py`). The driver's events come in, ours go out.
 
 INVARIANT  an event that may hold changes and can't be read ends the stream in a sentence.
 PREVENTS   changes that are left out in silence: compressed, of a partial image, or logged as a statement.
@@ -9,12 +9,9 @@ change that was logged as a statement, and which tables it changes only the data
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, Final, NamedTuple, NoReturn
 
-import pymysql
-from pymysql.connections import Connection
-from pymysqlreplication import BinLogStreamReader, event, row_event
-from pymysqlreplication.exceptions import StatusVariableMismatch
+from pymysqlreplication import event, row_event
 from pymysqlreplication.json_binary import parse_json
 
 from .changes import (
@@ -31,26 +28,22 @@ from .changes import (
 )
 from .charsets import BINARY, encoding_of
 from .columns import Column, Table
-from .database import (
-    CannotFollow,
-    WatchedConnection,
-    login,
-    refused_versioned,
-)
+from .database import CannotFollow, refused_versioned
 from .gtids import MARIADB
 from .patterns import selects
 from .rollbacks import Held, LeftOut
 from .row_images import Packed, Reader, column_of, json_text, read_row, reader_of
 from .schema_changes import LoggedAsStatement, emptied_by
-from .settings import INITIAL, Settings
 from .statements import Kind, Statement, statement_of
 
-HEARTBEAT_S: Final = 0.2  # of a log in which nothing happens
-PURGED: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 STANDALONE, PREPARED_XA = 1, 64  # flags of MariaDB's GTID event
 # Kinds of events that the driver does not know, and that tell of no change.
 HARMLESS: Final = frozenset((0x1C, 0x24, 0x25, 0x29))
-SEQUENCES: Final = "next_not_cached_value"  # how MariaDB logs a sequence: as a table that begins so
+# How MariaDB logs a sequence: as a table of just these columns, and without a key.
+SEQUENCES: Final = (
+    *("next_not_cached_value", "minimum_value", "maximum_value", "start_value"),
+    *("increment", "cache_size", "cycle_option", "cycle_count"),
+)
 FOLLOWED: Final = (
     *(row_event.TableMapEvent, row_event.WriteRowsEvent, row_event.UpdateRowsEvent),
     *(row_event.DeleteRowsEvent, row_event.PartialUpdateRowsEvent),
@@ -60,10 +53,6 @@ FOLLOWED: Final = (
 )
 # What MariaDB calls the two columns that make a table system-versioned; the second is part of its key.
 PERIOD: Final = ("row_start", "row_end")
-
-
-class Purged(CannotFollow):
-    """The database no longer has what comes next."""
 
 
 class Shape(NamedTuple):
@@ -84,10 +73,12 @@ class Interpreter:
         left_out: LeftOut | None = None,
         *,
         rows_are_read: bool = True,
+        cascades_are_accepted: bool = False,
     ) -> None:
         """`left_out` is which rows are known to be rolled back (`rollbacks.py`); `rows_are_read` is whether tables are in
         their topics with what they had, not with their changes alone."""
         self._patterns, self._flavor, self._rows_are_read = tables, flavor, rows_are_read
+        self._cascades_are_accepted = cascades_are_accepted
         self._left_out = left_out or {}
         self._shapes: dict[int, Shape | None] = {}  # None: a table that nobody asked for
         self._gtid = ""
@@ -186,7 +177,13 @@ class Interpreter:
         schema = told.schema.decode() if isinstance(told.schema, bytes) else told.schema
         sql, found, ts_ms = told.query, statement.schema, told.timestamp * 1_000
         try:
-            emptied = emptied_by(found, schema, self._patterns, rows_are_read=self._rows_are_read)
+            emptied = emptied_by(
+                found,
+                schema,
+                self._patterns,
+                rows_are_read=self._rows_are_read,
+                cascades_are_accepted=self._cascades_are_accepted,
+            )
         except LoggedAsStatement:
             self._refuse_statement(sql)
         except CannotFollow as refused:
@@ -210,7 +207,7 @@ class Interpreter:
                 f"{self._gtid}: rows of {full_name} were logged without the names of their columns: "
                 "binlog_row_metadata was not FULL then. Start with --resnapshot"
             )
-        if told.columns[0].name == SEQUENCES:
+        if tuple(each.name for each in told.columns) == SEQUENCES:
             return None
         packed = [packed_of(each, full_name) for each in told.columns]
         columns: list[Column] = [column_of(each, full_name) for each in packed]
@@ -314,77 +311,3 @@ def packed_of(column: Any, table: str) -> Packed:
         encoding=encoding,
         values=values,
     )
-
-
-# -- the connection ------------------------------------------------------------------------------
-
-
-def _connect(**settings: Any) -> Connection:
-    """The driver still says `db`, which PyMySQL warns of."""
-    if "db" in settings:
-        settings["database"] = settings.pop("db")
-    return WatchedConnection(**settings)
-
-
-class BinlogStream:
-    """Everything that was committed after a position."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        flavor: str,
-        position: str,
-        left_out: LeftOut | None = None,
-    ) -> None:
-        if flavor != MARIADB and not position:  # the driver would take that for "from now on"
-            raise CannotFollow(
-                f"the database at {settings.database} has logged no transaction yet (gtid_executed is empty): commit one, "
-                "then start again"
-            )
-        self._settings, self._position = settings, position
-        self._interpreter = Interpreter(
-            settings.tables, flavor, left_out, rows_are_read=settings.snapshot == INITIAL
-        )
-        self._driver = BinLogStreamReader(
-            connection_settings=login(settings),
-            server_id=settings.replica_id,
-            blocking=True,
-            resume_stream=True,
-            only_events=list(FOLLOWED),
-            filter_non_implemented_events=False,
-            auto_position=position,
-            is_mariadb=flavor == MARIADB,
-            slave_heartbeat=HEARTBEAT_S,
-            pymysql_wrapper=_connect,
-            enable_logging=False,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._driver.close()
-
-    def events(self) -> Iterator[Event]:
-        while True:
-            try:
-                told = self._driver.fetchone()
-            except pymysql.MySQLError as trouble:
-                if trouble.args[0] == PURGED:
-                    raise self._purged(trouble) from trouble
-                raise
-            except StatusVariableMismatch as trouble:
-                raise CannotFollow(
-                    f"the database at {self._settings.database} logged a statement with a mark that mysql-replication does not know: "
-                    "a newer version of that package may"
-                ) from trouble
-            if told is None:
-                return
-            yield from self._interpreter.take(told)
-
-    def _purged(self, trouble: pymysql.MySQLError) -> Purged:
-        return Purged(
-            f"the database at {self._settings.database} can't go on from {self._position or 'the beginning of its log'}: "
-            f"{trouble.args[1]}. What comes next is no longer in its binary log, or this is another database: start with "
-            "--resnapshot, which reads all tables anew, and keep the log longer (expire_logs_days, binlog_expire_logs_seconds)"
-        )

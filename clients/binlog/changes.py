@@ -41,4 +41,8 @@ class Idle(NamedTuple):
     """Nothing has happened for a while."""
 
 
-Event = Change | SchemaChange | TransactionEnd | Idle
+class Untold(NamedTuple):
+    """Something was logged of which there is nothing to tell, or not yet: a large transaction can be many of these."""
+
+
+Event = Change | SchemaChange | TransactionEnd | Idle | Untold

@@ -86,6 +86,23 @@ class Table:
         }
 
 
+def key_form(told: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """What a table's keys look like as JSON, of the table as `as_json` has it: where it is the same, a row has the same key."""
+    columns = {each["name"]: each for each in told["columns"]}
+    return [(name, *_form(columns[name])) for name in told["primary_key"]]
+
+
+def _form(column: Mapping[str, Any]) -> tuple[Any, ...]:
+    kind = column["type"]
+    if kind in (*INTEGERS, "year", "bit"):
+        return ("a number",)
+    if kind in (*TEXTS, "enum"):
+        return ("text",)
+    if kind in BYTES:
+        return ("base64",)
+    return kind, column.get("scale"), column.get("fraction"), tuple(column.get("values", ()))
+
+
 def column_of_catalogue(row: Mapping[str, Any]) -> Column:
     """A row of `information_schema.columns`, its names in lower case."""
     kind = str(row["data_type"]).lower()

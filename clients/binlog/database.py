@@ -20,6 +20,7 @@ from pymysql.cursors import SSCursor
 from .columns import Table, column_of_catalogue
 from .gtids import MARIADB, MYSQL
 from .patterns import selects
+from .schema_statements import schema_statement_of
 from .settings import Settings
 from .values import Value, from_select, quoted, selected
 
@@ -47,6 +48,7 @@ SYNCED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "innodb_flush_log_at_trx_commit": (("1", "3"), "InnoDB's log"),
     "rocksdb_flush_log_at_trx_commit": (("1",), "RocksDB's log"),
 }
+TRANSACTIONAL: Final = ("innodb", "rocksdb")
 VERSIONED: Final = "SYSTEM VERSIONED"  # MariaDB's word for such a table in its catalogue
 
 
@@ -62,6 +64,16 @@ class WatchedConnection(Connection):  # type: ignore[misc]  # it is untyped
     """Says that it is lost in words that `mysql-replication` does not know: that library would connect again by itself,
     from where it once began, and tell everything since then a second time."""
 
+    def connect(self, sock: Any = None) -> None:
+        try:
+            super().connect(sock)
+        except RuntimeError as trouble:  # a package is not there, which PyMySQL names
+            raise CannotFollow(
+                f"the database at {self.unix_socket or f'{self.host}:{self.port}'} asks for the password in a way that PyMySQL can't "
+                f"answer without TLS or another package: {trouble}. `pip install fencepost[binlog]` has the one for MySQL's "
+                "caching_sha2_password, `pip install pymysql[ed25519]` the one for MariaDB's ed25519"
+            ) from trouble
+
     def _read_packet(self, *arguments: Any, **named: Any) -> Any:
         try:
             return super()._read_packet(*arguments, **named)
@@ -75,8 +87,12 @@ def login(settings: Settings) -> dict[str, Any]:
     place: dict[str, Any] = {"unix_socket": settings.socket}
     if not settings.socket:
         place = {"host": settings.host, "port": settings.port}
+    tls: dict[str, Any] = {}
+    if settings.tls_ca:
+        tls = {"ssl_ca": settings.tls_ca, "ssl_verify_cert": True, "ssl_verify_identity": True}
     return {
         **place,
+        **tls,
         "user": settings.user,
         "password": settings.password,
         "charset": "utf8mb4",
@@ -179,7 +195,7 @@ class Database:
         self.refuse_versioned()
         wanted = self._wanted("BASE TABLE")
         for schema, name, engine in wanted:
-            if engine.lower() not in ("innodb", "rocksdb"):
+            if engine.lower() not in TRANSACTIONAL:
                 raise CannotFollow(
                     f"{schema}.{name} has the engine {engine}, which has no transactions: no snapshot of it can be consistent. "
                     f"Leave it out with --tables, or ALTER TABLE {schema}.{name} ENGINE=InnoDB"
@@ -192,6 +208,20 @@ class Database:
             return
         for schema, name, _ in self._wanted(VERSIONED):
             raise CannotFollow(refused_versioned(f"{schema}.{name}"))
+
+    def cascades(self) -> str:
+        """A foreign key of a table that is asked for, by which InnoDB changes its rows beneath the binary log: for a warning, if that
+        is accepted. Which there are the catalogue of constraints says only to who may do more than SELECT."""
+        for schema, name, engine in self._wanted("BASE TABLE"):
+            if engine.lower() not in TRANSACTIONAL:
+                continue
+            made = self.one(f"SHOW CREATE TABLE {quoted(schema)}.{quoted(name)}")[1].decode()
+            if schema_statement_of(made).cascades:
+                said = refused_cascades(f"{schema}.{name}")
+                if not self._settings.accept_cascades:
+                    raise CannotFollow(said)
+                return said
+        return ""
 
     def _wanted(self, kind: str) -> list[tuple[str, str, str]]:
         """Schema, name and engine."""
@@ -269,6 +299,14 @@ class Database:
 
 def _text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def refused_cascades(table: str) -> str:
+    return (
+        f"{table} has a foreign key that changes its rows when another table's go or change (CASCADE, SET NULL): InnoDB does that "
+        "beneath the binary log, and no topic can follow it. Leave the table out with --tables; or give it a foreign key that "
+        "refuses (RESTRICT), and start with --resnapshot; or say --accept-cascades, if its topic may be wrong"
+    )
 
 
 def refused_versioned(table: str) -> str:

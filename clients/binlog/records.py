@@ -136,6 +136,13 @@ class Recorder:
         told = in_json({**table.as_json(), "gtid": gtid})
         return Record(self._schema_topic, key, told, PARTITION)
 
+    def of_emptied(self, table: str) -> Record:
+        """No row that was told is left: whatever key it has next is its first one. `table` is SCHEMA.TABLE."""
+        schema, _, name = table.partition(".")
+        return Record(
+            self._schema_topic, in_json({"schema": schema, "table": name}), None, PARTITION
+        )
+
     def of_schema_change(self, change: SchemaChange) -> Record:
         told = {
             "sql": change.sql,

@@ -16,6 +16,10 @@ FILLS: Final = re.compile(
 VERSIONS: Final = re.compile(
     r"(?:create|alter)\b.*\b(?:with|add)\s+system\s+versioning\b", re.IGNORECASE | re.DOTALL
 )
+# What InnoDB does beneath the binary log to rows of the table that has the foreign key.
+CASCADES: Final = re.compile(
+    r"\bon\s+(?:delete|update)\s+(?:cascade|set\s+null|set\s+default)\b", re.IGNORECASE
+)
 VERBS: Final = ("create", "alter", "drop", "rename", "truncate")
 # Of an ALTER TABLE, side by side: rows come or go with a partition or a file, and are not logged.
 UNLOGGED: Final = frozenset(
@@ -40,6 +44,7 @@ class SchemaStatement(NamedTuple):
     unlogged: str = ""  # the words of UNLOGGED that are in it
     fills: bool = False  # CREATE TABLE … SELECT: as rows it is logged without the SELECT
     versions: bool = False  # it makes the table system-versioned
+    cascades: bool = False  # it gives the table a foreign key that changes its rows
 
 
 class _Tokens:
@@ -79,6 +84,7 @@ def schema_statement_of(text: str) -> SchemaStatement:
     return _read(_Tokens(text))._replace(
         fills=FILLS.match(without_strings) is not None,
         versions=VERSIONS.match(without_strings) is not None,
+        cascades=CASCADES.search(without_strings) is not None,
     )
 
 

@@ -45,6 +45,7 @@ OPTIONS: Final = (
         "on MySQL RELOAD (or FLUSH_TABLES) too, for the snapshot",
     ),
     Option("password-file", "", f"a file with the password; or {PREFIX}PASSWORD"),
+    Option("tls-ca", "", "a file with certificates: the database's must be of them and of its host, and nothing is sent without TLS"),
     Option("server-id", "from the name", "as which replica to ask: no other one may have it"),
     Option("bootstrap", "127.0.0.1:9092", "Kafka's brokers: HOST:PORT,…"),
     Option("tables", "*.*", "which tables: SCHEMA.TABLE,… with * for anything"),
@@ -62,10 +63,14 @@ OPTIONS: Final = (
     Option("transaction-timeout-s", "900", "of a transaction of Kafka, the snapshot's too"),
     Option("give-up-s", "300", "how long to try again when database or brokers are away; 0: for ever"),
     Option("accept-unsynced-binlog", "false", "go on, not exactly once when its machine loses power, with a database that does not sync at each commit"),
+    Option("accept-cascades", "false", "go on, not exactly once, with tables whose rows a foreign key changes: CASCADE, SET NULL"),
     Option("stop-when-caught-up", "false", "end when all that was there at the start is written"),
     Option("kafka", "", "NAME=VALUE of librdkafka's settings; can be said several times"),
 )  # fmt: skip
-SWITCHES: Final = ("resnapshot", "tombstones", "accept-unsynced-binlog", "stop-when-caught-up")
+SWITCHES: Final = (
+    *("resnapshot", "tombstones", "accept-unsynced-binlog", "accept-cascades"),
+    "stop-when-caught-up",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +82,7 @@ class Settings:
     socket: str = ""
     user: str = "root"
     password: str = field(default="", repr=False)
+    tls_ca: str = ""
     server_id: int = 0
     tables: tuple[str, ...] = ("*.*",)
     topic: str = "{source}.{schema}.{table}"
@@ -93,6 +99,7 @@ class Settings:
     transaction_timeout_s: int = 900
     give_up_s: float = 300.0
     accept_unsynced_binlog: bool = False
+    accept_cascades: bool = False
     stop_when_caught_up: bool = False
     kafka: Mapping[str, str] = field(default_factory=dict)
 
@@ -111,6 +118,8 @@ class Settings:
         _check_template("--schema-topic", self.schema_topic, FIELDS[:1])
         if self.snapshot not in (INITIAL, NEVER):
             raise WrongSetting(f"--snapshot {self.snapshot!r}: say {INITIAL} or {NEVER}")
+        if self.tls_ca and not Path(self.tls_ca).is_file():
+            raise WrongSetting(f"--tls-ca {self.tls_ca}: there is no such file")
         for name in sorted(self.kafka):
             if name in NOT_THESE:
                 raise WrongSetting(f"--kafka {name}: {NOT_THESE[name]}")

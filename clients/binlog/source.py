@@ -25,32 +25,28 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import pymysql
-from confluent_kafka import KafkaException
-
 from ..transactional.kept_topics import ensure_topic
-from .binlog_stream import BinlogStream
-from .changes import READ, TRUNCATE, Change, Event, Idle, SchemaChange, TransactionEnd
+from .changes import READ, TRUNCATE, Change, Event, Idle, SchemaChange, TransactionEnd, Untold
 from .columns import Table, UnknownType
 from .database import CannotFollow, Database, SourceLost
 from .gtids import Position, WrongPosition, position_of
 from .kept_positions import COMPACT, KeptPositions, latest_by_key
+from .log_connection import BinlogStream
 from .patterns import selects, widened
 from .reading import NotReadable
 from .records import Recorder, Topics, TopicTaken, told_columns
 from .rollbacks import Name as TransactionName
 from .rollbacks import Span, TakenBack
+from .schema_changes import refuse_another_key
 from .schema_statements import Name
 from .settings import INITIAL, NEVER, Settings
-from .transactions import Fenced, NotWritten, Transactions, is_fenced
+from .transactions import NotWritten, Transactions
+from .troubles import OF_DATABASE, PASSING, Clocks, Part, raise_if_hopeless
 
 POSITION_ALONE_S: Final = (
     5.0  # how often a position is written when nothing that is followed changed
 )
-PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 5.0
 NOWHERE: Final = -1
-# MySQL's numbers of errors that no second try helps against: login, rights, syntax.
-HOPELESS: Final = (1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698)
 # No try helps: they say what to do.
 FINAL: Final = (CannotFollow, UnknownType, TopicTaken, NotWritten, NotReadable, WrongPosition)
 
@@ -70,8 +66,10 @@ class BinlogSource:
         self._positions = KeptPositions(client, settings.position_topic)
         self._forgotten_at: int | None = None  # the offset of the position that is to be forgotten
         self._left_out: dict[TransactionName, tuple[Span, ...]] = {}  # which rows were rolled back
-        self._warned = ""  # of what
-        self._well_at = 0.0  # when database and brokers did last what they are there for
+        self._warned: tuple[str, ...] = ()  # of what
+        self._clocks = Clocks(settings.give_up_s)
+        self._is_under_way = False  # the position was read
+        self._position_at = NOWHERE  # the offset of the position that was read last
         self.committed = 0  # records
         self.transactions = 0  # of Kafka, that were committed
 
@@ -80,10 +78,8 @@ class BinlogSource:
         self._stopping.set()
 
     def run(self) -> None:
-        give_up_s, pause_s = self._settings.give_up_s, PAUSE_FIRST_S
-        self._well_at = time.monotonic()
         while not self._stopping.is_set():
-            began = self._well_at
+            self._is_under_way = False
             try:
                 self._live()
                 return
@@ -91,24 +87,27 @@ class BinlogSource:
                 self._left_out[found.name] = found.spans
                 log.info("%s: %s", self._settings.source, found)
                 continue
-            except (pymysql.MySQLError, SourceLost, KafkaException, TimeoutError) as trouble:
-                _raise_if_hopeless(trouble, self._settings)
-                if self._well_at > began:
-                    pause_s = PAUSE_FIRST_S
-                if give_up_s and time.monotonic() - self._well_at > give_up_s:
+            except PASSING as trouble:
+                raise_if_hopeless(trouble, self._settings)
+                pause_s = self._clocks.failed(self._part_of(trouble), time.monotonic())
+                if pause_s is None:
                     raise
                 log.warning(
                     "%s: %s; trying again in %.1f s", self._settings.source, trouble, pause_s
                 )
             self._stopping.wait(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _part_of(self, trouble: Exception) -> Part:
+        if isinstance(trouble, OF_DATABASE):
+            return Part.DATABASE
+        return Part.COMMITS if self._is_under_way else Part.BEGINNING
 
     # -- one incarnation -------------------------------------------------------------------------
 
     def _live(self) -> None:
         settings = self._settings
         with Database(settings) as database:
-            self._warn_once(database.check())
+            self._warn_once(database.check(), database.cascades())
             database.refuse_versioned()
             self._positions.prepare(settings.replication)
             transactions = Transactions(settings, self._positions)
@@ -118,6 +117,8 @@ class BinlogSource:
                 kept = self._kept()
                 self._step("position-read")
                 life = _Incarnation(self, settings, database, transactions, self._told_before())
+                self._is_under_way = True
+                self._clocks.well(Part.BEGINNING)
                 is_again = self._forgotten_at not in (None, NOWHERE)
                 position = (
                     life.first_position(is_again=is_again)
@@ -125,13 +126,18 @@ class BinlogSource:
                     else _position_in(kept, database, settings)
                 )
                 until = database.now() if settings.stop_when_caught_up else None
-                life.follow(position, until)
+                try:
+                    life.follow(position, until)
+                except OF_DATABASE:
+                    life.ask_whether_fenced()
+                    raise
             finally:
                 transactions.abandon()
 
-    def _warn_once(self, accepted: str) -> None:
-        if accepted and accepted != self._warned:
-            log.warning("%s: %s", self._settings.source, accepted)
+    def _warn_once(self, *accepted: str) -> None:
+        for each in accepted:
+            if each and each not in self._warned:
+                log.warning("%s: %s", self._settings.source, each)
         self._warned = accepted
 
     def _kept(self) -> str | None:
@@ -141,6 +147,9 @@ class BinlogSource:
         offset = NOWHERE if found is None else found.offset
         if self._settings.resnapshot and self._forgotten_at is None:
             self._forgotten_at = offset
+        if offset != self._position_at:  # a commit was done, whether it was answered or not
+            self._clocks.well(Part.COMMITS)
+        self._position_at = offset
         if found is None or offset == self._forgotten_at:
             return None
         return found.position
@@ -169,6 +178,7 @@ class _Incarnation:
         self._recorder = Recorder(settings, Topics(settings))
         self._since: float | None = None  # when the first of what is not committed came
         self._is_inside = False
+        self._kept = ""  # the position that is committed, as it is kept
 
     # -- the beginning ---------------------------------------------------------------------------
 
@@ -191,7 +201,7 @@ class _Incarnation:
             for row in self._database.snapshot_rows(table):
                 self._write(Change(text, number, ts_ms, table, READ, after=row))
                 number += 1
-                self._source._well_at = time.monotonic()
+                self._source._clocks.well(Part.DATABASE)
                 self._source._step("snapshot-row")
                 if self._source._stopping.is_set():
                     raise SourceLost("stopped in the middle of the snapshot, which begins anew")
@@ -208,15 +218,17 @@ class _Incarnation:
         """`until` is a position too: there it ends."""
         flavor = self._database.flavor
         self._database.close()  # it may take long until it is needed again
+        self._kept = self._as_kept(position)
         left_out = self._source._left_out
         with BinlogStream(self._settings, flavor, str(position), left_out) as stream:
             if until is not None and position.has(until):
                 return
             for event in stream.events():
-                self._source._well_at = time.monotonic()
+                self._source._clocks.well(Part.DATABASE)
                 self._take(event, position)
                 is_whole = not self._is_inside
-                if is_whole and until is not None and position.has(until):
+                may_be_there = is_whole and not isinstance(event, Untold)
+                if may_be_there and until is not None and position.has(until):
                     self._commit(position)
                     return
                 if is_whole and self._is_due(event):
@@ -226,6 +238,12 @@ class _Incarnation:
                         self._commit(position)
                     return
         raise SourceLost("the database ended the stream")
+
+    def ask_whether_fenced(self) -> None:
+        """A newer copy of this source is the same replica, so the database has just ended this one's stream for it. Who began anew
+        then without a question would fence the newer one, and cut it off in its turn."""
+        if self._kept:
+            self._transactions.ask_whether_fenced(self._kept)
 
     def _take(self, event: Event, position: Position) -> None:
         match event:
@@ -244,13 +262,15 @@ class _Incarnation:
                 self._is_inside = False
                 self._since = self._since or time.monotonic()
                 self._source._step("transaction-ended")
-            case Idle():
+            case Idle() | Untold():
                 pass
 
     def _write(self, change: Change) -> None:
         table = change.table
-        if change.op != TRUNCATE and self._tables.get(table.full_name) != table:
-            self._tell_columns(table, change.gtid)
+        if change.op == TRUNCATE:
+            self._forget(table.full_name)
+        elif self._tables.get(table.full_name) != table:
+            self._tell_columns(change)
         for record in self._recorder.of_change(change):
             self._transactions.write(record)
 
@@ -265,12 +285,22 @@ class _Incarnation:
             self._write(Change(gtid, number, ts_ms, Table(*each, (), ()), TRUNCATE))
         return len(tables)
 
-    def _tell_columns(self, table: Table, gtid: str) -> None:
+    def _tell_columns(self, change: Change) -> None:
         """When they are others than those that the schema topic has."""
-        if self._told.get(table.full_name) != table.as_json():
-            self._transactions.write(self._recorder.of_table(table, gtid))
-            self._told[table.full_name] = table.as_json()
+        table, told = change.table, change.table.as_json()
+        before = self._told.get(table.full_name)
+        if before is not None and change.op != READ and self._settings.snapshot == INITIAL:
+            refuse_another_key(before, table, change.gtid)
+        if before != told:
+            self._transactions.write(self._recorder.of_table(table, change.gtid))
+            self._told[table.full_name] = told
         self._tables[table.full_name] = table
+
+    def _forget(self, table: str) -> None:
+        """What was told of its columns and its key: no row has them any more."""
+        self._tables.pop(table, None)
+        if self._told.pop(table, None) is not None:
+            self._transactions.write(self._recorder.of_emptied(table))
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -284,21 +314,25 @@ class _Incarnation:
         return is_full or isinstance(event, Idle) or age_s * 1_000 >= self._settings.linger_ms
 
     def _commit(self, position: Position) -> None:
-        records = self._transactions.records
+        records, kept = self._transactions.records, self._as_kept(position)
+        self._source._step("committing")
+        self._transactions.commit(kept)
+        self._kept, self._since = kept, None
+        self._source._clocks.well(Part.COMMITS)
+        for name in [each for each in self._source._left_out if position.has(each[0])]:
+            del self._source._left_out[name]  # nobody comes by it again
+        self._source.committed += records
+        self._source.transactions += 1
+        self._source._step("committed")
+
+    def _as_kept(self, position: Position) -> str:
         told = {
             "source": self._settings.source,
             "flavor": self._database.flavor,
             "gtid": str(position),
             "tables": self._settings.tables,
         }
-        self._source._step("committing")
-        self._transactions.commit(json.dumps(told))
-        self._since = None
-        for name in [each for each in self._source._left_out if position.has(each[0])]:
-            del self._source._left_out[name]  # nobody comes by it again
-        self._source.committed += records
-        self._source.transactions += 1
-        self._source._step("committed")
+        return json.dumps(told)
 
 
 def _position_in(kept: str, database: Database, settings: Settings) -> Position:
@@ -324,16 +358,3 @@ def _position_in(kept: str, database: Database, settings: Settings) -> Position:
             f"--source; or say --snapshot {NEVER}, to have only what changes in them from now on"
         )
     return position
-
-
-def _raise_if_hopeless(trouble: Exception, settings: Settings) -> None:
-    if isinstance(trouble, KafkaException) and is_fenced(trouble):
-        raise Fenced(
-            f"another copy of the source {settings.source} has begun, or a transaction was open for longer than "
-            f"--transaction-timeout-s {settings.transaction_timeout_s} (a snapshot is one transaction): this one ends. Nothing is lost: "
-            "whoever goes on begins behind what was committed"
-        ) from trouble
-    if isinstance(trouble, pymysql.MySQLError) and trouble.args and trouble.args[0] in HOPELESS:
-        raise CannotFollow(
-            f"the database at {settings.database} refuses: {trouble.args[1]}"
-        ) from trouble

@@ -6,7 +6,7 @@ PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_kil
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -25,6 +25,12 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "linger.ms": "5",
     "batch.size": "1000000",
     "compression.type": "lz4",
+}
+ABORT_S: Final = 60.0
+# A record that a broker does not take, whatever is tried: what to do about it.
+NEVER_TAKEN: Final[Mapping[int, str]] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise the topic's max.message.bytes",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow this user to write there",
 }
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
@@ -84,36 +90,47 @@ class Transactions:
         return self._partitions[topic]
 
     def _produce(self, record: Record, partition: int) -> None:
-        deadline = time.monotonic() + QUEUE_FULL_S
-        while True:
-            try:
-                self._producer.produce(
+        try:
+            self._when_there_is_room(
+                lambda: self._producer.produce(
                     record.topic,
                     key=record.key,
                     value=record.value,
                     partition=partition,
                     on_delivery=self._delivered,
                 )
-            except BufferError:
+            )
+        except KafkaException as trouble:
+            if self._refused:  # since then librdkafka takes nothing more, and does not say why
+                raise NotWritten(self._refused[0]) from trouble
+            if trouble.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise
+            raise NotWritten(
+                f"a record of {record.topic} has {len(record.value or b'')} bytes, more than message.max.bytes allows: its "
+                f"key is {record.key!r}. Raise it with --kafka message.max.bytes=…, and at the topic max.message.bytes"
+            ) from trouble
+        self._producer.poll(0)
+
+    def _when_there_is_room(self, produce: Callable[[], None]) -> None:
+        deadline = time.monotonic() + QUEUE_FULL_S
+        while True:
+            try:
+                produce()
+            except BufferError as trouble:
                 if time.monotonic() > deadline:
-                    raise
+                    raise TimeoutError(
+                        f"the brokers at {self._settings.bootstrap} have taken no record for {QUEUE_FULL_S:g} s, and more can't be held "
+                        "here: are they away, or is too little of their topics in sync?"
+                    ) from trouble
                 self._producer.poll(0.1)
-            except KafkaException as trouble:
-                if trouble.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                    raise
-                raise NotWritten(
-                    f"a record of {record.topic} has {len(record.value or b'')} bytes, more than message.max.bytes allows: its "
-                    f"key is {record.key!r}. Raise it with --kafka message.max.bytes=…, and at the topic max.message.bytes"
-                ) from trouble
             else:
-                self._producer.poll(0)
                 return
 
     def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        if error is not None and error.code() in NEVER_TAKEN:
             self._refused.append(
                 f"{message.topic()} takes no record of {len(message.value() or b'')} bytes, which has the key "
-                f"{message.key()!r}: raise the topic's max.message.bytes"
+                f"{message.key()!r} ({error.str()}): {NEVER_TAKEN[error.code()]}"
             )
 
     def commit(self, position: str) -> None:
@@ -121,7 +138,8 @@ class Transactions:
         if not self.is_open:
             self._producer.begin_transaction()
             self.is_open = True
-        self._positions.write(self._producer, self._settings.source, position)
+        name = self._settings.source
+        self._when_there_is_room(lambda: self._positions.write(self._producer, name, position))
         try:
             retrying(lambda: self._producer.commit_transaction(CALL_S), COMMIT_S)
         except KafkaException as trouble:
@@ -129,6 +147,14 @@ class Transactions:
                 raise NotWritten(self._refused[0]) from trouble
             raise
         self.is_open, self.records = False, 0
+
+    def ask_whether_fenced(self, position: str) -> None:
+        """`position`, which is kept already, is kept again: KafkaException (`is_fenced`) if somebody began after this one. What is
+        open is aborted."""
+        if self.is_open:
+            retrying(lambda: self._producer.abort_transaction(CALL_S), ABORT_S)
+            self.is_open, self.records = False, 0
+        self.commit(position)
 
     def abandon(self) -> None:
         """Nothing more comes of this one. What is open is aborted now, or by the next incarnation's start."""

@@ -15,6 +15,7 @@ from fencepost.chaos.harness import mariadb
 from fencepost.chaos.harness.mariadb import Mariadb
 from fencepost.clients.binlog import Settings
 from followed import Followed
+from made_up import MadeUp, made_up_for
 from support.fencepost_process import fencepost
 from support.needs import give_up
 
@@ -63,6 +64,12 @@ def schema(request: pytest.FixtureRequest, sql: Callable[..., Any]) -> str:
     sql(f"CREATE DATABASE {name}")
     sql(f"USE {name}")
     return name
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
+    """No MariaDB and no node."""
+    return made_up_for(monkeypatch)
 
 
 @pytest.fixture

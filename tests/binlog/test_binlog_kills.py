@@ -174,3 +174,47 @@ def test_a_second_copy_fences_the_first_which_says_so(sql, followed: Followed) -
     with pytest.raises(Fenced, match=r"another copy of the source .* has begun"):
         first.run()
     assert told(followed) == [*SNAPSHOT, ("c", 100, 0)]
+
+
+def test_of_two_copies_that_run_the_newer_one_goes_on(sql, followed: Followed) -> None:
+    """MariaDB ends the older one's stream for the newer one's: they are the same replica."""
+    fill(sql)
+    followed.run()
+    copies: list[BinlogSource] = []
+    ended: list[BaseException | None] = []
+
+    def run(copy: BinlogSource) -> None:
+        try:
+            copy.run()
+        except Fenced as fenced:
+            ended.append(fenced)
+
+    def begin() -> threading.Thread:
+        copies.append(BinlogSource(replace(followed.settings, stop_when_caught_up=False)))
+        thread = threading.Thread(target=run, args=(copies[-1],))
+        thread.start()
+        return thread
+
+    def insert(id_: int) -> None:
+        """And wait until the last copy has committed it."""
+        before = copies[-1].transactions
+        sql(f"INSERT INTO t VALUES ({id_}, 0)")
+        deadline = time.monotonic() + 20
+        while copies[-1].transactions == before:
+            assert time.monotonic() < deadline, f"{id_} was not committed"
+            time.sleep(0.01)
+
+    threads = [begin()]
+    try:
+        insert(100)
+        threads.append(begin())
+        threads[0].join(30)  # nothing was to be committed
+        assert not threads[0].is_alive() and threads[1].is_alive()
+        assert len(ended) == 1
+        insert(101)
+    finally:
+        for each in copies:
+            each.stop()
+        for thread in threads:
+            thread.join(20)
+    assert told(followed) == [*SNAPSHOT, ("c", 100, 0), ("c", 101, 0)]

@@ -62,6 +62,37 @@ def test_rows_that_come_or_go_unlogged_end_the_source(sql: str, said: str) -> No
         effect(sql)
 
 
+CASCADES = [
+    "CREATE TABLE t (p INT, FOREIGN KEY (p) REFERENCES away.p (id) ON DELETE CASCADE)",
+    "CREATE TABLE t (p INT REFERENCES p (id) ON UPDATE SET NULL)",
+    "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (p) REFERENCES p (id) ON UPDATE RESTRICT on delete\nset null",
+]
+
+
+@pytest.mark.parametrize("sql", CASCADES)
+def test_a_foreign_key_that_changes_rows_beneath_the_log_ends_the_source(sql: str) -> None:
+    said = r"^shop\.t has a foreign key .*--tables.*--resnapshot.*--accept-cascades"
+    for rows_are_read in (True, False):
+        with pytest.raises(CannotFollow, match=said):
+            effect(sql, rows_are_read=rows_are_read)
+    assert effect(sql, "other") is None  # which is not followed, though what it refers to may be
+    found = statement_of(sql).schema
+    given = {"rows_are_read": True, "cascades_are_accepted": True}
+    assert emptied_by(found, "shop", ["shop.*"], **given) == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE t (p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE RESTRICT ON UPDATE NO ACTION)",
+        "CREATE TABLE t (at TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, c INT COMMENT 'on delete cascade')",
+        "CREATE TABLE t (i INT) /* on delete cascade */",
+    ],
+)
+def test_a_foreign_key_that_refuses_is_none_of_that(sql: str) -> None:
+    assert effect(sql) == []
+
+
 @pytest.mark.parametrize(
     ("sql", "emptied"),
     [
@@ -89,6 +120,57 @@ def test_who_wants_changes_alone_is_told_of_a_rename_and_goes_on() -> None:
 
 
 # -- on a real MariaDB ---------------------------------------------------------------------------
+
+
+def refers(sql: Any, rule: str) -> None:
+    sql("CREATE TABLE p (id INT PRIMARY KEY)")
+    sql(f"CREATE TABLE c (id INT PRIMARY KEY, p INT REFERENCES p (id) {rule})")
+    sql("INSERT INTO p VALUES (1)")
+    sql("INSERT INTO c VALUES (1, 1), (2, NULL)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["ON DELETE CASCADE", "ON UPDATE SET NULL"])
+def test_what_a_foreign_key_does_beneath_the_log_is_refused_unless_that_is_accepted(
+    sql, schema, followed: Followed, database, caplog, rule: str
+) -> None:
+    refers(sql, rule)
+    sql(
+        f"CREATE USER IF NOT EXISTS {schema[:20]} IDENTIFIED BY 'x'"
+    )  # who may do no more than is asked for
+    sql(f"GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {schema[:20]}")
+    plain = {"user": schema[:20], "password": "x"}
+    for snapshot in ("initial", "never"):
+        with pytest.raises(
+            CannotFollow, match=rf"{schema}\.c has a foreign key.*--accept-cascades"
+        ):
+            followed.run(snapshot=snapshot, **plain)
+    assert followed.records("c") == []
+    followed.run(tables=(f"{schema}.p",), **plain)
+    caplog.clear()
+    source = followed.run(accept_cascades=True, resnapshot=True)
+    source.run()
+    assert ["c has a foreign key" in each for each in caplog.messages].count(True) == 1
+    sql("ALTER TABLE c DROP FOREIGN KEY " + sql(FOREIGN_KEY, schema)[0][0])
+    followed.run()
+
+
+FOREIGN_KEY = "SELECT constraint_name FROM information_schema.referential_constraints WHERE constraint_schema = %s"
+
+
+@pytest.mark.slow
+def test_a_foreign_key_that_is_given_while_it_is_followed_ends_the_source(
+    sql, schema, followed: Followed
+) -> None:
+    refers(sql, "ON DELETE RESTRICT")
+    followed.run()
+    sql("ALTER TABLE c ADD CONSTRAINT later FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE")
+    sql("DELETE FROM c WHERE id = 1")
+    sql("ALTER TABLE c DROP FOREIGN KEY later")
+    with pytest.raises(CannotFollow, match=r"^\d+-\d+-\d+: \w+\.c has a foreign key"):
+        followed.run()
+    followed.run(resnapshot=True)
+    assert followed.held("c") == [2]
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from fencepost.clients.binlog import rollbacks
-from fencepost.clients.binlog.binlog_stream import FOLLOWED, Interpreter
+from fencepost.clients.binlog.binlog_stream import FOLLOWED, SEQUENCES, Interpreter
 from fencepost.clients.binlog.changes import (
     CREATE,
     TRUNCATE,
@@ -270,8 +270,15 @@ def test_what_may_hold_changes_and_cant_be_read_ends_the_stream(events, said) ->
 
 
 def test_a_sequence_is_no_table() -> None:
-    its_map = table_map(columns=[column("next_not_cached_value", 8), column("minimum_value", 8)])
+    its_map = table_map(columns=[column(each, 8) for each in SEQUENCES])
     assert changes(gtid(7), its_map, rows(row_event.WriteRowsEvent, ROW)) == []
+
+
+def test_a_table_that_begins_like_a_sequence_is_a_table() -> None:
+    its_map = table_map(columns=[column("next_not_cached_value", 3), column("n", 1)])
+    written = rows(row_event.WriteRowsEvent, ROW)
+    found = changes(gtid(7), its_map, written, told(event.XidEvent))
+    assert [each.after for each in found[:-1]] == [{"next_not_cached_value": 1, "n": 7}]
 
 
 def test_what_holds_no_change_is_passed_over() -> None:
