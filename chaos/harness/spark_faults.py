@@ -92,11 +92,7 @@ class BrokerDies(Beside):
         self._cluster.start_again(node)
 
     def _group(self) -> str:
-        if self._run.sink == BATCH:
-            return self._job.out
-        metadata = self.folder / "checkpoint" / "metadata"
-        found = metadata.read_text().partition('"id":"')[2].partition('"')[0]
-        return f"spark-{found}"
+        return self._job.out if self._run.sink == BATCH else group_of(self.folder)
 
 
 class SleeperWakes(Beside):
@@ -165,6 +161,13 @@ def beside(cluster: LocalCluster, drivers: Drivers, run: Run, job: Job) -> Besid
     if run.point == "second-driver":
         return SecondDriver(drivers.second(), job)
     return None
+
+
+def group_of(folder: Path) -> str:
+    """A stream's, which has its checkpoint there."""
+    metadata = folder / "checkpoint" / "metadata"
+    found = metadata.read_text().partition('"id":"')[2].partition('"')[0]
+    return f"spark-{found}"
 
 
 def is_given_up(pid: int) -> bool:

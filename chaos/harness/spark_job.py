@@ -68,9 +68,8 @@ def session(master: str, **settings: str) -> SparkSession:
 
 def split_in_two(rows: DataFrame, out: str) -> DataFrame:
     number = col("value").cast("string").cast("int")
-    return rows.select(
-        concat(lit(f"{out}-"), pmod(number, lit(2)).cast("string")).alias("topic"), "key", "value"
-    )
+    topic = concat(lit(f"{out}-"), pmod(number, lit(2)).cast("string")).alias("topic")
+    return rows.select(topic, *(n for n in ("key", "value", "headers") if n in rows.columns))
 
 
 def prepared(rows: DataFrame, job: Job, fails_at: int) -> DataFrame:
@@ -92,6 +91,7 @@ def is_first_start(job: Job) -> bool:
 def run(spark: SparkSession, job: Job) -> None:
     spark.conf.set(ROWS_AT_ONCE, "2" if job.is_slow else "10000")
     reading = {"kafka.bootstrap.servers": job.bootstrap, "subscribe": job.source}
+    reading["includeHeaders"] = str(job.has_headers)
     writing = {"kafka.bootstrap.servers": job.bootstrap, OPTION: job.strike}
     writing |= {"transactions": TASK} if job.sink == TASK else {"adminUrl": job.admin}
     fails_at = job.fails_at if is_first_start(job) else -1

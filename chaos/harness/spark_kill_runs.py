@@ -4,10 +4,11 @@ python -m fencepost.chaos.harness.spark_kill_runs --seeds 0..200
 python -m fencepost.chaos.harness.spark_kill_runs --seeds 7 --point driver-sent --sink stream
 python -m fencepost.chaos.harness.spark_kill_runs --seeds 1000..2000 --minutes 60 --data FOLDER
 
-A seed chooses the point (`spark_points.py`), the batch, the partition, the sink, whether there is a shuffle before it, and
-whether Spark's executors are those of `local-cluster[2,1,1024]` or of its standalone master and workers. A job that ends
+A seed chooses the point (`spark_points.py`), the batch, the partition, the sink, whether there is a shuffle before it,
+whether rows have headers, whether there are so many that a task's are only summed up to be known again, and whether Spark's
+executors are those of `local-cluster[2,1,1024]` or of its standalone master and workers. A job that ends
 too early is started again until it has written everything; what it wrote is read with `read_committed` and compared,
-record for record. Nor may it leave a transaction open: readers must reach the end. A run that did not meet what its point
+record for record, with its headers. Nor may it leave a transaction open: readers must reach the end. A run that did not meet what its point
 is for (`MARKS`) is UNKNOWN. Exit code 0 says that all runs are VALID, 1 that one is INVALID, 2 that one is UNKNOWN.
 """
 
@@ -30,7 +31,17 @@ from .local_cluster import LocalCluster
 from .processes import DidNotStart
 from .spark_drivers import Drivers, JobStuck, is_done
 from .spark_faults import beside
-from .spark_outputs import OUT_PARTITIONS, RECORDS, SOURCE, Broken, check, create, fill
+from .spark_outputs import (
+    OUT_PARTITIONS,
+    RECORDS,
+    RECORDS_LARGE,
+    SOURCE,
+    SOURCE_LARGE,
+    Broken,
+    check,
+    create,
+    fill,
+)
 from .spark_points import ALL_POINTS, NOTE_LOST
 from .spark_run import EXECUTORS, STANDALONE, Run
 from .spark_settings import BATCH, STREAM, TASK, Job
@@ -64,12 +75,16 @@ def one_run(
         except JobStuck as stuck:
             drivers.throw_away()
             raise Broken(str(stuck)) from None
-        check(cluster.bootstrap, job.out)
+        check(cluster.bootstrap, job.out, records=records_of(run), has_headers=run.has_headers)
     if trouble:
         raise Unknown(trouble)
     if missing := missing_marks(run, folder):
         raise Unknown(f"{run.point} never fell ({', '.join(missing)}): this run proves nothing")
     return said
+
+
+def records_of(run: Run) -> int:
+    return RECORDS_LARGE if run.is_large else RECORDS
 
 
 def missing_marks(run: Run, folder: Path) -> list[str]:
@@ -83,14 +98,15 @@ def job_of(cluster: LocalCluster, admin: str, run: Run, folder: Path) -> Job:
     return Job(
         bootstrap=cluster.bootstrap,
         admin=admin,
-        source=SOURCE,
+        source=SOURCE_LARGE if run.is_large else SOURCE,
         out=out,
         folder=str(folder),
         sink=run.sink,
         strike=f"{run.point},{run.batch},{run.partition},{folder}",
-        per_batch=RECORDS // run.batches,
+        per_batch=records_of(run) // run.batches,
         batches=run.batches,
         shuffled_to=run.shuffled_to,
+        has_headers=run.has_headers,
         is_slow=run.is_slow,
         fails_at=run.fails_at(RECORDS),
     )
@@ -221,7 +237,8 @@ def one_verdict(cluster: LocalCluster, drivers: Drivers, run: Run, where: Path) 
     took = time.monotonic() - started
     print(
         f"{verdict} seed {run.seed}: {run.point} in batch {run.batch}, partition {run.partition}, {run.sink}, "
-        f"{run.master}{', shuffled' if run.shuffled_to else ''}: {why}, {took:.1f} s",
+        f"{run.master}{', shuffled' if run.shuffled_to else ''}{', headers' if run.has_headers else ''}"
+        f"{', large' if run.is_large else ''}: {why}, {took:.1f} s",
         flush=True,
     )
     return verdict

@@ -1,6 +1,6 @@
 """The input of the kill runs, and what their jobs wrote of it: each record once, or `Broken`.
 
-INVARIANT  a run passes only when every record that is committed is one of its input, and each is there once.
+INVARIANT  a run passes only when every record that is committed is one of its input, with its headers, and each is there once.
 PREVENTS   a lost or doubled record that nobody looked for.
 PROVED BY  tests/spark/test_spark_kill_runs.py::test_a_run_that_lost_or_doubled_a_record_is_broken
 """
@@ -13,11 +13,15 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from .spark_run import PARTITIONS
+from .spark_run import BATCHES, PARTITIONS
 
 RECORDS: Final = 240
+# Of each batch a task has 4,600: more than those of which each row is looked at (EXACT_ROWS of `clients/spark/row_marks.py`).
+RECORDS_LARGE: Final = 4_600 * PARTITIONS * BATCHES
 OUT_PARTITIONS: Final = 2
 SOURCE: Final = "source"
+SOURCE_LARGE: Final = "source-large"
+HEADER: Final = "number"
 READ_S: Final = 30.0
 
 
@@ -27,12 +31,18 @@ class Broken(Exception):
 
 def fill(bootstrap: str) -> None:
     """The input of all runs."""
-    create(bootstrap, SOURCE, partitions=PARTITIONS)
+    create(bootstrap, SOURCE, SOURCE_LARGE, partitions=PARTITIONS)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for number in range(RECORDS):
-        text = str(number).encode()
-        producer.produce(SOURCE, key=text, value=text, partition=number % PARTITIONS)
-    assert producer.flush(60) == 0, "the input could not be written"
+    for topic, records in ((SOURCE, RECORDS), (SOURCE_LARGE, RECORDS_LARGE)):
+        for number in range(records):
+            text = str(number).encode()
+            place, headers = number % PARTITIONS, headers_of(number)
+            producer.produce(topic, key=text, value=text, partition=place, headers=headers)
+        assert producer.flush(60) == 0, "the input could not be written"
+
+
+def headers_of(number: int) -> list[tuple[str, bytes]]:
+    return [(HEADER, str(number).encode())]
 
 
 def create(bootstrap: str, *topics: str, partitions: int) -> None:
@@ -42,11 +52,12 @@ def create(bootstrap: str, *topics: str, partitions: int) -> None:
         each.result(30)
 
 
-def check(bootstrap: str, out: str) -> None:
+def check(bootstrap: str, out: str, *, records: int = RECORDS, has_headers: bool = False) -> None:
     for rest in range(2):
         topic = f"{out}-{rest}"
-        found = Counter(read(bootstrap, topic))
-        wanted = Counter(range(rest, RECORDS, 2))
+        rows = list(read(bootstrap, topic))
+        found = Counter(number for number, _ in rows)
+        wanted = Counter(range(rest, records, 2))
         twice = sorted(number for number in found if found[number] > wanted[number])
         lost = sorted(wanted - found)
         if twice or lost:
@@ -54,10 +65,15 @@ def check(bootstrap: str, out: str) -> None:
                 f"{topic}: {len(twice)} records are there too often ({twice[:5]}…), {len(lost)} are missing "
                 f"({lost[:5]}…)"
             )
+        other = [n for n, headers in rows if headers != (headers_of(n) if has_headers else [])]
+        if other:
+            raise Broken(
+                f"{topic}: {len(other)} records have other headers than they had ({other[:5]}…)"
+            )
 
 
-def read(bootstrap: str, topic: str) -> Iterator[int]:
-    """All that is committed; TimeoutError when an open transaction is in the way of the end."""
+def read(bootstrap: str, topic: str) -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
+    """All that is committed, with its headers; Broken when an open transaction is in the way of the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -86,7 +102,7 @@ def read(bootstrap: str, topic: str) -> Iterator[int]:
             for message in consumer.consume(1_000, 0.2):
                 error = message.error()
                 if error is None:
-                    yield int(message.value())
+                    yield int(message.value()), list(message.headers() or [])
                     if message.offset() >= ends[message.partition()] - 1:
                         left.discard(message.partition())
                 elif (

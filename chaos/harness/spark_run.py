@@ -13,6 +13,9 @@ EXECUTORS: Final = "local-cluster[2,1,1024]"
 STANDALONE: Final = "standalone"
 STANDALONE_EACH: Final = 4  # one round of the points in so many
 SHUFFLED: Final = 0.5  # of the runs
+HEADERS: Final = 0.4  # of the runs read and write them
+# So many rows a task that these are only summed up (EXACT_ROWS of `clients/spark/row_marks.py`).
+LARGE: Final = 0.15
 # Slow rows are those of the stage that writes: no shuffle before it, or it would have them all at once.
 SLOW: Final = ("executor-orphans", "input-fails")
 # There is but room for one driver's executors on the standalone workers.
@@ -28,6 +31,8 @@ class Run:
     partition: int
     is_standalone: bool = False
     is_shuffled: bool = False
+    has_headers: bool = False
+    is_large: bool = False
     batches: int = BATCHES
 
     @classmethod
@@ -44,7 +49,10 @@ class Run:
             partition=rng.randrange(PARTITIONS),
             is_standalone=rounds % STANDALONE_EACH == STANDALONE_EACH - 1,
         )
-        return replace(made, is_shuffled=made.must_shuffle or rng.random() < SHUFFLED)
+        made = replace(made, is_shuffled=made.must_shuffle or rng.random() < SHUFFLED)
+        rows = random.Random(f"rows of {seed}")
+        has_headers, is_large = rows.random() < HEADERS, rows.random() < LARGE
+        return replace(made, has_headers=has_headers, is_large=is_large and not made.is_slow)
 
     @property
     def must_shuffle(self) -> bool:

@@ -25,6 +25,7 @@ class Job:
     per_batch: int = 200
     batches: int = 6
     shuffled_to: int = 0  # tasks, by a shuffle before the sink; 0 is none
+    has_headers: bool = False  # its rows are read and written with them
     is_slow: bool = False  # its rows come one by one, and each is large
     fails_at: int = -1  # the number of a record that can't be read, in the first start
 

@@ -37,6 +37,7 @@ ONLY_THIS_TOPIC: Final = 0
 METADATA_S: Final = 30.0
 QUEUE_WAIT_S: Final = 0.02
 CONTINUE: Final = 0  # librdkafka frees the statistics' text
+NAMELESS: Final = "a header that is null, or whose key is: Kafka has none without a name. Leave it out of the column headers, or give it one"
 
 
 class Identity(NamedTuple):
@@ -144,14 +145,16 @@ class ColumnProducer:
         key: bytes | None,
         value: bytes | None,
         partition: int | None,
-        headers: Sequence[tuple[str, bytes | None]],
+        headers: Sequence[tuple[str | None, bytes | None]],
     ) -> None:
         """A row with headers: for these librdkafka has no array."""
+        if any(name is None for name, _ in headers):
+            raise NotTaken(0, KafkaError(KafkaError._INVALID_ARG, NAMELESS))
         fields = [_field(RKT, ptr=self._topic(topic)), _field(FLAGS, i=COPY)]
         fields += [_memory(VALUE, value), _memory(KEY, key)]
         if partition is not None:
             fields.append(_field(PARTITION, i32=partition))
-        fields += [_header(name, each) for name, each in headers]
+        fields += [_header(name, each) for name, each in headers if name is not None]
         array = (_Field * len(fields))(*fields)
         while True:
             try:

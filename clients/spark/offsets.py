@@ -14,6 +14,8 @@ LATEST: Final = -1
 # In the JSON of a checkpoint, beside the topics: none can have such a name.
 CLUSTER_KEY: Final = "@cluster"
 TOPICS_KEY: Final = "@topics"
+BEGUN_KEY: Final = "@begun"
+NOT_TOPICS: Final = (CLUSTER_KEY, TOPICS_KEY, BEGUN_KEY)
 # Kafka's Topic.INTERNAL_TOPICS: no pattern means them, in its consumers neither.
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -39,14 +41,24 @@ class Range(NamedTuple):
 
 
 def to_json(
-    offsets: Mapping[Place, int], cluster_id: str = "", topic_ids: Mapping[str, str] | None = None
+    offsets: Mapping[Place, int],
+    cluster_id: str = "",
+    topic_ids: Mapping[str, str] | None = None,
+    begun: Mapping[Place, int] | None = None,
 ) -> dict[str, Any]:
-    """As Spark's Kafka connector writes them: `{"topic": {"0": 23}}`; and whose they are."""
+    """As Spark's Kafka connector writes them: `{"topic": {"0": 23}}`; and whose they are. `begun`: see `begun_of`."""
     table: dict[str, Any] = {CLUSTER_KEY: cluster_id} if cluster_id else {}
     topics = {topic for topic, _ in offsets}
     known = topic_ids or {}
     if ids := {topic: known[topic] for topic in sorted(known) if topic in topics}:
         table[TOPICS_KEY] = ids
+    if begun:
+        table[BEGUN_KEY] = _by_topic(begun)
+    return {**table, **_by_topic(offsets)}
+
+
+def _by_topic(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+    table: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(offsets):
         table.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
     return table
@@ -56,9 +68,15 @@ def from_json(table: Mapping[str, Any]) -> Offsets:
     return {
         (topic, int(partition)): table[topic][partition]
         for topic in table
-        if topic not in (CLUSTER_KEY, TOPICS_KEY)
+        if topic not in NOT_TOPICS
         for partition in table[topic]
     }
+
+
+def begun_of(end: Mapping[str, Any]) -> Offsets:
+    """Where the batch that ends here began, as far as the end of the one before does not say it: Spark keeps ends alone, and of
+    the first batch it asks for the start again. Builds before 2026-11-23 noted none."""
+    return from_json(end.get(BEGUN_KEY, {}))
 
 
 def cluster_of(table: Mapping[str, Any]) -> str:

@@ -3,6 +3,12 @@
 INVARIANT  what a micro-batch takes follows from its two offsets alone, however often it is planned.
 PREVENTS   a batch that is planned again after a failure and reads less, or more, than the first time.
 PROVED BY  tests/spark/test_spark_offsets.py::test_a_plan_follows_from_its_two_offsets
+
+Spark keeps where a batch ends. Where it begins is where the one before ended; of the first batch it asks `initial` whenever
+it needs that, and no end tells of partitions that are new. So these starts are in the batch's own end (`offsets.begun_of`):
+ 1. `startingOffsets=earliest`, the log begins at 100: the first batch is noted with its end, 200. The driver dies.
+ 2. Retention deletes up to 150.
+ 3. The next driver asks, and is told 150. What lies between was to be read, and must not be left out in silence.
 """
 
 import time
@@ -11,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 from . import data_loss, offsets, topic_ids
-from .offsets import INTERNAL_TOPICS, Offsets, Place, Range, TopicIds
+from .offsets import BEGUN_KEY, INTERNAL_TOPICS, Offsets, Place, Range, TopicIds
 from .options import Bound, ReadOptions
 
 
@@ -103,7 +109,7 @@ class StreamPlan:
                 said = _begins_later(place, start[place], first[place])
                 data_loss.report(said, fails=self._options.fail_on_data_loss)
                 start[place] = first[place]
-        return offsets.to_json(start, self._cluster.cluster_id, ids)
+        return offsets.to_json(start, self._cluster.cluster_id, ids, start)
 
     def stop_at_what_is_there(self) -> None:
         """For Trigger.AvailableNow."""
@@ -144,8 +150,27 @@ class StreamPlan:
             ids |= now
         until = newest if most is None else offsets.admitted(from_, newest, most)
         # Partitions that nobody lists at the moment keep their place in the checkpoint.
-        self._planned = offsets.to_json({**begun, **until}, self._cluster.cluster_id, ids)
+        self._planned = self._end(start, begun, from_, {**begun, **until}, ids)
         return dict(self._planned)
+
+    def _end(
+        self,
+        start: Mapping[str, Any],
+        begun: Offsets,
+        from_: Offsets,
+        until: Offsets,
+        ids: TopicIds,
+    ) -> dict[str, Any]:
+        """`begun` is what `start` says of topics that are the same yet."""
+        cluster_id = self._cluster.cluster_id
+        end = offsets.to_json(until, cluster_id, ids)
+        if end == {key: start[key] for key in start if key != BEGUN_KEY}:
+            return dict(start)  # nothing is new: another end would be a batch
+        # Only where nothing was read yet a start is its own `begun`.
+        is_first = offsets.begun_of(start) == offsets.from_json(start)
+        told = {} if is_first else begun
+        opened = {place: from_.get(place, until[place]) for place in until if place not in told}
+        return offsets.to_json(until, cluster_id, ids, opened)
 
     def _begin_again(
         self, noted: TopicIds, now: TopicIds, known: list[Place], from_: Offsets, newest: Offsets
@@ -174,7 +199,8 @@ class StreamPlan:
         return wanted | {place: min(now[place], begun[place]) for place in behind}
 
     def newest(self) -> dict[str, Any] | None:
-        """For the query's progress: where the partitions end, whatever limits a batch has."""
+        """For the query's progress: where the partitions end, whatever limits a batch has. With Trigger.AvailableNow where
+        they ended when the run began: up to there it reads, and what has come since is the next run's."""
         return self._newest
 
     def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
@@ -185,13 +211,34 @@ class StreamPlan:
         noted = offsets.topic_ids_of(end, cluster_id)
         anew = topic_ids.made_anew(offsets.topic_ids_of(start, cluster_id), noted)
         begun = {place: begun[place] for place in begun if place[0] not in anew}
-        if dict(end) != self._planned:  # by a run that has ended
+        opened = offsets.begun_of(end)
+        begun |= opened
+        is_again = dict(end) != self._planned  # by a run that has ended
+        if is_again:
             gone = self._gone_since(noted)
             until = {place: until[place] for place in until if place[0] not in gone}
-        added = [place for place in sorted(until) if place not in begun]
+        added = [place for place in sorted(until) if place not in begun]  # by an older build
         begun |= self._first_of(added)
         found = offsets.ranges_between(begun, until)
+        if is_again:
+            found = self._without_what_aged_out(found, opened)
         return offsets.split(found, self._options.min_partitions, self._options.records_max)
+
+    def _without_what_aged_out(self, ranges: list[Range], opened: Offsets) -> list[Range]:
+        """Since the batch was planned. Where Spark keeps the start, the task that reads there says so; and of what vanished."""
+        asked = [each for each in ranges if each[:2] in opened]
+        there = self._cluster.places() if asked else []
+        asked = [each for each in asked if each[:2] in there]
+        first = self._cluster.starts([each[:2] for each in asked])
+        for each in asked:
+            if first[each[:2]] > each.start:
+                data_loss.report(
+                    f"{each} was to be read by a batch that was planned and not finished, and the partition begins at "
+                    f"{first[each[:2]]} now.",
+                    fails=self._options.fail_on_data_loss,
+                )
+        kept = [each._replace(start=max(each.start, first.get(each[:2], 0))) for each in ranges]
+        return [each for each in kept if each.size > 0]
 
     def _gone_since(self, noted: TopicIds) -> list[str]:
         """What the next batch reads from its beginning is not this one's."""

@@ -17,7 +17,7 @@ not those that were committed: to leave them out would lose them.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -57,11 +57,12 @@ def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     """Whether this call decided it: False when an earlier run of the batch had committed it."""
     if not wrote.members and not wrote.found_decided:
         return True  # nothing was written, there is nothing to decide
-    is_new = _decide(group, wrote, fence)
+    earlier = _decide(group, wrote, fence)
+    is_new = earlier is None
     # To raise from here on would have Spark write again, perhaps under another number, what is committed.
     try:
         decided = {each.member for each in wrote.members} if is_new else set()
-        left = [name for name in _left_open(group, wrote) if name not in decided]
+        left = [n for n in _left_open(group, wrote, earlier=earlier) if n not in decided]
         if left:
             log.info("%s: ending what %s left open", group.name, ", ".join(left[:20]))
             fence(group.name, left)
@@ -107,14 +108,15 @@ def _was_committed(group: Group, last: int) -> bool:
     return False
 
 
-def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
+def _decide(group: Group, wrote: Wrote, fence: Fence) -> Decision | None:
+    """The decision of an earlier run, if that had committed this batch."""
     try:
         if wrote.members:
             decided = _answered(
                 lambda: group.commit(wrote.number, wrote.members, wrote.note()), group, wrote
             )
             assert not wrote.found_decided, f"{decided} was decided before"
-            return True
+            return None
         decision = _answered(lambda: group.decision(wrote.number), group, wrote)
     except DecidedBefore as before:
         decision = before.decision
@@ -127,10 +129,10 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> bool:
             group.name,
             wrote.number,
         )
-        return False
+        return decision
     try:
         is_past = newest_of(group, wrote) > wrote.number
-        fence(group.name, _left_open(group, wrote, is_past=is_past))
+        fence(group.name, _left_open(group, wrote, is_past=is_past, earlier=decision))
     except TROUBLE as trouble:  # what is said below is what has to be known
         log.warning(
             "%s: could not end what batch %d wrote, which is not committed and ends by its timeout: %s",
@@ -163,13 +165,17 @@ def _answered(ask: Callable[[], Decision], group: Group, wrote: Wrote) -> Decisi
             time.sleep(ASK_AGAIN_S)
 
 
-def _left_open(group: Group, wrote: Wrote | None, *, is_past: bool = False) -> list[str]:
-    """What this run left open, by name. `is_past` when later batches of its query were decided.
+def _left_open(
+    group: Group, wrote: Wrote | None, *, is_past: bool = False, earlier: Decision | None = None
+) -> list[str]:
+    """What this run left open, by name. `is_past` when later batches of its query were decided; `earlier` is what a run found
+    that did not decide its batch itself.
 
     1. An older run's commit is refused, as a newer one has its names. Spark has it abort its batch.
     2. To fence its names then would end the newer run's transactions: that one's commit would be refused.
     3. So a name that was told and is open for another producer says that all the others may be the newer run's, too.
        Where that run has other names, a decision above this number says it: then what was told is this run's, and no more.
+    4. Or that run is in the next batch, which is not decided yet (`_has_a_newer_run`): the same holds.
     """
     found, is_all = _open(group)
     told = () if wrote is None else wrote.members
@@ -183,7 +189,7 @@ def _left_open(group: Group, wrote: Wrote | None, *, is_past: bool = False) -> l
         )
         return []
     mine = {each.member for each in told if each.member in found or not is_all}
-    if is_past:
+    if is_past or (earlier is not None and is_all and _has_a_newer_run(told, found, earlier)):
         return sorted(mine)
     owners = {name: owner_of(name) for name in sorted(found)}
     left = {
@@ -192,6 +198,18 @@ def _left_open(group: Group, wrote: Wrote | None, *, is_past: bool = False) -> l
         if its is not None and (wrote is None or is_own(wrote.owner, its))
     }
     return sorted(mine | left)
+
+
+def _has_a_newer_run(
+    told: Sequence[MemberWrote], found: Mapping[str, MemberWrote], earlier: Decision
+) -> bool:
+    """A run that did not decide its batch has it open yet: what is not was fenced, by whoever did. And a name of the decision
+    that is open again was begun after it: by a run that went on, or by an attempt of this one that was lost, which is then
+    ended by the next commit, or by its timeout."""
+    names = {each.member for each in told}
+    others = (each for each in earlier.members if each.member not in names)
+    is_begun_again = any(found.get(each.member, each) != each for each in others)
+    return is_begun_again or not names <= found.keys()
 
 
 def _open(group: Group) -> tuple[dict[str, MemberWrote], bool]:

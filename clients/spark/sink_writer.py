@@ -168,6 +168,8 @@ class MemberWriter:
                 f". Row {self.records + row + 1} of the task has a value of {size:,} bytes: raise "
                 "kafka.message.max.bytes here and max.message.bytes of the topic, or make it smaller"
             )
+        if error.code() == KafkaError._INVALID_ARG:
+            why += f" (row {self.records + row + 1} of the task)"
         return why
 
     def _why(self, what: str, error: KafkaError) -> str:
@@ -215,7 +217,7 @@ def _with_headers(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
         found = _column(rows, name)
         columns.append(nothing if found is None else found.to_pylist())
     for key, value, partition, headers in zip(*columns, strict=True):
-        given = [(each["key"], each["value"]) for each in headers or []]
+        given = [(each["key"], each["value"]) if each else (None, None) for each in headers or []]
         yield _bytes(key), _bytes(value), partition, given
 
 

@@ -110,6 +110,8 @@ class DecisionRecords:
         """Up to `ends`, which an open transaction of another task may keep us from for a moment."""
         deadline = time.monotonic() + READ_S
         left = {partition for partition in ends if ends[partition] > 0}
+        stable: dict[int, int] = {}  # where what is committed ended, before where we want to be
+        trouble: KafkaError | None = None
         while left:
             for message in consumer.consume(500, 0.1):
                 error = message.error()
@@ -120,16 +122,17 @@ class DecisionRecords:
                         yield Last(told["batch"], str(told.get("rows", "")))
                     next_offset = message.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    next_offset = message.offset()
+                    next_offset = stable[message.partition()] = message.offset()
                 else:
+                    trouble = error
                     continue
                 if next_offset >= ends[message.partition()]:
                     left.discard(message.partition())
             if left and time.monotonic() > deadline:
                 which = min(left)
                 raise TimeoutError(
-                    f"{self._topic}-{which} can't be read up to {ends[which]} in {READ_S:g} s: an open transaction is in the "
-                    "way. It ends with its transaction.timeout.ms"
+                    f"{self._topic}-{which} can't be read up to {ends[which]} in {READ_S:g} s: "
+                    f"{_in_the_way(stable.get(which), trouble)}"
                 )
 
     def _look_at(self, message: Message) -> None:
@@ -180,6 +183,16 @@ class DecisionRecords:
                 "of this task was written"
             )
         return count
+
+
+def _in_the_way(stable: int | None, trouble: KafkaError | None) -> str:
+    """An open transaction, if its leader has said where what is committed ends; else it has said nothing."""
+    if stable is not None:
+        return f"an open transaction is in the way, at {stable}. It ends with its transaction.timeout.ms"
+    said = (
+        "" if trouble is None else f" (the last that was heard: {trouble.name()}: {trouble.str()})"
+    )
+    return f"its leader does not answer{said}. Are all nodes there? Spark tries the task again"
 
 
 def _batch(last: Last) -> int:

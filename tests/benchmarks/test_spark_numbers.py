@@ -1,9 +1,13 @@
 """What the benchmark of the data source says, and when it counts as a whole run; nothing here is timed."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import readme_numbers
+from fencepost.clients.spark.option_table import BATCH_SINK
+from fencepost.clients.spark.options import GROUP, write_options
 from spark_growth import Seen, early_and_late, grown, state_bytes
 from spark_table import OURS, RATIOS, THEIRS, VALUES, missing, table, without_values
 
@@ -40,6 +44,39 @@ def test_every_row_of_a_whole_run_is_in_its_table() -> None:
     lines = table(RESULT).splitlines()
     assert len(lines) == 4 + len(RATIOS) + len(VALUES)
     assert any("200 tasks, p50 of 25" in line for line in lines)
+
+
+class Rows:
+    """A DataFrame, of which a write is asked for."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+
+    def options(self, **said: str) -> "Rows":
+        self.said = said
+        return self
+
+    def said_nothing(self, *_: str) -> "Rows":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return self if name == "write" else self.said_nothing
+
+
+@pytest.mark.needs("python:pyspark", "python:pyarrow")
+def test_the_write_that_is_timed_is_the_one_that_is_promised(monkeypatch) -> None:
+    """Without a number no row is looked at, and nothing would be known again."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "spark"))  # the connector's version
+    from spark_measures import Bench
+
+    bench = object.__new__(Bench)
+    bench.node = SimpleNamespace(bootstrap="here:9092")  # type: ignore[assignment]
+    ours, theirs = Rows(), Rows()
+    bench.write(ours, OURS, "out")
+    bench.write(theirs, THEIRS, "out")
+    options = write_options(ours.said, BATCH_SINK)
+    assert (options.group, options.number, options.transactions) == ("bench-out", 0, GROUP)
+    assert theirs.said == {"kafka.bootstrap.servers": "here:9092", "topic": "out"}
 
 
 def seen(*, state: int = 300, more: int = 0, resident: float = 0.0) -> list[Seen]:

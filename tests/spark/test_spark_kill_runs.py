@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from fencepost.chaos.harness.local_cluster import LocalCluster
 from fencepost.chaos.harness.spark_drivers import Driver, Drivers
-from fencepost.chaos.harness.spark_faults import SleeperWakes, is_given_up
+from fencepost.chaos.harness.spark_faults import SleeperWakes, group_of, is_given_up
 from fencepost.chaos.harness.spark_kill_runs import (
     admin_of,
     command_of,
@@ -23,10 +24,12 @@ from fencepost.chaos.harness.spark_kill_runs import (
 from fencepost.chaos.harness.spark_outputs import (
     OUT_PARTITIONS,
     RECORDS,
+    RECORDS_LARGE,
     Broken,
     check,
     create,
     fill,
+    headers_of,
 )
 from fencepost.chaos.harness.spark_points import (
     ALL_POINTS,
@@ -38,9 +41,11 @@ from fencepost.chaos.harness.spark_points import (
     WENT_ON,
     sinks_of,
 )
-from fencepost.chaos.harness.spark_run import BATCHES, EXECUTORS, STANDALONE, Run
+from fencepost.chaos.harness.spark_run import BATCHES, EXECUTORS, PARTITIONS, STANDALONE, Run
 from fencepost.chaos.harness.spark_settings import BATCH, STREAM, TASK, Job
 from fencepost.chaos.harness.spark_standalone import Standalone
+from fencepost.clients.spark.row_marks import EXACT_ROWS, marks_of
+from fencepost.clients.transactional import AdminApi, TransactionGroup
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 spark_is_there = pytest.mark.needs("jvm", "python:pyspark", "python:pyarrow")
@@ -62,6 +67,14 @@ def test_seeds_cover_every_point_with_every_sink_and_both_kinds_of_executors() -
     assert {run.master for run in runs} == {EXECUTORS, STANDALONE}
     assert {run.batch for run in runs} == set(range(BATCHES))
     assert {bool(run.shuffled_to) for run in runs} == {True, False}
+    assert {(run.sink, run.has_headers, run.is_large) for run in runs} == {
+        (s, h, large)
+        for s in (STREAM, BATCH, TASK)
+        for h in (True, False)
+        for large in (True, False)
+    }
+    assert not any(run.is_slow and run.is_large for run in runs), "it would take an hour"
+    assert RECORDS_LARGE // PARTITIONS // BATCHES > EXACT_ROWS
 
 
 def test_only_a_stage_with_a_shuffle_before_it_can_run_again() -> None:
@@ -149,8 +162,6 @@ def test_the_note_that_is_lost_is_the_last_commits_alone(tmp_path: Path) -> None
 
 
 def test_a_run_that_lost_or_doubled_a_record_is_broken(cluster: LocalCluster) -> None:
-    from confluent_kafka import Producer
-
     create(cluster.bootstrap, "bad-0", "bad-1", partitions=OUT_PARTITIONS)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in [*range(RECORDS), 7]:
@@ -163,6 +174,19 @@ def test_a_run_that_lost_or_doubled_a_record_is_broken(cluster: LocalCluster) ->
         check(cluster.bootstrap, "bad")
 
 
+def test_a_run_that_lost_a_header_is_broken(cluster: LocalCluster) -> None:
+    create(cluster.bootstrap, "bare-0", "bare-1", partitions=OUT_PARTITIONS)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(RECORDS):
+        headers = None if number == 7 else headers_of(number)
+        producer.produce(f"bare-{number % 2}", value=str(number).encode(), headers=headers)
+    assert producer.flush(30) == 0
+    with pytest.raises(Broken, match=r"bare-1: 1 records have other headers .* \(\[7\]"):
+        check(cluster.bootstrap, "bare", has_headers=True)
+    with pytest.raises(Broken, match="bare-0: 120 records have other headers"):
+        check(cluster.bootstrap, "bare")
+
+
 @pytest.fixture(scope="module")
 def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
     with Drivers(command_of(EXECUTORS), tmp_path_factory.mktemp("drivers")) as made:
@@ -173,7 +197,15 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
 @pytest.mark.parametrize(
     "run",
     [
-        Run(seed=0, point="driver-decided", sink=STREAM, batch=0, partition=1, batches=2),
+        Run(
+            seed=0,
+            point="driver-decided",
+            sink=STREAM,
+            batch=0,
+            partition=1,
+            batches=2,
+            has_headers=True,
+        ),
         Run(seed=0, point="executor-wrote", sink=BATCH, batch=0, partition=1, batches=2),
         Run(seed=AT_ONCE, point="coordinator-dies", sink=STREAM, batch=0, partition=1, batches=2),
         Run(seed=0, point="commit-note-lost", sink=TASK, batch=0, partition=1, batches=2),
@@ -184,6 +216,26 @@ def test_what_is_written_is_there_once_whoever_died(
     cluster: LocalCluster, drivers: Drivers, run: Run, tmp_path: Path
 ) -> None:
     one_run(cluster, admin_of(cluster), drivers, run, tmp_path / "run")
+
+
+@spark_is_there
+def test_so_many_rows_that_they_are_only_summed_up_are_known_again(
+    cluster: LocalCluster, drivers: Drivers, tmp_path: Path
+) -> None:
+    """Of a task with more than EXACT_ROWS no row is looked at by itself."""
+    run = Run(
+        seed=1,
+        point="commit-note-lost",
+        sink=STREAM,
+        batch=1,
+        partition=1,
+        batches=2,
+        is_large=True,
+    )
+    one_run(cluster, admin_of(cluster), drivers, run, tmp_path / "run")
+    group = TransactionGroup(group_of(tmp_path / "run"), AdminApi(admin_of(cluster)))
+    marks = [marks_of(each.note) for each in group.decisions()]
+    assert [(each.rows, each.exact) for each in marks if each] == [(RECORDS_LARGE // 2, None)] * 2
 
 
 def test_nothing_of_a_driver_outlives_its_block(tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ def test_offsets_are_written_as_sparks_kafka_connector_does() -> None:
     table = {"@cluster": "me", "t": {"0": 5, "1": 7}, "u": {"0": 0}}
     assert to_json({A: 5, B: 7, C: 0}, "me") == table
     assert from_json(table) == {A: 5, B: 7, C: 0}
+    begun = to_json({A: 5, B: 7, C: 0}, "me", begun={A: 2})
+    assert begun == {**table, "@begun": {"t": {"0": 2}}}
+    assert from_json(begun) == from_json(table)
 
 
 def test_a_limit_is_shared_by_size_and_starves_nobody() -> None:
@@ -89,14 +92,66 @@ def test_a_large_range_is_split_and_a_small_one_is_not() -> None:
     ]
 
 
-def test_a_plan_follows_from_its_two_offsets() -> None:
-    cluster = Told({}, {A: 10, B: 5})
+@pytest.mark.parametrize("said", ["earliest", "latest"])
+def test_a_plan_follows_from_its_two_offsets(said: str) -> None:
+    """Of the first batch Spark keeps the end alone, and asks for its start again: in each run, and twice in the first."""
+    cluster = Told({A: 1}, {A: 10, B: 5})
     stream = plan(cluster)
     start = stream.initial()
     end = stream.next_end(start, 9)
     first = stream.ranges(start, end)
-    cluster.last = {A: 1000, B: 2000}
-    assert plan(cluster).ranges(start, end) == first == [Range("t", 0, 0, 6), Range("t", 1, 0, 3)]
+    assert first == [Range("t", 0, 1, 6), Range("t", 1, 0, 3)]
+    cluster.last = {A: 1000, B: 2000, C: 3}
+    for again in (stream, plan(cluster, startingoffsets=said)):
+        assert again.ranges(plan(cluster, startingoffsets=said).initial(), end) == first
+
+
+def test_what_aged_out_before_the_first_batch_was_done_is_told() -> None:
+    """1. It was noted with its end. 2. The driver died. 3. Retention. A start that is asked for again hides what is gone."""
+    cluster = Told({A: 100}, {A: 200, B: 5})
+    stream = plan(cluster)
+    end = stream.next_end(stream.initial(), None)
+    cluster.first = {A: 150}
+    strict, lax = plan(cluster), plan(cluster, failondataloss="false")
+    with pytest.raises(
+        DataLoss,
+        match=r"t-0\[100,200\) was to be read by a batch .* the partition begins at 150 now",
+    ):
+        strict.ranges(strict.initial(), end)
+    assert lax.ranges(lax.initial(), end) == [Range("t", 0, 150, 200), Range("t", 1, 0, 5)]
+    cluster.first, cluster.last = {A: 300}, {A: 300, B: 5}
+    assert lax.ranges(lax.initial(), end) == [Range("t", 1, 0, 5)]
+    cluster.last = {B: 5}
+    assert lax.ranges(lax.initial(), end) == [Range("t", 0, 100, 200), Range("t", 1, 0, 5)], (
+        "its task says that it is gone"
+    )
+
+
+def test_where_a_new_partition_began_is_kept_too() -> None:
+    cluster, start = Told({B: 3}, {A: 10, B: 9}), {"t": {"0": 10}}
+    lax = plan(cluster, failondataloss="false")
+    end = lax.next_end(start, None)
+    assert end == to_json({A: 10, B: 9}, "me", begun={B: 3})
+    assert lax.ranges(start, end) == [Range("t", 1, 3, 9)]
+    cluster.first = {B: 5}
+    with pytest.raises(DataLoss, match=r"t-1\[3,9\) was to be read by a batch"):
+        plan(cluster).ranges(start, end)
+
+
+def test_only_an_end_whose_start_nobody_else_keeps_says_where_it_began() -> None:
+    cluster = Told({}, {A: 0})
+    stream = plan(cluster)
+    start = stream.initial()
+    assert start == to_json({A: 0}, "me", begun={A: 0})
+    assert stream.next_end(start, None) == start, "the first batch may have nothing in it"
+    cluster.last = {A: 4}
+    first = stream.next_end(start, None)
+    assert first == to_json({A: 4}, "me", begun={A: 0})
+    assert stream.next_end(first, None) == first, "another end would be another batch"
+    cluster.last = {A: 6}
+    second = stream.next_end(first, None)
+    assert second == to_json({A: 6}, "me")
+    assert stream.ranges(first, second) == [Range("t", 0, 4, 6)]
 
 
 def test_an_offset_that_is_not_there_yet_is_told_before_anybody_waits_for_it() -> None:
@@ -211,7 +266,7 @@ def test_available_now_may_begin_behind_its_target_at_latest() -> None:
     cluster.last = {A: 12}
     start = stream.initial()
     cluster.last = {A: 50}
-    assert stream.next_end(start, None) == start == {"@cluster": "me", "t": {"0": 12}}
+    assert stream.next_end(start, None) == start == to_json({A: 12}, "me", begun={A: 12})
 
 
 def test_too_little_waits_and_not_for_ever() -> None:

@@ -42,6 +42,30 @@ def test_an_older_run_that_finds_its_batch_decided_does_not_end_the_next_one(new
     assert commit(table, batch(newer, member(1), number=8), table.fence)
 
 
+def test_an_older_run_that_finds_its_batch_decided_does_not_end_names_that_it_never_had() -> None:
+    """1. Both wrote p0, and the newer run committed it as 7. 2. In 8, which it is at, p1 alone has begun. 3. The older one,
+    which had been away, is told of 7."""
+    older, newer, after = member(0), member(0, epoch=1), member(1)
+    table = Table(newer)
+    assert commit(table, batch(newer, number=7), table.fence)
+    table.open = {after.member: after}
+    assert not commit(table, batch(older, number=7), table.fence)
+    assert table.fenced == []
+    assert commit(table, batch(after, number=8), table.fence)
+
+
+def test_a_run_whose_tasks_found_it_decided_does_not_end_who_has_begun_since() -> None:
+    """What is open under a name of the decision was not there when it was made."""
+    table = Table(member(0))
+    assert commit(table, batch(member(0), number=7), table.fence)
+    after, lost = member(0, epoch=1), member(4, attempt=1)
+    table.open = {each.member: each for each in (after, lost)}
+    assert not commit(table, batch(number=7), table.fence)
+    assert table.fenced == []
+    assert commit(table, batch(after, number=8), table.fence)
+    assert table.fenced == [lost.member], "whoever commits next ends it"
+
+
 def test_an_older_run_does_not_end_a_newer_one_that_has_other_names() -> None:
     """The newer run is two batches further, and has not had this name since."""
     older, newer = batch(member(0, epoch=3), number=7), batch(member(5), number=9)

@@ -125,7 +125,7 @@ def stream(spark: Any, node: Served, topic: str, checkpoint: str, **options: Any
     """What one run with Trigger.AvailableNow reads, and the query."""
     seen: list[str] = []
     reader = spark.readStream.format("fencepost").options(**node.reading, subscribe=topic)
-    rows = reader.options(startingOffsets="earliest", **options).load()
+    rows = reader.options(**{"startingOffsets": "earliest", **options}).load()
 
     def keep(part: Any, _: int) -> None:
         seen.extend(values(part))
@@ -166,6 +166,25 @@ def test_a_stream_whose_topic_lost_data_says_so(
         stream(spark, node, topic, str(tmp_path))
     seen, _ = stream(spark, node, topic, str(tmp_path), failOnDataLoss=False)
     assert seen == ["f"]
+
+
+def test_a_first_batch_that_was_not_done_says_what_aged_out(
+    spark: Any, node: Served, topic: str, tmp_path: Any
+) -> None:
+    """Of its start Spark keeps nothing, and asks again where `earliest` is."""
+    node.write(topic, list("abc"))
+    stream(spark, node, topic, str(tmp_path))
+    commits = tmp_path / "commits"
+    assert [each.name for each in commits.glob("[0-9]*")] == ["0"], "one batch, and no empty one"
+    for note in (commits / "0", commits / ".0.crc"):
+        note.unlink(missing_ok=True)
+    assert stream(spark, node, topic, str(tmp_path), startingOffsets="latest")[0] == list("abc")
+    for note in (commits / "0", commits / ".0.crc"):
+        note.unlink(missing_ok=True)
+    node.delete_records(topic, 2)
+    with pytest.raises(Exception, match=r"\[0,3\) was to be read by a batch .* begins at 2 now"):
+        stream(spark, node, topic, str(tmp_path))
+    assert stream(spark, node, topic, str(tmp_path), failOnDataLoss=False)[0] == ["c"]
 
 
 def test_a_stream_whose_topic_was_made_anew_says_so_or_reads_that_from_its_beginning(

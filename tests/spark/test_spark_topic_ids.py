@@ -38,7 +38,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_if_that_was_asked_for(capl
     start = {**START, "@topics": {"t": "old", "u": "same"}, "u": {"0": 2}, "t": {"0": 5, "1": 70}}
     stream = plan(cluster, failondataloss="false")
     end = stream.next_end(start, None)
-    assert end == to_json({A: 9, C: 3}, "me", {"t": "new", "u": "same"})
+    assert end == to_json({A: 9, C: 3}, "me", {"t": "new", "u": "same"}, begun={A: 1})
     assert stream.ranges(start, end) == [Range("t", 0, 1, 9), Range("u", 0, 2, 3)]
     assert "failOnDataLoss=false: reading the new topic from its beginning" in caplog.text
     # The next one goes on there: also in the partition that the old one had, and the new one has later.

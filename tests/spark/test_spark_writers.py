@@ -1,10 +1,12 @@
 """What Spark calls to write, with the group and the decision records as tables."""
 
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from fencepost.clients.spark import writers
+from confluent_kafka import KafkaError
+from fencepost.clients.spark import task_decisions, writers
 from fencepost.clients.spark.c_producer import Identity
 from fencepost.clients.spark.commit_refusals import Wrote
 from fencepost.clients.spark.option_table import BATCH_SINK
@@ -19,8 +21,8 @@ from fencepost.clients.spark.sink_names import (
     place_in_stream,
     whose,
 )
-from fencepost.clients.spark.sink_writer import CouldNotWrite, _by_topic
-from fencepost.clients.spark.task_decisions import NOT_YET, Last
+from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter, _by_topic
+from fencepost.clients.spark.task_decisions import NOT_YET, DecisionRecords, Last
 from fencepost.clients.spark.writers import BatchWriter, TaskWrote
 from fencepost.clients.transactional import Decision, MemberWrote
 from spark_topics import column_of
@@ -198,6 +200,58 @@ def test_a_task_that_is_alone_is_known_by_its_topic_and_by_its_older_name(monkey
         writers._write(chosen, place, iter([column_of("row")]))
     assert len({key for key, _ in asked}) == 2
     assert {formerly for _, formerly in asked} == {"night::job.p0"} == set(begun)
+
+
+@pytest.mark.parametrize("header", [{"key": None, "value": b"1"}, None], ids=["key", "header"])
+def test_a_header_without_a_name_is_told_with_its_row(header: Any) -> None:
+    """Kafka has none; nothing is asked of any broker."""
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "h", "value": None}], [header]], kind)
+    rows = pa.record_batch({"value": pa.array(["a", "b"]), "headers": headers})
+    with closing(MemberWriter("127.0.0.1:1", "night::job.p0", {})) as writer:
+        said = r"a header that is null, or whose key is: .* or give it one \(row 1 of the task\)"
+        with pytest.raises(CouldNotWrite, match=said):
+            writer.write(rows.slice(1), "out")
+
+
+class Heard:
+    """A consumer that hears this, and then nothing."""
+
+    def __init__(self, *errors: tuple[int, int]) -> None:
+        self.left = [Error(*each) for each in errors]
+
+    def consume(self, _count: int, _wait_s: float) -> list["Error"]:
+        heard, self.left = self.left, []
+        return heard
+
+
+class Error:
+    """Of partition 3."""
+
+    def __init__(self, code: int, offset: int) -> None:
+        self.error = lambda: KafkaError(code, "what it is")
+        self.partition, self.offset = (lambda: 3), (lambda: offset)
+
+
+@pytest.mark.parametrize(
+    ("heard", "said"),
+    [
+        (Heard((KafkaError._PARTITION_EOF, 4)), "an open transaction is in the way, at 4"),
+        (
+            Heard((KafkaError._TRANSPORT, -1)),
+            r"its leader does not answer \(the last that was heard: _TRANSPORT: what it is\)",
+        ),
+        (Heard(), r"its leader does not answer\. Are all nodes there"),
+    ],
+    ids=["open", "away", "silent"],
+)
+def test_a_leader_that_is_away_is_not_taken_for_an_open_transaction(
+    monkeypatch: Any, heard: Heard, said: str
+) -> None:
+    monkeypatch.setattr(task_decisions, "READ_S", 0.0)
+    records = DecisionRecords("here", {}, "decisions", "night::job.p0")
+    with pytest.raises(TimeoutError, match=rf"decisions-3 can't be read up to 9 in 0 s: {said}"):
+        list(records._found(heard, {3: 9}))
 
 
 class Group:
