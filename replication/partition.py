@@ -221,7 +221,7 @@ class Partition(CopiedPartition):
             origin_client=origin_client, transaction_version=transaction_version,
         )  # fmt: skip
         if isinstance(verdict, Duplicate):
-            return self._written_before(verdict)
+            return self._written_before(verdict, headers[0][1])
         if verdict is not None:
             return self._refused(self._told(verdict.error, headers[0][1]), verdict.message)
         append_time_ms = now_ms if self._rules.timestamp_type == LOG_APPEND_TIME else None
@@ -264,8 +264,10 @@ class Partition(CopiedPartition):
             return self._sent_back.was_behind(batch) or error
         return error
 
-    def _written_before(self, retry: Duplicate) -> Appended:
+    def _written_before(self, retry: Duplicate, batch: BatchHeader) -> Appended:
         self._counters.duplicates += 1
+        if self._sent_back:
+            self._sent_back.written(batch)
         return Appended(
             retry.first_offset, retry.last_offset, retry.timestamp, self.log.log_start_offset,
             duplicate=True,

@@ -73,4 +73,8 @@ class SentBack:
         return error
 
     def written(self, batch: BatchHeader) -> None:
-        self._first.pop(batch.producer_id, None)
+        """Now, or before: then what was sent back came again, and is known."""
+        known = self._first.get(batch.producer_id)
+        is_later = known and known[0] == batch.producer_epoch and known[1] > batch.base_sequence
+        if known is not None and not is_later:
+            del self._first[batch.producer_id]

@@ -203,6 +203,8 @@ class Log:
                 self.folder_version += 1
             active.append(buffer, headers)
         except OSError as error:
+            if active.dirty:
+                self._is_dirty(active)
             if error.errno not in PASSING:
                 self.fail(error)
             raise
@@ -210,8 +212,7 @@ class Log:
             failure = OSError(errno.EIO, str(damage))
             self.fail(failure)
             raise failure from damage
-        if active not in self.dirty:
-            self.dirty.append(active)
+        self._is_dirty(active)
         self.size_bytes += size
         self.bytes_since_snapshot += size
         self.log_end_offset = active.next_offset
@@ -228,6 +229,10 @@ class Log:
             )
             if completed is not None and completed.aborted:
                 aborted.add(self, active, completed)
+
+    def _is_dirty(self, segment: Segment) -> None:
+        if segment not in self.dirty:
+            self.dirty.append(segment)
 
     def _append_parts(
         self, buffer: Buffer, headers: Sequence[tuple[int, BatchHeader]], now_ms: int

@@ -31,7 +31,7 @@ INDEX_WRITE_BATCH: Final = 512  # entries that wait before they are appended to 
 class Segment:
     __slots__ = (
         "_index", "_raw_indexes", "_times", "aborted", "base_offset", "bytes_since_index",
-        "created_ms", "dirty", "ends", "extra", "first_timestamp", "folder", "fresh", "index_written", "interval",
+        "created_ms", "cut_backs", "dirty", "ends", "extra", "first_timestamp", "folder", "fresh", "index_written", "interval",
         "jitter_ms", "max_timestamp", "next_offset", "nexts", "offset_of_max", "open_file", "pool", "raw_aborted",
         "sealed", "size", "synced_size", "times_written", "used",
     )  # fmt: skip
@@ -63,6 +63,7 @@ class Segment:
         self.jitter_ms = 0
         self.open_file: File | None = None
         self.used = self.dirty = self.sealed = False
+        self.cut_backs = 0  # appends that failed: a power cut may bring back what was cut off again
         known = -1 if size == 0 else UNKNOWN
         self.max_timestamp = self.first_timestamp = known
         self.offset_of_max = base_offset
@@ -112,13 +113,23 @@ class Segment:
     # -- writing ---------------------------------------------------------------------------------------
 
     def append(self, buffer: Buffer, headers: Sequence[tuple[int, BatchHeader]]) -> None:
-        """Write whole batches at the end. OSError leaves the segment as it was."""
+        """Write whole batches at the end. OSError leaves the segment as it was, once that is synced.
+
+        1. A disk is full: half a batch is written, and cut off again.
+        2. It has room again. The next batch begins another segment, is synced and acknowledged.
+        3. The power fails, and the half batch is back: what stands behind it would be cut off with it.
+        So who failed is dirty: the sync in 2 is of both files.
+        """
         if self._index is None:
             self.load_indexes()
         assert self.synced_size <= self.size, "a sync of what is not there is believed"
         file = self.file()
-        file.append((buffer,))
         self.dirty = True
+        try:
+            file.append((buffer,))
+        except OSError:
+            self.cut_backs += 1
+            raise
         position = self.size
         nexts, ends = self.nexts, self.ends
         for _, header in headers:

@@ -15,6 +15,20 @@ def test_a_log_that_recovery_cut_acknowledges_what_is_appended_next() -> None:
 
 
 @pytest.mark.slow
+def test_half_a_batch_that_a_full_disk_cut_off_does_not_come_back_and_end_the_log() -> None:
+    """It stood at the end of a sealed segment when the power was back: all that was acknowledged behind it was cut off."""
+    OneNode(Plan(campaign="one-node", seed=20034)).run()
+
+
+@pytest.mark.slow
+def test_what_follows_a_refused_batch_is_not_out_of_order_though_a_known_retry_came_before_it() -> (
+    None
+):
+    """What was told was counted from the retry: after two rounds of five batches on a full disk its producer was ended."""
+    ClusterRun(Plan(campaign="cluster", seed=20097)).run()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 6, 58])
 def test_a_clock_that_was_set_ahead_makes_no_producer_forgotten(seed: int) -> None:
     """Expiry went by the wall clock: set a day ahead, it forgot producers whose next retry would be written twice."""

@@ -59,6 +59,43 @@ def header(*, sequence: int, epoch: int) -> BatchHeader:
     return parse_header(memoryview(batch("x", pid=7, sequence=sequence, epoch=epoch)))
 
 
+def test_a_retry_that_is_known_is_no_longer_missing() -> None:
+    """1. Batch 0 is written, and its answer is lost. 2. It comes again while it is refused, and again: it is known.
+    3. The one that is missing from here on is batch 1.
+    """
+    back = SentBack()
+    back.note(header(sequence=0, epoch=0), E.not_enough_replicas)
+    back.written(header(sequence=0, epoch=0))
+    for _ in range(3):
+        back.note(header(sequence=1, epoch=0), E.kafka_storage_error)
+        for sequence in (2, 3, 4, 5):
+            assert back.was_behind(header(sequence=sequence, epoch=0)) is E.kafka_storage_error
+
+
+def test_batches_behind_a_known_retry_are_counted_from_the_one_that_is_missing() -> None:
+    async def scene(node: Node) -> None:
+        assert produce(node, 0) is E.none
+        partition = node.partition()
+        known = batch("0", pid=7, sequence=0)
+        partition.note_sent_back(known, E.not_enough_replicas)
+        assert produce(node, 0) is E.none  # a duplicate
+        for _ in range(3):
+            node.env.machine.disk.faults.fail("append", path="*.log", number=errno.ENOSPC)
+            for sequence in range(1, 5):
+                assert produce(node, sequence) is E.kafka_storage_error
+
+    play(scene)
+
+
+def test_one_that_came_earlier_does_not_stand_for_the_one_that_is_missing() -> None:
+    back = SentBack()
+    back.note(header(sequence=1, epoch=0), E.kafka_storage_error)
+    back.written(header(sequence=0, epoch=0))
+    assert back.was_behind(header(sequence=2, epoch=0)) is E.kafka_storage_error
+    back.written(header(sequence=0, epoch=1))
+    assert back.was_behind(header(sequence=2, epoch=0)) is None
+
+
 def test_another_epoch_is_not_behind_it() -> None:
     async def scene(node: Node) -> None:
         assert produce(node, 0) is E.none

@@ -141,6 +141,36 @@ def test_an_append_that_finds_the_disk_full_leaves_nothing_behind() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_syncing", [False, True], ids=["at rest", "during a sync"])
+def test_half_a_batch_that_a_power_cut_brings_back_takes_nothing_with_it(is_syncing: bool) -> None:
+    """It stands at the end of a segment that is sealed then."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 3)
+        await node.sync()
+        if is_syncing:
+            produce(log, 1)
+        sync = world.loop.create_task(node.sync())
+        await node.env.clock.sleep(0)
+        files = world.disk("n1").files
+        files.capacity = files.used + 50
+        with pytest.raises(OSError, match="No space"):
+            produce(log, size=200)
+        await sync
+        files.capacity = None
+        produce(log, size=900)  # needs a new segment
+        await node.sync()
+        assert len(log.segments) == 2
+        before = read_all(log)
+        log = await node.restart("crash")
+        assert read_all(log) == before
+
+    for seed in range(20):
+        run(scenario, seed)
+
+
 def test_many_batches_at_once_are_written_all_or_none() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, segment_bytes=400)
