@@ -37,8 +37,8 @@ def end(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
 def table_of(monkeypatch: Any, *batches: bytes) -> dict[bytes, bytes]:
     rows = [(each, 0, parse_header(each)) for each in batches]
     monkeypatch.setattr(table_watch, "batches_between", lambda *_: iter(rows))
-    log: Any = SimpleNamespace(log_end_offset=100)
-    return table_watch._table(lambda _: None, log, 0)
+    log: Any = SimpleNamespace()
+    return table_watch._table(lambda _: None, log, 0, 100)
 
 
 def test_what_is_committed_later_and_was_written_before_is_not_the_newest(monkeypatch: Any) -> None:
