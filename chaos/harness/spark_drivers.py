@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from .processes import DidNotStart, Process
-from .spark_settings import DONE, ENDED, READY, Job, job_file
+from .spark_settings import DONE, ENDED, READY, Job, job_file, scratch
 
 START_S: Final = 180.0  # on a machine that has other things to do
 POLL_S: Final = 0.02
@@ -32,7 +32,9 @@ class Driver:
         self.folder = folder
         self.jobs = 0
         self._is_ready = False
-        self.process = Process([*command, str(folder)], log=folder / "log")
+        self.process = Process(
+            [*command, str(folder)], log=folder / "log", environment=scratch(folder / "scratch")
+        )
         self.process.start()
         self._session = self.process.pid  # it leads one of its own
 

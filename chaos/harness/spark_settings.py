@@ -40,5 +40,15 @@ class Job:
         return cls(**json.loads(file.read_text()))
 
 
+def scratch(folder: Path) -> dict[str, str]:
+    """The environment of a JVM that may be killed: what Spark removes when it ends (`/tmp/blockmgr-…`, `artifacts-…`) is here."""
+    folder.mkdir(parents=True, exist_ok=True)
+    here = str(folder)
+    return {
+        "SPARK_LOCAL_DIRS": here,
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={here}",
+    }
+
+
 def job_file(folder: Path, number: int) -> Path:
     return folder / f"job-{number}.json"

@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from .processes import DidNotStart, Process, free_port
 from .spark_drivers import end_session
+from .spark_settings import scratch
 
 START_S: Final = 120.0
 REGISTERED: Final = "Successfully registered with master"
@@ -51,6 +52,7 @@ class Standalone:
             [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments],
             log=self._folder / f"{name}.log",
             environment={
+                **scratch(self._folder / "scratch"),
                 "SPARK_HOME": str(home),
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_DAEMON_MEMORY": "256m",

@@ -27,7 +27,7 @@ STOP = "stop"
 TRIGGER = "500 milliseconds"
 
 
-def session(master: str, folder: Path) -> SparkSession:
+def session(master: str) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss2m"  # JVMs that live for a minute
@@ -39,7 +39,6 @@ def session(master: str, folder: Path) -> SparkSession:
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": java,
         "spark.executor.extraJavaOptions": java,
-        "spark.local.dir": str(folder / "spark"),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.worker.faulthandler.enabled": "false",
@@ -155,7 +154,7 @@ def _brokers(told: dict[str, Any]) -> dict[str, str]:
 def main() -> int:
     told = json.loads(sys.argv[1])
     folder = Path(told["folder"])
-    spark = session(told["master"], folder)
+    spark = session(told["master"])
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     java = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]

@@ -29,6 +29,7 @@ from fencepost.chaos.harness import mariadb
 from fencepost.chaos.harness.local_cluster import LocalCluster
 from fencepost.chaos.harness.mariadb import Mariadb
 from fencepost.chaos.harness.processes import DidNotStart, Process
+from fencepost.chaos.harness.spark_settings import scratch
 from fencepost.clients.binlog.kept_positions import COMPACT, KeptPositions
 from fencepost.clients.binlog.reading import NotReadable
 from fencepost.clients.transactional.kept_topics import ensure_topic
@@ -53,9 +54,11 @@ class DidNotEnd(Exception):
 class Restarted:
     """A process that is started again whenever it ends, until it has done what it is there for."""
 
-    def __init__(self, name: str, command: list[str], log: Path) -> None:
+    def __init__(
+        self, name: str, command: list[str], log: Path, environment: dict[str, str] | None = None
+    ) -> None:
         self.name, self.starts = name, 0
-        self.process = Process(command, log=log)
+        self.process = Process(command, log=log, environment=environment)
         self._sessions: list[
             int
         ] = []  # of all that were ever started: an executor may outlive its driver
@@ -99,7 +102,7 @@ class Pipeline:
             [NewTopic(each, PARTITIONS, 3) for each in TOPICS]
         ).values():
             future.result(30)
-        self.job = Restarted("job", self._job(), folder / "job.log")
+        self.job = Restarted("job", self._job(), folder / "job.log", scratch(folder / "spark"))
         self.source = Restarted("source", self._source(), folder / "source.log")
         self._starts, self._batches_before = (
             0,

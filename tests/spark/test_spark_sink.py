@@ -1,6 +1,7 @@
 """A real Spark writes to a real node, exactly once."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,22 @@ def test_a_batch_that_is_run_again_under_its_number_writes_nothing_twice(
     assert node.committed(topic) == NUMBERS
     write(rows_of(spark, topic, ["x"]), node, **(same | {"transactionNumber": 8}))
     assert node.committed(topic) == [*NUMBERS, "x"]
+
+
+def test_many_jobs_write_to_one_topic_at_once_and_each_exactly_once(
+    spark: Any, node: Served, topic: str, fresh: Callable[[str], str]
+) -> None:
+    jobs = {fresh("job"): [f"{number}-{job}" for number in NUMBERS[:20]] for job in range(8)}
+
+    def write_one(group: str) -> None:
+        rows = rows_of(spark, topic, jobs[group])
+        write(rows, node, transactionGroup=group, transactionNumber=1)
+
+    wanted = sorted(each for numbers in jobs.values() for each in numbers)
+    for _ in range(2):  # again under their numbers
+        with ThreadPoolExecutor(len(jobs)) as threads:
+            list(threads.map(write_one, jobs))
+        assert node.committed(topic) == wanted
 
 
 @pytest.mark.parametrize("transactions", ["group", "task"])
