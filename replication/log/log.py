@@ -204,7 +204,7 @@ class Log:
             active.append(buffer, headers)
         except OSError as error:
             if active.dirty:
-                self._is_dirty(active)
+                self.mark_dirty(active)
             if error.errno not in PASSING:
                 self.fail(error)
             raise
@@ -212,7 +212,7 @@ class Log:
             failure = OSError(errno.EIO, str(damage))
             self.fail(failure)
             raise failure from damage
-        self._is_dirty(active)
+        self.mark_dirty(active)
         self.size_bytes += size
         self.bytes_since_snapshot += size
         self.log_end_offset = active.next_offset
@@ -230,7 +230,8 @@ class Log:
             if completed is not None and completed.aborted:
                 aborted.add(self, active, completed)
 
-    def _is_dirty(self, segment: Segment) -> None:
+    def mark_dirty(self, segment: Segment) -> None:
+        """The next sync takes it in."""
         if segment not in self.dirty:
             self.dirty.append(segment)
 

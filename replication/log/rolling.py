@@ -51,6 +51,8 @@ def roll(log: "Log", now_ms: int, first_offset: int = -1, last_offset: int = -1)
         _drop_last(log)
     else:
         old.seal()
+        old.want_sync()
+        log.mark_dirty(old)
         write_index_files(log, old)
         snapshots.write(log)
         log.rolled.append(old)

@@ -31,9 +31,9 @@ INDEX_WRITE_BATCH: Final = 512  # entries that wait before they are appended to 
 class Segment:
     __slots__ = (
         "_index", "_raw_indexes", "_times", "aborted", "base_offset", "bytes_since_index",
-        "created_ms", "cut_backs", "dirty", "ends", "extra", "first_timestamp", "folder", "fresh", "index_written", "interval",
+        "created_ms", "dirty", "ends", "extra", "first_timestamp", "folder", "fresh", "index_written", "interval",
         "jitter_ms", "max_timestamp", "next_offset", "nexts", "offset_of_max", "open_file", "pool", "raw_aborted",
-        "sealed", "size", "synced_size", "times_written", "used",
+        "sealed", "size", "synced_size", "syncs_wanted", "times_written", "used",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +63,7 @@ class Segment:
         self.jitter_ms = 0
         self.open_file: File | None = None
         self.used = self.dirty = self.sealed = False
-        self.cut_backs = 0  # appends that failed: a power cut may bring back what was cut off again
+        self.syncs_wanted = 0  # beside those that `size` asks for
         known = -1 if size == 0 else UNKNOWN
         self.max_timestamp = self.first_timestamp = known
         self.offset_of_max = base_offset
@@ -113,13 +113,7 @@ class Segment:
     # -- writing ---------------------------------------------------------------------------------------
 
     def append(self, buffer: Buffer, headers: Sequence[tuple[int, BatchHeader]]) -> None:
-        """Write whole batches at the end. OSError leaves the segment as it was, once that is synced.
-
-        1. A disk is full: half a batch is written, and cut off again.
-        2. It has room again. The next batch begins another segment, is synced and acknowledged.
-        3. The power fails, and the half batch is back: what stands behind it would be cut off with it.
-        So who failed is dirty: the sync in 2 is of both files.
-        """
+        """Write whole batches at the end. OSError leaves the segment as it was, once that is synced (`want_sync`)."""
         if self._index is None:
             self.load_indexes()
         assert self.synced_size <= self.size, "a sync of what is not there is believed"
@@ -128,7 +122,7 @@ class Segment:
         try:
             file.append((buffer,))
         except OSError:
-            self.cut_backs += 1
+            self.want_sync()
             raise
         position = self.size
         nexts, ends = self.nexts, self.ends
@@ -141,6 +135,16 @@ class Segment:
             del nexts[: -TAIL_MAX // 2], ends[: -TAIL_MAX // 2]
         self.size = position
         self.next_offset = nexts[-1]
+
+    def want_sync(self) -> None:
+        """By one that begins from now on, though all up to `size` is synced. An append that failed wants it, and a seal:
+
+        1. A disk is full: half a batch is written, and cut off again. Its process may be killed just then.
+        2. There is room again. The next batch begins another segment, is synced and acknowledged.
+        3. The power fails, and the half batch is back: what stands behind it would be cut off with it.
+        """
+        self.dirty = True
+        self.syncs_wanted += 1
 
     def note(self, header: BatchHeader, position: int) -> None:
         """Take a batch that stands at `position` into the indexes."""

@@ -35,7 +35,7 @@ class SyncTicket:
         self.log = log
         self.cuts = log.cuts
         self.end_offset = log.log_end_offset
-        self.sizes = [(segment, segment.size, segment.cut_backs) for segment in log.dirty]
+        self.sizes = [(segment, segment.size, segment.syncs_wanted) for segment in log.dirty]
         self.paths = log.extra_paths[:]
         self.files: list[File] = [segment.file() for segment in log.dirty]
         self.folder_version = log.folder_version
@@ -54,10 +54,10 @@ class SyncTicket:
         if self.cuts != log.cuts:
             return  # truncated meanwhile: the offsets below the old end may not be the same batches
         log.cut_unsynced = False
-        for segment, size, cut_backs in self.sizes:
+        for segment, size, wanted in self.sizes:
             # Another sync, begun later, may have come further.
             segment.synced_size = max(segment.synced_size, size)
-            segment.dirty = segment.size > segment.synced_size or segment.cut_backs > cut_backs
+            segment.dirty = segment.size > segment.synced_size or segment.syncs_wanted > wanted
         log.dirty = [segment for segment in log.dirty if segment.dirty]
         if self.end_offset > log.recovery_point:
             log.recovery_point = self.end_offset

@@ -49,8 +49,7 @@ def truncate_to(log: "Log", offset: int) -> None:
 
 def _forget_above(log: "Log", segment: Segment) -> None:
     """`segment` is the last one now, and ends where the log does."""
-    if segment not in log.dirty:
-        log.dirty.append(segment)
+    log.mark_dirty(segment)
     if segment in log.rolled:
         log.rolled.remove(segment)
     aborted.cut(log, segment, segment.next_offset)

@@ -171,6 +171,35 @@ def test_half_a_batch_that_a_power_cut_brings_back_takes_nothing_with_it(is_sync
         run(scenario, seed)
 
 
+@pytest.mark.parametrize("what", ["half a batch", "a tail that was cut"])
+def test_what_the_killed_process_cut_off_does_not_come_back_with_the_power(what: str) -> None:
+    """All below was synced and checkpointed, so the next process has nothing to read again; the cut was not synced."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 3)
+        await node.settle()
+        if what == "half a batch":
+            files = world.disk("n1").files
+            files.capacity = files.used + 50
+            with pytest.raises(OSError, match="No space"):
+                produce(log, size=200)
+            files.capacity = None
+        else:
+            log.truncate_to(2)
+        log = await node.restart("kill")
+        produce(log, size=900)  # needs a new segment
+        await node.sync()
+        assert len(log.segments) == 2
+        before = read_all(log)
+        log = await node.restart("crash")
+        assert read_all(log) == before
+
+    for seed in range(20):
+        run(scenario, seed)
+
+
 def test_many_batches_at_once_are_written_all_or_none() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, segment_bytes=400)
