@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .spark_run import BATCHES, PARTITIONS
@@ -23,6 +23,8 @@ SOURCE: Final = "source"
 SOURCE_LARGE: Final = "source-large"
 HEADER: Final = "number"
 READ_S: Final = 30.0
+ASK_AGAIN_S: Final = 0.1
+MOVED: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Broken(Exception):
@@ -92,7 +94,7 @@ def read(bootstrap: str, topic: str) -> Iterator[tuple[int, list[tuple[str, byte
     )
     try:
         places = [TopicPartition(topic, each, 0) for each in range(OUT_PARTITIONS)]
-        ends = {each.partition: plain.get_watermark_offsets(each, 20)[1] for each in places}
+        ends = {each.partition: _end(plain, each) for each in places}
         consumer.assign(places)
         left = {number for number in ends if ends[number] > 0}
         deadline = time.monotonic() + READ_S
@@ -113,3 +115,15 @@ def read(bootstrap: str, topic: str) -> Iterator[tuple[int, list[tuple[str, byte
     finally:
         consumer.close()
         plain.close()
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    """librdkafka (2.16) raises what a node that has lost the lead said, and asks the next one only when it is asked again."""
+    deadline = time.monotonic() + READ_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, READ_S)[1])
+        except KafkaException as trouble:
+            if time.monotonic() > deadline or trouble.args[0].code() not in MOVED:
+                raise
+            time.sleep(ASK_AGAIN_S)
