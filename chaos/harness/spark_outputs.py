@@ -118,7 +118,7 @@ def read(bootstrap: str, topic: str) -> Iterator[tuple[int, list[tuple[str, byte
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:
-    """After a change of the lead librdkafka (2.16) raises what a node that has lost the lead said, and asks the next one only when it is asked again."""
+    """After a change of the lead librdkafka (2.16) raises what the old one said, and asks the new one only when asked again."""
     deadline = time.monotonic() + READ_S
     while True:
         try:
