@@ -266,6 +266,7 @@ class SimConnection:
         if not silent:
             gentle = machine_stays and rng.random() < 0.5
             self._out.push(FIN if gentle else RST)
+        self._in.unblock()  # what waits for it to read is sent again, and answered with a reset
         self._network.connections.pop(self.number, None)
 
     async def wait_closed(self) -> None:

@@ -204,6 +204,21 @@ async def test_a_machine_that_is_off_says_nothing_and_resets_when_it_is_back(wor
 
 
 @in_world
+async def test_who_waits_for_a_reader_that_is_no_more_learns_of_it(world: World) -> None:
+    """Its window was closed: nothing would be sent again, and its successor was never dialed."""
+    a, _ = await pair(world)
+    a.write(framed(b"more than nobody has asked for"))
+    await asyncio.sleep(1)
+    a.write(framed(b"waits"))
+    await asyncio.sleep(1)
+    world.crash("b", silent=True)
+    world.restart("b")
+    with pytest.raises(ConnectionLost, match="reset"):
+        async with asyncio.timeout(30):
+            await a.read_frame(100)
+
+
+@in_world
 async def test_a_machine_whose_power_goes_loudly_resets_its_connections(world: World) -> None:
     a, _ = await pair(world)
     world.crash("b")
