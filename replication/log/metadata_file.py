@@ -10,9 +10,10 @@ import zlib
 from typing import Final
 from uuid import UUID
 
-from fencepost.cluster.base.errors import LogDamaged
-from fencepost.cluster.base.ports import Disk
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
+from fencepost.cluster.base.ports import Disk, Env
 
+from .names import METADATA
 from .walk import HOW_TO_MEND
 
 CHECKSUM: Final = "crc32: "
@@ -26,6 +27,19 @@ def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
         file.append((_text_of(topic_id),))
     finally:
         file.close()
+
+
+def mend_topic_id(env: Env, folder: str, topic_id: UUID, *, is_new: bool) -> None:
+    """Of a folder that is this topic's. The process that made it may have been killed before it wrote this file, or before the
+    first batch had it synced (`is_new`: nobody knows of a sync): then the folder would be any topic's that gets its name."""
+    path = f"{folder}/{METADATA}"
+    try:
+        if is_new or read_topic_id(env.disk, path) is None:
+            env.disk.replace(path, _text_of(topic_id))
+    except OSError as error:  # the next start tries again
+        if error.errno not in DISK_FULL_ERRNOS:
+            raise
+        env.log.warn("topic_id_not_written", path=path, cause=str(error))
 
 
 def _text_of(topic_id: UUID) -> bytes:

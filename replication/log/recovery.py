@@ -25,6 +25,7 @@ from .epochs_machine import CheckpointDamaged
 from .finding import headers_of
 from .hints import LogHint
 from .log import Log
+from .metadata_file import mend_topic_id
 from .names import EPOCHS, LOG, PRODUCERS, SEGMENT_FILES, TXNINDEX, file_name, split
 from .rolling import write_index_files
 from .scan import Bad, Checked, scan
@@ -95,6 +96,8 @@ def recover(
     """After anything but a clean stop. LogDamaged: it is not safe to go on, and nothing was changed."""
     disk = shared.env.disk
     names = tidy_folder(disk, folder)
+    if topic_id is not None and names:
+        mend_topic_id(shared.env, folder, topic_id, is_new=not known.recovery_point)
     bases = sorted(base for name in names if (base := _base_of_log(name)) is not None)
     while len(bases) > 1 and bases[1] <= known.log_start_offset:
         remove_all(disk, folder, bases.pop(0), "")
@@ -246,7 +249,10 @@ class _Recovery:
             path = f"{log.folder}/{EPOCHS}"
             log.env.log.warn("leader_epochs_damaged", path=path, cause=str(error))
             return False
-        log.epochs.truncate_from_end(self.trusted)
+        if log.epochs.truncate_from_end(self.trusted):
+            log.epochs_unsaved = (
+                True  # or those of a tail that is gone are believed once the log is as long again
+            )
         log.latest_epoch = log.epochs.latest
         return True
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ports import Buffer, File
-from fencepost.cluster.wire.batch import HEADER_SIZE, BatchHeader, parse_header
+from fencepost.cluster.wire.batch import HEADER_SIZE, BatchHeader, BatchRefused, parse_header
 
 from . import segment_files
 from .index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
@@ -305,7 +305,11 @@ class Segment:
             return 0
         position, last = index.positions[-1], index.offsets[-1] + self.base_offset
         data = self.file().read(position, HEADER_SIZE)
-        if len(data) < HEADER_SIZE or parse_header(data).last_offset != last:
+        try:
+            fits = parse_header(data).last_offset == last
+        except BatchRefused:
+            fits = False  # the file is of a history that was truncated
+        if not fits:
             self.start_indexes()
             return 0
         # As it was just before that entry's batch was counted.

@@ -40,7 +40,7 @@ class Settlement:
         self.log = log
         if log.bytes_since_snapshot >= SNAPSHOT_EVERY_BYTES:
             snapshots.write(log)
-        if log.active.index_waits():
+        if log.failed is None and log.active.index_waits():
             write_index_files(log, log.active)
         self.cuts = log.cuts
         self.point = log.settled_point if log.cut_unsynced else log.recovery_point
@@ -91,8 +91,7 @@ class Settlement:
             return
         if self.error is not None:
             log.env.log.warn("log_not_settled", folder=self.folder, cause=str(self.error))
-            log.rolled += self.rolled
-            log.aborted_unsynced += self.aborted
+            self._take_back_segments()
             log.snapshots_unsynced += self.snapshots
             self.take_back_doomed()
             log.epochs_unsaved |= self.epochs_text is not None
@@ -106,6 +105,18 @@ class Settlement:
             or log.epochs_unsaved or log.recovery_point > log.settled_point
         ):  # fmt: skip
             log.shared.unsettled.pop(log, None)
+
+    def _take_back_segments(self) -> None:
+        """Those that are in the log yet: another one may have the name of one that was truncated meanwhile."""
+        log = self.log
+        log.rolled += [each for each in self.rolled if each in log.segments]
+        for segment in self.aborted:
+            if segment in log.segments:
+                assert segment.aborted is not None, "what waits to be written is loaded"
+                segment.aborted.written = (
+                    0  # after a sync that failed nothing of the file is believed
+                )
+                aborted.mark(log, segment)
 
     def take_back_doomed(self) -> None:
         """The disk does not say yet that they are out of the log: the next checkpoint tries again."""

@@ -200,6 +200,30 @@ def test_what_the_killed_process_cut_off_does_not_come_back_with_the_power(what:
         run(scenario, seed)
 
 
+def test_leader_epochs_of_a_tail_that_is_gone_are_not_believed_when_the_log_is_as_long_again() -> (
+    None
+):
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 10, leader_epoch=1)
+        await node.settle()
+        produce(log, 2, leader_epoch=1)
+        produce(log, 3, leader_epoch=5)  # at 12, and not synced
+        await node.store.checkpoint()  # the list of epochs is
+        log = await node.restart("crash")
+        if log.log_end_offset > 12:
+            return  # it survived
+        produce(log, 20, leader_epoch=1)  # what the leader has
+        await node.settle()
+        epochs = list(zip(log.epochs.epochs, log.epochs.starts, strict=True))
+        log = await node.restart("kill")
+        assert list(zip(log.epochs.epochs, log.epochs.starts, strict=True)) == epochs
+
+    for seed in range(20):
+        run(scenario, seed)
+
+
 def test_many_batches_at_once_are_written_all_or_none() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, segment_bytes=400)

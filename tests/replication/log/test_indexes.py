@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from fencepost.chaos.sim.world import World
+from fencepost.cluster.wire.records import Record
 from fencepost.replication.log.index import OffsetIndex, TimeIndex
 from fencepost.replication.log.search import MAX_TIMESTAMP, Seek
 from hypothesis import given, settings
@@ -133,5 +134,26 @@ def test_a_full_index_ends_the_segment(full: str) -> None:
             append(log, batch_at(at, timestamp=START_MS + (at if full == "time" else 0)))
         assert len(log.segments) > 1
         assert all(segment.load_indexes()[0].__len__() <= 8 for segment in log.segments)
+
+    run(scenario)
+
+
+def test_an_index_of_a_history_that_was_truncated_is_made_anew() -> None:
+    """What it says of the last entry is no batch any more: a node that had been killed did not start."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=100_000, index_interval_bytes=256)
+        log = await node.start()
+        produce(log, 60)
+        await node.settle()
+        log = await node.restart("clean")  # writes the index of the active segment
+        log.truncate_to(10)
+        large = [Record(at, START_MS - 100, b"", bytes(200)) for at in range(40)]
+        produce(log, 1, records=large)
+        log.roll(START_MS)  # nothing new for the index: its file stays as it was
+        await node.settle()
+        before = read_all(log)
+        log = await node.restart("kill")
+        assert read_all(log) == before
 
     run(scenario)

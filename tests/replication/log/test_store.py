@@ -1,5 +1,6 @@
 """All logs of a node together: clean stops, crashes at any moment, and ten thousand partitions."""
 
+import errno
 import random
 from uuid import UUID
 
@@ -8,6 +9,7 @@ from fencepost.chaos.sim.world import NodeLost, World
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.replication.log import hints
 from fencepost.replication.log.checkpoint import Kind
+from fencepost.replication.log.metadata_file import read_topic_id
 from fencepost.replication.log.store import LogStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -280,5 +282,49 @@ def test_producers_that_are_first_needed_by_an_append_are_loaded_as_they_were_be
         produce(node.log, producer_id=1, producer_epoch=0, base_sequence=2)
         (state,) = node.log.producers.states()
         assert [batch.first_sequence for batch in state.batches] == [0, 1, 2]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("when", ["before it is written", "before the first sync"])
+def test_a_folder_whose_first_process_was_killed_has_its_topic_id_all_the_same(when: str) -> None:
+    """Else it is any topic's that gets the name, with the records of the one that was deleted."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        if when == "before it is written":
+            path = "*partition.metadata"
+            world.disk("n1").faults.fail("append", path=path, number=errno.ENOSPC)
+            with pytest.raises(OSError, match="No space"):
+                produce(log)
+        else:
+            produce(log)
+        log = await node.restart("kill")
+        produce(log, 2)
+        await node.settle()
+        log = await node.restart("crash")
+        path = f"{FOLDER}/{PARTITION}/partition.metadata"
+        assert read_topic_id(node.env.disk, path) == TOPIC_ID
+        node.down("kill")
+        node.env = world.restart("n1")
+        node.store = LogStore(node.env, FOLDER)
+        node.store.start()
+        log = node.store.open(PARTITION, UUID(int=0x9999), node.config)
+        assert log.log_end_offset == 0
+
+    for seed in range(20):
+        run(scenario, seed)
+
+
+def test_a_topic_id_that_finds_no_room_keeps_no_node_from_starting() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log)
+        node.down("kill")
+        world.disk("n1").faults.fail("append", path="*metadata.tmp", number=errno.ENOSPC)
+        log = await node.restart("kill")
+        assert log.log_end_offset == 1
 
     run(scenario)

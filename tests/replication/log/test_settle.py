@@ -1,0 +1,77 @@
+"""What stands beside the log, when a checkpoint fails or comes between."""
+
+import pytest
+from fencepost.chaos.sim.world import World
+from log_helpers import START_MS, Node, end_txn, produce, run
+
+
+def test_aborted_transactions_whose_sync_failed_are_written_anew() -> None:
+    """A second sync of the same bytes would succeed without having written anything (fsyncgate)."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 3, transactional=True, producer_id=1, producer_epoch=0)
+        end_txn(log, 1, commit=False)
+        log.roll(START_MS)
+        produce(log, 3)
+        await node.sync()
+        world.disk("n1").faults.fail("sync", path="*.txnindex")
+        await node.store.checkpoint()
+        assert log.settled_point == 0
+        await node.store.checkpoint()
+        assert log.settled_point == 7
+        log = await node.restart("crash")
+        assert [txn.first_offset for txn in log.aborted_between(0, 7)] == [0]
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
+def test_a_checkpoint_that_fails_gives_back_no_segment_that_was_truncated_meanwhile() -> None:
+    """Its aborted transactions were written under the name of the segment that has its place now."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        log.roll(START_MS)
+        produce(log, 3, transactional=True, producer_id=1, producer_epoch=0)
+        end_txn(log, 1, commit=False)  # in the segment that begins at 3
+        await node.sync()
+        world.disk("n1").faults.fail("sync", path="*.index")
+        checkpoint = world.loop.create_task(node.store.checkpoint())
+        await node.env.clock.sleep(0)
+        log.truncate_to(2)
+        produce(log)
+        await checkpoint
+        log.roll(START_MS)
+        produce(log, 10, transactional=True, producer_id=1, producer_epoch=1)
+        end_txn(log, 1, commit=True, epoch=1)
+        await node.settle()
+        await node.settle()
+        assert log.settled_point == log.log_end_offset
+        for _ in range(2):
+            log = await node.restart("kill")
+            assert log.aborted_between(0, 100) == []
+            log.roll(START_MS)
+            produce(log)
+            await node.settle()
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
+def test_a_log_that_failed_while_all_of_it_was_dropped_does_not_end_the_checkpoint_of_all() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        await node.sync()
+        world.disk("n1").faults.fail("rename", path="*.log")
+        with pytest.raises(OSError, match="Input/output"):
+            log.truncate_fully_and_start_at(7)
+        assert log.failed is not None
+        await node.store.checkpoint()
+
+    run(scenario)
