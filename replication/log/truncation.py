@@ -55,31 +55,42 @@ def _forget_above(log: "Log", segment: Segment) -> None:
     aborted.cut(log, segment, segment.next_offset)
     _end_at(log, segment.next_offset)
     if log.log_start_offset > log.log_end_offset:
-        log.log_start_offset = log.log_end_offset
-        log.put(Kind.LOG_START, log.log_end_offset)
+        _lower_start(log, log.log_end_offset)
     snapshots.load_producers(log, log.producers)
 
 
 def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
-    """Drop everything; the next batch is at `offset`."""
+    """Drop everything, with what retention has taken and no checkpoint has buried; the next batch is at `offset`."""
     _lower_below(log, 0)
     try:
         _drop_from(log, 0)
+        while log.doomed:
+            bury_now(log, log.doomed.pop())
         segment = new_segment(log, offset, log.env.clock.now_ms())
         log.segments.append(segment)
         log.bases.append(offset)
         create_file(log, segment)
-    except OSError as error:
+        _end_at(log, offset)
+        log.recovery_point = offset
+        if offset < log.log_start_offset:
+            _lower_start(log, offset)
+        else:
+            log.log_start_offset = offset
+            log.put(Kind.LOG_START, offset)
+    except (OSError, LogDamaged) as error:
         log.fail(error)
         raise
-    _end_at(log, offset)
-    log.recovery_point = offset
-    log.log_start_offset = offset
-    log.put(Kind.LOG_START, offset)
     log.epochs.clear()
     log.latest_epoch = -1
     snapshots.drop_above(log, -1)
     log.producers.reset(offset)
+
+
+def _lower_start(log: "Log", offset: int) -> None:
+    """Durably, before anything is acknowledged behind it, or a start after a crash takes that for deleted; and behind the cut: of
+    what is not buried yet nothing may count again."""
+    log.log_start_offset = offset
+    log.lower(Kind.LOG_START, offset)
 
 
 def _lower_below(log: "Log", end: int) -> None:

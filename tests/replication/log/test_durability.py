@@ -224,6 +224,53 @@ def test_leader_epochs_of_a_tail_that_is_gone_are_not_believed_when_the_log_is_a
         run(scenario, seed)
 
 
+@pytest.mark.parametrize("how", ["begun anew", "truncated"])
+def test_a_log_whose_start_went_back_keeps_what_is_acknowledged_then(how: str) -> None:
+    """A start of which the disk says that it is further on would take all of that for deleted."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 10)
+        log.delete_records_before(8)
+        await node.settle()
+        if how == "begun anew":
+            log.truncate_fully_and_start_at(2)
+        else:
+            log.truncate_to(4)
+        produce(log, 2)
+        await node.sync()
+        before = read_all(log), log.log_start_offset, log.log_end_offset
+        log = await node.restart("crash")
+        assert (read_all(log), log.log_start_offset, log.log_end_offset) == before
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
+@pytest.mark.parametrize("end", ["crash", "kill"])
+def test_a_log_that_is_begun_anew_while_retention_waits_for_its_checkpoint(end: str) -> None:
+    """What retention had taken stood before the new beginning: the log had a hole, and all behind it was cut off."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=400, retention_bytes=300)
+        log = await node.start()
+        produce(log, 12)
+        await node.settle()
+        log.apply_retention(START_MS, 12)
+        assert log.doomed
+        log.truncate_fully_and_start_at(40)
+        produce(log, 3)
+        await node.sync()
+        before = read_all(log)
+        log = await node.restart(end)
+        assert (log.log_start_offset, log.log_end_offset) == (40, 43)
+        assert read_all(log) == before
+
+    for seed in range(20):
+        run(scenario, seed)
+
+
 def test_many_batches_at_once_are_written_all_or_none() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, segment_bytes=400)
