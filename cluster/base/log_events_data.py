@@ -68,6 +68,8 @@ REPLICATION: Final[Mapping[str, str]] = {
     " the same; the start takes longer.",
     "stop_not_clean": "The mark of a clean stop could not be written: {cause}. The next start checks"
     " the logs.",
+    "topic_id_not_written": "{path}, which says whose folder it is, could not be written: {cause}. The next"
+    " start tries again; until then a topic of the same name takes it for its own.",
     "torn_log_cut": "{bytes_cut} bytes of {path} from {position} on were cut, {cause}: the machine or the"
     " process went down while it wrote them.",
     "torn_bytes_not_kept": "The torn bytes of {path} could not be kept aside: {cause}",
