@@ -18,7 +18,7 @@ from fencepost.cluster.base.ports import Env
 from .isr_machine import Proposal
 from .manager import ReplicaManager
 from .partition import Partition
-from .partition_machine import PartitionMachine
+from .partition_machine import NEVER_MS, PartitionMachine
 
 WISHES_MAX: Final = 1_000  # in one call
 RETRY_S: Final = 0.05  # Kafka's AlterPartitionManager; then twice as long, and so on
@@ -207,6 +207,8 @@ def _lag_of(machine: PartitionMachine, broker_id: int, now_ms: int) -> str:
         return f"node {broker_id} is no replica any more"
     heard = replica.heard
     behind = machine.log_end - max(replica.log_end, 0)
+    if heard is not None and heard.at_ms == NEVER_MS:
+        return f"node {broker_id} is {behind} records behind and says that it can't go on: its own log has why"
     silent = "" if heard is None else f", last heard {now_ms - heard.at_ms} ms ago"
     return (
         f"node {broker_id} is {behind} records behind and has not had all for"

@@ -127,6 +127,7 @@ def empty_disk(world: World, name: str) -> None:
 
 
 def _remove_all(world: World, name: str) -> None:
+    world.disk(name).faults.heal()  # they were the old one's
     disk = world.restart(name).disk
     for each in disk.list("/data"):
         path = f"/data/{each}"

@@ -319,13 +319,15 @@ def _append(
     if prepared.led_in.get(id(wanted), partition.leader_epoch) != partition.leader_epoch:
         # It came, or came back, while others were asked about: what was said of it then does not hold.
         return _refused(index, ErrorCode.not_leader_or_follower), None
+    refused = ctx.origin.refused
+    behind = refused.before(place, wanted.records) if refused else None
     appended = partition.append_as_leader(
         wanted.records,
         required_acks=acks,
         now_ms=services.env.clock.now_ms(),
         produce_version=ctx.api_version,
         checked=prepared.checked.get(id(wanted)),
-        behind=refused.before(place, wanted.records) if (refused := ctx.origin.refused) else None,
+        behind=behind,
     )
     if not isinstance(appended, Appended):
         error = appended.error
@@ -342,6 +344,8 @@ def _append(
             ],
             "log_start_offset": partition.log_start_offset,
         }, None
+    if behind is not None:
+        refused.forget(place, wanted.records)
     answer = {
         "index": index,
         "error_code": ErrorCode.none,

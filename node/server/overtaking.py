@@ -66,6 +66,11 @@ class RefusedBatches:
             return None
         return lowest
 
+    def forget(self, place: Place, records: memoryview) -> None:
+        """This batch is written: so what was sent away is, too, and came by another connection, or to another leader."""
+        if (header := _header_of(records)) is not None:
+            self._lowest.pop((place, header.producer_id, header.producer_epoch), None)
+
 
 def _header_of(records: memoryview) -> BatchHeader | None:
     """Of a batch that has a place in a producer's sequence; appending says what is wrong with any other."""

@@ -1,5 +1,6 @@
 """Batches in flight while their partition comes to this node: a later one must not overtake one that was sent away."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.node.server.overtaking import REFUSED_MAX, RefusedBatches
 from sim_cluster import CLIENT, Cluster
-from sim_node import SimNode
+from sim_node import NODE, PORT, SimNode
 
 E = ErrorCode
 BY_NAME = 12  # the last version of Produce that names topics
@@ -53,6 +54,34 @@ def test_a_batch_does_not_overtake_one_that_came_before_its_topic() -> None:
         assert send(4) is E.none
         assert send(4) is E.none  # a retry
     finally:
+        node.close()
+
+
+def test_one_that_came_by_another_connection_is_waited_for_no_longer() -> None:
+    """What follows on a full disk was counted from it: the third round was out of order, and its producer ended."""
+    node = SimNode(seed="overtaking")
+    node.start()
+
+    def send(sequence: int, wire: WireClient) -> ErrorCode:
+        async def produce() -> ErrorCode:
+            fields = to_topic(batch(sequence))
+            return code_of(await wire.request(ApiKey.produce, BY_NAME, **fields))
+
+        return node.run(produce)
+
+    other = WireClient(node.env, NODE, PORT, timeout_s=60.0)
+    try:
+        assert send(0, node.wire) is E.unknown_topic_or_partition
+        node.create_topic("t")
+        assert send(0, other) is E.none
+        assert send(4, node.wire) is E.none
+        for _ in range(3):
+            disk = node.world.disk(NODE).faults
+            disk.fail("append", path="*/t-0/*.log", number=errno.ENOSPC)
+            for sequence in range(8, 24, 4):
+                assert send(sequence, node.wire) is not E.out_of_order_sequence_number
+    finally:
+        node.run(other.close)
         node.close()
 
 
