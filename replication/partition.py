@@ -213,7 +213,7 @@ class Partition(CopiedPartition):
             producers = log.producers  # the first batch since a clean start has them read
         except (OSError, LogDamaged) as failed:
             return self._history_unreadable(failed)
-        if behind is not None:
+        if behind is not None and not producers.has_taken(behind):
             producers.note_refused(behind)
             self._remember_sent_back().note_sent_away(behind)
         verdict = appends.judge(

@@ -90,7 +90,7 @@ class Replica:
 
 class PartitionMachine:
     __slots__ = (
-        "assigned", "broker_id", "durable_end", "epoch_start_offset", "high_watermark", "isr", "lag_ms_max",
+        "assigned", "broker_id", "durable_end", "elr", "epoch_start_offset", "high_watermark", "isr", "lag_ms_max",
         "leader", "leader_epoch", "log_end", "min_insync_replicas", "replicas", "role", "settled_replicas", "sync_counts",
     )  # fmt: skip
 
@@ -104,6 +104,7 @@ class PartitionMachine:
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = -1
         self.isr = IsrMachine()
+        self.elr: frozenset[int] = frozenset()  # who may lead, too, while the ISR is small
         # Who is to have a replica, this broker among them.
         self.assigned: frozenset[int] = frozenset()
         self.replicas: dict[int, Replica] = {}  # the others, while this broker leads
@@ -127,6 +128,7 @@ class PartitionMachine:
             return False, False  # the leader hears of its own proposals first
         is_new_epoch = state.leader_epoch > self.leader_epoch
         self.isr.on_image(frozenset(state.isr), state.leader_epoch, state.partition_epoch)
+        self.elr = frozenset(state.elr)
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.assigned = frozenset(state.replicas)
         if state.leader != self.broker_id:
@@ -229,6 +231,7 @@ class PartitionMachine:
     def low_watermark(self, log_start: int) -> int:
         """What every replica that is alive has deleted (Kafka's lowWatermarkIfLeader); `log_start` is our own.
 
+        One that may be elected counts in any case: a full disk, or a leader that can't be read, keeps it from following.
         In a new epoch nobody has been heard yet: those in sync are waited for until they leave.
         """
         isr = self.isr.isr
@@ -236,7 +239,7 @@ class PartitionMachine:
             (
                 each.log_start
                 for broker_id, each in self.replicas.items()
-                if each.may_join or broker_id in isr
+                if each.may_join or broker_id in isr or broker_id in self.elr
             ),
             default=log_start,
         )

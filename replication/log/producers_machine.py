@@ -374,6 +374,14 @@ class ProducersMachine:
         entry = self._entries.get(producer_id)
         return None if entry is None else unpack_entry(producer_id, entry)
 
+    def has_taken(self, batch: ProducedBatch) -> bool:
+        """Or one behind it, or it was fenced: by another connection, or from another leader."""
+        known = self.state_of(batch.producer_id)
+        if known is None or known.producer_epoch < batch.producer_epoch:
+            return False
+        is_known = known.last_sequence >= batch.base_sequence
+        return is_known or known.producer_epoch > batch.producer_epoch
+
     def states(self) -> list[ProducerState]:
         """Every producer, for DescribeProducers."""
         return [unpack_entry(producer_id, entry) for producer_id, entry in self._entries.items()]

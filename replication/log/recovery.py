@@ -361,6 +361,9 @@ class _Recovery:
             log.epochs_unsaved = True
         log.latest_epoch = log.epochs.latest
         log.unsettled()
+        if log.active.base_offset > (log.snapshots[-1] if log.snapshots else log.bases[0]):
+            # Those of the last rolls were above the recovery point. What a replay would need instead may be deleted any time.
+            snapshots.write(log)
         if end < log.log_start_offset:  # all that was left had been deleted already
             start = log.log_start_offset
             truncation.truncate_fully_and_start_at(log, start)

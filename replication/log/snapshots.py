@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Whoever was not seen for long may only seem so: the clock may have been set meanwhile (see producers_clock.py).
 NOBODY_EXPIRES: Final = 0
 KEEP: Final = 2
+OVERDUE: Final = 1 << 62  # bytes since the last one
 Copied = tuple[int, dict[int, bytes], list[tuple[int, int]]]  # ProducersMachine.copied
 AT_ONCE_MAX: Final = 2_000  # producers written on the loop: 2 ms
 INLINE_MAX: Final = 16 * 1024  # what a hint carries itself: no file to sync at a clean stop
@@ -58,6 +59,8 @@ def write(log: "Log") -> bool:
     except OSError as error:
         log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
         remove_if_there(disk, path)
+        log.bytes_since_snapshot = OVERDUE  # the next checkpoint tries again
+        log.unsettled()
         return False
     log.snapshots.append(offset)
     log.snapshots_unsynced.append(offset)
@@ -163,6 +166,8 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
         try:
             data = log.env.disk.read_all(path)
             if machine.restore(data, now_ms=NOBODY_EXPIRES) == log.snapshots[-1]:
+                if machine.end_offset < log.segments[0].base_offset:
+                    break  # what is between the two is gone: better to know nobody than what was true once
                 return
             why = "it is of another offset than its name says"
         except FileNotFoundError:

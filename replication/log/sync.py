@@ -44,6 +44,10 @@ class SyncTicket:
             self.folders.append(log.folder)
             if log.folder_synced == 0:  # the folder itself may be new
                 self.folders.append(log.folder.rpartition("/")[0])
+                # What the process before this one cut off may be in the page cache only, of the last file or the one that it had
+                # just sealed: a hint will tell the size, and what is written now stands behind it.
+                inherited = [each for each in log.segments[-2:] if each not in log.dirty]
+                self.files += [each.file() for each in inherited if not each.fresh]
 
     def done(self) -> None:
         """All of it is durable."""

@@ -200,6 +200,21 @@ def test_one_that_stops_is_waited_for_no_longer_once_its_stream_has_ended() -> N
     assert three.high_watermark == 10
 
 
+def test_one_that_may_be_elected_has_to_delete_before_it_is_said_that_records_are_deleted() -> None:
+    """It has left the ISR, as its disk is full, and can't follow. Deleted records came back when it was elected."""
+    three = leading(ME, 2, 3)
+    for broker in (2, 3):
+        ack(three, broker, 0)
+        three.replicas[broker].log_start = 7
+    three.replicas[3].log_start = 0
+    three.on_may_join(3, 0, may_join=False)
+    without = dataclasses.replace(state(ME, 2, replicas=(ME, 2, 3), version=2), elr=(BrokerId(3),))
+    three.on_image(without, 0)
+    assert three.low_watermark(7) == 0
+    three.on_image(state(ME, 2, replicas=(ME, 2, 3), version=3), 0)
+    assert three.low_watermark(7) == 7
+
+
 def test_laggards_leave_after_the_limit() -> None:
     three = leading(ME, 2, 3)
     three.on_append(10, 0)

@@ -120,3 +120,21 @@ def test_of_a_log_that_failed_nothing_is_judged() -> None:
             assert getattr(answer, "error", None) is E.kafka_storage_error
 
     play(scene)
+
+
+def test_one_that_was_sent_away_and_came_by_another_way_is_not_missing() -> None:
+    """1. Batch 0 is sent away on a connection: another node leads. 2. It is written there, and this node leads again.
+    3. All that comes by that connection is behind batch 0, which is known: what is missing is batch 1.
+    """
+
+    async def scene(node: Node) -> None:
+        assert produce(node, 0) is E.none
+        partition, away = node.partition(), header(sequence=0, epoch=0)
+        for _ in range(3):
+            node.env.machine.disk.faults.fail("append", path="*.log", number=errno.ENOSPC)
+            for sequence in range(1, 5):
+                sent = batch(f"{sequence}", pid=7, sequence=sequence)
+                answer = partition.append_as_leader(sent, required_acks=-1, now_ms=0, behind=away)
+                assert getattr(answer, "error", None) is E.kafka_storage_error
+
+    play(scene)

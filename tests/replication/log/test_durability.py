@@ -271,6 +271,37 @@ def test_a_log_that_is_begun_anew_while_retention_waits_for_its_checkpoint(end: 
         run(scenario, seed)
 
 
+@pytest.mark.parametrize("then", ["a clean stop", "a batch in the new segment"])
+def test_what_the_killed_process_cut_off_is_synced_by_the_next_one(then: str) -> None:
+    """Nothing was appended to that file since. A hint knew its size without what came back; or new batches stood behind that."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 3)
+        await node.settle()
+        sizes = [200, 900] if then == "a batch in the new segment" else [200]
+        for size in sizes:  # the second one begins a segment, in which it finds no room
+            files = world.disk("n1").files
+            files.capacity = files.used + 50
+            with pytest.raises(OSError, match="No space"):
+                produce(log, size=size)
+            files.capacity = None
+        assert len(log.segments) == len(sizes)
+        log = await node.restart("kill")
+        if len(sizes) == 2:
+            produce(log, 2)
+            await node.sync()
+        before = read_all(log)
+        if len(sizes) == 1:
+            await node.stop()
+        log = await node.restart("crash")
+        assert read_all(log) == before
+
+    for seed in range(40):
+        run(scenario, seed)
+
+
 def test_many_batches_at_once_are_written_all_or_none() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, segment_bytes=400)

@@ -1,5 +1,6 @@
 """What a start makes of what a crash, or a bad disk, has left."""
 
+import errno
 from uuid import UUID
 
 import pytest
@@ -529,5 +530,42 @@ def test_a_log_that_could_not_be_opened_claims_nothing() -> None:
         rewrite(node, LOG, data[:half])
         await node.restart("kill")  # on the boot that did not see it whole
         assert read_all(node.log) == data[: 5 * 90]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("what", ["kill", "crash", "the disk was full"])
+def test_producers_are_known_when_what_they_wrote_was_deleted(what: str) -> None:
+    """1. A roll leaves no snapshot that a start believes: it was above the recovery point, or the disk was full.
+    2. DeleteRecords takes the segments that would have been replayed. 3. The node is killed.
+    It knew of a producer what was true once: its next batch was out of order, and a transaction that had ended was open.
+    """
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, producer_id=1, producer_epoch=0, base_sequence=0)
+        produce(log, producer_id=2, producer_epoch=0, base_sequence=0, transactional=True)
+        log.roll(START_MS)
+        produce(log, producer_id=1, producer_epoch=0, base_sequence=1)
+        await node.settle()
+        produce(log, producer_id=1, producer_epoch=0, base_sequence=2)
+        end_txn(log, 2, commit=True)
+        if what == "the disk was full":
+            world.disk("n1").faults.fail("append", path="*.producers", number=errno.ENOSPC)
+        log.roll(START_MS)
+        produce(log)
+        await node.sync()
+        if what != "the disk was full":
+            log = await node.restart(what)
+        await node.settle()
+        log.delete_records_before(log.log_end_offset)
+        log.apply_retention(START_MS, log.log_end_offset)
+        await node.settle()
+        log = await node.restart("kill")
+        assert log.bases == [5], "nothing was deleted"
+        known = {each.producer_id: each for each in log.producers.states()}
+        assert known[1].last_sequence == 2
+        assert known[2].txn_first_offset < 0
 
     run(scenario)
