@@ -33,6 +33,8 @@ class SyncTicket:
 
     def __init__(self, log: "Log") -> None:
         self.log = log
+        if log.folder_synced == 0 < log.folder_version:  # not since a clean stop
+            _take_inherited(log)
         self.cuts = log.cuts
         self.end_offset = log.log_end_offset
         self.sizes = [(segment, segment.size, segment.syncs_wanted) for segment in log.dirty]
@@ -44,10 +46,6 @@ class SyncTicket:
             self.folders.append(log.folder)
             if log.folder_synced == 0:  # the folder itself may be new
                 self.folders.append(log.folder.rpartition("/")[0])
-                # What the process before this one cut off may be in the page cache only, of the last file or the one that it had
-                # just sealed: a hint will tell the size, and what is written now stands behind it.
-                inherited = [each for each in log.segments[-2:] if each not in log.dirty]
-                self.files += [each.file() for each in inherited if not each.fresh]
 
     def done(self) -> None:
         """All of it is durable."""
@@ -66,6 +64,15 @@ class SyncTicket:
         if self.end_offset > log.recovery_point:
             log.recovery_point = self.end_offset
             log.unsettled()
+
+
+def _take_inherited(log: "Log") -> None:
+    """What the process before this one cut off may be in the page cache only, of the last file or of the one that it had just
+    sealed: what is written now stands behind it, and a clean stop will tell its size."""
+    for segment in log.segments[-2:]:
+        if not segment.fresh:
+            segment.want_sync()
+            log.mark_dirty(segment)
 
 
 def needs_sync(log: "Log") -> bool:
