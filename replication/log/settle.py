@@ -47,19 +47,23 @@ class Settlement:
         self.error: OSError | None = None
         self.folder = log.folder
         self.rolled = log.rolled
-        self.aborted = log.aborted_unsynced
+        # And how many of their entries are durable: those that an earlier checkpoint wrote.
+        self.aborted = [
+            (each, 0 if each.aborted is None else each.aborted.written)
+            for each in log.aborted_unsynced
+        ]
         self.snapshots = log.snapshots_unsynced
         self.doomed = log.doomed
         log.rolled, log.aborted_unsynced, log.snapshots_unsynced, log.doomed = [], [], [], []
         try:
-            for segment in self.aborted:
+            for segment, _ in self.aborted:
                 aborted.write(log, segment)
         except OSError as error:
             self.error = error
         self.paths = [
             segment.path_of(suffix) for segment in self.rolled for suffix in (INDEX, TIMEINDEX)
         ]
-        self.paths += [segment.path_of(TXNINDEX) for segment in self.aborted]
+        self.paths += [segment.path_of(TXNINDEX) for segment, _ in self.aborted]
         self.paths += [f"{log.folder}/{file_name(offset, PRODUCERS)}" for offset in self.snapshots]
         self.epochs_path = f"{log.folder}/{EPOCHS}"
         self.epochs_text: str | None = None
@@ -110,12 +114,11 @@ class Settlement:
         """Those that are in the log yet: another one may have the name of one that was truncated meanwhile."""
         log = self.log
         log.rolled += [each for each in self.rolled if each in log.segments]
-        for segment in self.aborted:
+        for segment, durable in self.aborted:
             if segment in log.segments:
                 assert segment.aborted is not None, "what waits to be written is loaded"
-                segment.aborted.written = (
-                    0  # after a sync that failed nothing of the file is believed
-                )
+                # After a sync that failed what it was to write is written once more; not more, as the disk may be full.
+                segment.aborted.written = min(segment.aborted.written, durable)
                 aborted.mark(log, segment)
 
     def take_back_doomed(self) -> None:

@@ -1,5 +1,7 @@
 """What stands beside the log, when a checkpoint fails or comes between."""
 
+import errno
+
 import pytest
 from fencepost.chaos.sim.world import World
 from log_helpers import START_MS, Node, end_txn, produce, run
@@ -23,6 +25,30 @@ def test_aborted_transactions_whose_sync_failed_are_written_anew() -> None:
         assert log.settled_point == 7
         log = await node.restart("crash")
         assert [txn.first_offset for txn in log.aborted_between(0, 7)] == [0]
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
+def test_aborted_transactions_that_are_durable_stay_so_when_the_disk_is_full() -> None:
+    """Below the checkpoint nobody would derive them again: after a kill their records were shown as committed."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        for producer_id, first in ((1, 0), (2, 4)):
+            produce(log, 3, transactional=True, producer_id=producer_id, producer_epoch=0)
+            end_txn(log, producer_id, commit=False)
+            if not first:
+                await node.settle()
+        await node.sync()
+        path = "*.txnindex"
+        world.disk("n1").faults.fail("append", path=path, number=errno.ENOSPC, times=3)
+        for _ in range(3):
+            await node.store.checkpoint()
+        assert log.settled_point == 4
+        log = await node.restart("kill")
+        assert [txn.first_offset for txn in log.aborted_between(0, 8)] == [0, 4]
 
     for seed in range(10):
         run(scenario, seed)
