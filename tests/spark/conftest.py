@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,3 +63,12 @@ def topic(fresh: Callable[[str], str], node: Served) -> str:
     name = fresh("topic")
     node.create(name, partitions=2)
     return name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test is the last one ends Spark, Kafka and the node, too: on a machine that has other things to do a JVM takes
+    longer for that than a test's usual limit."""
+    here = str(Path(__file__).parent)
+    for item in items:
+        if str(item.path).startswith(here) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
