@@ -103,5 +103,6 @@ def unfound(faults: "ClusterFaults", rotten: Rotten) -> str:
     if rotten.partition in manager.offline or (partition is not None and partition.log.damage):
         return ""
     if partition is None:
-        return told if manager.image.partition(*rotten.partition) is not None else ""
+        state = manager.image.partition(*rotten.partition)  # moved away: nobody reads the folder
+        return told if state is not None and rotten.node_id in state.replicas else ""
     return "" if partition.log_start_offset >= rotten.batch.next_offset else told

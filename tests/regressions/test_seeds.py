@@ -29,6 +29,12 @@ def test_what_follows_a_refused_batch_is_not_out_of_order_though_a_known_retry_c
 
 
 @pytest.mark.slow
+def test_nobody_waits_for_a_flipped_bit_of_a_partition_that_was_moved_away() -> None:
+    """Its folder is set aside, and not read; the simulator waited for its node to find the bit."""
+    ClusterRun(Plan(campaign="cluster", seed=40177, keep_faults=(1, 4), until_s=2.979)).run()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 6, 58])
 def test_a_clock_that_was_set_ahead_makes_no_producer_forgotten(seed: int) -> None:
     """Expiry went by the wall clock: set a day ahead, it forgot producers whose next retry would be written twice."""
