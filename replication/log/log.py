@@ -235,6 +235,11 @@ class Log:
         if segment not in self.dirty:
             self.dirty.append(segment)
 
+    def want_sync(self, segment: Segment) -> None:
+        """The next sync takes it in, though all up to its size is synced."""
+        segment.want_sync()
+        self.mark_dirty(segment)
+
     def _append_parts(
         self, buffer: Buffer, headers: Sequence[tuple[int, BatchHeader]], now_ms: int
     ) -> None:

@@ -249,11 +249,8 @@ class _Recovery:
             path = f"{log.folder}/{EPOCHS}"
             log.env.log.warn("leader_epochs_damaged", path=path, cause=str(error))
             return False
-        if log.epochs.truncate_from_end(self.trusted):
-            log.epochs_unsaved = (
-                True  # or those of a tail that is gone are believed once the log is as long again
-            )
         log.latest_epoch = log.epochs.latest
+        truncation.cut_epochs(log, self.trusted)  # in the file too: the log may be as long again
         return True
 
     def _derive_epochs(self, first: int) -> None:

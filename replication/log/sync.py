@@ -71,8 +71,7 @@ def _take_inherited(log: "Log") -> None:
     sealed: what is written now stands behind it, and a clean stop will tell its size."""
     for segment in log.segments[-2:]:
         if not segment.fresh:
-            segment.want_sync()
-            log.mark_dirty(segment)
+            log.want_sync(segment)
 
 
 def needs_sync(log: "Log") -> bool:

@@ -26,7 +26,7 @@ def truncate_to(log: "Log", offset: int) -> None:
     """End at `offset`, or before it where a batch holds it: that goes whole. OSError and LogDamaged fail the log."""
     assert offset >= 0, f"truncation to {offset}"
     if offset >= log.log_end_offset:
-        _cut_epochs(log, log.log_end_offset)
+        cut_epochs(log, log.log_end_offset)
         return
     if offset < log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
@@ -114,12 +114,12 @@ def _drop_from(log: "Log", at: int) -> None:
 def _end_at(log: "Log", end_offset: int) -> None:
     log.log_end_offset = end_offset
     log.recovery_point = min(log.recovery_point, end_offset)
-    _cut_epochs(log, end_offset)
+    cut_epochs(log, end_offset)
     snapshots.drop_above(log, end_offset)
     log.unsettled()
 
 
-def _cut_epochs(log: "Log", end_offset: int) -> None:
+def cut_epochs(log: "Log", end_offset: int) -> None:
     if log.epochs.truncate_from_end(end_offset):
         log.epochs_unsaved = True
         log.latest_epoch = log.epochs.latest

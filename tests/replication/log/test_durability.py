@@ -141,65 +141,6 @@ def test_an_append_that_finds_the_disk_full_leaves_nothing_behind() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("is_syncing", [False, True], ids=["at rest", "during a sync"])
-def test_half_a_batch_that_a_power_cut_brings_back_takes_nothing_with_it(is_syncing: bool) -> None:
-    """It stands at the end of a segment that is sealed then."""
-
-    async def scenario(world: World) -> None:
-        node = Node(world, segment_bytes=1000)
-        log = await node.start()
-        produce(log, 3)
-        await node.sync()
-        if is_syncing:
-            produce(log, 1)
-        sync = world.loop.create_task(node.sync())
-        await node.env.clock.sleep(0)
-        files = world.disk("n1").files
-        files.capacity = files.used + 50
-        with pytest.raises(OSError, match="No space"):
-            produce(log, size=200)
-        await sync
-        files.capacity = None
-        produce(log, size=900)  # needs a new segment
-        await node.sync()
-        assert len(log.segments) == 2
-        before = read_all(log)
-        log = await node.restart("crash")
-        assert read_all(log) == before
-
-    for seed in range(20):
-        run(scenario, seed)
-
-
-@pytest.mark.parametrize("what", ["half a batch", "a tail that was cut"])
-def test_what_the_killed_process_cut_off_does_not_come_back_with_the_power(what: str) -> None:
-    """All below was synced and checkpointed, so the next process has nothing to read again; the cut was not synced."""
-
-    async def scenario(world: World) -> None:
-        node = Node(world, segment_bytes=1000)
-        log = await node.start()
-        produce(log, 3)
-        await node.settle()
-        if what == "half a batch":
-            files = world.disk("n1").files
-            files.capacity = files.used + 50
-            with pytest.raises(OSError, match="No space"):
-                produce(log, size=200)
-            files.capacity = None
-        else:
-            log.truncate_to(2)
-        log = await node.restart("kill")
-        produce(log, size=900)  # needs a new segment
-        await node.sync()
-        assert len(log.segments) == 2
-        before = read_all(log)
-        log = await node.restart("crash")
-        assert read_all(log) == before
-
-    for seed in range(20):
-        run(scenario, seed)
-
-
 def test_leader_epochs_of_a_tail_that_is_gone_are_not_believed_when_the_log_is_as_long_again() -> (
     None
 ):
@@ -268,37 +209,6 @@ def test_a_log_that_is_begun_anew_while_retention_waits_for_its_checkpoint(end: 
         assert read_all(log) == before
 
     for seed in range(20):
-        run(scenario, seed)
-
-
-@pytest.mark.parametrize("then", ["a clean stop", "a batch in the new segment"])
-def test_what_the_killed_process_cut_off_is_synced_by_the_next_one(then: str) -> None:
-    """Nothing was appended to that file since. A hint knew its size without what came back; or new batches stood behind that."""
-
-    async def scenario(world: World) -> None:
-        node = Node(world, segment_bytes=1000)
-        log = await node.start()
-        produce(log, 3)
-        await node.settle()
-        sizes = [200, 900] if then == "a batch in the new segment" else [200]
-        for size in sizes:  # the second one begins a segment, in which it finds no room
-            files = world.disk("n1").files
-            files.capacity = files.used + 50
-            with pytest.raises(OSError, match="No space"):
-                produce(log, size=size)
-            files.capacity = None
-        assert len(log.segments) == len(sizes)
-        log = await node.restart("kill")
-        if len(sizes) == 2:
-            produce(log, 2)
-            await node.sync()
-        before = read_all(log)
-        if len(sizes) == 1:
-            await node.stop()
-        log = await node.restart("crash")
-        assert read_all(log) == before
-
-    for seed in range(40):
         run(scenario, seed)
 
 
