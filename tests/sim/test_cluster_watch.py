@@ -42,11 +42,16 @@ def test_a_log_that_is_damaged_though_no_bit_has_flipped_is_seen() -> None:
         play(SEED, scenario)
 
 
+def begin_to_commit(scene: Scene) -> tuple[OffsetKeeper, asyncio.Future[None]]:
+    """Positions in a group, all the time: its log is compacted."""
+    client = scene.client("group")
+    keeper = OffsetKeeper(client, TOPIC, scene.watch.positioned, pause_s=0.01)
+    return keeper, asyncio.ensure_future(scene.world.on(client.env, keeper.run()))
+
+
 def test_tables_of_a_compacted_log_that_differ_are_seen() -> None:
     async def scenario(scene: Scene) -> None:
-        client = scene.client("group")
-        keeper = OffsetKeeper(client, TOPIC, scene.watch.positioned, pause_s=0.01)
-        running = asyncio.ensure_future(scene.world.on(client.env, keeper.run()))
+        keeper, running = begin_to_commit(scene)
         await asyncio.sleep(2)
         keeper.stopping = True
         await running
@@ -70,9 +75,7 @@ def test_what_one_replica_of_a_compacted_log_alone_has_is_no_difference() -> Non
     """A group whose last session runs out while a run is judged makes its coordinator write."""
 
     async def scenario(scene: Scene) -> None:
-        client = scene.client("group")
-        keeper = OffsetKeeper(client, TOPIC, scene.watch.positioned, pause_s=0.01)
-        running = asyncio.ensure_future(scene.world.on(client.env, keeper.run()))
+        keeper, running = begin_to_commit(scene)
         await asyncio.sleep(2)
         brokers = [scene.nodes.broker(node_id) for node_id in scene.nodes.ids]
         compacted = [
