@@ -114,16 +114,17 @@ def test_a_table_whose_nodes_are_killed_while_they_compact_it_keeps_the_newest_o
     # As if a key had gone back to what it was first.
     acknowledged = [op for op in history if op["f"] == "txn" and op["type"] == "ok"]
     final = [op for op in history if op["process"] == "final" and op.get("polls")]
-    newest = {(each[0], each[4]): each for op in final for each in op["polls"]}
+    # Below zero stands the number of a tombstone's key.
+    newest = {(each[0], abs(each[4])): each for op in final for each in op["polls"]}
     older = min(
         [place, offset, value, op["number"], extra]
         for op in acknowledged
         for place, value, offset, extra in op.get("sends", ())
-        if offset is not None and newest.get((place, extra), (place, -1))[1] > offset
+        if offset is not None and newest.get((place, abs(extra)), (place, -1))[1] > offset
     )
     for op in final:
         op["polls"] = [
-            each for each in op["polls"] if (each[0], abs(each[4])) != (older[0], older[4])
+            each for each in op["polls"] if (each[0], abs(each[4])) != (older[0], abs(older[4]))
         ]
     final[-1]["polls"].append(older)
     assert "key-back" in judged_again(out, history)
