@@ -179,6 +179,10 @@ class _Recovery:
         self.was_cut = False
         self.recovered_bytes = 0
         self.without_aborted: list[Segment] = []  # their index of aborted transactions was damaged
+        # From where on it may not be synced. Where the checkpoint is lost that is anywhere: as a rule in the last two files.
+        self.unsynced_from = self.trusted
+        if known.recovery_point is None:
+            self.unsynced_from = log.segments[-2:][0].base_offset
 
     def run(self) -> None:
         log, trusted = self.log, self.trusted
@@ -304,7 +308,9 @@ class _Recovery:
         if header.base_offset >= self.trusted:
             self.recovered_bytes += header.size
         self._note_epoch(header.leader_epoch, header.base_offset)
-        if header.base_offset >= self.trusted and self._may_be_clean_by_mistake:
+        if header.base_offset >= self.unsynced_from:
+            # After a failed sync the kernel holds pages for clean that are not on the disk, and a later sync passes them
+            # over. The process that saw it fail may be the one that was killed: what it wrote is written again.
             segment.file().write_at(checked.position, checked.batch)
         if header.last_offset < self.replay_from:
             return
@@ -319,13 +325,6 @@ class _Recovery:
             return
         if completed.last_offset >= self.trusted or segment in self.without_aborted:
             aborted.add(log, segment, completed)
-
-    @property
-    def _may_be_clean_by_mistake(self) -> bool:
-        """After a failed sync the kernel holds pages for clean that are not on the disk, and a later sync passes
-        them over. The process that saw it fail may be the one that was killed: what it wrote is written again.
-        """
-        return self.known.same_boot and self.log.config.flush_policy != "os"
 
     def _sync(self, first: int) -> None:
         """What the last process wrote, or cut off, may be in the page cache only; it counts from now on."""

@@ -116,6 +116,42 @@ def test_no_append_is_believed_after_a_failed_sync(what: str) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "why", ["the boot is not confirmed", "flush.policy=os", "the checkpoint is lost"]
+)
+def test_what_a_killed_process_could_not_sync_is_written_again(why: str) -> None:
+    """The next one can't tell that the sync failed, and counts what it finds: a sync alone would pass those pages over."""
+
+    async def scenario(world: World) -> None:
+        policy = "os" if why == "flush.policy=os" else "ack"
+        node = Node(world, segment_bytes=1000, flush_policy=policy)
+        log = await node.start()
+        produce(log, 3)
+        await node.settle()
+        if why == "the boot is not confirmed":
+            node.down("crash")
+            node.env = world.restart("n1")
+            world.disk("n1").faults.fail("rename", path="*partition-offsets*", number=errno.ENOSPC)
+            with pytest.raises(OSError, match="No space"):
+                await node.start()
+            log = node.log
+        produce(log, 4, size=200)  # the sealed segment gets some of it, too
+        assert len(log.segments) == 2
+        world.disk("n1").faults.fail("sync")
+        with pytest.raises(OSError, match="Input/output"):
+            await node.sync()
+        if why == "the checkpoint is lost":
+            node.env.disk.remove(f"{FOLDER}/partition-offsets")
+        log = await node.restart("kill")
+        await node.settle()
+        before = read_all(log)
+        log = await node.restart("crash")
+        assert (read_all(log), log.log_end_offset) == (before, 7)
+
+    for seed in range(20):
+        run(scenario, seed)
+
+
 def test_an_append_that_finds_the_disk_full_leaves_nothing_behind() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, segment_bytes=1000)
