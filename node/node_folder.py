@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from fencepost.cluster.base.durable_folder import make_durable_folder
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, EXIT_LATER, CannotRun
 from fencepost.cluster.base.ids import BrokerId
@@ -43,7 +44,7 @@ class NodeFolder:
 
     def open(self) -> None:
         """Lock the folder and read whose it is; an empty one belongs to nobody yet."""
-        self.disk.make_folders(self.path)
+        make_durable_folder(self.disk, self.path)
         try:
             self._release = self.disk.lock(f"{self.path}/{LOCK}")
         except BlockingIOError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ports import Env
 
-from .names import DELETED, LOG, file_name
+from .names import DELETED, LOG, SEGMENT_FILES, file_name, split
 from .segment import Segment
 from .segment_files import remove_all, rename_all
 from .shrinking import shrink
@@ -113,10 +113,12 @@ def tell(log: "Log", segment: Segment, error: OSError | LogDamaged) -> None:
 
 
 def bury(log: "Log", segments: Sequence[Segment]) -> None:
-    """Their log start offset is durable."""
+    """Their log start offset is durable. Those whose name is another's by now went when the log began anew (`bury_rest`)."""
     for segment in segments:
+        if segment.base_offset in log.bases:
+            continue
         try:
-            Burial(log, segment)
+            bury_now(log, segment)
         except OSError as error:
             tell(log, segment, error)
 
@@ -125,3 +127,14 @@ def bury_now(log: "Log", segment: Segment) -> None:
     """One that truncation takes: a failure is the caller's to handle, for the file would come back."""
     Burial(log, segment)
     log.folder_version += 1
+
+
+def bury_rest(log: "Log") -> None:
+    """All that has a segment's name yet, of a log that begins anew: what a checkpoint that is under way is to bury, and what could
+    not be renamed when its time came. Below the log start it was harmless; where the start goes back it would count again."""
+    disk = log.env.disk
+    for name in disk.list(log.folder):
+        parts = split(name)
+        if parts is not None and parts[1] in SEGMENT_FILES:
+            disk.rename(f"{log.folder}/{name}", f"{log.folder}/{name}{DELETED}")
+            log.folder_version += 1

@@ -1,4 +1,4 @@
-"""Five numbers of every partition of a node, durable: how far synced and cleaned, where it starts, high watermark, doubt.
+"""A few numbers of every partition of a node, durable: how far synced and cleaned, where it starts, high watermark, doubts.
 
 INVARIANT  a recovery point in the file was true when it was written, and stays true: what lowers one (truncation,
            deletion) is durable here *before* the log is touched (`lower`, `forget`).
@@ -9,7 +9,7 @@ PROVED BY  tests/replication/log/test_checkpoint.py::test_a_crash_at_any_write_l
 One append-only file, rewritten when it has grown. After the magic come frames, big endian:
 
     length u32 | crc32 u32 of the rest | type u8 | body
-    type B  the boot id of the machine's run in which all logs were last known to be whole
+    type B  the boot id of the machine's run in which all logs were last known to be whole, but those that are UNOPENED
     type N  names: (id u32, partition i32, length u16, topic) …
     type V  values: (id u32, kind u8, offset i64) …; the last one counts, -1 is none, -2 unknown (recovery points)
 
@@ -45,6 +45,7 @@ class Kind(enum.IntEnum):
     HIGH_WATERMARK = 2
     CLEANED = 3
     DOUBT = 4  # doubts.py
+    UNOPENED = 5  # 1: not since the machine went down, so its end may be torn on whatever boot it is opened
 
 
 class PartitionOffsets:

@@ -17,6 +17,8 @@ import msgpack
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk
 
+from .segment_files import remove_if_there
+
 FILE_NAME: Final = "clean-shutdown"
 MAGIC: Final = b"FPCS\x01"
 CHECKSUM: Final = struct.Struct(">I")
@@ -100,8 +102,6 @@ def _hint(
 
 
 def remove(disk: Disk, folder: str) -> None:
-    """Durably; blocks for one sync of the folder."""
-    path = f"{folder}/{FILE_NAME}"
-    if disk.exists(path):
-        disk.remove(path)
-        disk.sync_folder(folder)
+    """Durably; blocks for one sync of the folder, also where it is gone: its removal may not be on the disk yet."""
+    remove_if_there(disk, f"{folder}/{FILE_NAME}")
+    disk.sync_folder(folder)

@@ -121,15 +121,20 @@ def for_hint(log: "Log") -> tuple[int, bytes]:
 def drop_old(log: "Log") -> None:
     """Two are enough, if the older is one that a start after a crash may believe."""
     while len(log.snapshots) > KEEP and log.snapshots[1] <= log.settled_point:
-        remove_if_there(log.env.disk, path_of(log, log.snapshots.pop(0)))
+        _drop(log, 0)
 
 
 def drop_above(log: "Log", end_offset: int) -> None:
     """The log was cut. The removal is durable before the recovery point passes here again (see sync.py)."""
     while log.snapshots and log.snapshots[-1] > end_offset:
-        remove_if_there(log.env.disk, path_of(log, log.snapshots.pop()))
-        log.folder_version += 1
+        _drop(log, -1)
     log.snapshots_unsynced = [at for at in log.snapshots_unsynced if at <= end_offset]
+
+
+def _drop(log: "Log", at: int) -> None:
+    """Were it back after an end of power nobody would know of it, and a truncation would leave it: it would tell of another history."""
+    remove_if_there(log.env.disk, path_of(log, log.snapshots.pop(at)))
+    log.folder_version += 1
 
 
 def load_producers(log: "Log", machine: ProducersMachine | None = None) -> ProducersMachine:

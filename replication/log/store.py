@@ -20,12 +20,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
+from fencepost.cluster.base.durable_folder import make_durable_folder
 from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk, Env
 
 from . import burial, hints
-from .checkpoint import FILE_NAME, UNKNOWN, Kind, PartitionOffsets
+from .checkpoint import FILE_NAME, NONE, UNKNOWN, Kind, PartitionOffsets
 from .config import LogConfig
 from .damage import DamagedLogs
 from .doubts import Doubts
@@ -78,7 +79,6 @@ class LogStore:
         self.is_new = False  # nothing was ever stored here, so nothing was left unclean either
         self._hints: dict[TopicPartition, LogHint] = {}
         self.same_boot = False
-        self._all_opened = True
         self._confirms_boot = False  # with the next checkpoint
 
     # -- start -----------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class LogStore:
     def start(self) -> None:
         """Read what the last stop left. Nothing is changed but what was being deleted."""
         disk = self.env.disk
-        _make_durable_folder(disk, self.data_dir)
+        make_durable_folder(disk, self.data_dir)
         names = disk.list(self.data_dir)
         self.offsets.load()
         has_logs = any(partition_of(name) for name in names)
@@ -118,7 +118,6 @@ class LogStore:
     def open(self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig) -> Log:
         """The log of a partition, made when there is none. LogDamaged: it can't be used as it is."""
         folder = f"{self.data_dir}/{partition}"
-        opened_so_far, self._all_opened = self._all_opened, False
         hint = self._hints.pop(partition, None)
         if hint is not None and not hint.is_of(topic_id):
             hint = None
@@ -135,13 +134,13 @@ class LogStore:
             recovery_point=recovery_point,
             hint=hint,
             log_start_offset=self.offsets.get(Kind.LOG_START, partition) or 0,
-            same_boot=self.same_boot,
+            same_boot=self.same_boot and self.offsets.get(Kind.UNOPENED, partition) is None,
             shared=self.shared,
         )
         damaged_at = self.damaged.of(partition, topic_id)
         if damaged_at is not None:
             log.damage = check_around(log, damaged_at)
-        self._all_opened = opened_so_far
+        log.put(Kind.UNOPENED, NONE)
         if recovery_point is None:
             log.put(Kind.RECOVERY_POINT, log.settled_point)
         self.doubts.opens(partition, config)  # not before what was found is synced
@@ -165,15 +164,24 @@ class LogStore:
         OSError where the disk is full: what a crash would find is older, and as true. The next checkpoint tries again.
         """
         hints.remove(self.env.disk, self.data_dir)
+        if not self.same_boot:
+            self._name_unopened(logs)
         self._hints = {}
         for log in logs:
             if log.log_end_offset:
                 log.put(Kind.LOG_START, log.log_start_offset)
                 log.put(Kind.RECOVERY_POINT, log.settled_point)
         self.doubts.all_opened()
-        # Else what the last crash left in those that were not opened could not be told from damage.
-        self._confirms_boot = self._all_opened
+        self._confirms_boot = True
         await self.checkpoint()
+
+    def _name_unopened(self, logs: Sequence[Log]) -> None:
+        """Of topics that went while this node was down and may come back, or refused: what the last crash left in them could not
+        be told from damage any more. A clean stop (they have a hint yet) left them whole."""
+        opened = {log.topic_partition for log in logs}
+        for partition in self.folders():
+            if partition not in opened and partition not in self._hints:
+                self.offsets.put(Kind.UNOPENED, partition, 1)
 
     # -- while it runs ---------------------------------------------------------------------------------
 
@@ -235,6 +243,9 @@ class LogStore:
             await self.sync(logs)
             await self.checkpoint()
             await self.shared.graves.finish(logs)
+            await self.sync(
+                logs
+            )  # of folders: what left them since must not be back after an end of power
             found = {log.topic_partition: log.close(clean=True) for log in logs}
             for log in logs:
                 self.offsets.put(Kind.LOG_START, log.topic_partition, log.log_start_offset)
@@ -248,18 +259,6 @@ class LogStore:
             self.env.log.error("stop_not_clean", cause=str(error))
         self.offsets.close()
         self.shared.pool.close_all()
-
-
-def _make_durable_folder(disk: Disk, folder: str) -> None:
-    """With every folder above it that was not there: else a power cut may take all that is put into it."""
-    made = []
-    while folder and not disk.exists(folder):
-        made.append(folder)
-        folder = folder.rpartition("/")[0]
-    if made:
-        disk.make_folders(made[0])
-    for path in made:
-        disk.sync_folder(path.rpartition("/")[0] or "/")
 
 
 async def _make_room(settlements: list[Settlement]) -> None:

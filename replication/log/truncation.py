@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fencepost.cluster.base.errors import LogDamaged
 
 from . import aborted, snapshots
-from .burial import bury_now
+from .burial import bury_now, bury_rest
 from .checkpoint import Kind
 from .finding import end_before
 from .retention import forget
@@ -66,6 +66,7 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
         _drop_from(log, 0)
         while log.doomed:
             bury_now(log, log.doomed.pop())
+        bury_rest(log)
         segment = new_segment(log, offset, log.env.clock.now_ms())
         log.segments.append(segment)
         log.bases.append(offset)

@@ -1,7 +1,8 @@
 """Files that are out of the log: when they go, and that nobody waits for it."""
 
+import pytest
 from fencepost.chaos.sim.world import World
-from log_helpers import FOLDER, START_MS, Node, produce, run
+from log_helpers import FOLDER, START_MS, Node, produce, read_all, run
 
 
 def deleted(node: Node) -> list[str]:
@@ -79,3 +80,51 @@ def test_what_a_deleted_partition_had_buried_goes_with_its_folder() -> None:
         assert node.env.disk.list(FOLDER) == ["partition-offsets"]
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    "what", ["could not be renamed", "a checkpoint is to bury", "a power cut brought back"]
+)
+@pytest.mark.parametrize("start", [1, 2])
+def test_what_retention_took_is_not_in_a_log_that_begins_anew_before_it(
+    what: str, start: int
+) -> None:
+    """Its leader begins further back: what bears the name of a segment there would count again."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, retention_ms=0)
+        log = await node.start()
+        for _ in range(3):
+            produce(log, 2)
+            log.roll(START_MS)
+        await node.settle()
+        assert log.apply_retention(START_MS + 99_999, log.log_end_offset) == 3
+        faults = world.disk("n1").faults
+        if what == "could not be renamed":
+            faults.fail("rename", path="*.log", times=3)
+            await node.settle()
+            assert "00000000000000000002.log" in node.files()
+        elif what == "a power cut brought back":
+            await node.settle()
+            await node.stop()
+            log = await node.restart("crash")
+            assert node.store.was_clean
+        else:
+            faults.run_s = (0.5, 0.5)
+            checkpoint = world.loop.create_task(node.store.checkpoint())
+            await node.env.clock.sleep(0.2)
+        log.truncate_fully_and_start_at(start)
+        produce(log, 1, leader_epoch=4)
+        if what == "a checkpoint is to bury":
+            await checkpoint
+            faults.heal()
+        produce(log, 2, leader_epoch=4)
+        await node.sync()
+        before = read_all(log)
+        for how in ("kill", "crash"):
+            log = await node.restart(how)
+            assert (log.log_start_offset, log.log_end_offset) == (start, start + 3)
+            assert read_all(log) == before
+
+    for seed in range(10):
+        run(scenario, seed)
