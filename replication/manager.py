@@ -377,14 +377,15 @@ class ReplicaManager:
         elif error.errno in NO_SPACE:
             self.room.refused(error)
         elif partition.log.failed is not None and partition.topic_partition not in self.offline:
-            may_lack = not partition.sync_counts
+            may_lack = self.store.doubts.of(partition.topic_partition)
             reason = f"a write failed: {error}"
             self._set_offline(partition.topic_partition, reason, may_lack=may_lack)
 
     def on_offline(self, partition: CopiedPartition, reason: str) -> None:
-        # Where a sync failed, all that was acknowledged under flush.policy=ack was synced before.
-        may_lack = partition.log.failed is None or not partition.sync_counts
-        self._set_offline(partition.topic_partition, reason, may_lack=may_lack)
+        # Where a sync failed, all that was acknowledged under flush.policy=ack was synced before: if it always was that.
+        name = partition.topic_partition
+        may_lack = partition.log.failed is None or self.store.doubts.of(name)
+        self._set_offline(name, reason, may_lack=may_lack)
 
     def _set_offline(self, name: TopicPartition, reason: str, *, may_lack: bool) -> None:
         self.offline[name] = reason

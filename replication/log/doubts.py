@@ -67,6 +67,10 @@ class Doubts:
         """Those that may lack something that they had acknowledged; None: nobody knows of which."""
         return None if self._knows_nothing else list(self._lacking)
 
+    def of(self, partition: TopicPartition) -> bool:
+        """Whether a log that fails now may lose something that it acknowledged, by its policy of now or before."""
+        return self._offsets.get(Kind.DOUBT, partition) is not None
+
     def told(self) -> None:
         """The cluster knows of them: what they lack they will copy, or nobody has it."""
         self._knows_nothing = False

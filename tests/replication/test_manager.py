@@ -165,6 +165,34 @@ def test_a_leader_deposed_in_a_snapshot_commits_nothing_by_a_minimum_that_came_w
     play(scene, topic, configs={"orders": {"min.insync.replicas": "2"}})
 
 
+def test_a_log_that_fails_in_its_first_sync_under_ack_may_lack_what_it_acknowledged_before() -> (
+    None
+):
+    """By `flush.policy=os`, and nothing of it was synced: it stayed eligible to lead."""
+
+    async def scene(node: Node) -> None:
+        node.manager.lead()
+        await node.write(batch("a"))
+        assert node.partition().log.recovery_point == 0
+        node.env.machine.disk.faults.fail("sync", path="*.log")
+        node.metadata.configure(node.manager, "orders")
+        await node.env.clock.sleep(1)
+        assert [may_lack for _, _, may_lack in node.manager.failures(untold=False)] == [True]
+
+    play(scene, configs={"orders": {"flush.policy": "os"}})
+
+
+def test_a_log_that_was_always_synced_first_lacks_nothing_when_a_sync_fails() -> None:
+    async def scene(node: Node) -> None:
+        node.manager.lead()
+        node.env.machine.disk.faults.fail("sync", path="*.log")
+        assert isinstance(node.produce(batch("a")), Appended)
+        await node.env.clock.sleep(1)
+        assert [may_lack for _, _, may_lack in node.manager.failures(untold=False)] == [False]
+
+    play(scene)
+
+
 def test_a_thousand_idle_partitions_take_no_files_and_no_timers() -> None:
     async def scene(node: Node) -> None:
         loop = asyncio.get_running_loop()
