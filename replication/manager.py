@@ -178,6 +178,7 @@ class ReplicaManager:
         ]
         # A snapshot brings many entries at once. A leader deposed in it must not commit by a minimum lowered in it.
         reconfigured = self._reconfigure(delta.configs_changed)
+        self._write_doubts()  # a policy that counts what is not synced may commit something below
         changed = delta.partitions_changed
         for topic, state in changed:
             name = TopicPartition(topic.name, state.partition)

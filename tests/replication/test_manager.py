@@ -14,6 +14,7 @@ from fencepost.cluster.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, To
 from fencepost.cluster.metadata.image import ConfigType, ImageDelta
 from fencepost.cluster.wire.batch import compute_crc
 from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.partition import Appended, Partition, Refusal
 from replica_helpers import (
     FOLDER,
@@ -133,6 +134,31 @@ def test_settings_take_effect_without_a_restart() -> None:
         node.metadata.configure(node.manager, "orders")
         assert isinstance(node.produce(batch("x" * 200)), Appended)
         assert partition.high_watermark == 1
+
+    play(scene)
+
+
+def test_that_syncs_count_no_more_is_on_the_disk_before_what_was_not_synced_is_committed() -> None:
+    """1. A write waits for its sync. 2. `flush.policy` becomes `os`: it is committed. 3. An end of power took it before it
+    was written down that such a log may lack something, and the node came back into the ISR.
+    """
+
+    async def scene(node: Node) -> None:
+        known: list[bool] = []
+        offsets = node.manager.store.offsets
+        node.manager.lead()  # the cluster knows that the disk was empty
+        await node.manager.store.checkpoint()
+        assert offsets.get(Kind.DOUBT, ORDERS) is None
+
+        def told(_outcome: ErrorCode) -> None:
+            is_doubted = offsets.get(Kind.DOUBT, ORDERS) is not None
+            known.append(is_doubted and offsets.is_durable(Kind.DOUBT, ORDERS))
+
+        done = node.produce(batch("a"))
+        assert isinstance(done, Appended)
+        node.partition().when_acknowledged(done.last_offset, -1, told)
+        node.metadata.configure(node.manager, "orders", flush_policy="os")
+        assert known == [True]
 
     play(scene)
 
