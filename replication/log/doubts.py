@@ -46,13 +46,14 @@ class Doubts:
     def power_was_lost(self) -> None:
         self._power_was_lost = True
 
-    def opens(self, partition: TopicPartition, config: LogConfig) -> None:
+    def opens(self, partition: TopicPartition, config: LogConfig, *, is_late: bool = False) -> None:
+        """`is_late`: not at the first start since the machine went down, which could not open it."""
         before = self._offsets.get(Kind.DOUBT, partition)
         after = NONE if config.flush_policy == "ack" else Doubt.UNSYNCED
         if self._starts and (
             before == Doubt.LACKS
             or self._knows_nothing
-            or (self._power_was_lost and before == Doubt.UNSYNCED)
+            or ((self._power_was_lost or is_late) and before == Doubt.UNSYNCED)
         ):
             self._lacking[partition] = after
             after = Doubt.LACKS

@@ -124,6 +124,7 @@ class LogStore:
         if hint is None and topic_id is not None:
             self._set_aside_stray(partition, folder, topic_id)
         recovery_point = self.offsets.recovery_point_of(partition)
+        is_late = self.offsets.get(Kind.UNOPENED, partition) is not None
         log = Log.open(
             self.env,
             folder,
@@ -134,7 +135,7 @@ class LogStore:
             recovery_point=recovery_point,
             hint=hint,
             log_start_offset=self.offsets.get(Kind.LOG_START, partition) or 0,
-            same_boot=self.same_boot and self.offsets.get(Kind.UNOPENED, partition) is None,
+            same_boot=self.same_boot and not is_late,
             shared=self.shared,
         )
         damaged_at = self.damaged.of(partition, topic_id)
@@ -143,7 +144,7 @@ class LogStore:
         log.put(Kind.UNOPENED, NONE)
         if recovery_point is None:
             log.put(Kind.RECOVERY_POINT, log.settled_point)
-        self.doubts.opens(partition, config)  # not before what was found is synced
+        self.doubts.opens(partition, config, is_late=is_late)  # not before what was found is synced
         log.cleaned_to = self.offsets.get(Kind.CLEANED, partition) or -1
         return log
 

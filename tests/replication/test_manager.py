@@ -316,6 +316,36 @@ def test_a_start_names_what_may_lack_something_until_the_cluster_knows_it() -> N
         assert started() == [(topic_id, 0)]
 
 
+def test_what_the_first_start_after_an_end_of_power_could_not_open_is_doubted_by_the_next() -> None:
+    """1. The power goes. 2. There are too many open files for this log, and the process is killed before it registers.
+    3. On the same boot it opens the log: it said that it lacks nothing, and stayed in the ISR.
+    """
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"), configs={"orders": {"flush.policy": "os"}})
+        topic_id = metadata.image.topics["orders"].topic_id
+
+        def started() -> Node:
+            env = world.node("a")
+            node = Node(env, metadata)
+            world.run(world.on(env, node.manager.start()))
+            return node
+
+        node = started()
+
+        async def acknowledge() -> None:
+            node.manager.lead()
+            await node.manager.store.checkpoint()
+            await node.write(batch("a"))
+
+        world.run(world.on(node.env, acknowledge()))
+        world.crash("a")
+        world.restart("a").machine.disk.faults.fail("*", path="*/orders-0*", number=errno.EMFILE)
+        assert ORDERS in started().manager.offline
+        world.kill("a")
+        world.restart("a")
+        assert started().manager.lacking() == [(topic_id, 0)]
+
+
 def test_a_damaged_log_is_offline_and_the_others_serve() -> None:
     with World(1) as world:
         start = Restarts(world, Metadata(topic_of("orders"), topic_of("payments")))
