@@ -215,7 +215,7 @@ class Partition(CopiedPartition):
             return self._history_unreadable(failed)
         if behind is not None and not producers.has_taken(behind):
             producers.note_refused(behind)
-            self._remember_sent_back().note_sent_away(behind)
+            self._remember_sent_back(behind).note_sent_away(behind)
         verdict = appends.judge(
             producers, buffer, headers,
             origin_client=origin_client, transaction_version=transaction_version,
@@ -243,13 +243,15 @@ class Partition(CopiedPartition):
     def _check_log(self) -> ErrorCode:
         return ErrorCode.none if self.log.failed is None else ErrorCode.kafka_storage_error
 
-    def _remember_sent_back(self) -> SentBack:
+    def _remember_sent_back(self, batch: BatchHeader) -> SentBack:
         if self._sent_back is None:
             self._sent_back = SentBack()
+        if self._sent_back and self.log.producers_loaded:
+            self._sent_back.known(self.log.producers.state_of(batch.producer_id))
         return self._sent_back
 
     def _note_sent_back(self, batch: BatchHeader, error: ErrorCode) -> None:
-        self._remember_sent_back().note(batch, error)
+        self._remember_sent_back(batch).note(batch, error)
 
     def note_sent_back(self, records: Buffer, error: ErrorCode) -> None:
         """A batch that was refused before it was asked of this partition: its transaction's coordinator said so, or nothing."""

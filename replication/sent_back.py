@@ -16,6 +16,8 @@ from typing import Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.batch import BatchHeader
 
+from .log.producer_snapshot import ProducerState
+
 IN_FLIGHT_MAX: Final = 5  # batches that an idempotent producer may have on their way
 PRODUCERS_MAX: Final = 1_000  # the oldest go first
 TRIED_AGAIN: Final = frozenset(
@@ -39,6 +41,15 @@ class SentBack:
 
     def __bool__(self) -> bool:
         return bool(self._first)
+
+    def known(self, producer: ProducerState | None) -> None:
+        """What its log has of a producer by now: what was sent back may have been written by another leader meanwhile."""
+        noted = None if producer is None else self._first.get(producer.producer_id)
+        if producer is None or noted is None:
+            return
+        epoch, sequence, _, _ = noted
+        if (producer.producer_epoch, producer.last_sequence) >= (epoch, sequence):
+            del self._first[producer.producer_id]
 
     def note(self, batch: BatchHeader, error: ErrorCode) -> None:
         if batch.base_sequence < 0 or error not in TRIED_AGAIN:

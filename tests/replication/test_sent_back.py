@@ -5,7 +5,10 @@ import errno
 import pytest
 from fencepost.cluster.base.errors import ErrorCode as E
 from fencepost.cluster.wire.batch import BatchHeader, parse_header
+from fencepost.replication.partition import Appended
 from fencepost.replication.sent_back import SentBack
+from replica_cluster import Cluster
+from replica_cluster import play as play_three
 from replica_helpers import Node, batch, play
 
 
@@ -138,3 +141,31 @@ def test_one_that_was_sent_away_and_came_by_another_way_is_not_missing() -> None
                 assert getattr(answer, "error", None) is E.kafka_storage_error
 
     play(scene)
+
+
+def test_what_another_leader_wrote_meanwhile_is_no_longer_missing() -> None:
+    """1. For batch 1 there is no room, and what is on its way behind it is told the same. 2. Node 2 leads, and takes all of
+    them. 3. Node 1 leads again, and has no room for batch 6. What follows was told that it is out of order, as too many
+    had followed on batch 1.
+    """
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        one, two = cluster[1], cluster[2]
+        await one.write(batch("0", pid=7, sequence=0))
+
+        def told_by_one(first: int) -> list[E]:
+            one.env.machine.disk.faults.fail("append", path="*.log", number=errno.ENOSPC)
+            sent = [batch("x", pid=7, sequence=each) for each in range(first, first + 5)]
+            return [getattr(one.produce(each), "error", E.none) for each in sent]
+
+        assert told_by_one(1) == [E.kafka_storage_error] * 5
+        cluster.elect(2)
+        for sequence in range(1, 6):
+            await two.write(batch("x", pid=7, sequence=sequence))
+        await cluster.until(lambda: one.partition().log_end_offset == 6)
+        cluster.elect(1)
+        assert told_by_one(6) == [E.kafka_storage_error] * 5
+        assert isinstance(one.produce(batch("x", pid=7, sequence=6)), Appended)
+
+    play_three(scene)
