@@ -87,7 +87,7 @@ class IsrShell:
         if partition in self._refused and self._refused[partition] > self._now_ms():
             return
         machine = partition.machine
-        joiner = machine.joiner()
+        joiner = machine.joiner(partition.log_start_offset)
         if joiner is None:
             return
         self._manager.counters.isr_expands += 1

@@ -244,8 +244,10 @@ class PartitionMachine:
             default=log_start,
         )
 
-    def joiner(self) -> int | None:
-        """A follower to propose for the ISR: it has all that is committed, and reached this epoch."""
+    def joiner(self, log_start: int = -1) -> int | None:
+        """A follower to propose for the ISR: it has all that is committed, and reached this epoch, and has deleted what
+        was said to be deleted while it was away. `log_start` is our own.
+        """
         if self.role is not Role.LEADER or self.isr.is_in_flight:
             return None
         isr = self.isr.isr
@@ -256,6 +258,7 @@ class PartitionMachine:
                 and replica.may_join
                 and end >= self.high_watermark
                 and end >= self.epoch_start_offset
+                and replica.log_start >= log_start
             ):
                 return broker_id
         return None

@@ -405,6 +405,35 @@ def test_deleted_is_what_no_living_replica_has() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("seed", range(1, 9))  # what is not synced is lost by some
+def test_one_that_was_away_deletes_before_it_joins(seed: int) -> None:
+    """1. Records are deleted while node 3 is away. 2. It comes back, has all that is committed, and was in the ISR before it
+    had written down where the log begins. 3. The power of all goes, and node 3 leads: the records were back.
+    """
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        for number in range(10):
+            await cluster[1].write(batch(f"v{number}"))
+        await sleep(1.0)
+        cluster.kill(3)
+        cluster.change(isr=(BrokerId(1), BrokerId(2)))
+        leader = cluster[1].partition()
+        cluster[1].do(leader.delete_records, 4)
+        assert await leader.deleted(4) is ErrorCode.none
+        cluster.world.restart("node-3").machine.disk.faults.sync_s = (0.1, 0.2)
+        await cluster.restart(3)
+        while 3 not in cluster.state().isr:
+            await sleep(0.001)
+        for node_id in (1, 2, 3):
+            cluster.crash(node_id)
+        await cluster.restart(3)
+        cluster.elect(3)
+        assert cluster[3].partition().log_start_offset == 4
+
+    play(scene, seed=seed)
+
+
 def test_a_follower_that_fell_behind_the_start_of_the_log_begins_anew() -> None:
     """Also inside a batch: it is sent whole, and begins before the start of the log."""
 
