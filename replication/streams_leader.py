@@ -99,10 +99,7 @@ class LeaderStream:
             case frames.FOLLOW:
                 self._answer(frames.read_follow(header))
             case frames.LEAVE:
-                for slot in frames.read_slots(header):
-                    if slot in self._feeds:
-                        self._owner.left(self._feeds[slot])
-                        self._drop(self._feeds[slot])
+                self._leave(frozenset(frames.read_slots(header)))
             case frames.STUCK:
                 for slot in frames.read_slots(header):
                     if slot in self._feeds:
@@ -225,6 +222,14 @@ class LeaderStream:
         if replica is not None and replica.heard is self._heard:
             replica.heard = Heard(self._heard.at_ms)  # from here on it is silent
             feed.partition.on_may_join(self.follower_id, may_join=False)
+
+    def _leave(self, slots: frozenset[int]) -> None:
+        for slot in slots & self._feeds.keys():
+            self._owner.left(self._feeds[slot])
+            self._drop(self._feeds[slot])
+        # Asked of a topic that was gone here already: nobody will ever tell of it again.
+        for name in [name for name, each in self._early.items() if each.slot in slots]:
+            del self._early[name]
 
     def _stuck(self, feed: LeaderFeed) -> None:
         """Its disk does not take it: who commits need not wait for the lag limit to know."""

@@ -568,3 +568,24 @@ def test_a_topic_made_again_under_its_name_is_followed_anew() -> None:
         assert stream._feeds == {}
 
     play(scene)
+
+
+def test_nothing_is_kept_of_who_asked_for_what_was_deleted() -> None:
+    """A follower that is a little behind asks a leader that has heard of the deletion already, and lets go."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create("other", leaders=[1])
+        await cluster[1].write(batch("a"), TopicPartition("other", 0))
+        cluster.deaf.add(2)
+        for number in range(3):
+            cluster.create(f"short-{number}", leaders=[1])
+            cluster.delete(f"short-{number}")
+            await sleep(0.05)
+        late = cluster[2]
+        for happened in cluster.log[cluster.heard[2] :]:
+            late.do(late.hear, happened)
+            await sleep(0.05)
+        stream = cluster[1].replication.leading._streams[BrokerId(2)]
+        assert stream._early == {}
+
+    play(scene)
