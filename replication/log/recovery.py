@@ -236,7 +236,7 @@ class _Recovery:
                 log.env.log.warn("transaction_index_damaged", path=path, cause=str(error))
                 segment.aborted = AbortedIndex()
                 self.without_aborted.append(segment)
-                self.replay_from = max(log.log_start_offset, log.bases[0])
+                self.replay_from = log.bases[0]
                 self.machine.reset(self.replay_from)
                 aborted.mark(log, segment)
             if segment.aborted.cut(self.trusted):

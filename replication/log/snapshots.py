@@ -182,7 +182,7 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
         log.env.log.warn("snapshot_not_usable", path=path, cause=why)
         remove_if_there(log.env.disk, path)
         log.snapshots.pop()
-    machine.reset(max(log.log_start_offset, log.segments[0].base_offset))
+    machine.reset(log.segments[0].base_offset)
 
 
 def replay(

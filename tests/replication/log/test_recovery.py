@@ -569,3 +569,23 @@ def test_producers_are_known_when_what_they_wrote_was_deleted(what: str) -> None
         assert known[2].txn_first_offset < 0
 
     run(scenario)
+
+
+def test_a_producer_of_which_all_was_deleted_is_known_as_long_as_its_batches_are_there() -> None:
+    """Without a snapshot a start read from the log start on: a retry of what was deleted meanwhile was written again."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, producer_id=1, producer_epoch=0, base_sequence=0)
+        produce(log)
+        await node.sync()
+        log.delete_records_before(log.log_end_offset)
+        before = log.producers.states()
+        await node.settle()
+        log = await node.restart("kill")
+        assert (log.log_start_offset, log.bases) == (2, [0])
+        known = [state._replace(seen_ms=0) for state in log.producers.states()]
+        assert known == [state._replace(seen_ms=0) for state in before]
+
+    run(scenario)
