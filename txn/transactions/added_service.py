@@ -2,6 +2,11 @@
 
 Each answers what the machine says, a `Refusal` that says why nothing was done, or an ErrorCode when this node could
 not take the question or can't tell its outcome: all of them may be asked again, here or at another coordinator.
+
+INVARIANT  that nothing was done, or that a half message waits still, is said only by a node that coordinates it for certain.
+PREVENTS   a driver that did not hear how its end went, asks again, and is told by a coordinator that slept meanwhile that none
+           of it was committed: it is, and whoever does it all again has it twice.
+PROVED BY  tests/txn/test_added_service.py::test_a_coordinator_that_was_deposed_refuses_no_end_that_its_successor_has_decided
 """
 
 import asyncio
@@ -69,6 +74,16 @@ class AddedService:
         # Which node answers for a transactional id, or for a group by its name.
         self.coordinator_of = transactions.coordinator_of
 
+    async def _ask(self, name: str, command: Any) -> Any:
+        """What was written is so. What was only remembered is asked again when it is certain who coordinates it: all
+        commands may be."""
+        reply = await self._execute(name, command)
+        if not _is_from_memory(reply):
+            return reply
+        if not await self._confirm_image():
+            return ErrorCode.not_coordinator
+        return await self._execute(name, command)
+
     # -- transaction groups ----------------------------------------------------------------------
 
     async def end_group(
@@ -81,7 +96,7 @@ class AddedService:
         note: str = "",
     ) -> GroupEnded | Refusal | ErrorCode:
         command = EndGroup(group=group, number=number, commit=commit, members=members, note=note)
-        ended: GroupEnded | Refusal | ErrorCode = await self._execute(group, command)
+        ended: GroupEnded | Refusal | ErrorCode = await self._ask(group, command)
         return ended
 
     async def group_decision(self, group: str, number: int) -> GroupDecided | Undecided | ErrorCode:
@@ -96,6 +111,9 @@ class AddedService:
     async def describe_group(
         self, group: str, *, decisions_max: int, members_max: int
     ) -> GroupView | ErrorCode:
+        """Nor is this: whoever ends all members that are listed must not leave out one that began elsewhere."""
+        if not await self._confirm_image():
+            return ErrorCode.not_coordinator
         command = DescribeGroup(group=group, decisions_max=decisions_max, members_max=members_max)
         view: GroupView | ErrorCode = await self._execute(group, command)
         return view
@@ -112,9 +130,7 @@ class AddedService:
             producer_epoch=identity.producer_epoch,
             half_id=half_id,
         )
-        answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
-            transactional_id, command
-        )
+        answered: HalfAnswered | Refusal | ErrorCode = await self._ask(transactional_id, command)
         return answered
 
     async def poll_checks(
@@ -163,25 +179,21 @@ class AddedService:
             by=by,
             attempt=attempt,
         )
-        answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
-            transactional_id, command
-        )
+        # That it can't tell yet is said of every check: nothing rests on the answer.
+        ask = self._execute if verdict is Verdict.UNKNOWN else self._ask
+        answered: HalfAnswered | Refusal | ErrorCode = await ask(transactional_id, command)
         return answered
 
     async def release(
         self, transactional_id: str, half_id: str
     ) -> HalfAnswered | Refusal | ErrorCode:
         command = ReleaseHalf(transactional_id=transactional_id, half_id=half_id)
-        answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
-            transactional_id, command
-        )
+        answered: HalfAnswered | Refusal | ErrorCode = await self._ask(transactional_id, command)
         return answered
 
     async def describe_half(self, transactional_id: str) -> HalfAnswered | Refusal | ErrorCode:
         command = DescribeHalf(transactional_id=transactional_id)
-        answered: HalfAnswered | Refusal | ErrorCode = await self._execute(
-            transactional_id, command
-        )
+        answered: HalfAnswered | Refusal | ErrorCode = await self._ask(transactional_id, command)
         return answered
 
     async def halves(self, *, parked_only: bool, halves_max: int) -> list[HalfMessage] | ErrorCode:
@@ -201,3 +213,10 @@ class AddedService:
     async def parked(self) -> list[HalfMessage] | ErrorCode:
         """What a person has to decide, of this node's; how many there are is a metric."""
         return await self.halves(parked_only=True, halves_max=PARKED_MAX)
+
+
+def _is_from_memory(reply: Any) -> bool:
+    """A decision is one for ever, whoever coordinates it by now."""
+    if isinstance(reply, HalfAnswered):
+        return not (reply.is_new or reply.half.is_decided)
+    return isinstance(reply, Refusal)
