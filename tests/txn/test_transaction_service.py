@@ -10,7 +10,7 @@ from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TO
 from fencepost.txn.runtime.ownership import partition_for
 from fencepost.txn.transactions.config import TransactionConfig
 from fencepost.txn.transactions.ids import transactional_partition_key
-from transaction_node import ID, TransactionNode, on_node, ready
+from transaction_node import ID, NODE, TransactionNode, on_node, ready
 
 E = ErrorCode
 T0 = TopicPartition("t", 0)
@@ -564,3 +564,55 @@ def test_an_end_that_can_not_be_written_down_yet_is_written_later() -> None:
         assert len(node.door.written) == 1
 
     on_node(scenario)
+
+
+@pytest.mark.slow
+def test_a_transaction_that_fits_no_record_holds_up_no_other() -> None:
+    """1. The markers of two transactions are written, and noted together.  2. The client of one has asked meanwhile for more
+    partitions than a record holds: that is decided in the very turn that notes both ends, and nothing of it could be
+    written. The clients' next transactions waited, for as long as the one asked again."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        names = [f"{number:04}".ljust(249, "x") for number in range(4_300)]
+        for name in names:
+            node.make_topic(name, [NODE])
+        whos = {each: await node.init(each) for each in ("large", "small")}
+        node.door.open.clear()
+        for each, who in whos.items():
+            for api, version, fields in (
+                ("add_partitions_to_txn", 3, _first_partition(each, who)),
+                ("end_txn", 4, _end(each, who)),
+            ):
+                await node.ask(api, version, **fields)
+
+        fields = _first_partition("large", whos["large"])
+        fields["v3_and_below_topics"] = [{"name": name, "partitions": [0]} for name in names]
+        asking = later(node.ask("add_partitions_to_txn", 3, **fields))
+        await asyncio.sleep(0.1)
+        node.door.open.set()
+        await asyncio.sleep(2)  # less than it would wait for its markers
+        assert (await node.state("small")).transaction_state == "CompleteCommit"
+        assert (await node.state("large")).transaction_state == "CompleteCommit"
+        (answered, *_) = (await asking).results_by_topic_v3_and_below
+        assert answered.results_by_partition[0].partition_error_code is E.unknown_server_error
+
+    on_node(scenario, partitions=1)
+
+
+def _first_partition(transactional_id: str, who: Any) -> dict[str, Any]:
+    return {
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": who.producer_id,
+        "v3_and_below_producer_epoch": who.producer_epoch,
+        "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+    }
+
+
+def _end(transactional_id: str, who: Any) -> dict[str, Any]:
+    return {
+        "transactional_id": transactional_id,
+        "producer_id": who.producer_id,
+        "producer_epoch": who.producer_epoch,
+        "committed": True,
+    }

@@ -17,6 +17,7 @@ from typing import Final
 from fencepost.cluster.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 from ..runtime.codec import Reader, RecordRefused, Writer
+from ..runtime.encoding import BATCH_BYTES_MAX, RECORD_OVERHEAD
 from .transaction import CLIENT_EPOCH_MAX, COMPLETE, DECIDED, EPOCH_BUMP_VERSION, Phase, Transaction
 
 TRANSACTION: Final = 0  # the kind of key
@@ -32,6 +33,9 @@ _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION, _NEXT_PRODUCER_EPOCH 
 # coordinator); and that an open transaction is prepared.
 _LAST_PRODUCER_EPOCH: Final = 1000
 _PREPARED: Final = 1001
+_TAGS_MAX: Final = 64  # bytes of all of them
+# With the longest names there are, each in a topic of its own.
+_PARTITIONS_THAT_FIT: Final = 3_500
 
 
 def value_version(it: Transaction, transaction_version: int) -> int:
@@ -54,6 +58,14 @@ class TransactionRecord:
         return transaction_key(self.transaction.transactional_id), _value(
             self.transaction, self.version
         )
+
+
+def fits_a_record(it: Transaction) -> bool:
+    """Whether it can be written, and each state that may follow it without further partitions."""
+    if len(it.partitions) < _PARTITIONS_THAT_FIT:
+        return True
+    key, value = TransactionRecord(it).encode()
+    return len(key) + len(value) + RECORD_OVERHEAD + _TAGS_MAX <= BATCH_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from .policy import (
     init_producer_id,
     verify_partitions,
 )
-from .records import TransactionRecord, value_version
+from .records import TransactionRecord, fits_a_record, value_version
 from .transaction import (
     COMPLETE,
     DECIDED,
@@ -145,6 +145,9 @@ class Turn:
                 if self._is_late(transaction, command):
                     return Outcome(E.not_coordinator)
                 outcome = add_partitions(transaction, command, self.now_ms)
+                if outcome.step is not None and not fits_a_record(outcome.step):
+                    # Kafka's word for what fits no record. Not left to the shard: others may be decided in this turn.
+                    return Outcome(E.unknown_server_error)
                 if transaction is not None and outcome.step is not None:
                     self._tell_leaders(transaction, command, outcome.step)
                 return outcome
