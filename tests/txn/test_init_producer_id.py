@@ -244,3 +244,20 @@ def test_a_last_epoch_that_somebody_else_ended_is_followed_by_another_id() -> No
     assert scene.answers[ticket] == "needs a producer id"  # and its shell asks again with one
     assert scene.end(who, bumps=True) == Ended(102, 0)
     assert scene.add((102, 0), P0, version=2) is E.none
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("moves", [False, True], ids=["stays", "moves"])
+def test_the_other_id_that_follows_such_an_end_is_told_again(commit: bool, moves: bool) -> None:
+    """Its answer was lost: it was committed, and the client that asks once more must not hear that its id is unknown."""
+    scene, who = at_epoch(CLIENT_EPOCH_MAX)
+    scene.add(who, P0, version=2)
+    scene.take(scene.machine.end("pay", commit=commit, now_ms=scene.now_ms))
+    scene.written()
+    assert scene.end(who, commit=commit, bumps=True) == Ended(102, 0)
+    scene = scene.moved() if moves else scene
+    assert scene.end(who, commit=not commit, bumps=True) is E.invalid_txn_state
+    assert scene.end(who, commit=commit, bumps=True) == Ended(102, 0)
+    assert scene.init(**named(who))[:2] == (102, 0)  # or gives up on the answer
+    assert scene.add((102, 0), P0, version=2) is E.none
+    assert scene.end(who, commit=commit, bumps=True) is E.invalid_producer_id_mapping

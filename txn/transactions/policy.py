@@ -279,12 +279,8 @@ def _end_with_new_id(transaction: Transaction, command: EndTransaction, now_ms: 
     if command.fresh_producer_id is None:
         return Outcome(NEEDS_PRODUCER_ID)
     following = Identity(command.fresh_producer_id, 0)
-    step = transaction.initialised(
-        following,
-        last_producer_epoch=NO_PRODUCER_EPOCH,
-        timeout_ms=transaction.timeout_ms,
-        now_ms=now_ms,
-    )
+    # As if its epochs had run over when it was ended: an answer that is lost is given again.
+    step = transaction.renewed(following, now_ms)
     return Outcome(Ended(*following), step)
 
 

@@ -62,8 +62,9 @@ MAY_BECOME: Final[dict[Phase, frozenset[Phase]]] = {
     P.PREPARED: frozenset({P.PREPARED, P.PREPARE_COMMIT, P.PREPARE_ABORT}),
     P.PREPARE_COMMIT: frozenset({P.COMPLETE_COMMIT}),
     P.PREPARE_ABORT: frozenset({P.COMPLETE_ABORT}),
-    P.COMPLETE_COMMIT: frozenset({P.EMPTY, P.ONGOING, P.PREPARE_ABORT, P.DEAD}),
-    P.COMPLETE_ABORT: frozenset({P.EMPTY, P.ONGOING, P.PREPARE_ABORT, P.DEAD}),
+    # Itself when its producer, which did not end it, asks how it ended and has no epoch left: under a new id (`renewed`).
+    P.COMPLETE_COMMIT: frozenset({P.COMPLETE_COMMIT, P.EMPTY, P.ONGOING, P.PREPARE_ABORT, P.DEAD}),
+    P.COMPLETE_ABORT: frozenset({P.COMPLETE_ABORT, P.EMPTY, P.ONGOING, P.PREPARE_ABORT, P.DEAD}),
     # Kafka passes through it without writing it: fencing and the abort are one record. Should a log have it, the
     # transaction is aborted.
     P.PREPARE_EPOCH_FENCE: frozenset({P.PREPARE_ABORT}),
@@ -223,6 +224,18 @@ class Transaction:
             last_producer_epoch=had.producer_epoch,
             last_update_timestamp=now_ms,
             client_transaction_version=server_transaction_version,
+        )
+
+    def renewed(self, identity: Identity, now_ms: int) -> "Transaction":
+        """Complete, under another producer id: the one that it was completed under is used up."""
+        return replace(
+            self,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            previous_producer_id=self.producer_id,
+            last_producer_epoch=CLIENT_EPOCH_MAX,
+            last_update_timestamp=now_ms,
+            client_transaction_version=EPOCH_BUMP_VERSION,
         )
 
     def completed(self, now_ms: int) -> "Transaction":
