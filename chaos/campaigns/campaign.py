@@ -16,6 +16,7 @@ from ..sim import (
     added,
     cluster,
     cluster_fault_table,
+    deleting,
     one_node,
     quorum,
     quorum_faults,
@@ -79,7 +80,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
             "idempotent producers, readers and groups on three to five nodes, with topics that come, go and move",
             tuple(cluster_fault_table.FAULTS),
             cluster.ClusterRun,
-            (cluster.LIGHT,),
+            (cluster.LIGHT, deleting.DELETIONS),
         ),
         Campaign(
             "transactions",
@@ -198,7 +199,8 @@ RULES_OF: Final = {
     "a stream and its clients": "lost moved unread duplicate phantom reordered backwards dead-client damaged no-progress"
     " stale-read stuck-poll unavailable",
     "partitions and replicas": "two-leaders two-images epoch-back unclean commit-lost commit-back under-min-isr diverged"
-    " commit-missing producer-state offset-back tables-differ topic-lost topic-back setting-lost",
+    " commit-missing producer-state offset-back tables-differ topic-lost topic-back setting-lost"
+    " synced-lost undeleted over-deleted",
     "the metadata quorum": "election-safety log-matching leader-completeness state-machine-safety order images-differ"
     " two-controllers feature-unknown",
     "transactions, as clients see them": "inconsistent-offsets G1a precommitted-read lost-write unseen torn torn-offset"

@@ -10,7 +10,10 @@ known of an operation (Jepsen's): `ok` it happened, `fail` it did not and will n
 
 `key` names a partition. A value is unique for its process and key, and a process sends ascending values:
 so (process, key, value) names a record. `offset` of a send is missing where the answer had none. Reads are
-one record each; `process` names one pass over the data, and `final` is the pass after all faults ended.
+one record each; `process` names one pass over the data, and `final` is the pass after all faults ended. Where records are
+deleted on request, a pass is told where the partition begins:
+
+    {"f": "start", "type": "ok", "process": "final", "key": "t-0", "offset": 38}
 """
 
 import json
@@ -26,7 +29,7 @@ Kind = Literal["ok", "fail", "info"]
 class Operation:
     """One line of a history. `writer` is set on reads: who sent the record, as its content says."""
 
-    f: Literal["send", "read", "die"]
+    f: Literal["send", "read", "die", "start"]
     type: Kind
     process: int | str
     key: str = ""
@@ -62,7 +65,7 @@ def to_line(operation: Operation) -> str:
         for name in Operation.__slots__
         if (value := getattr(operation, name)) is not None and not (name == "key" and not value)
     }
-    if operation.f == "die":
+    if operation.f in ("die", "start"):
         del fields["value"]
     return json.dumps(fields)
 
@@ -78,3 +81,12 @@ def sends(history: History, *kinds: Kind) -> Iterator[Operation]:
 def reads(history: History, process: int | str | None = None) -> Iterator[Operation]:
     """All reads, or those of one pass."""
     return (op for op in history if op.f == "read" and process in (None, op.process))
+
+
+def starts(history: History, process: int | str) -> dict[str, int]:
+    """Where each partition began for this pass: what lies before was deleted. Partitions that begin at 0 may be left out."""
+    found: dict[str, int] = {}
+    for op in history:
+        if op.f == "start" and op.process == process and op.offset is not None:
+            found[op.key] = max(op.offset, found.get(op.key, 0))
+    return found

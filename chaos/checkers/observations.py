@@ -70,6 +70,37 @@ class Position:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What became of a DeleteRecords: `asked`, before it is sent; then `ok` with the low watermark that it was answered, `fail` it
+    will not happen, `info` it may have, or may yet. `before` is -1 for all that is committed.
+
+    `leader_epoch`: the newest that anybody has heard of when its answer came.
+    """
+
+    client: str
+    key: str
+    kind: Literal["asked", "ok", "fail", "info"]
+    before: int
+    low_watermark: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Begins:
+    """A leader has shown that its log begins at `start`, or (not `is_exact`) there at the latest.
+
+    `since`: so many deletions had been acknowledged when it was asked.
+    """
+
+    who: str
+    key: str
+    leader_epoch: int
+    start: int
+    since: int
+    is_exact: bool = True
+
+
 class Marker(NamedTuple):
     """What a control batch says of its producer's transaction."""
 

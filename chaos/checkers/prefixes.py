@@ -1,7 +1,7 @@
 """What is committed is the same bytes on every replica, and whoever may be elected has all of it.
 
 INVARIANT  below what a replica takes for committed, its log equals every other's; a member of ISR or ELR holds
-           every batch that any leader has committed.
+           every batch that any leader has committed. Where records are deleted, from where its log begins.
 PREVENTS   a consumer that reads other records after a failover than before; an election that loses some.
 PROVED BY  tests/chaos/test_cluster_checkers.py::test_a_replica_with_another_batch_below_its_watermark_has_diverged
 """
@@ -37,12 +37,17 @@ class Prefixes:
         if not found and seen.high_watermark > committed:
             start = bisect_left(mine, committed, key=_BASE)
             end = bisect_left(mine, seen.high_watermark, key=_BASE)
-            agreed += mine[start:end]
+            news = mine[start:end]
+            if news and agreed and news[0].base_offset > committed:
+                agreed.clear()  # what lay between was deleted before anybody looked
+            agreed += news
         return found
 
     def _compare(
         self, seen: Held, agreed: list[Batch], mine: list[Batch], start_offset: int, until: int
     ) -> list[Anomaly]:
+        if agreed:
+            start_offset = max(start_offset, agreed[0].base_offset)
         start = bisect_left(agreed, start_offset, key=_BASE)
         end = bisect_left(agreed, until, key=_BASE)
         offset = bisect_left(mine, start_offset, key=_BASE)

@@ -23,6 +23,7 @@ MODULES: Final = (
     "disk_bugs",
     "compaction_bugs",
     "churn_bugs",
+    "deletion_bugs",
 )
 
 

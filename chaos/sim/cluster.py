@@ -20,6 +20,8 @@ from ..checkers.verdict import Verdict, judge
 from ..workloads.cluster_client import ClusterClient
 from ..workloads.cluster_offsets import PAUSE_S, OffsetKeeper
 from ..workloads.cluster_stream import FINAL, MAX_WAIT_MS, StreamProducer, StreamReader
+from ..workloads.deleter import Deleter
+from . import deleting
 from .cluster_admin import Admin
 from .cluster_builds import builds_of
 from .cluster_fault_table import FAULTS, USUAL
@@ -27,6 +29,7 @@ from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_progress import Progress
 from .cluster_watch import ClusterWatch
+from .deleting import DELETIONS, Deleting
 from .habits import drawn
 from .limits import cleaner_settings, small_limits
 from .node import SimEnv
@@ -49,7 +52,7 @@ SMALL_LIMITS_ODDS: Final = 0.3
 LIGHT, LIGHT_PAUSE_S, LIGHT_WAIT_MS = "light", 1.0, 500
 # What no later try mends.
 NEVER: Final = ("invalid_config", "invalid_request")
-Client = StreamProducer | StreamReader | OffsetKeeper
+Client = StreamProducer | StreamReader | OffsetKeeper | Deleter
 
 
 class ClusterRun:
@@ -61,7 +64,10 @@ class ClusterRun:
         self.rng = self.world.stream("run")
         drawn = self.rng.choice((3, 3, 3, 4, 5))
         self.watch = ClusterWatch(self.world)
-        config = (*cleaner_settings(self.world.stream), *plan.config)
+        stream, has_scenes = self.world.stream, not plan.workloads
+        is_deleting = deleting.is_drawn(stream) if has_scenes else DELETIONS in plan.workloads
+        small = deleting.settings(stream) if is_deleting else ()
+        config = (*cleaner_settings(stream), *small, *plan.config)
         self.nodes = ClusterNodes(
             self.world, plan.nodes or drawn, config=config, on_start=self.watch.hook
         )
@@ -72,6 +78,11 @@ class ClusterRun:
         self.producers: list[StreamProducer] = []
         self.readers: list[StreamReader] = []
         self.keepers: list[OffsetKeeper] = []
+        self.deleting: Deleting | None = None
+        if is_deleting:
+            place = TOPIC, PARTITIONS
+            self.deleting = Deleting(self.nodes, self.watch, place, self._client_at)
+            self.deleting.struck = lambda: {each.name for each in self.struck}
         self.progress = Progress(self.world, self.faults, self.producers)
         self.verdict: Verdict | None = None
 
@@ -103,6 +114,8 @@ class ClusterRun:
             await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
+            if self.deleting is not None:
+                self.deleting.stop()
             async with admin.a_person_helps():
                 await self._converge()
             for reader in self.readers:
@@ -112,6 +125,9 @@ class ClusterRun:
             if running:
                 await asyncio.wait(running)
             await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
+            if self.deleting is not None:
+                left = self.deleting.not_everywhere
+                await self.nodes.until("of deletions", left, within_s=CONVERGE_S)
         sweeping.cancel()
         await asyncio.wait([sweeping])
         await self._judge()
@@ -120,6 +136,8 @@ class ClusterRun:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.watch.sweep()
+            if self.deleting is not None:
+                self.deleting.look()
             self.progress.look()
 
     async def _converge(self) -> None:
@@ -146,7 +164,7 @@ class ClusterRun:
     async def _judge(self) -> None:
         for partition in range(PARTITIONS):
             client = self._client(CLIENTS[0], f"{FINAL}-{partition}")
-            final = StreamReader(client, TOPIC, partition, self.history, name=FINAL)
+            final = self._reader(client, partition, name=FINAL)
             async with asyncio.timeout(CONVERGE_S):
                 await self._on(client.env, final.read_all())
         self.watch.sweep(producers=True)
@@ -163,6 +181,8 @@ class ClusterRun:
     def clients(self) -> list[Client]:
         """Those that run, but for the administrator."""
         all_of_them: list[Client] = [*self.producers, *self.readers, *self.keepers]
+        if self.deleting is not None:
+            all_of_them += self.deleting.deleters
         return [each for each in all_of_them if self.plan.keeps_client(each.client.name)]
 
     @property
@@ -183,6 +203,9 @@ class ClusterRun:
         gap_ms = max((each.longest_gap_s for each in self.producers), default=0.0) * 1000
         damaged = sum(each.client.damaged for each in self.readers)
         found = {**self.watch.seen, "longest gap ms": int(gap_ms), "damaged answers": damaged}
+        found["synced bytes seen again"] = self.watch.synced.compared
+        if self.deleting is not None:
+            found |= self.deleting.counts
         if self.progress.is_owed:
             found["longest wait ms"] = int(self.progress.longest_s * 1000)
         return found
@@ -200,20 +223,20 @@ class ClusterRun:
         for partition in range(PARTITIONS):
             client = self._client(CLIENTS[1], f"r{partition}")
             wait_ms = LIGHT_WAIT_MS if is_light else MAX_WAIT_MS
-            self.readers.append(
-                StreamReader(
-                    client,
-                    TOPIC,
-                    partition,
-                    self.history,
-                    told=self.watch.told,
-                    max_wait_ms=wait_ms,
-                )
-            )
+            one = self._reader(client, partition, told=self.watch.told, max_wait_ms=wait_ms)
+            self.readers.append(one)
         for place in range(2):
             client = self._client(CLIENTS[place], f"g{place}")
             pause_s = 2 * LIGHT_PAUSE_S if is_light else PAUSE_S
             self.keepers.append(OffsetKeeper(client, TOPIC, self.watch.positioned, pause_s=pause_s))
+
+    def _reader(self, client: ClusterClient, partition: int, **how: Any) -> StreamReader:
+        if self.deleting is not None:
+            return self.deleting.reader(client, partition, self.history, **how)
+        return StreamReader(client, TOPIC, partition, self.history, **how)
+
+    def _client_at(self, place: int, name: str) -> ClusterClient:
+        return self._client(CLIENTS[place % 2], name)
 
     def _client(self, machine: str, name: str) -> ClusterClient:
         return ClusterClient(self.world.node(machine), self.nodes.addresses, name=name)

@@ -139,6 +139,7 @@ def _remove_all(world: World, name: str) -> None:
 
 def _replace(faults: "ClusterFaults", node_id: BrokerId) -> None:
     empty_disk(faults.world, node_name(node_id))
+    faults.watch.synced.forget(node_id)
     faults.nodes.emptied.add(node_id)
     faults.world.trace.event("chaos", "disk-replaced", node=node_id)
     faults.nodes.start(node_id)

@@ -35,8 +35,9 @@ from ..checkers.producer_state import Known
 from .cluster_nodes import ClusterNodes, node_name
 from .image_watch import compare_images
 from .node import SimEnv
-from .parsed_log import ParsedLog, content_of
+from .parsed_log import ParsedLog, batches_between
 from .quorum_witness import Witness
+from .synced_watch import SyncedWatch
 from .table_watch import compare_tables
 from .world import World
 
@@ -62,6 +63,7 @@ class ClusterWatch:
         self.prefixes = Prefixes()
         self.group_offsets = GroupOffsets()
         self.witness = Witness(world.trace)
+        self.synced = SyncedWatch(world)
         self.sweeps = 0
         self.seen: dict[str, int] = dict.fromkeys(MOMENTS, 0)
         self.on_moment: Callable[[str, int], None] | None = None
@@ -77,6 +79,7 @@ class ClusterWatch:
         self._lives[node_id] = life
         broker.machine.listeners.append(_Listener(self, node_id, life))
         self._witness(broker)
+        self.synced.hook(node_id, env.name, broker)
         manager: Any = broker.replicas
         told_written, told_committed = manager.on_write, manager.on_high_watermark
 
@@ -100,7 +103,11 @@ class ClusterWatch:
                 log: Log = open_log(name, *others)
             except LogDamaged as why:
                 self._see_damage(node_id, name, why)
+                self.synced.forget(node_id, name)
                 raise
+            if self.nodes is not None and self.nodes.rotten == node_id:
+                self.synced.forget(node_id, name)
+            self.report(self.synced.opened(node_id, name, others[0], log))
             return log
 
         manager.store.open = opened
@@ -108,7 +115,7 @@ class ClusterWatch:
     def _see_damage(self, node_id: int, name: TopicPartition, why: LogDamaged) -> None:
         """Whatever was killed and lost its power: only bits that flip may make a log that is no log."""
         if self.nodes is not None and self.nodes.rotten != node_id:
-            self._report([Anomaly("damaged", str(name), f"says node {node_id}: {why}")])
+            self.report([Anomaly("damaged", str(name), f"says node {node_id}: {why}")])
 
     def _witness(self, broker: Broker) -> None:
         """Raft's properties, from the start of the quorum on. One that is broken ends the node with an assertion."""
@@ -130,7 +137,7 @@ class ClusterWatch:
         running = [(id_, self.nodes.brokers[id_].quorum) for id_ in awake]
         leading = [f"{id_} in term {quorum.term}" for id_, quorum in running if quorum.is_leader]
         if len(leading) > 1:
-            self._report([Anomaly("two-controllers", "metadata", f"at once: nodes {leading}")])
+            self.report([Anomaly("two-controllers", "metadata", f"at once: nodes {leading}")])
 
     def _look_at_features(self) -> None:
         """Whoever is registered can work at the level of every feature (KIP-584)."""
@@ -142,12 +149,12 @@ class ClusterWatch:
                 low, high = broker.features.get(name, (0, 0))
                 if not low <= level <= high:
                     what = f"node {broker.broker_id} knows {low} to {high}, it is at {level}"
-                    self._report([Anomaly("feature-unknown", name, what)])
+                    self.report([Anomaly("feature-unknown", name, what)])
 
     def on_image(self, node_id: int, life: int, delta: ImageDelta) -> None:
         for topic, state in delta.partitions_changed:
-            key = _key(topic.topic_id, state.partition)
-            self._report(self.epochs.see(_described(node_id, life, key, state)))
+            key = key_of(topic.topic_id, state.partition)
+            self.report(self.epochs.see(_described(node_id, life, key, state)))
             self._note_moments(node_id, life, key, state)
 
     def _note_moments(self, node_id: int, life: int, key: str, state: PartitionState) -> None:
@@ -163,11 +170,11 @@ class ClusterWatch:
 
     def told(self, seen: Told) -> None:
         """A client's answer."""
-        self._report(self.commits.see(seen))
+        self.report(self.commits.see(seen))
 
     def positioned(self, seen: Position) -> None:
         """A group's committed offset, as its client knows it."""
-        self._report(self.group_offsets.see(seen))
+        self.report(self.group_offsets.see(seen))
 
     def _moment(self, what: str, node_id: int) -> None:
         self.seen[what] += 1
@@ -179,9 +186,9 @@ class ClusterWatch:
     def _look(self, node_id: int, life: int, partition: Partition) -> None:
         """At one partition that this node leads, or thinks that it does."""
         machine = partition.machine
-        key = _key(partition.topic_id, partition.topic_partition.partition)
+        key = key_of(partition.topic_id, partition.topic_partition.partition)
         leads = Leads(node_id, life, key, machine.leader_epoch, machine.epoch_start_offset)
-        self._report(self.epochs.see(leads) + self.commits.see(leads))
+        self.report(self.epochs.see(leads) + self.commits.see(leads))
         committed = Committed(
             node_id,
             life,
@@ -192,8 +199,8 @@ class ClusterWatch:
             tuple(sorted(machine.isr.isr)),
             machine.effective_min_isr,
         )
-        self._report(self.commits.see(committed))
-        self._report(self._missing(key, partition))
+        self.report(self.commits.see(committed))
+        self.report(self._missing(key, partition))
 
     def _missing(self, key: str, partition: Partition) -> list[Anomaly]:
         """Whoever is in the ISR or ELR has what is committed, at the moment in which it is."""
@@ -236,7 +243,7 @@ class ClusterWatch:
         producers = producers or self.sweeps % PRODUCERS_EVERY == 0
         if producers:
             running = [(id_, self.nodes.brokers[id_].image) for id_ in self.nodes.up()]
-            self._report(compare_images(running))
+            self.report(compare_images(running))
         for node_id in self.nodes.up():
             broker = self.nodes.brokers[node_id]
             for name, partition in broker.replicas.partitions.items():
@@ -264,14 +271,14 @@ class ClusterWatch:
             self._look(node_id, life, partition)
         if log.config.compact or log.failed is not None:
             return
-        key = _key(partition.topic_id, name.partition)
+        key = key_of(partition.topic_id, name.partition)
         parsed = self._parsed(node_id, name, log)
         batches = parsed.up_to_now(self.world.disk(node_name(node_id)).files.find)
         newest = self.epochs.newest.get(key)
         eligible = set() if newest is None else {*newest.isr, *newest.elr} - {*newest.offline}
         # One that waits for the disk that it had, or for a person, is elected by nobody.
         counted = broker.is_ready and node_id in eligible
-        self._report(
+        self.report(
             self.prefixes.see(
                 Held(
                     node_id,
@@ -285,7 +292,7 @@ class ClusterWatch:
         )
         if producers and log.log_start_offset == 0:
             states = {each.producer_id: _known(each) for each in partition.producers.states()}
-            self._report(producer_state.check(node_id, key, parsed.producers(), states))
+            self.report(producer_state.check(node_id, key, parsed.producers(), states))
 
     def _parsed(self, node_id: int, name: TopicPartition, log: Log) -> ParsedLog:
         parsed = self._logs.get((node_id, name))
@@ -294,25 +301,28 @@ class ClusterWatch:
         return parsed
 
     def compare_bytes(self) -> int:
-        """At the end, the replicas of a partition are the same bytes; how many were compared."""
+        """At the end, the replicas of a partition are the same bytes, from where all of them begin; how many were compared."""
         assert self.nodes is not None
-        found: dict[tuple[str, int], int] = {}
+        found: dict[tuple[str, int], list[tuple[BrokerId, Log]]] = {}
         for node_id in self.nodes.up():
-            find = self.world.disk(node_name(node_id)).files.find
             for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
                 log = partition.log
-                if log.config.compact or log.log_start_offset:
-                    continue
-                crc = 0
-                for segment in log.segments:
-                    if segment.size:
-                        crc = zlib.crc32(content_of(find, segment.path)[: segment.size], crc)
-                key = _key(partition.topic_id, name.partition)
-                known = found.setdefault((key, log.log_end_offset), crc)
-                if known != crc:
-                    what = f"node {node_id} ends at {log.log_end_offset} with other bytes"
-                    self._report([Anomaly("diverged", key, what)])
+                if not log.config.compact:
+                    place = key_of(partition.topic_id, name.partition), log.log_end_offset
+                    found.setdefault(place, []).append((node_id, log))
+        for (key, end), logs in found.items():
+            start = max(log.log_start_offset for _, log in logs)
+            crcs = {node_id: self._crc(node_id, log, start, end) for node_id, log in logs}
+            if len(set(crcs.values())) > 1:
+                what = f"nodes end at {end} with other bytes, from {start} on: {crcs}"
+                self.report([Anomaly("diverged", key, what)])
         return len(found)
+
+    def _crc(self, node_id: BrokerId, log: Log, start: int, end: int) -> int:
+        find, crc = self.world.disk(node_name(node_id)).files.find, 0
+        for content, at, header in batches_between(find, log, start, end):
+            crc = zlib.crc32(memoryview(content)[at : at + header.size], crc)
+        return crc
 
     def compare_tables(self) -> int:
         """At the end, of compacted logs; how many were compared."""
@@ -320,10 +330,10 @@ class ClusterWatch:
         running = {id_: self.nodes.brokers[id_] for id_ in self.nodes.up()}
         finds = {id_: self.world.disk(node_name(id_)).files.find for id_ in running}
         count, anomalies = compare_tables(running, finds)
-        self._report(anomalies)
+        self.report(anomalies)
         return count
 
-    def _report(self, anomalies: list[Anomaly]) -> None:
+    def report(self, anomalies: list[Anomaly]) -> None:
         if anomalies:
             for each in anomalies:
                 self.world.trace.event("watch", each.rule, key=each.key, what=each.what)
@@ -343,7 +353,7 @@ class _Listener:
 
 
 @lru_cache(KEYS_KEPT)
-def _key(topic_id: object, partition: int) -> str:
+def key_of(topic_id: object, partition: int) -> str:
     return f"{topic_id}-{partition}"
 
 

@@ -76,11 +76,11 @@ class TransactionWatch(ClusterWatch):
     def refused(self, seen: Refused) -> None:
         self._look_for_all_decisions()
         self.seen["refused"] += 1
-        self._report(self.decisions.refused(seen))
+        self.report(self.decisions.refused(seen))
 
     def ended(self, seen: Ended) -> None:
         self._look_for_all_decisions()
-        self._report(self.decisions.ended(seen))
+        self.report(self.decisions.ended(seen))
 
     def _look_for_all_decisions(self) -> None:
         """What no leader has told yet, since nothing was committed under it, counts as well."""
@@ -112,7 +112,7 @@ class TransactionWatch(ClusterWatch):
             self.decisions.forget(transactional_id)
         decided = decoded(record)
         if decided is not None:
-            self._report(self.decisions.see(decided))
+            self.report(self.decisions.see(decided))
             if decided.state.startswith("Prepare"):
                 self._moment("decided", node_id)
 
@@ -165,7 +165,7 @@ class TransactionWatch(ClusterWatch):
             marker.commit,
             ends_one,
         )
-        self._report(self.decisions.see(seen))
+        self.report(self.decisions.see(seen))
         self._moment("marked", node_id)
 
 

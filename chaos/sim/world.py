@@ -58,6 +58,8 @@ class World:
         self.disk_habits: Callable[[str], DiskHabits] = lambda _name: PLAIN
         self.deaths_allowed = deaths_allowed
         self.deaths: list[tuple[str, BaseException]] = []
+        # Told of a machine whose node goes down, while all is as the node left it.
+        self.on_down: list[Callable[[str], None]] = []
         self._failure: BaseException | None = None
         self._machines: dict[str, Machine] = {}
         self._waiting: dict[Incarnation, dict[asyncio.Future[Any], None]] = {}
@@ -268,6 +270,8 @@ class World:
         if env is None or not env.incarnation.alive:
             return
         self.trace.event(name, "world.down", machine_stays=machine_stays)
+        for look in self.on_down:
+            look(name)
         incarnation = env.incarnation
         incarnation.alive = False
         incarnation.parked.clear()

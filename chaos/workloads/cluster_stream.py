@@ -277,15 +277,23 @@ class StreamReader:
         if error is ErrorCode.offset_not_available:
             return False
         if error is not ErrorCode.none:
-            why = f"{error.name} from node {leader.node_id} at offset {self.offset}"
-            self.history.append(Operation("die", "info", self.name, self.key, error=why))
-            raise ToldToEnd(f"reader {self.name} of {self.key}: {why}")
-        if self._told is not None:
-            key = f"{leader.topic_id}-{self.partition}"
-            self._told(Told(self.name, key, leader.leader_epoch, answer.high_watermark))
+            return await self._refused(leader, error)
+        self._answered(leader, answer)
         self._take(answer)
         self._end = answer.high_watermark
         return True
+
+    async def _refused(self, leader: Leader, error: ErrorCode) -> bool:
+        """What no pause mends."""
+        why = f"{error.name} from node {leader.node_id} at offset {self.offset}"
+        self.history.append(Operation("die", "info", self.name, self.key, error=why))
+        raise ToldToEnd(f"reader {self.name} of {self.key}: {why}")
+
+    def _answered(self, leader: Leader, answer: Any) -> None:
+        """Before its records are looked at."""
+        if self._told is not None:
+            key = f"{leader.topic_id}-{self.partition}"
+            self._told(Told(self.name, key, leader.leader_epoch, answer.high_watermark))
 
     async def _maybe_ask_end(self, leader: Leader) -> None:
         """Unlike a fetch's high watermark, the end never goes back, whoever leads (KIP-207)."""

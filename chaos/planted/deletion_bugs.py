@@ -1,0 +1,73 @@
+"""Bugs of what is deleted on request, and of what a start makes of what was synced, planted."""
+
+from typing import Any
+
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.replication.log import retention
+from fencepost.replication.log.checkpoint import Kind
+from fencepost.replication.log.log import Log
+from fencepost.replication.log.store import LogStore
+from fencepost.replication.partition_copies import CopiedPartition
+
+from .bugs import Patch, bug
+
+
+@bug(
+    seen_by="undeleted",
+    campaign="cluster",
+    faults="delay kill kill-two",
+    workloads="deletions",
+)
+def deletions_are_answered_at_once(patch: Patch) -> None:
+    """DeleteRecords is answered as soon as the leader has done it: who leads next has what was deleted."""
+
+    async def at_once(_self: Any, _offset: int) -> ErrorCode:
+        return ErrorCode.none
+
+    patch.put(CopiedPartition, "deleted", at_once)
+
+
+@bug(
+    seen_by="undeleted",
+    campaign="cluster",
+    faults="kill-all kill-two power-all",
+    workloads="deletions",
+)
+def log_starts_are_not_kept(patch: Patch) -> None:
+    """Where a log begins is known in memory only: after a start it begins with its first file again."""
+    right = LogStore.open
+
+    def forgetful(self: Any, partition: TopicPartition, *others: Any) -> Log:
+        self.offsets.put(Kind.LOG_START, partition, 0)
+        return right(self, partition, *others)
+
+    patch.put(LogStore, "open", forgetful)
+
+
+@bug(seen_by="over-deleted", campaign="cluster", faults="reset kill", workloads="deletions")
+def deletions_take_whole_files(patch: Patch) -> None:
+    """A log begins at a file's beginning only: what is asked to be deleted goes with the rest of its file."""
+    right = retention.advance_start
+
+    def rounded(log: Any, offset: int) -> None:
+        behind = [base for base in log.bases if base >= offset]
+        right(log, behind[0] if behind else offset)
+
+    patch.put(retention, "advance_start", rounded)
+
+
+@bug(seen_by="synced-lost", campaign="cluster", faults="kill kill-two power-one")
+def starts_keep_what_a_checkpoint_has(patch: Patch) -> None:
+    """After a crash a log is cut where the last checkpoint says that it was synced, though more was by then."""
+    right = LogStore.open
+
+    def cut(self: Any, partition: TopicPartition, *others: Any) -> Log:
+        is_clean = partition in self._hints
+        point = self.offsets.recovery_point_of(partition)
+        log = right(self, partition, *others)
+        if not is_clean and point is not None:
+            log.truncate_to(max(point, log.log_start_offset))
+        return log
+
+    patch.put(LogStore, "open", cut)

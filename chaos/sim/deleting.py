@@ -1,0 +1,152 @@
+"""A scene of the cluster campaign: records of its partitions are deleted on request (DeleteRecords), whatever fails.
+
+It is in a part of the seeds, by dice of its own: a seed without it is the run that it was. `--workloads deletions` asks for it.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from fencepost.cluster.base.ids import TopicPartition
+from fencepost.replication.log.log import Log
+from fencepost.replication.partition import Partition
+
+from ..checkers.deletions import Deletions
+from ..checkers.history import History
+from ..checkers.observations import Begins, Deletion
+from ..workloads.cluster_client import ClusterClient
+from ..workloads.deleted_reader import DeletedReader
+from ..workloads.deleter import Deleter, Judge
+from .cluster_nodes import ClusterNodes, node_name
+from .cluster_watch import ClusterWatch, key_of
+
+DELETIONS: Final = "deletions"
+ODDS: Final = 0.2
+# After these a file may not have been given up.
+OF_DISKS: Final = frozenset({"full-disk", "failing-disk", "failing-log", "failing-files"})
+
+
+def is_drawn(stream: Callable[[str], random.Random]) -> bool:
+    """`stream` is `World.stream`."""
+    return stream(f"scene/{DELETIONS}").random() < ODDS
+
+
+def settings(stream: Callable[[str], random.Random]) -> tuple[str, ...]:
+    """Of every node: segments small enough that files go, soon or late."""
+    dice = stream(f"scene/{DELETIONS}/settings")
+    return (
+        f"log.internal.segment.bytes={dice.choice((1024, 2048, 4096))}",
+        f"log.retention.check.interval.ms={dice.choice((50, 500))}",
+        f"log.segment.delete.delay.ms={dice.choice((0, 300, 60000))}",
+    )
+
+
+class Deleting:
+    """Who deletes, and what of it is looked at: every answer, every leader at every sweep, every replica and its files at the end."""
+
+    def __init__(
+        self,
+        nodes: ClusterNodes,
+        watch: ClusterWatch,
+        place: tuple[str, int],
+        client: Callable[[int, str], ClusterClient],
+    ) -> None:
+        self.nodes = nodes
+        self.watch = watch
+        self.topic, self.partitions = place
+        self.struck: Callable[[], Iterable[str]] = tuple  # faults, by name
+        self.deletions = Deletions(self._committed)
+        self.readers: list[DeletedReader] = []
+        self._restarted: set[int] = set()
+        self.judge = Judge(self.see, self.deletions.acknowledged, self._newest_epoch)
+        self.deleters = [
+            Deleter(client(index, f"d{index}"), self.topic, index, self.judge)
+            for index in range(self.partitions)
+        ]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        keys = [f"{self.topic}-{index}" for index in range(self.partitions)]
+        return {
+            "deletions": sum(self.deletions.acknowledged(key) for key in keys),
+            "deletions asked for": sum(sum(each.answers.values()) for each in self.deleters),
+            "deleted": sum(self.deletions.low(key) for key in keys),
+            "readers overtaken": sum(each.overtaken for each in self.readers),
+        }
+
+    def stop(self) -> None:
+        for each in self.deleters:
+            each.stopping = True
+
+    def reader(
+        self, client: ClusterClient, partition: int, history: History, **how: Any
+    ) -> DeletedReader:
+        reader = DeletedReader(client, self.topic, partition, history, **how)
+        reader.judge = self.judge
+        self.readers.append(reader)
+        return reader
+
+    def see(self, seen: Deletion | Begins) -> None:
+        self.watch.report(self.deletions.see(seen))
+
+    def look(self) -> None:
+        """At where all that lead say that they begin, and at replicas, which may lag and may not run ahead."""
+        for node_id in self.nodes.up():
+            for index in range(self.partitions):
+                partition = self._replicas(node_id).get(TopicPartition(self.topic, index))
+                if partition is None or partition.closed is not None:
+                    continue
+                key = f"{self.topic}-{index}"
+                start, epoch = partition.log.log_start_offset, partition.machine.leader_epoch
+                since = self.deletions.acknowledged(key) if partition.is_leader else 0
+                self.see(Begins(node_name(node_id), key, epoch, start, since))
+
+    def not_everywhere(self) -> str:
+        """Where something is left of what was deleted: followers hear of it, and files go in the next round. What a disk could not
+        rename stays until its node's next start."""
+        if why := self.nodes.not_whole():
+            return why
+        for node_id in self.nodes.up():
+            for index in range(self.partitions):
+                name = TopicPartition(self.topic, index)
+                partition = self._replicas(node_id).get(name)
+                if partition is None:
+                    continue
+                low = self.deletions.low(f"{self.topic}-{index}")
+                start = partition.log.log_start_offset
+                if start < low:
+                    return f"{name} begins at {start} on {node_id}; all before {low} was deleted"
+                if left := self._files_left(node_id, partition.log):
+                    self._maybe_restart(node_id)
+                    return f"{name} begins at {start} on {node_id}, which has {left}"
+        return ""
+
+    def _maybe_restart(self, node_id: int) -> None:
+        if node_id not in self._restarted and OF_DISKS.intersection(self.struck()):
+            self._restarted.add(node_id)
+            self.nodes.start(node_id)
+
+    def _files_left(self, node_id: int, log: Log) -> list[str]:
+        """Those of segments in which nothing is left."""
+        folder = self.watch.world.disk(node_name(node_id)).files.folder(log.folder)
+        files = sorted(name for name in folder.names if name.endswith(".log"))
+        bases = [int(name.removesuffix(".log")) for name in files]
+        behind = [*bases[1:], log.log_start_offset + 1]
+        return [
+            name for name, end in zip(files, behind, strict=True) if end <= log.log_start_offset
+        ]
+
+    def _replicas(self, node_id: int) -> Mapping[TopicPartition, Partition]:
+        return self.nodes.broker(node_id).replicas.partitions
+
+    def _key(self, partition: int) -> str:
+        image = self.nodes.image
+        assert image is not None, "somebody has answered"
+        return key_of(image.topics[self.topic].topic_id, partition)
+
+    def _newest_epoch(self, partition: int) -> int:
+        newest = self.watch.epochs.newest.get(self._key(partition))
+        return -1 if newest is None else newest.leader_epoch
+
+    def _committed(self, key: str) -> int:
+        return self.watch.commits.of(self._key(int(key.rpartition("-")[2])))
