@@ -30,6 +30,7 @@ from .appends import Appended, Refusal
 from .flusher import Flusher
 from .log.log import PASSING, Log
 from .log.producer_verdicts import Duplicate
+from .log.sync import needs_sync
 from .metrics import Counters
 from .partition_copies import AT_ONCE, CopiedPartition, Owner, flush_delay_ms
 from .partition_machine import ALL_REPLICAS, PartitionMachine
@@ -40,6 +41,7 @@ from .waits import OffsetWait, OffsetWaits
 __all__ = ["Appended", "Owner", "Partition", "Read", "Refusal"]
 
 NO_SPACE: Final = DISK_FULL_ERRNOS
+SYNC_AGAIN_MS: Final = 200  # after a sync for which nothing could be opened
 HANDOVER_S: Final = 5.0  # longer than it takes a follower to tell the controller of a failed log
 
 
@@ -377,7 +379,9 @@ class Partition(CopiedPartition):
     def on_sync_failed(self, error: OSError) -> None:
         """What the disk has of the log can't be told any more: nothing is served from it until a restart."""
         if self.log.failed is None:
-            self.on_synced()  # it had nothing in the group that failed
+            self.on_synced()  # it had nothing in the group that failed, or could not be opened
+            if needs_sync(self.log):
+                self._flusher.later(self, SYNC_AGAIN_MS)
             return
         self.on_log_failed(f"a sync failed: {error}")
 

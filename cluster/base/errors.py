@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 __all__ = [
     "DISK_FULL_ERRNOS",
+    "NO_DESCRIPTOR_ERRNOS",
     "ConfigRefused",
     "ConnectionLost",
     "ConnectionRefused",
@@ -23,6 +24,8 @@ __all__ += ["LogDamaged", "Outcome", "Trouble"]
 
 # What a disk without room says: none is left, the user's share is, or the file may not grow (`ulimit -f`).
 DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# Nothing can be opened; of what is open these say nothing.
+NO_DESCRIPTOR_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class Outcome(enum.Enum):

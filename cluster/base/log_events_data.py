@@ -54,6 +54,8 @@ REPLICATION: Final[Mapping[str, str]] = {
     "disk_full": "The disk of {folder} is full: {cause}. Writes are refused, reads go on. Free some"
     " space; it goes on by itself.",
     "disk_has_space_again": "The disk has space again: writes go on.",
+    "sync_put_off": "{logs} logs could not be synced, for nothing can be opened: {cause}. It is tried"
+    " again; until then nothing that waits for it is acknowledged. Raise the limit of open files (ulimit -n).",
     "checkpoint_failed": "No checkpoint could be written: {cause}. It is tried again; until then a"
     " start after a crash takes longer.",
     "retention_failed": "Old segments of {topic}-{partition} could not be deleted: {cause}",

@@ -9,15 +9,14 @@ PROVED BY  tests/replication/log/test_pool.py::test_a_file_that_someone_holds_is
 Who holds a file is read from its reference count: whatever keeps the object alive keeps it open.
 """
 
-import errno
 import sys
 from collections import OrderedDict
 from typing import Final, Protocol
 
+from fencepost.cluster.base.errors import NO_DESCRIPTOR_ERRNOS
 from fencepost.cluster.base.ports import Disk, File
 
 OPEN_MAX: Final = 1000
-TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE})
 INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
 # Counted while only the segment's attribute and the call itself refer to the file.
 REFERENCES_OF_AN_IDLE_FILE: Final = 2
@@ -64,7 +63,7 @@ class FilePool:
             try:
                 file = self.disk.open(segment.path, create=create)
             except OSError as error:
-                if error.errno not in TOO_MANY:
+                if error.errno not in NO_DESCRIPTOR_ERRNOS:
                     raise
                 self.open_max = max(1, len(self._open) // 2)  # others need descriptors too
                 self._make_room()

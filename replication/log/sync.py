@@ -5,12 +5,15 @@ INVARIANT  `recovery_point` moves only when the bytes below it, and the names of
 PREVENTS   an acknowledged batch that a power cut takes back; believing a second fsync after a failed one, which
            succeeds without having written anything (fsyncgate).
 PROVED BY  tests/replication/log/test_durability.py::test_no_append_is_believed_after_a_failed_sync
+
+Where no file can be opened (`NO_DESCRIPTOR_ERRNOS`) nothing was synced, and nothing has failed: it is to be done again.
 """
 
 import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from fencepost.cluster.base.errors import NO_DESCRIPTOR_ERRNOS
 from fencepost.cluster.base.ports import Disk, Env, File
 
 from .segment_files import sync_if_there
@@ -81,29 +84,66 @@ def needs_sync(log: "Log") -> bool:
 
 
 async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
-    """Make everything appended so far durable. OSError: every log that was waiting for it has failed.
+    """Make everything appended so far durable. OSError: every log that was waiting for it has failed, or is to be synced again.
 
     Which file's sync failed does not matter: the disk that holds them all can't be trusted with any.
     """
-    tickets = [SyncTicket(log) for log in logs if needs_sync(log)]
+    tickets, unopened = _take(logs)
     files = [file for ticket in tickets for file in ticket.files]
     paths = [path for ticket in tickets for path in ticket.paths]
     folders = sorted({folder for ticket in tickets for folder in ticket.folders})
     try:
-        names = [(path, False) for path in paths] + [(folder, True) for folder in folders]
-        if names:
-            shares = min(SHARES_MAX, 1 + len(names) // NAMES_A_SHARE)
-            await asyncio.gather(
-                *(env.disk.run(_sync_names, env.disk, names[at::shares]) for at in range(shares))
-            )
+        await _sync_all_names(env.disk, paths, folders)
         if files:
             await env.disk.sync(files)
     except OSError as error:
-        for ticket in tickets:
-            ticket.log.fail(error)
+        if error.errno not in NO_DESCRIPTOR_ERRNOS:
+            for ticket in tickets:
+                ticket.log.fail(error)
+        else:
+            env.log.warn("sync_put_off", logs=len(tickets), cause=str(error))
         raise
     for ticket in tickets:
         ticket.done()
+    if unopened is not None:
+        raise unopened
+
+
+def _take(logs: Iterable["Log"]) -> tuple[list[SyncTicket], OSError | None]:
+    """And why some of them can't be synced now; what can't be opened for another reason than too many open files has failed."""
+    tickets: list[SyncTicket] = []
+    unopened: OSError | None = None
+    for log in logs:
+        if not needs_sync(log):
+            continue
+        try:
+            tickets.append(SyncTicket(log))
+        except OSError as error:
+            unopened = error
+            if error.errno not in NO_DESCRIPTOR_ERRNOS:
+                log.fail(error)
+            else:
+                log.env.log.warn("sync_put_off", logs=1, cause=str(error))
+    return tickets, unopened
+
+
+async def _sync_all_names(disk: Disk, paths: list[str], folders: list[str]) -> None:
+    """Of several failures one of a sync counts more than that nothing could be opened."""
+    names = [(path, False) for path in paths] + [(folder, True) for folder in folders]
+    if not names:
+        return
+    shares = min(SHARES_MAX, 1 + len(names) // NAMES_A_SHARE)
+    found = await asyncio.gather(
+        *(disk.run(_sync_names, disk, names[at::shares]) for at in range(shares)),
+        return_exceptions=True,
+    )
+    failures = [each for each in found if each is not None]
+    if failures:
+        raise min(failures, key=_is_of_descriptors)
+
+
+def _is_of_descriptors(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in NO_DESCRIPTOR_ERRNOS
 
 
 def _sync_names(disk: Disk, names: list[tuple[str, bool]]) -> None:

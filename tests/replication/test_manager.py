@@ -219,6 +219,25 @@ def test_a_log_that_was_always_synced_first_lacks_nothing_when_a_sync_fails() ->
     play(scene)
 
 
+def test_what_could_not_be_synced_for_want_of_descriptors_is_acknowledged_when_there_are_some() -> (
+    None
+):
+    """Without another write to it."""
+
+    async def scene(node: Node) -> None:
+        node.manager.lead()
+        wrong = node.env.machine.disk.faults
+        wrong.fail("sync_folder", number=errno.EMFILE, times=1_000_000)
+        assert isinstance(node.produce(batch("a")), Appended)
+        await node.env.clock.sleep(2)
+        assert (node.partition().high_watermark, node.partition().closed) == (0, None)
+        wrong.planned.clear()
+        await node.env.clock.sleep(1)
+        assert node.partition().high_watermark == 1
+
+    play(scene)
+
+
 def test_a_thousand_idle_partitions_take_no_files_and_no_timers() -> None:
     async def scene(node: Node) -> None:
         loop = asyncio.get_running_loop()

@@ -117,6 +117,54 @@ def test_no_append_is_believed_after_a_failed_sync(what: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("what", "path", "times"),
+    [("open", "*.log", 2), ("sync_folder", "*", 1), ("open", "*metadata", 1)],
+    ids=["a file before it", "a folder", "a file of its folder"],
+)
+def test_a_sync_for_which_nothing_can_be_opened_fails_no_log_and_is_done_again(
+    what: str, path: str, times: int
+) -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        if path == "*.log":
+            produce(log, 4, size=300)  # two files, of which the next process has to sync both
+            await node.settle()
+            log = await node.restart("kill")
+            log.shared.pool.close(log.segments[0])
+        produce(log)
+        before = log.recovery_point
+        world.disk("n1").faults.fail(what, path=path, number=errno.EMFILE, times=times)
+        with pytest.raises(OSError, match="Too many open files"):
+            await node.sync()
+        assert (log.failed, log.recovery_point) == (None, before)
+        await node.sync()
+        assert log.recovery_point == log.log_end_offset > before
+        end = log.log_end_offset
+        log = await node.restart("crash")
+        assert log.log_end_offset == end
+
+    run(scenario)
+
+
+def test_a_log_whose_file_can_not_be_opened_for_another_reason_fails() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 4, size=300)
+        await node.settle()
+        log = await node.restart("kill")
+        log.shared.pool.close(log.segments[0])
+        produce(log)
+        world.disk("n1").faults.fail("open", path="*.log")
+        with pytest.raises(OSError, match="Input/output"):
+            await node.sync()
+        assert log.failed is not None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
     "why", ["the boot is not confirmed", "flush.policy=os", "the checkpoint is lost"]
 )
 def test_what_a_killed_process_could_not_sync_is_written_again(why: str) -> None:
