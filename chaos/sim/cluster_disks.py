@@ -120,6 +120,8 @@ def _partitions(faults: "ClusterFaults", node_id: int) -> list[PartitionState]:
 
 def empty_disk(world: World, name: str) -> None:
     """The machine has another disk, on which there is nothing."""
+    for look in world.on_emptied:
+        look(name)
     with contextlib.suppress(NodeDown):  # this is not code of that node
         _remove_all(world, name)
         return
@@ -139,7 +141,6 @@ def _remove_all(world: World, name: str) -> None:
 
 def _replace(faults: "ClusterFaults", node_id: BrokerId) -> None:
     empty_disk(faults.world, node_name(node_id))
-    faults.watch.synced.forget(node_id)
     faults.nodes.emptied.add(node_id)
     faults.world.trace.event("chaos", "disk-replaced", node=node_id)
     faults.nodes.start(node_id)

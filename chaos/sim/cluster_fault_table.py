@@ -15,6 +15,7 @@ from .cluster_disks import (
 )
 from .cluster_faults import ON_TOP, ClusterFaults, Fault
 from .cluster_members import broker_comes, broker_goes, change_voters, older_build
+from .cluster_rare_disks import full_at_a_sync, full_then_power, no_descriptors, read_only
 from .cluster_rare_faults import clock, drift, each_write, reorder, suspend
 from .cluster_stopped_rot import rotten_stopped
 
@@ -40,6 +41,10 @@ FAULTS: Final[dict[str, Fault]] = {
     "failing-files": failing_files,
     "failing-log": failing_log,
     "slow-disk": slow_disk,
+    "full-then-power": full_then_power,
+    "full-at-a-sync": full_at_a_sync,
+    "read-only": read_only,
+    "no-descriptors": no_descriptors,
     "clock": clock,
     "reorder": reorder,
     "change-voters": change_voters,

@@ -28,6 +28,10 @@ ON_TOP: Final = {
     "suspended": (0.2, ("suspend",)),
     "more failures": (0.25, ("failing-files",)),
     "rotten while stopped": (0.2, ("rotten-stopped",)),
+    "disks in trouble": (
+        0.25,
+        ("full-then-power", "full-at-a-sync", "read-only", "no-descriptors"),
+    ),
 }
 Fault = Callable[[Any], Awaitable[None]]  # with the ClusterFaults that it belongs to
 

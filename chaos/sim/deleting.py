@@ -23,7 +23,17 @@ from .cluster_watch import ClusterWatch, key_of
 DELETIONS: Final = "deletions"
 ODDS: Final = 0.2
 # After these a file may not have been given up.
-OF_DISKS: Final = frozenset({"full-disk", "failing-disk", "failing-log", "failing-files"})
+OF_DISKS: Final = frozenset(
+    [
+        "full-disk",
+        "failing-disk",
+        "failing-log",
+        "failing-files",
+        "full-then-power",
+        "full-at-a-sync",
+        "read-only",
+    ]
+)
 
 
 def is_drawn(stream: Callable[[str], random.Random]) -> bool:

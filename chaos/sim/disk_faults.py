@@ -47,13 +47,18 @@ class DiskFaults:
         """Plan: the next `times` operations of `kind` ("*" for any) on a path like `path` fail."""
         self.planned.append(Planned(kind, path, number, times))
 
-    def error_of(self, kind: str, path: str, rng: random.Random) -> OSError | None:
+    def planned_error(self, kind: str, path: str) -> OSError | None:
         for plan in self.planned:
             if plan.kind in (kind, "*") and fnmatch.fnmatchcase(path, plan.path):
                 plan.times -= 1
                 if plan.times <= 0:
                     self.planned.remove(plan)
                 return OSError(plan.number, os.strerror(plan.number), path)
+        return None
+
+    def error_of(self, kind: str, path: str, rng: random.Random) -> OSError | None:
+        if (error := self.planned_error(kind, path)) is not None:
+            return error
         odds = self._odds(kind)
         if odds and rng.random() < odds:
             return OSError(errno.EIO, os.strerror(errno.EIO), path)

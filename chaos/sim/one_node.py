@@ -7,6 +7,7 @@ compared with what it acknowledged.
 """
 
 import asyncio
+import errno
 import random
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -24,10 +25,11 @@ from .plan import Plan
 from .schedule import Schedule, Strike, Struck
 from .world import World
 
+MANY: Final = 1_000_000  # until it is taken back
 NODE, CLIENT, TOPIC = "node", "client", "stream"
 PORT: Final = 9092
 PARTITIONS: Final = 2
-FAULTS: Final = (
+USUAL: Final = (
     "kill",
     "power",
     "kill-at-a-write",
@@ -38,6 +40,9 @@ FAULTS: Final = (
     "full-disk",
     "full-at-a-start",
 )
+# On top in some seeds, by dice of their own: the others keep the runs that they had.
+MORE_ODDS, MORE = 0.3, ("full-then-power", "failing-sync", "no-descriptors")
+FAULTS: Final = (*USUAL, *MORE)
 FAULTS_S: Final = 8.0
 # Longer than any fault, shorter than a human's patience: after healing, all must be acknowledged by then.
 CONVERGE_S: Final = 120.0
@@ -61,11 +66,16 @@ class OneNode:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.world = World(seed=plan.seed, trace_kept=plan.trace_kept)
+        self.world = World(
+            seed=plan.seed, deaths_allowed=self._may_end_it, trace_kept=plan.trace_kept
+        )
         self.world.disk_habits = drawn(self.world.stream)
-        self.schedule = Schedule(self.world, plan, FAULTS, pause=lambda rng: rng.uniform(0.02, 1.0))
+        has_more = self.world.stream("disks in trouble").random() < MORE_ODDS
+        names = FAULTS if has_more else USUAL
+        self.schedule = Schedule(self.world, plan, names, pause=lambda rng: rng.uniform(0.02, 1.0))
         self.streams = [Stream(f"p{place}", place % PARTITIONS) for place in range(3)]
         self.counts: dict[str, int] = {}
+        self.is_failing = False  # its disk, so that a person is at hand
 
     @property
     def struck(self) -> list[Struck]:
@@ -85,6 +95,10 @@ class OneNode:
     def run(self) -> None:
         with self.world:
             self.world.run(self._scenario())
+
+    def _may_end_it(self, reason: BaseException) -> bool:
+        """A disk that fails may, while it does."""
+        return self.is_failing and isinstance(reason, OSError | Trouble)
 
     def _start_node(self) -> None:
         self.world.start(self.world.restart(NODE), _serve)
@@ -152,8 +166,31 @@ class OneNode:
             case "full-at-a-start":
                 world.crash(NODE) if rng.random() < 0.5 else world.kill(NODE)
                 await self._is_full(rng, starts=True)
+            case "failing-sync" | "no-descriptors":
+                await self._fails(fault, rng)
+            case "full-then-power":
+                await self._is_full(rng)
+                await asyncio.sleep(rng.choice((0.0, 0.1, 1.0)) * rng.random())
+                world.crash(NODE, torn=rng.random() < 0.8)
             case _:
                 await self._is_full(rng)
+
+    async def _fails(self, fault: str, rng: random.Random) -> None:
+        """For a while; then a person restarts it, or its machine ends. Nobody else has what it called synced."""
+        wrong = self.world.disk(NODE).faults
+        if fault == "failing-sync":
+            number = rng.choice((errno.EIO, errno.ENOSPC))
+            path = rng.choice(("*", "*.log", "/data/metadata/*"))
+            wrong.fail("sync", path=path, number=number, times=rng.choice((1, 3, MANY)))
+        else:
+            for kind in ("open", "create"):
+                wrong.fail(kind, number=errno.EMFILE, times=MANY)
+        self.is_failing = True
+        await asyncio.sleep(rng.choice((0.1, 0.5, 3.0)) * rng.random())
+        self.is_failing = False
+        wrong.planned.clear()
+        end = rng.choice((self.world.kill, self.world.crash))
+        end(NODE)
 
     async def _is_full(self, rng: random.Random, *, starts: bool = False) -> None:
         files = self.world.disk(NODE).files

@@ -53,6 +53,7 @@ class SyncedWatch:
         self._opened: dict[int, dict[TopicPartition, Opened]] = {}
         self._kept: dict[tuple[int, TopicPartition], Kept] = {}
         world.on_down.append(self._went_down)
+        world.on_emptied.append(self._was_emptied)
 
     def hook(self, node_id: int, machine: str, broker: Broker) -> None:
         """Before it starts. Who watches calls `opened` for each of its logs."""
@@ -69,12 +70,17 @@ class SyncedWatch:
 
         removal.forget = forgets
 
-    def forget(self, node_id: int, name: TopicPartition | None = None) -> None:
-        """The node owes nothing any more, or nothing of this partition."""
-        for key in [key for key in self._kept if key[0] == node_id and name in (None, key[1])]:
-            del self._kept[key]
-        if name is None:
+    def forget(self, node_id: int, name: TopicPartition) -> None:
+        """The node owes nothing of this partition any more."""
+        self._kept.pop((node_id, name), None)
+
+    def _was_emptied(self, machine: str) -> None:
+        """It owes nothing any more."""
+        node_id = self._names.get(machine)
+        if node_id is not None:
             self._opened[node_id] = {}
+            for key in [key for key in self._kept if key[0] == node_id]:
+                del self._kept[key]
 
     def opened(
         self, node_id: int, name: TopicPartition, topic_id: UUID | None, log: Log

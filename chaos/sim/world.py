@@ -60,6 +60,8 @@ class World:
         self.deaths: list[tuple[str, BaseException]] = []
         # Told of a machine whose node goes down, while all is as the node left it.
         self.on_down: list[Callable[[str], None]] = []
+        # And of one that has been given an empty disk.
+        self.on_emptied: list[Callable[[str], None]] = []
         self._failure: BaseException | None = None
         self._machines: dict[str, Machine] = {}
         self._waiting: dict[Incarnation, dict[asyncio.Future[Any], None]] = {}

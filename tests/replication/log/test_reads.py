@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fencepost.chaos.sim.disk import SimDisk, SimFile
+from fencepost.chaos.sim.disk import SimDisk
+from fencepost.chaos.sim.sim_file import SimFile
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import headers_of
