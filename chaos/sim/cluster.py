@@ -50,6 +50,7 @@ SMALL_LIMITS_ODDS: Final = 0.3
 # For how fast the simulator is: of each client a round a second, one to five batches of a producer, and consumers that wait
 # as long as Java's do.
 LIGHT, LIGHT_PAUSE_S, LIGHT_WAIT_MS = "light", 1.0, 500
+STREAM: Final = "stream"  # and no scene beside it
 # What no later try mends.
 NEVER: Final = ("invalid_config", "invalid_request")
 Client = StreamProducer | StreamReader | OffsetKeeper | Deleter
