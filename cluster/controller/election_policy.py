@@ -188,6 +188,22 @@ def is_unclean(now: PartitionState, change: PartitionChange) -> bool:
     return not (hands_over and change.leader in change.isr)
 
 
+def as_it_is(now: PartitionState) -> PartitionChange:
+    """Nothing new, in the next partition epoch."""
+    return PartitionChange(
+        partition=now.partition,
+        expects_partition_epoch=now.partition_epoch,
+        leader=now.leader,
+        leader_epoch=now.leader_epoch,
+        replicas=now.replicas,
+        isr=now.isr,
+        elr=now.elr,
+        adding=now.adding,
+        removing=now.removing,
+        offline=now.offline,
+    )
+
+
 def records_of(
     changes: Sequence[tuple[TopicState, PartitionChange]],
 ) -> list[PartitionsChanged]:

@@ -1,8 +1,11 @@
 """What becomes of leaders' requests to change their ISR. One may complete a move, and cost the leader its lead.
 
-INVARIANT  an ISR changes only as the leader of the epoch that is in force wishes, from the state it saw.
-PREVENTS   a deposed leader that drops a replica which, under the new one, acknowledged writes rely on.
-PROVED BY  tests/cluster/controller/test_isr_policy.py::test_a_deposed_leader_changes_nothing
+INVARIANT  an ISR changes only as the leader of the epoch that is in force wishes, from the state it saw; what was refused
+           for a member stays refused.
+PREVENTS   a deposed leader that drops a replica which, under the new one, acknowledged writes rely on; one that commits without
+           a replica that is let in later by the same request, which was asked twice and late once.
+PROVED BY  tests/cluster/controller/test_isr_policy.py::test_a_deposed_leader_changes_nothing,
+           tests/cluster/controller/test_isr_policy.py::test_what_was_refused_for_a_member_stays_refused
 """
 
 from ..base.errors import ErrorCode
@@ -16,7 +19,7 @@ from .commands import (
     IsrResult,
 )
 from .decision import CommandRefused, Decision, Scene
-from .election_policy import Wish, changed, records_of
+from .election_policy import Wish, as_it_is, changed, records_of
 from .placement_policy import active_brokers
 
 # --- AlterPartition -------------------------------------------------------------------------------
@@ -33,15 +36,13 @@ def decide_alter_partition(scene: Scene, command: AlterPartition) -> Decision[li
                 raise CommandRefused(ErrorCode.invalid_request, "A partition is named twice.")
             seen.add((wish.topic_id, wish.partition))
             topic, now = _checked(scene, command, wish)
+        except _Ineligible as refused:
+            # Whatever else was wished in this epoch comes too late now, though the member may be in by then.
+            changes.append((refused.topic, as_it_is(refused.now)))
+            results.append(_refused(wish, refused))
+            continue
         except CommandRefused as refused:
-            results.append(
-                IsrResult(
-                    topic_id=wish.topic_id,
-                    partition=wish.partition,
-                    error_code=refused.error_code,
-                    error_message=refused.message,
-                )
-            )
+            results.append(_refused(wish, refused))
             continue
         isr = tuple(member.broker_id for member in wish.isr)
         min_isr = scene.min_insync_replicas(topic.name, now)
@@ -52,6 +53,24 @@ def decide_alter_partition(scene: Scene, command: AlterPartition) -> Decision[li
             changes.append((topic, change))
         results.append(_in_force(wish, now, change))
     return Decision(records=list(records_of(changes)), reply=lambda _version: results)
+
+
+class _Ineligible(CommandRefused):
+    """A member may not be in. The leader goes on without it once it hears of that."""
+
+    def __init__(self, topic: TopicState, now: PartitionState, why: str) -> None:
+        super().__init__(ErrorCode.ineligible_replica, why)
+        self.topic = topic
+        self.now = now
+
+
+def _refused(wish: IsrChange, why: CommandRefused) -> IsrResult:
+    return IsrResult(
+        topic_id=wish.topic_id,
+        partition=wish.partition,
+        error_code=why.error_code,
+        error_message=why.message,
+    )
 
 
 def _in_force(wish: IsrChange, now: PartitionState, change: PartitionChange | None) -> IsrResult:
@@ -97,24 +116,23 @@ def _checked(
     if len(set(isr)) != len(isr) or not set(isr) <= set(now.replicas) or now.leader not in isr:
         raise CommandRefused(ErrorCode.invalid_request, f"{isr} can't be the ISR.")
     for member in wish.isr:
-        _check_member(scene, now, member)
+        if why := _why_not(scene, now, member):
+            raise _Ineligible(topic, now, f"Broker {member.broker_id} is {why}.")
     return topic, now
 
 
-def _check_member(scene: Scene, now: PartitionState, member: IsrMember) -> None:
+def _why_not(scene: Scene, now: PartitionState, member: IsrMember) -> str:
+    """Empty when it may be in."""
     broker = scene.image.brokers.get(member.broker_id)
     if broker is None:
-        why = "not registered"
-    elif broker.in_controlled_shutdown:
-        why = "shutting down"
-    elif broker.fenced:
-        why = "fenced"
-    elif member.broker_epoch not in (-1, broker.broker_epoch):
+        return "not registered"
+    if broker.in_controlled_shutdown:
+        return "shutting down"
+    if broker.fenced:
+        return "fenced"
+    if member.broker_epoch not in (-1, broker.broker_epoch):
         # It was restarted since the leader heard of it: what it then had may be gone.
-        why = f"registered anew, with broker epoch {broker.broker_epoch}"
-    elif member.broker_id in now.offline:
-        why = "without its log of this partition, which failed"
-    else:
-        return
-    why = f"Broker {member.broker_id} is {why}."
-    raise CommandRefused(ErrorCode.ineligible_replica, why)
+        return f"registered anew, with broker epoch {broker.broker_epoch}"
+    if member.broker_id in now.offline:
+        return "without its log of this partition, which failed"
+    return ""

@@ -11,13 +11,14 @@ decided for one of them on the old minimum is refused by its partition epoch, an
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 from ..metadata.image import BROKER_DEFAULT, ConfigType, PartitionState, TopicState
 from ..metadata.records import ConfigsChanged, PartitionChange, PartitionsChanged
 from .decision import Scene
-from .election_policy import records_of
+from .election_policy import as_it_is, records_of
 
 MIN_ISR: Final = "min.insync.replicas"
 
@@ -78,15 +79,5 @@ def _concerned(
 
 def _next(now: PartitionState, min_isr: int) -> PartitionChange:
     enough = len(now.isr) >= min(min_isr, len(now.original_replicas))
-    return PartitionChange(
-        partition=now.partition,
-        expects_partition_epoch=now.partition_epoch,
-        leader=now.leader,
-        leader_epoch=now.leader_epoch,
-        replicas=now.replicas,
-        isr=now.isr,
-        elr=() if enough else now.elr,
-        adding=now.adding,
-        removing=now.removing,
-        offline=now.offline,
-    )
+    change = as_it_is(now)
+    return replace(change, elr=()) if enough else change

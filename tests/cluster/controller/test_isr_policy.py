@@ -76,6 +76,28 @@ def test_a_replica_that_is_fenced_or_registered_anew_is_not_let_in(scene: Scene)
     assert wish(scene, 1, 2, 3).error_code is E.ineligible_replica
 
 
+def test_what_was_refused_for_a_member_stays_refused(scene: Scene) -> None:
+    """1. A wish is late on its way; asked again, it is refused. 2. Its leader goes on without that member, and commits. 3. The member
+    is let in, and the late one comes."""
+    wish(scene, 1, 2)
+    topic, now = scene.image.topics["t"], scene.partition()
+    late = IsrChange(
+        topic_id=topic.topic_id,
+        partition=0,
+        leader_epoch=now.leader_epoch,
+        partition_epoch=now.partition_epoch,
+        isr=tuple(IsrMember(broker_id=each) for each in (1, 2, 3)),
+    )
+    ask = AlterPartition(broker_id=1, broker_epoch=scene.epoch(1), partitions=(late,))
+    scene.register(3, fenced=True)
+    assert scene.partition().partition_epoch == now.partition_epoch
+    assert scene.when(ask)[0].error_code is E.ineligible_replica
+    scene.register(3, lacking=None)
+    assert scene.when(ask)[0].error_code is E.invalid_update_version
+    assert scene.partition().isr == (1, 2)
+    assert wish(scene, 1, 2, 3).error_code is E.none
+
+
 def test_two_wishes_for_one_partition_in_a_request_are_refused(scene: Scene) -> None:
     topic = scene.image.topics["t"]
     change = IsrChange(
