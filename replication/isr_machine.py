@@ -95,14 +95,13 @@ class IsrMachine:
         return not isinstance(self.state, Committed)
 
     def on_image(self, isr: frozenset[int], leader_epoch: int, partition_epoch: int) -> bool:
-        """The metadata log says so, or confirmed a proposal; whether it was news. Older news change nothing."""
+        """The metadata log says so, or confirmed a proposal; whether it was news.
+
+        Older news change nothing, and what is known says nothing of a proposal that is in flight.
+        """
         if partition_epoch < self.partition_epoch or leader_epoch < self.leader_epoch:
             return False
-        if (
-            partition_epoch == self.partition_epoch
-            and leader_epoch == self.leader_epoch
-            and not self.is_in_flight
-        ):
+        if (leader_epoch, partition_epoch) == (self.leader_epoch, self.partition_epoch):
             return False
         self._become(Committed(isr))
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
