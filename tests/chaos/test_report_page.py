@@ -149,6 +149,7 @@ def test_every_rule_that_judges_a_run_is_explained() -> None:
     inside = {
         "committed",
         "decisions",
+        "deletions",
         "epochs",
         "group_offsets",
         "prefixes",
