@@ -22,6 +22,7 @@ from .kinds import FAULTS, NONE
 from .schedule import Schedule
 from .systems import OLDER, SYSTEMS, System, system_of
 from .targets import Asking
+from .upgrade_faults import excuse
 
 TOPIC: Final = "trial"
 COPIES_MAX: Final = 3
@@ -50,7 +51,8 @@ def run(chosen: argparse.Namespace, folder: Path) -> int:
                 records_per_second=chosen.rate,
                 seed=chosen.seed,
                 client=CLIENT,
-            )
+            ),
+            excuse=lambda: excuse(system),
         )
         asked = Asking(system, topics=[TOPIC])
         began = time.monotonic()
@@ -76,7 +78,7 @@ def run(chosen: argparse.Namespace, folder: Path) -> int:
             schedule.trouble.append(str(late))
         stream.read_all()
         codes = system.stop()
-    for sentence in [*schedule.stage.seen, *schedule.exits, *schedule.left_out]:
+    for sentence in [*schedule.stage.seen, *stream.excused, *schedule.exits, *schedule.left_out]:
         print(f"  {sentence}")
     print(f"faults {dict(schedule.counts)}, left out {len(schedule.left_out)}; stops {codes}")
     verdict = judge(stream.history)

@@ -19,13 +19,21 @@ from ..harness.processes import DidNotStart
 from .exits import REFUSED, last_words
 from .fault import SYNC_S, Fault
 from .older_node import KNOWS
-from .system import NEWER, OLDER, UPGRADE
+from .system import NEWER, OLDER, UPGRADE, System
 
 BREATH_S: Final = (1.0, 4.0)  # of load on two builds
 COLD_FEET: Final = 1 / 2  # one goes back, before it goes on
 RAISED_S: Final = 60.0
 WORDS: Final = {NEWER: "today's", OLDER: "the older"}
 REGISTRATION: Final = "does not support finalized version"
+
+
+def excuse(system: System) -> str:
+    """Why it may not be today's build that made a producer begin a new epoch; empty where only that serves."""
+    older = sorted(node for node, build in system.builds.items() if build == OLDER)
+    if not older:
+        return ""
+    return f"Of an older build are nodes {older}: before f631007 what followed a batch that came before the lead was out of order"
 
 
 class Upgrade(Fault):

@@ -84,10 +84,15 @@ class Plan:
 
 
 class IdempotentStream:
-    """Start it, ill-treat the broker, stop it, read everything; then `history` is complete."""
+    """Start it, ill-treat the broker, stop it, read everything; then `history` is complete.
 
-    def __init__(self, plan: Plan) -> None:
+    `excuse` says why a new epoch is not the broker's fault just now, or nothing; those are in `excused`.
+    """
+
+    def __init__(self, plan: Plan, *, excuse: Callable[[], str] = str) -> None:
         self.plan = plan
+        self.excused: list[str] = []
+        self._excuse = excuse
         self.history: list[Operation] = []  # appended to from all threads, which CPython allows
         self.acknowledged = 0  # so far; a measure of progress, not exact
         self._stopping = threading.Event()
@@ -155,7 +160,10 @@ class IdempotentStream:
 
     def _listening(self, process: int) -> NewEpochs:
         def note(said: str) -> None:
-            self.history.append(Operation("die", "info", process, error=said))
+            if excuse := self._excuse():
+                self.excused.append(f"client {process}: {said}. {excuse}")
+            else:
+                self.history.append(Operation("die", "info", process, error=said))
 
         return NewEpochs(note)
 

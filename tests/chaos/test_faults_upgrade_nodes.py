@@ -48,7 +48,7 @@ def test_nodes_of_an_older_build_are_upgraded_under_load_and_none_of_it_comes_ba
             seed=3,
             client=trial.CLIENT,
         )
-        stream = IdempotentStream(load)
+        stream = IdempotentStream(load, excuse=lambda: upgrade_faults.excuse(system))
         watched = Watched(system)
         asked = Asking(system, topics=[trial.TOPIC])
         stage = Stage(watched, asked, Clients(), was_to_end=watched.was_to_end)

@@ -21,3 +21,18 @@ def test_a_producer_that_begins_a_new_epoch_is_an_anomaly() -> None:
     stream.history.append(Operation("send", "ok", 1, "stream-0", 1, 0))
     (found,) = [each for each in judge(stream.history).anomalies if each.rule == "dead-client"]
     assert "skipped sequence numbers" in found.what
+
+
+def test_while_an_older_build_serves_it_is_told_and_not_judged() -> None:
+    serves = ["node 1 is of an older build"]
+    stream = IdempotentStream(
+        Plan(bootstrap="127.0.0.1:1", topic="stream"), excuse=lambda: "".join(serves)
+    )
+    logger = stream._listening(1)
+    logger.log(10, "%s", SAID)
+    assert stream.history == []
+    (told,) = stream.excused
+    assert told.endswith("skipped sequence numbers. node 1 is of an older build")
+    serves.clear()
+    logger.log(10, "%s", SAID)
+    assert [each.f for each in stream.history] == ["die"]
