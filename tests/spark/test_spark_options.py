@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from fencepost.clients.spark import option_table
-from fencepost.clients.spark.offsets import EARLIEST, LATEST
+from fencepost.clients.spark import option_table, range_reader
+from fencepost.clients.spark.offsets import EARLIEST, LATEST, Range
 from fencepost.clients.spark.option_table import BATCH, BATCH_SINK, OPTIONS, STREAM, STREAM_SINK
 from fencepost.clients.spark.options import WrongOption, read_options, write_options
 
@@ -131,3 +131,22 @@ def test_the_readme_has_the_options_that_there_are() -> None:
     assert [
         (name, default.strip()) for name, default, _ in rows if name in {o.name for o in OPTIONS}
     ] == [(each.name, each.default) for each in OPTIONS]
+
+
+@pytest.mark.parametrize(("asked", "used"), [({}, 5), ({"fetch.queue.backoff.ms": "50"}, "50")])
+def test_a_reader_that_has_emptied_what_was_fetched_ahead_waits_no_second_for_more(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], used: object
+) -> None:
+    """As librdkafka does by itself."""
+    given: list[dict[str, object]] = []
+
+    class Idle:
+        def __init__(self, settings: dict[str, object], *_: object) -> None:
+            given.append(settings)
+
+        def start(self, _offset: int) -> None:
+            return
+
+    monkeypatch.setattr(range_reader, "PartitionConsumer", Idle)
+    range_reader._RangeReader(Range("t", 0, 0, 9), asked, headers=False, fails=True)
+    assert [each["fetch.queue.backoff.ms"] for each in given] == [used]
