@@ -43,6 +43,7 @@ from .partition_machine import REPLICA_LAG_MS_MAX
 from .rounds import Rounds
 from .survey import Known, Survey
 from .throttle_machine import NO_LIMIT
+from .told_policies import ToldPolicies
 
 PARTITIONS_A_TURN: Final = 100
 STRAYS_NAMED_MAX: Final = 20
@@ -82,6 +83,7 @@ class ReplicaManager:
         self.store = LogStore(
             env, data_dir, open_files_max=open_files_max, producers_max=producers_max
         )
+        self.policies = ToldPolicies(env, self.store.doubts, self.partitions)
         self.flusher = Flusher(env.clock, self._sync, self.counters)
         self.rounds = Rounds(env, self)
         self._configs = TopicConfigs(node_config, node_id)
@@ -178,7 +180,7 @@ class ReplicaManager:
         ]
         # A snapshot brings many entries at once. A leader deposed in it must not commit by a minimum lowered in it.
         reconfigured = self._reconfigure(delta.configs_changed)
-        self._write_doubts()  # a policy that counts what is not synced may commit something below
+        self.policies.write_down()  # a policy that counts what is not synced may commit something below
         changed = delta.partitions_changed
         for topic, state in changed:
             name = TopicPartition(topic.name, state.partition)
@@ -193,13 +195,7 @@ class ReplicaManager:
                 self._follow(topic, state)
         for partition in reconfigured:
             partition.look_again()
-        self._write_doubts()
-
-    def _write_doubts(self) -> None:
-        try:
-            self.store.doubts.write_down()
-        except OSError as error:  # the next checkpoint tries again
-            self.env.log.error("doubts_not_written", cause=str(error))
+        self.policies.write_down()
 
     def _follow(self, topic: TopicState, state: PartitionState) -> None:
         name = TopicPartition(topic.name, state.partition)

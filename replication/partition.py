@@ -32,7 +32,7 @@ from .log.log import PASSING, Log
 from .log.producer_verdicts import Duplicate
 from .log.sync import needs_sync
 from .metrics import Counters
-from .partition_copies import AT_ONCE, CopiedPartition, Owner, flush_delay_ms
+from .partition_copies import CopiedPartition, Owner
 from .partition_machine import ALL_REPLICAS, PartitionMachine
 from .partition_reads import Read
 from .sent_back import TRIED_AGAIN, SentBack
@@ -82,19 +82,7 @@ class Partition(CopiedPartition):
         self._rules = appends.Rules.of(config)
         self._flush_messages = config.flush_messages
         self.machine.min_insync_replicas = config.min_insync_replicas
-        self._set_flush_delay(flush_delay_ms(config))
-
-    def _set_flush_delay(self, delay_ms: int) -> None:
-        """What waits to be synced does so from now on as if it had just been written; the leader hears what counts now."""
-        had, self._flush_delay_ms = self._flush_delay_ms, delay_ms
-        self.machine.sync_counts = delay_ms == AT_ONCE
-        if delay_ms == had or self.closed is not None:
-            return
-        if self.log.recovery_point < self.log.log_end_offset:
-            self._flusher.forget(self)
-            self._to_be_synced()
-        if self._copying is not None:
-            self._copying.on_durable()
+        self._set_flush_delay()
 
     def look_again(self) -> None:
         """What held the high watermark back may do so no more."""

@@ -62,7 +62,7 @@ class Copying(Protocol):
 class CopiedPartition(ReadablePartition, Flushable):
     __slots__ = (
         "_copying", "_deletions", "_durable_start", "_feeds", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner",
-        "_unsynced_records",
+        "_syncs_first", "_unsynced_records",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,7 @@ class CopiedPartition(ReadablePartition, Flushable):
         self._unsynced_records = 0
         self._flush_messages = config.flush_messages
         self._flush_delay_ms = flush_delay_ms(config)
+        self._syncs_first = False
         self._feeds: tuple[Feed, ...] = ()
         self._copying: Copying | None = None
         self._deletions: OffsetWaits | None = None
@@ -268,6 +269,25 @@ class CopiedPartition(ReadablePartition, Flushable):
             self._high_watermark_moved()
         for feed in self._feeds:
             feed.on_append()
+
+    def sync_first(self, wanted: bool) -> None:
+        """Nothing counts here that is not synced, whatever flush.policy says, for as long as that is wanted."""
+        if self._syncs_first is not wanted:
+            self._syncs_first = wanted
+            self._set_flush_delay()
+
+    def _set_flush_delay(self) -> None:
+        """What waits to be synced does so from now on as if it had just been written; the leader hears what counts now."""
+        delay_ms = AT_ONCE if self._syncs_first else flush_delay_ms(self.config)
+        had, self._flush_delay_ms = self._flush_delay_ms, delay_ms
+        self.machine.sync_counts = delay_ms == AT_ONCE
+        if delay_ms == had or self.closed is not None:
+            return
+        if self.log.recovery_point < self.log.log_end_offset:
+            self._flusher.forget(self)
+            self._to_be_synced()
+        if self._copying is not None:
+            self._copying.on_durable()
 
     def _to_be_synced(self) -> None:
         if self._flush_delay_ms == AT_ONCE or self._unsynced_records >= self._flush_messages:

@@ -143,6 +143,8 @@ class Rounds:
                 await store.checkpoint()
         except OSError as error:
             self._env.log.warn("checkpoint_failed", cause=str(error))
+        else:
+            self._manager.policies.look_again()
         starts, self._starts = self._starts, {}
         for partition in starts:
             if partition.log.is_start_durable or partition.closed is not None:

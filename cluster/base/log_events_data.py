@@ -42,7 +42,7 @@ REPLICATION: Final[Mapping[str, str]] = {
     " been read again.",
     "partitions_not_deleted": "The folders of {count} deleted partitions could not be removed: {cause}",
     "doubts_not_written": "It could not be written down which logs acknowledge what is not synced:"
-    " {cause}. If the machine goes down before it can, this node does not know what it may lack.",
+    " {cause}. Until it can be, these sync before they acknowledge, as under flush.policy=ack.",
     "partition_offsets_damaged": "{path} is damaged at {position}. What it knew is found out again"
     " from the logs; that takes longer.",
     "partition_offsets_missing": "{folder} has logs and no checkpoint of them. What it knew is"

@@ -12,6 +12,7 @@ takes nothing from such a log that anybody relies on, and it comes back like one
 """
 
 import enum
+from collections.abc import Iterable
 
 from fencepost.cluster.base.ids import TopicPartition
 
@@ -34,7 +35,7 @@ class Doubts:
         self._power_was_lost = False
         self._knows_nothing = False
         self._starts = True
-        self._is_urgent = False
+        self._unwritten: dict[TopicPartition, None] = {}
         self._lacking: dict[TopicPartition, int] = {}  # and what is said once the cluster knows
 
     # -- at the start ----------------------------------------------------------------------------------
@@ -93,12 +94,18 @@ class Doubts:
 
     def write_down(self) -> None:
         """Before any of those that were opened or configured acknowledges something. Blocks for a sync, if there were."""
-        if self._is_urgent:
+        if self._unwritten:
             self._offsets.flush_now()
-            self._is_urgent = False
+            self._unwritten = {}
+
+    @property
+    def unwritten(self) -> Iterable[TopicPartition]:
+        """Of these the disk may not know what they acknowledge: nothing that is not synced may count."""
+        return self._unwritten.keys()
 
     def _put(self, partition: TopicPartition, doubt: int) -> None:
         before = self._offsets.get(Kind.DOUBT, partition)
         if doubt != (NONE if before is None else before):
             self._offsets.put(Kind.DOUBT, partition, doubt)
-            self._is_urgent = self._is_urgent or doubt != NONE
+            if doubt != NONE:
+                self._unwritten[partition] = None
