@@ -3,6 +3,7 @@
 INVARIANT  a column has what librdkafka's own functions would have said of each message.
 PREVENTS   a timestamp that is read from the wrong place of a message, after librdkafka changed its inside.
 PROVED BY  tests/spark/test_spark_c_consumer.py::test_columns_are_what_librdkafka_says_of_each_message
+           tests/spark/test_spark_silence.py::test_what_librdkafka_says_of_no_message_is_heard
 
 Messages lie somewhere in memory, each a struct of known shape. Arrow looks at the whole stretch between the first and
 the last of them as one array of words, and takes the same word of each; what keys and values point to is taken the same
@@ -10,6 +11,7 @@ way. The timestamp has a function only and no word of its own: its place is know
 """
 
 import ctypes
+import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +42,7 @@ SPAN: Final = TIMESTAMP_WORD + 1
 MOST: Final = 16_384  # messages at once
 NO_ERROR: Final = 0
 NO_OFFSET: Final = -1
+CONTINUE: Final = 0  # librdkafka frees the statistics' text
 
 
 class Fetched:
@@ -203,8 +206,13 @@ class PartitionConsumer:
         self._told: list[
             tuple[int, int]
         ] = []  # of no message: a topic that is gone, a wrong password
+        # By librdkafka: behind all that came, for readers to see or not.
+        self.asked_up_to = NO_OFFSET
         self._on_error = c_library.ErrorTold(self._hear)
-        self._handle = c_library.new_client(CONSUMER, settings, error=self._on_error)
+        self._on_statistics = c_library.Statistics(self._note)
+        self._handle = c_library.new_client(
+            CONSUMER, settings, error=self._on_error, statistics=self._on_statistics
+        )
         self._name, self._partition = topic, partition
         self._topic = self._c.rd_kafka_topic_new(self._handle, topic.encode(), None)
         self._queue = self._c.rd_kafka_queue_new(self._handle)
@@ -223,6 +231,7 @@ class PartitionConsumer:
     def fetch(self, most: int, wait_s: float) -> Iterator[Fetched]:
         """As many as there are, up to `most`, for which it waits no longer than `wait_s`."""
         pointers = self._pointers
+        self._c.rd_kafka_poll(self._handle, 0)  # what is of no message is in another queue
         count = self._c.rd_kafka_consume_batch_queue(
             self._queue, c_library.milliseconds(wait_s), pointers, min(most, MOST)
         )
@@ -241,6 +250,12 @@ class PartitionConsumer:
     def _hear(self, _client: Any, code: int, _why: Any, _opaque: Any) -> None:
         """Called in the middle of a fetch."""
         self._told.append((code, NO_OFFSET))
+
+    def _note(self, _client: Any, text: Any, size: int, _opaque: Any) -> int:
+        topic = json.loads(ctypes.string_at(text, size)).get("topics", {}).get(self._name, {})
+        told = topic.get("partitions", {}).get(str(self._partition), {})
+        self.asked_up_to = max(told.get("next_offset", NO_OFFSET), NO_OFFSET)
+        return CONTINUE
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
         low, high = ctypes.c_int64(), ctypes.c_int64()

@@ -38,6 +38,13 @@ METADATA_S: Final = 30.0
 QUEUE_WAIT_S: Final = 0.02
 CONTINUE: Final = 0  # librdkafka frees the statistics' text
 NAMELESS: Final = "a header that is null, or whose key is: Kafka has none without a name. Leave it out of the column headers, or give it one"
+# What librdkafka takes for a text's end: it would write to the topic, or with the header, of the name that stands before it.
+NUL: Final = "\0"
+CUT: Final = (
+    "the key of a header has a NUL character in it, and would be cut off there. Give it another one"
+)
+TOPIC_BYTES_MAX: Final = 249  # Kafka's; with more than 512 librdkafka makes none, and dies of it
+NO_NAME: Final = "no topic can have this name: it has 249 characters at most, and no NUL. Correct the column topic"
 
 
 class Identity(NamedTuple):
@@ -150,6 +157,8 @@ class ColumnProducer:
         """A row with headers: for these librdkafka has no array."""
         if any(name is None for name, _ in headers):
             raise NotTaken(0, KafkaError(KafkaError._INVALID_ARG, NAMELESS))
+        if any(NUL in (name or "") for name, _ in headers):
+            raise NotTaken(0, KafkaError(KafkaError._INVALID_ARG, CUT))
         fields = [_field(RKT, ptr=self._topic(topic)), _field(FLAGS, i=COPY)]
         fields += [_memory(VALUE, value), _memory(KEY, key)]
         if partition is not None:
@@ -180,6 +189,15 @@ class ColumnProducer:
         code = self._c.rd_kafka_fatal_error(self._handle, said, c_library.SAID_BYTES)
         return KafkaError(code, said.value.decode(errors="replace"), True) if code else None
 
+    def failure(self) -> KafkaError | None:
+        """Why the open transaction can only be aborted, if it can. Whoever would begin another one is told it; else that one is open."""
+        try:
+            self.begin_transaction()
+        except KafkaException as trouble:
+            error: KafkaError = trouble.args[0]
+            return error if error.txn_requires_abort() else None
+        raise AssertionError("there was no transaction")
+
     def close(self) -> None:
         """What is in its queue is thrown away; an open transaction stays open."""
         if self._handle:
@@ -191,9 +209,11 @@ class ColumnProducer:
     def _topic(self, name: str) -> int:
         found = self._topics.get(name)
         if found is None:
-            found = self._topics[name] = self._c.rd_kafka_topic_new(
-                self._handle, name.encode(), None
-            )
+            encoded = name.encode()
+            if len(encoded) > TOPIC_BYTES_MAX or NUL in name:
+                raise NotTaken(0, KafkaError(KafkaError._INVALID_ARG, NO_NAME))
+            found = self._topics[name] = self._c.rd_kafka_topic_new(self._handle, encoded, None)
+            assert found, f"librdkafka makes no topic {name!r}"
         return found
 
     def _check_partitions(self, topic: str, chosen: pa.Array) -> None:

@@ -1,8 +1,9 @@
 """A task's reading: one range of one partition, as Arrow batches.
 
 INVARIANT  a task ends when it has seen everything of its range that is there, and says so when something is not.
-PREVENTS   a task that waits for an offset that a marker, an aborted transaction or compaction took.
+PREVENTS   a task that waits for an offset that a marker, an aborted transaction or compaction took, or asks for ever for one that is damaged.
 PROVED BY  tests/spark/test_spark_reading.py::test_a_range_ends_at_markers_and_aborted_records
+           tests/spark/test_spark_unreadable.py::test_a_task_that_meets_damage_says_so_and_does_not_ask_for_ever
 
 Offsets need not be dense: so the end is seen by a record at or after it, or by the partition's own end.
 """
@@ -28,7 +29,9 @@ WAIT_S: Final = 0.03  # librdkafka fills a batch for as long, whether more comes
 # What it has fetched ahead is gone in a tenth of a second, and with its own defaults it waits for a whole one before it asks again:
 # half of the time of reading small records.
 AHEAD: Final = {"queued.min.messages": 100_000, "fetch.queue.backoff.ms": 5}
-SILENT_S: Final = 120.0  # without a record or an error: something is wrong
+# Without a record, an end, or a step through what readers don't see something is wrong, whatever is said.
+SILENT_S: Final = 120.0
+STATISTICS_MS: Final = 5_000  # they say how far it has come in what readers don't see
 # At an end before ours: a leader that has just changed may know it so late. It is asked for then, and one that does not know
 # what was committed before it says so (KIP-207).
 SHORT_S: Final = 10.0
@@ -47,9 +50,21 @@ VANISHED: Final = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
+# Records that nobody gets, however often they are asked for. Behind some of them librdkafka goes on as if they had never been.
+UNREADABLE: Final = (
+    KafkaError._BAD_MSG,
+    KafkaError._BAD_COMPRESSION,
+    KafkaError._NOT_IMPLEMENTED,
+    KafkaError.INVALID_MSG,
+    KafkaError.MSG_SIZE_TOO_LARGE,
+)
 UNIT_US: Final = 1_000
 
 log = logging.getLogger("fencepost.clients")
+
+
+class Unreadable(RuntimeError):
+    """Records that are there and can't be read: where, why, and what to do."""
 
 
 def read_range(
@@ -61,6 +76,7 @@ def read_range(
             batch = reader.next_batch()
             if batch is not None:
                 yield batch
+                reader.go_on()
     finally:
         reader.close()
 
@@ -75,23 +91,31 @@ class _RangeReader:
             {
                 **AHEAD,
                 "fetch.wait.max.ms": 100,
+                "check.crcs": True,  # as Java's clients do; without it a bit that flipped is a row like any other
                 **{name: value for name, value in client.items() if name != "group.id"},
                 "auto.offset.reset": "error",
                 "enable.partition.eof": True,
+                "statistics.interval.ms": STATISTICS_MS,
             },
             wanted.topic,
             wanted.partition,
         )
         self._at = wanted.start
+        self._asked_up_to = wanted.start  # by librdkafka
         self._most = RECORDS_FIRST
         self._heard_at = time.monotonic()
         self._asked_at = self._heard_at
         self._is_at_an_end = False  # the partition's, before ours
+        self._trouble: KafkaError | None = None  # the last one, which may pass
         self.is_over = False
         self._consumer.start(wanted.start)
 
     def close(self) -> None:
         self._consumer.close()
+
+    def go_on(self) -> None:
+        """Whoever takes the batches may be at one for longer than brokers may be silent."""
+        self._heard_at = time.monotonic()
 
     def next_batch(self) -> pa.RecordBatch | None:
         """No more than are left: for as many librdkafka need not wait."""
@@ -106,6 +130,9 @@ class _RangeReader:
         return batch
 
     def _mind_silence(self, now_s: float) -> None:
+        """An aborted transaction may be larger than what comes in that time: nothing of it is a record here."""
+        if self._consumer.asked_up_to > self._asked_up_to:
+            self._asked_up_to, self._heard_at = self._consumer.asked_up_to, now_s
         if self._is_at_an_end and now_s - max(self._heard_at, self._asked_at) > SHORT_S:
             self._asked_at = now_s
             self._check_end()
@@ -113,6 +140,7 @@ class _RangeReader:
             raise TimeoutError(
                 f"{self._wanted}: nothing came for {SILENT_S:g} s. Is its leader there, and is an older transaction open "
                 "(fencepost txn list)?"
+                + ("" if self._trouble is None else f" The last that was heard: {self._trouble}")
             )
 
     def _check_end(self) -> None:
@@ -127,11 +155,10 @@ class _RangeReader:
             self.is_over = True
 
     def _take(self, fetched: Fetched) -> pa.RecordBatch | None:
-        if fetched.count:
-            self._heard_at = time.monotonic()
         found = fetched.columns(self._wanted.end)
         if found is None:
             return None
+        self._heard_at = time.monotonic()
         self.is_over = found.is_past_the_end
         if not found.count:
             return None
@@ -160,16 +187,39 @@ class _RangeReader:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _hear(self, code: int, offset: int) -> None:
-        if code == KafkaError._PARTITION_EOF:
+        if code in UNREADABLE:
+            # Also when it is over: a record behind ours does not say that all of ours came.
+            self._find_unreadable(code, offset)
+        elif self.is_over:
+            pass
+        elif code == KafkaError._PARTITION_EOF:
             # The end as a reader of this isolation level sees it; an end before ours is one of a moment.
-            self.is_over = self.is_over or offset >= self._wanted.end
+            self.is_over = offset >= self._wanted.end
             self._is_at_an_end = True
+            self._heard_at = time.monotonic()
         elif code in GONE:
             self._skip()
         elif code in VANISHED:
             self._vanished(code)
         elif code in FATAL:
             raise KafkaException(c_library.error_of(code))
+        else:
+            self._trouble = c_library.error_of(code)
+
+    def _find_unreadable(self, code: int, offset: int) -> None:
+        """Librdkafka asks for more than is wanted here, and tells in their order what came: what is behind our end is not ours."""
+        if offset >= self._wanted.end:
+            self.is_over = True
+            return
+        error = c_library.error_of(code)
+        what_to_do = (
+            "Raise kafka.receive.message.max.bytes and kafka.fetch.message.max.bytes"
+            if code == KafkaError.MSG_SIZE_TOO_LARGE
+            else "The brokers' logs say what is damaged, and how it is mended; until then a query can only begin behind it (startingOffsets)"
+        )
+        raise Unreadable(
+            f"{self._wanted}: what is there from offset {offset} on can't be read: {error.name()}: {error.str()}. {what_to_do}"
+        )
 
     def _vanished(self, code: int) -> None:
         data_loss.report(

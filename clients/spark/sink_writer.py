@@ -35,6 +35,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "partitioner": "murmur2_random",  # where Java's clients put the same key
 }
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+# What rows are told whose transaction has failed: that it did, and not why.
+THEN_ALL: Final = (KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 NO_TOPIC: Final = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
@@ -138,9 +140,10 @@ class MemberWriter:
             retrying(lambda: self.producer.commit_transaction(CALL_S), FLUSH_S)
         except NotTaken as refused:  # it has failed already: if it was fenced, librdkafka says only "fatal error" here
             fatal = self.producer.fatal()
+            why = self._why("could not commit", fatal or self._cause(refused.error))
             if fatal is None:
                 self.give_up()
-            raise CouldNotWrite(self._why("could not commit", fatal or refused.error)) from refused
+            raise CouldNotWrite(why) from refused
         except KafkaException as trouble:
             error = trouble.args[0]
             if error.txn_requires_abort():
@@ -157,11 +160,16 @@ class MemberWriter:
             raise CouldNotWrite(self._why("could not write", fatal))
         if self.producer.failed:
             error, topic = self.producer.failed[0]
-            raise CouldNotWrite(self._why(f"could not write to {topic}", error))
+            raise CouldNotWrite(self._why(f"could not write to {topic}", self._cause(error)))
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Of what happens to every row once the transaction has failed, and says nothing of the row."""
+        if error.code() not in THEN_ALL:
+            return error
+        return self.producer.failure() or error
 
     def _why_row(self, topic: str, row: int, rows: pa.RecordBatch, error: KafkaError) -> str:
-        fatal = self.producer.fatal()
-        why = self._why(f"could not write to {topic}", fatal or error)
+        why = self._why(f"could not write to {topic}", self.producer.fatal() or self._cause(error))
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             size = len(rows.column("value")[row].as_buffer() or b"")
             why += (
@@ -177,7 +185,8 @@ class MemberWriter:
         if error.code() in FENCED:
             said += (
                 ". Another run of this query, or another query with the same transactionGroup, has begun since: this "
-                "one can't write any more. Let only one of them run"
+                "one can't write any more. Let only one of them run. Or its transaction was open for longer than "
+                "kafka.transaction.timeout.ms: raise it"
             )
         elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             said += ". Raise max.message.bytes of the topic, or write smaller values"

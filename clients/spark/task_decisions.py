@@ -13,7 +13,8 @@ query fails in between. And a task must get the same rows when it is run again.
 
 A key's partition does not follow from how many there are now, or attempts that see another number would not find it. A
 topic that has not the number that it is made with here was made by somebody, or given more since, and may have records of
-builds that went by what they saw: all of it is read.
+builds that went by what they saw: all of it is read. One that has just this number may have had fewer: a key is looked for where
+it would have been then, too.
 
 A key of a save() without a number is asked for by the attempts of that save() alone. Whoever reads it a week later, and
 commits, leaves a tombstone for it: the topic does not grow with the writes. Not sooner, and not when the save() ends: an
@@ -86,7 +87,8 @@ class DecisionRecords:
         """The highest batch that this task has committed; NOT_YET when there is none."""
         count = self._ready()
         self._partition = crc32(self._key) % min(count, PARTITIONS)
-        wanted = sorted({crc32(key) % PARTITIONS for key in self._keys})
+        fewer = range(1, PARTITIONS + 1)
+        wanted = sorted({crc32(key) % each for key in self._keys for each in fewer})
         places = [
             TopicPartition(self._topic, each, 0)
             for each in (wanted if count == PARTITIONS else range(count))

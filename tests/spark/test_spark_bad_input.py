@@ -100,7 +100,7 @@ def test_a_task_that_waits_for_a_leader_is_not_told_that_its_records_are_gone(
     """Who can't be asked where it ends is asked again: what was committed is there."""
 
     class Away:
-        asked = 0
+        asked = asked_up_to = 0
 
         def watermarks(self, _timeout_s: float) -> tuple[int, int]:
             self.asked += 1

@@ -84,11 +84,7 @@ def test_a_decision_is_found_when_its_topic_was_given_more_partitions(
     first = Attempt(brokers, name, decisions)
     first.write(out, ["a"])
     first.commit(7)
-    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
-    admin.create_partitions([NewPartitions(decisions, 12)])[decisions].result(20)
-    deadline = time.monotonic() + 20
-    while len(admin.list_topics(timeout=10).topics[decisions].partitions) < 12:
-        assert time.monotonic() < deadline, "it has no more partitions"
+    give(brokers, decisions, 12)
     again = Attempt(brokers, name, decisions)
     assert again.before == 7
     assert again.decisions.records(8)[0]["partition"] == place_of(name), (
@@ -96,6 +92,30 @@ def test_a_decision_is_found_when_its_topic_was_given_more_partitions(
     )
     again.commit(8)
     assert Attempt(brokers, name, decisions).before == 8
+
+
+def test_a_decision_is_found_when_its_topic_was_given_just_as_many_as_it_is_made_with(
+    brokers: Served, out: str, fresh: Callable[[str], str]
+) -> None:
+    """Made by hand with three, and given eight because that is what the README says: a task that is run again must not write again."""
+    decisions, name = fresh("decisions"), moving(fresh("task"), 3)
+    brokers.create(decisions, partitions=3, cleanup_policy="compact")
+    first = Attempt(brokers, name, decisions)
+    first.write(out, ["a"])
+    first.commit(7)
+    give(brokers, decisions, PARTITIONS)
+    again = Attempt(brokers, name, decisions)
+    assert again.before == 7
+    again.commit(8)
+    assert Attempt(brokers, name, decisions).before == 8
+
+
+def give(brokers: Served, topic: str, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result(20)
+    deadline = time.monotonic() + 20
+    while len(admin.list_topics(timeout=10).topics[topic].partitions) < count:
+        assert time.monotonic() < deadline, "it has no more partitions"
 
 
 def test_a_record_of_a_build_that_went_by_the_number_of_partitions_is_found(

@@ -214,6 +214,30 @@ def test_a_header_without_a_name_is_told_with_its_row(header: Any) -> None:
             writer.write(rows.slice(1), "out")
 
 
+@pytest.mark.parametrize("name", ["a\0b", "t" * 513], ids=["NUL", "long"])
+def test_a_topic_s_name_that_librdkafka_does_not_take_is_told_with_its_row(name: str) -> None:
+    """Of more than 512 bytes it makes no topic, and then reads from address 0: the Python worker crashes, and nobody says why. Of one
+    with a NUL it takes what stands before that: rows for another topic are written to `a`."""
+    rows = pa.record_batch({"value": ["a", "b"], "topic": ["ok", name]})
+    said = r"could not write to .* no topic can have this name: .* \(row 1 of the task\)"
+    with closing(MemberWriter("127.0.0.1:1", "night::job.p0", {})) as writer:
+        with pytest.raises(CouldNotWrite, match=said):
+            writer.write(rows.slice(1), None)
+        assert list(writer.producer._topics) == []
+
+
+def test_a_header_s_key_that_would_be_cut_off_is_told_with_its_row() -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "h\0idden", "value": b"1"}]], kind)
+    rows = pa.record_batch({"value": ["a"], "headers": headers})
+    said = r"has a NUL character .* \(row 1 of the task\)"
+    with (
+        closing(MemberWriter("127.0.0.1:1", "night::job.p0", {})) as writer,
+        pytest.raises(CouldNotWrite, match=said),
+    ):
+        writer.write(rows, "out")
+
+
 class Heard:
     """A consumer that hears this, and then nothing."""
 
