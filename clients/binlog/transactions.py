@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from ..transactional.asking_again import retrying_for
 from ..transactional.identity import retrying
-from ..transactional.kept_topics import ensure_topic
+from ..transactional.kept_topics import ASK_S, ensure_topic
 from .kept_positions import KeptPositions
 from .records import EVERY_PARTITION, Record
 from .settings import Settings
@@ -72,7 +73,7 @@ class Transactions:
             self.is_open = True
         partitions = [record.partition]
         if record.partition == EVERY_PARTITION:
-            partitions = list(range(self.partitions_of(record.topic)))
+            partitions = list(range(self._partitions_now(record.topic)))
         else:
             self.partitions_of(record.topic)
         for partition in partitions:
@@ -87,6 +88,19 @@ class Transactions:
             self._partitions[topic] = ensure_topic(
                 client, topic, chosen.partitions, replication=chosen.replication
             )
+        return self._partitions[topic]
+
+    def _partitions_now(self, topic: str) -> int:
+        """It may have been given more, and rows there, since it was asked for; the producer hears of them here, too."""
+        known = self.partitions_of(topic)
+
+        def ask() -> int:
+            told = self._producer.list_topics(topic, ASK_S).topics[topic]
+            if told.error is not None:
+                raise KafkaException(told.error)
+            return len(told.partitions)
+
+        self._partitions[topic] = max(known, retrying_for(COMMIT_S, ask))
         return self._partitions[topic]
 
     def _produce(self, record: Record, partition: int) -> None:
