@@ -59,6 +59,10 @@ class Producer:
 
     def poll(self, _: float) -> None: ...
 
+    def list_topics(self, topic: str, _: float) -> Any:
+        partitions = dict.fromkeys(range(PARTITIONS))
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=partitions)})
+
     def commit_transaction(self, _: float) -> None:
         self._refuse_if_fenced()
         self._brokers.before_commit()
