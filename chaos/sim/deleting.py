@@ -6,6 +6,7 @@ It is in a part of the seeds, by dice of its own: a seed without it is the run t
 import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.replication.log.log import Log
@@ -68,6 +69,7 @@ class Deleting:
         self.deletions = Deletions(self._committed)
         self.readers: list[DeletedReader] = []
         self._restarted: set[int] = set()
+        self._topic_id: UUID | None = None
         self.judge = Judge(self.see, self.deletions.acknowledged, self._newest_epoch)
         self.deleters = [
             Deleter(client(index, f"d{index}"), self.topic, index, self.judge)
@@ -150,9 +152,13 @@ class Deleting:
         return self.nodes.broker(node_id).replicas.partitions
 
     def _key(self, partition: int) -> str:
+        """An answer may come when all nodes have died since: the topic is what it was."""
         image = self.nodes.image
-        assert image is not None, "somebody has answered"
-        return key_of(image.topics[self.topic].topic_id, partition)
+        found = None if image is None else image.topics.get(self.topic)
+        if found is not None:
+            self._topic_id = found.topic_id
+        assert self._topic_id is not None, "somebody has answered"
+        return key_of(self._topic_id, partition)
 
     def _newest_epoch(self, partition: int) -> int:
         newest = self.watch.epochs.newest.get(self._key(partition))

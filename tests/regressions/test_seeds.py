@@ -204,3 +204,9 @@ def test_what_no_descriptor_was_left_to_sync_is_synced_when_there_are_some() -> 
     """Nobody tried again until the log's next write: its follower stayed out of the ISR, and a batch unacknowledged."""
     faults = ("full-then-power", "full-at-a-sync", "read-only", "no-descriptors")
     ClusterRun(Plan(campaign="cluster", seed=170, faults=faults)).run()
+
+
+@pytest.mark.slow
+def test_an_answer_that_comes_when_all_nodes_have_died_is_judged() -> None:
+    """Of a topic that no running node knows any more: who judges deletions remembers it."""
+    ClusterRun(Plan(campaign="cluster", seed=53521, keep_faults=(5, 6))).run()
