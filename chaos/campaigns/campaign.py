@@ -201,8 +201,8 @@ RULES_OF: Final = {
     "partitions and replicas": "two-leaders two-images epoch-back unclean commit-lost commit-back under-min-isr diverged"
     " commit-missing producer-state offset-back tables-differ topic-lost topic-back setting-lost"
     " synced-lost undeleted over-deleted",
-    "the metadata quorum": "election-safety log-matching leader-completeness state-machine-safety order images-differ"
-    " two-controllers feature-unknown",
+    "the metadata quorum": "election-safety log-matching leader-completeness commit-majority state-machine-safety"
+    " order images-differ two-controllers feature-unknown",
     "transactions, as clients see them": "inconsistent-offsets G1a precommitted-read lost-write unseen torn torn-offset"
     " poll-skip int-poll-skip nonmonotonic-poll int-nonmonotonic-poll nonmonotonic-send int-nonmonotonic-send"
     " int-send-skip key-order G0 G0-process G0-realtime G1c G1c-process G1c-realtime group-skip group-repeat"

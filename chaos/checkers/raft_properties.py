@@ -1,7 +1,8 @@
-"""Raft's four properties over what nodes of a quorum did, event by event.
+"""Raft's four properties over what nodes of a quorum did, event by event, and on what a commit rests.
 
 INVARIANT  one leader a term; logs that agree on an entry agree on all before it; a leader has all that was
-           committed before its term; no two nodes apply different entries at one index.
+           committed before its term; no two nodes apply different entries at one index; what a leader commits
+           is on the disks of a majority of those who vote.
 PREVENTS   a metadata log that is two logs, of which the next failover picks one.
 PROVED BY  tests/chaos/test_raft_properties.py::test_a_leader_that_lacks_what_was_committed_is_incomplete
 
@@ -13,6 +14,8 @@ Events are plain data, in the order in which they happened. `digest` stands for 
     {"f": "apply",   "node": 2, "index": 7, "term": 3, "digest": "…", "during": 4}    so it is committed, in
                                                                                       term 4 at the latest
     {"f": "restore", "node": 2, "index": 40}                                          start or snapshot
+    {"f": "durable", "node": 2, "index": 7}                                           its log is synced so far
+    {"f": "commit",  "node": 2, "index": 7, "term": 3, "voters": [1, 2, 3]}           decided by a leader
 """
 
 import json
@@ -35,6 +38,10 @@ class RaftProperties:
         self.leaders: dict[int, Any] = {}
         self._added: dict[tuple[int, int], tuple[str, int]] = {}
         self._applied: dict[Any, int] = {}
+        self._logs: dict[
+            Any, dict[int, int]
+        ] = {}  # node -> index -> term, of what is not known to be durable
+        self._holders: dict[tuple[int, int], set[Any]] = {}
 
     def see(self, event: Event) -> None:
         match event["f"]:
@@ -46,6 +53,10 @@ class RaftProperties:
                 self._see_apply(event)
             case "restore":
                 self._applied[event["node"]] = event["index"]
+            case "durable":
+                self._see_durable(event)
+            case "commit":
+                self._see_commit(event)
             case unknown:
                 raise ValueError(f"no event is called {unknown!r}")
 
@@ -55,10 +66,24 @@ class RaftProperties:
     def _see_add(self, event: Event) -> None:
         """Log matching: by induction, as each entry has the same one before it wherever it is."""
         key, value = (event["index"], event["term"]), (event["digest"], event["before"])
+        self._logs.setdefault(event["node"], {})[event["index"]] = event["term"]
         known = self._added.setdefault(key, value)
         if known != value:
             what = f"entry {key[0]} of term {key[1]} is {value} here and {known} elsewhere"
             self._wrong("log-matching", event, what)
+
+    def _see_durable(self, event: Event) -> None:
+        log = self._logs.get(event["node"], {})
+        for index in [each for each in log if each <= event["index"]]:
+            self._holders.setdefault((index, log.pop(index)), set()).add(event["node"])
+
+    def _see_commit(self, event: Event) -> None:
+        """Who held it once counts, whatever became of its disk. One who votes alone commits its first entry unsynced."""
+        voters, place = event["voters"], (event["index"], event["term"])
+        holders = [each for each in voters if each in self._holders.get(place, ())]
+        if len(voters) > 1 and 2 * len(holders) <= len(voters):
+            what = f"it committed {place[0]} of term {place[1]}, which {holders} of the voters {voters} hold"
+            self._wrong("commit-majority", event, what)
 
     def _see_lead(self, event: Event) -> None:
         term, log, first = event["term"], event["log"], event["first"]

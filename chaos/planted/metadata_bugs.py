@@ -16,6 +16,7 @@ from fencepost.cluster.metadata import codec, records
 from fencepost.cluster.metadata import machine as metadata_machine
 from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.quorum import raft_files
+from fencepost.cluster.quorum.held import HeldSyncObj, Peer
 from fencepost.cluster.quorum.raft import Raft
 from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.raft_follower import FollowerSide
@@ -72,7 +73,7 @@ def apply_before_committed(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="leader-completeness state-machine-safety lost",
+    seen_by="commit-majority leader-completeness state-machine-safety lost",
     campaign="quorum",
     faults="power all-die crash-at-a-write slow-disk",
     seconds=12.0,
@@ -86,6 +87,19 @@ def held_before_it_is_synced(patch: Patch) -> None:
         self._transport.say(leader_id, answer)
 
     patch.put(FollowerSide, "_owe", promise)
+
+
+@bug(
+    seen_by="commit-majority", campaign="quorum", faults="change-voters isolate pause", seconds=12.0
+)
+def removed_leader_counts_itself(patch: Patch) -> None:
+    """A leader that is being removed counts itself for that, though it votes no more. (A bug that was here once.)"""
+
+    def counts(self: HeldSyncObj) -> None:
+        others = {Peer(each) for each in sorted(self.voters) if each != self.node_id}
+        self._SyncObj__otherNodes = others
+
+    patch.put(HeldSyncObj, "_voters_changed", counts)
 
 
 @bug(seen_by="images-differ", campaign="quorum", faults="isolate kill empty-disk", seconds=12.0)

@@ -35,6 +35,8 @@ class Witness:
         journal = raft.journal
         for place in range(1, len(journal)):
             self._added(node_id, journal[place], journal[place - 1].term)
+        self._tell("durable", node_id, index=journal.durable_last)
+        self._watch_commit(raft, node_id)
         self._watch_log(raft, node_id)
         self._watch_lead(raft, node_id)
         self._watch_apply(raft, node_id)
@@ -50,6 +52,23 @@ class Witness:
                 self._added(node_id, Entry(command, idx, term), before)
 
         journal.add = watched
+
+    def _watch_commit(self, raft: Raft, node_id: BrokerId) -> None:
+        journal: Any = raft.journal
+        sync, commit = journal._sync, journal.setRaftCommitIndex
+
+        async def watched_sync() -> None:
+            await sync()
+            self._tell("durable", node_id, index=journal.durable_last)
+
+        def watched_commit(index: int) -> None:
+            commit(index)
+            if raft.leads:
+                self._tell(
+                    "commit", node_id, index=index, term=raft.term, voters=sorted(raft.voters)
+                )
+
+        journal._sync, journal.setRaftCommitIndex = watched_sync, watched_commit
 
     def _watch_lead(self, raft: Any, node_id: BrokerId) -> None:
         become = raft._SyncObj__onBecomeLeader

@@ -17,7 +17,7 @@ from .journal import Journal
 from .raft_files import Snapshot
 from .redirected import NoPoller, active_env, steady
 from .segment_format import Entry
-from .transport import QuorumTransport
+from .transport import NOBODYS_ID, QuorumTransport
 from .voters import VOTERS_KIND, Voters, VoterSets, read_voters
 
 SUCCESS: Final = FAIL_REASON.SUCCESS
@@ -50,6 +50,9 @@ class Peer(Node):  # type: ignore[misc]  # pysyncobj has no types
 
     def __str__(self) -> str:
         return str(self.id)
+
+
+NOBODY: Final = Peer(NOBODYS_ID)
 
 
 class Snapshots:
@@ -301,9 +304,14 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
             self._voters_changed()
 
     def _voters_changed(self) -> None:
-        """SyncObj counts majorities of `otherNodes` and this node."""
+        """SyncObj counts majorities of `otherNodes` and this node, which always agrees.
+
+        One that leads without a vote (it is being removed) must not count. Beside NOBODY, who never answers, it does not.
+        """
         others = {Peer(each) for each in sorted(self.voters) if each != self.node_id}
-        self._SyncObj__otherNodes = others
+        self._SyncObj__otherNodes = others if self.is_voter else others | {NOBODY}
+        self._SyncObj__raftMatchIndex[NOBODY] = 0
+        self._SyncObj__lastResponseTime[NOBODY] = -NEVER
 
     # --- what SyncObj does otherwise ---
 

@@ -29,6 +29,7 @@ _ENTRIES: Final = (list,)
 _INT_END: Final = 2**63
 _TERM_END: Final = 2**62
 _KINDS: Final = (0, 1, VOTERS_KIND)  # of entries: `held.py`
+NOBODYS_ID: Final = BrokerId(-1)
 
 # Type -> its fields and their types. `stamp` is the leader's steady clock when it said what is answered: its lead
 # lasts as long as a majority has answered something that it said recently.
@@ -144,7 +145,8 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # pysyncobj has no type
 
     def send(self, node: Node, message: Mapping[str, Any]) -> bool:
         """SyncObj's own entry; the votes that it shows were stored before."""
-        self.say(node.id, message)
+        if node.id != NOBODYS_ID:
+            self.say(node.id, message)
         return True
 
     def say(self, node_id: BrokerId, message: Mapping[str, Any]) -> None:

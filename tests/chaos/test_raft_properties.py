@@ -25,6 +25,14 @@ def restored(node: int, index: int) -> Event:
     return {"f": "restore", "node": node, "index": index}
 
 
+def durable(node: int, index: int) -> Event:
+    return {"f": "durable", "node": node, "index": index}
+
+
+def committed(node: int, index: int, *voters: int, term: int = 1) -> Event:
+    return {"f": "commit", "node": node, "index": index, "term": term, "voters": list(voters)}
+
+
 def rules(*events: Event) -> list[str]:
     return [anomaly.rule for anomaly in check(events)]
 
@@ -76,3 +84,17 @@ def test_an_entry_that_is_left_out_or_applied_again_is_out_of_order() -> None:
     assert rules(applied(1, 1), applied(1, 3)) == ["order"]
     assert rules(applied(1, 1), applied(1, 1)) == ["order"]
     assert rules(applied(1, 1), restored(1, 0), applied(1, 1)) == []
+
+
+def test_a_commit_that_no_majority_of_the_voters_has_synced_breaks_commit_majority() -> None:
+    both = add(1, 2, 1), add(2, 2, 1)
+    assert rules(*both, durable(1, 2), durable(2, 2), committed(1, 2, 1, 2, 3)) == []
+    assert rules(*both, durable(1, 2), durable(2, 1), committed(1, 2, 1, 2, 3)) == [
+        "commit-majority"
+    ]
+    # It was removed, and counts itself.
+    assert rules(*both, durable(1, 2), durable(2, 2), committed(1, 2, 2, 3)) == ["commit-majority"]
+    # What was synced there is of another term.
+    other = add(2, 2, 1), durable(2, 2), add(1, 2, 2), durable(1, 2)
+    assert rules(*other, committed(1, 2, 1, 2, 3, term=2)) == ["commit-majority"]
+    assert rules(add(1, 2, 1), committed(1, 2, 1)) == []

@@ -210,3 +210,9 @@ def test_what_no_descriptor_was_left_to_sync_is_synced_when_there_are_some() -> 
 def test_an_answer_that_comes_when_all_nodes_have_died_is_judged() -> None:
     """Of a topic that no running node knows any more: who judges deletions remembers it."""
     ClusterRun(Plan(campaign="cluster", seed=53521, keep_faults=(5, 6))).run()
+
+
+@pytest.mark.slow
+def test_a_leader_that_is_removed_commits_that_when_a_majority_of_the_others_has_it() -> None:
+    """It counted itself: of three voters one more was enough, and when that one's disk was lost nobody could be elected."""
+    QuorumRun(Plan(campaign="quorum", seed=53366)).run()

@@ -24,7 +24,9 @@ VOTERS = {each: (f"n{each}", 9192) for each in (1, 2, 3)}
 class Peers:
     """Node 1 of three; what it says is kept, what it hears is written here."""
 
-    def __init__(self, world: World, *, fresh: bool = False) -> None:
+    def __init__(
+        self, world: World, *, fresh: bool = False, voters: dict[int, Any] = VOTERS
+    ) -> None:
         self.world = world
         self.env = self.world.node("a")
         self.said: list[tuple[int, int, dict[str, Any]]] = []
@@ -34,7 +36,7 @@ class Peers:
             vote.store(0, None, fresh=False)
         transport = QuorumTransport(self)
         with in_world(self.env):
-            self.raft = Raft(1, VOTERS, self.journal, transport, Snapshots(bytes), len)
+            self.raft = Raft(1, voters, self.journal, transport, Snapshots(bytes), len)
         transport.term = lambda: self.raft.term
         self.sync()
 
@@ -73,7 +75,9 @@ class Peers:
         with in_world(self.env):
             self.raft.elect_at_once()
             self.raft.doTick()
-        self.hear(2, self.raft.term, "response_vote", term=self.raft.term, fresh=False)
+        for each in self.raft.voters:
+            if each != 1 and not self.raft.leads:
+                self.hear(each, self.raft.term, "response_vote", term=self.raft.term, fresh=False)
         assert self.raft.leads
         self.sync()
 
@@ -433,6 +437,31 @@ def test_a_voter_that_is_being_removed_may_lead_until_that_is_committed(one: Pee
     assert one.raft.leads
     one.append(2, (2, 0), 2, commit=2)
     assert not one.raft.may_stand
+
+
+@pytest.mark.parametrize("others", [2, 3, 4, 5])
+def test_a_leader_that_removes_itself_does_not_count_for_that(world: World, others: int) -> None:
+    """Of three it was committed by the leader and one more; that one's disk was lost, and nobody had it (seed 53366)."""
+    everybody = {each: (f"n{each}", 9192) for each in range(1, others + 2)}
+    one = Peers(world, voters=everybody)
+    one.lead()
+    rest = [each for each in everybody if each != 1]
+    for each in rest:
+        one.held(each, 3)
+    one.tick()
+    packed = write_voters({each: everybody[each] for each in rest})
+    with in_world(one.env):
+        one.raft.submit_voters(packed, lambda *_: None)
+        one.raft.doTick()
+    one.sync()
+    index = one.raft.last.idx
+    for number, each in enumerate(rest, 1):
+        assert one.raft.commit_index == index - 1
+        one.held(each, index + 1)
+        one.tick()
+        if number > others / 2:
+            break
+    assert one.raft.commit_index == index
 
 
 # --- a voter that lost its disk -------------------------------------------------------------------
