@@ -102,6 +102,18 @@ def removed_leader_counts_itself(patch: Patch) -> None:
     patch.put(HeldSyncObj, "_voters_changed", counts)
 
 
+@bug(
+    seen_by="commit-majority leader-completeness",
+    campaign="quorum",
+    faults="change-voters isolate empty-disk",
+    seconds=12.0,
+    seeds=20,
+)
+def new_voters_decide_alone(patch: Patch) -> None:
+    """A new set of voters is committed by its own majority, whoever of the old one has heard of it. (A bug that was here once.)"""
+    patch.put(LeaderSide, "_is_held", lambda _self, _index, _voters: True)
+
+
 @bug(seen_by="images-differ", campaign="quorum", faults="isolate kill empty-disk", seconds=12.0)
 def snapshot_forgotten(patch: Patch) -> None:
     """A node that is sent a snapshot of the metadata stores it, and does not take it up."""

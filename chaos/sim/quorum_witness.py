@@ -62,11 +62,16 @@ class Witness:
             self._tell("durable", node_id, index=journal.durable_last)
 
         def watched_commit(index: int) -> None:
+            before = journal.getRaftCommitIndex()
             commit(index)
-            if raft.leads:
-                self._tell(
-                    "commit", node_id, index=index, term=raft.term, voters=sorted(raft.voters)
-                )
+            if not raft.leads:
+                return
+            sets, term = raft.sets, raft.term
+            self._tell("commit", node_id, index=index, term=term, voters=sorted(sets.current))
+            # Whoever is the only voter left need not wait for those before.
+            if before < sets.index <= index and len(sets.current) > 1:
+                place = {"index": sets.index, "term": raft._term_at(sets.index)}
+                self._tell("commit", node_id, **place, voters=sorted(sets.before))
 
         journal._sync, journal.setRaftCommitIndex = watched_sync, watched_commit
 

@@ -18,7 +18,7 @@ from .raft_files import Snapshot
 from .redirected import NoPoller, active_env, steady
 from .segment_format import Entry
 from .transport import NOBODYS_ID, QuorumTransport
-from .voters import VOTERS_KIND, Voters, VoterSets, read_voters
+from .voters import VOTERS_KIND, Voters, VoterSets, read_voters, write_voters
 
 SUCCESS: Final = FAIL_REASON.SUCCESS
 # What surely did not happen: the entry is in nobody's log, or another took its place.
@@ -247,7 +247,25 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         self._submitted.append((bytes([_REGULAR]) + entry, callback))
 
     def submit_voters(self, packed: bytes, callback: Callable[[object, int], None]) -> None:
-        self._submitted.append((bytes([VOTERS_KIND]) + packed, callback))
+        """Done when it is settled: once it is committed it is written a second time."""
+        command = bytes([VOTERS_KIND]) + packed
+
+        def once(result: object, reason: int) -> None:
+            if reason == SUCCESS:
+                self._submitted.append((command, callback))
+            else:
+                callback(result, reason)
+
+        self._submitted.append((command, once))
+
+    def settle_voters(self) -> None:
+        """A leader before this one has left a set that is written once."""
+        index = self.sets.index
+        if not self.leads or self.sets.is_settled or index > self.commit_index:
+            return
+        if self._term_at(index) != self.term and not self.voters_submitted:
+            command = bytes([VOTERS_KIND]) + write_voters(self.voters)
+            self._submitted.append((command, lambda _result, _reason: None))
 
     @property
     def voters_submitted(self) -> bool:

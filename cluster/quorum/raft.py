@@ -62,7 +62,12 @@ class Raft(FollowerSide):
 
     def has_left(self) -> bool:
         """A leader that removed itself goes when the others have agreed."""
-        return not self.is_voter and self.sets.index <= self.commit_index
+        return not self.is_voter and self.sets.is_settled and self.sets.index <= self.commit_index
+
+    def elects_itself(self, now: float) -> bool:
+        """A voter alone need ask nobody. But while it hears the one that removed the others, that is not settled yet."""
+        hears = self.leader_id is not None and not self.election.misses_leader(now)
+        return self.is_alone and not self.leads and not hears
 
     # --- messages ---
 

@@ -180,7 +180,7 @@ class Quorum:
     async def change_voters(
         self, *, add: tuple[BrokerId, Address] | None = None, remove: BrokerId | None = None
     ) -> None:
-        """Add a voter, which must be up and following, or remove one; done when it is committed. On the leader."""
+        """Add a voter, which must be up and following, or remove one; done when it is settled. On the leader."""
         if self._changing_voters:
             why = "Another change of the voters is under way."
             raise VoterChangeRefused(ErrorCode.request_timed_out, why)
@@ -287,7 +287,7 @@ class Quorum:
 
     async def _elect_alone(self, raft: Raft) -> None:
         """A voter alone leads from its first tick on, which begins with a vote for itself."""
-        while raft.is_alone and not raft.leads and not self._journal.undurable:
+        while raft.elects_itself(self._env.clock.steady()) and not self._journal.undurable:
             try:
                 with in_world(self._env):
                     raft.elect_at_once()
@@ -317,6 +317,7 @@ class Quorum:
             self._store.maybe_ask_snapshot(raft)
             before = raft.commit_index, raft.last.idx
             try:
+                raft.settle_voters()
                 raft.doTick()
                 raft.maybe_grow_up()
             except OSError as trouble:
@@ -360,7 +361,7 @@ class Quorum:
             if lapses <= self._env.clock.steady():
                 lapses += LAPSE_S
             when = min(lapses, raft.heartbeat_due if raft.progress else NEVER)
-        elif not raft.is_alone:
+        elif not raft.is_alone or raft.leader_id is not None:
             when = raft.election.deadline
         if when >= self._wake_at:
             return  # it fires too early, and is set again then

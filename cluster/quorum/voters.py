@@ -5,6 +5,10 @@ PREVENTS   two leaders of one term, elected by an old and a new set that have no
 PROVED BY  tests/cluster/quorum/test_voters.py::test_the_last_set_in_the_log_counts_and_a_cut_brings_back_the_one_before
 
 The node's configuration is only the first set, for a log that has none (Raft's dissertation, §4.1).
+
+Raft may leave it at that, as its voters lose no disk. Ours may lose one. A set is therefore committed by majorities of the set
+before and of its own (`raft_leader`), and is then written once more: whoever finds it twice, one behind the other, need not ask
+the set before any more, whose members may be gone.
 """
 
 from collections.abc import Collection, Mapping
@@ -94,6 +98,11 @@ class VoterSets:
     def before(self) -> Voters:
         """The set before the current one, or none that is known."""
         return self._sets[-2][1] if len(self._sets) > 1 else {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the set before counts no more: the current one is written twice, or a snapshot begins with it."""
+        return self.before in ({}, self.current)
 
     def at(self, index: int) -> Voters:
         return next(voters for begun, voters in reversed(self._sets) if begun <= index)

@@ -216,3 +216,10 @@ def test_an_answer_that_comes_when_all_nodes_have_died_is_judged() -> None:
 def test_a_leader_that_is_removed_commits_that_when_a_majority_of_the_others_has_it() -> None:
     """It counted itself: of three voters one more was enough, and when that one's disk was lost nobody could be elected."""
     QuorumRun(Plan(campaign="quorum", seed=53366)).run()
+
+
+@pytest.mark.slow
+def test_a_set_of_voters_counts_when_the_one_before_has_it() -> None:
+    """Of two voters one had not heard of a third, and was elected by the other, whose disk was empty now."""
+    faults = ("change-voters", "isolate", "empty-disk")
+    QuorumRun(Plan(campaign="quorum", seed=0, faults=faults)).run()
