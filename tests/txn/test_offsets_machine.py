@@ -10,6 +10,7 @@ from fencepost.txn.groups.commands import (
     OffsetDelete,
     OffsetFetch,
     TopicsDeleted,
+    TxnOffsetCommit,
     Wanted,
 )
 from fencepost.txn.groups.config import GroupConfig
@@ -243,6 +244,28 @@ def test_deleting_a_topic_deletes_its_offsets_but_not_those_of_its_successor() -
     assert scene.fetch() == {("t", 1): 2, ("other", 0): 4}
 
 
+@pytest.mark.parametrize("of_the_new_one", ["the transaction's", "the other"])
+def test_a_late_word_of_a_deleted_topic_takes_nothing_from_its_successor(of_the_new_one) -> None:
+    """Until all groups have been read after a move the word waits, and the topic may be there anew by then."""
+    scene = Scene()
+    in_txn, outside = (
+        (NEW_ID, OLD_ID) if of_the_new_one == "the transaction's" else (OLD_ID, NEW_ID)
+    )
+    early = TxnOffsetCommit(
+        group_id="g", producer_id=7, producer_epoch=0, commits=(Commit("t", in_txn, 0, 7, -1, ""),)
+    )
+    late = OffsetCommit(group_id="g", api_version=10, commits=(Commit("t", outside, 0, 5, -1, ""),))
+    for command in (late, early) if in_txn == NEW_ID else (early, late):
+        scene.do(command)
+    scene.do(TopicsDeleted(topics=(("t", OLD_ID),)))
+    scene.end_transaction(7, commit=True)
+    offset = 7 if in_txn == NEW_ID else 5
+    for _ in range(2):
+        reply = scene.do(OffsetFetch(group_id="g", topics=(Wanted("t", NEW_ID, (0,)),)))
+        assert reply["topics"][0]["partitions"][0]["committed_offset"] == offset
+        scene.reload()
+
+
 # -- retention (KIP-211) -------------------------------------------------------------------------
 
 
@@ -268,6 +291,23 @@ def test_offsets_of_an_empty_group_expire_a_retention_after_it_became_empty() ->
     assert scene.fetch() == {("t", 0): 1}
     scene.pass_ms(600_001)
     assert scene.phase() == "none"
+
+
+def test_what_is_stored_for_an_empty_group_is_kept_for_a_retention_of_its_own() -> None:
+    """Kafka counts from when the group became empty: what a person set a moment ago goes with the rest."""
+    scene = Scene()
+    (member,) = scene.stable(1)
+    scene.commit(("t", 0, 1), ("t", 1, 2), member_id=member, generation=1)
+    scene.leave(member)
+    scene.pass_ms(7 * DAY_MS - 3_600_000)
+    assert scene.commit(("t", 0, 5)) == [E.none]
+    scene.pass_ms(2 * 3_600_000)
+    assert scene.fetch() == {("t", 0): 5}
+    scene.reload()
+    scene.pass_ms(7 * DAY_MS - 3 * 3_600_000)
+    assert scene.fetch() == {("t", 0): 5}
+    scene.pass_ms(2 * 3_600_000)
+    assert (scene.fetch(), scene.phase()) == ({}, "none")
 
 
 def test_of_a_live_group_only_offsets_of_topics_it_no_longer_reads_expire() -> None:

@@ -41,7 +41,6 @@ from .groups_ports import ConsumerGroups
 from .groups_view import describe_consumer_groups, describe_groups, list_groups
 from .offsets_machine import OffsetsMachine, Position
 from .records import (
-    NO_TIMESTAMP,
     GroupForgotten,
     GroupMetadata,
     OffsetCommitted,
@@ -54,12 +53,13 @@ EXPIRE_PAUSE_MS: Final = 10
 
 
 class SweepWent:
-    """A step: the groups that this round of expiry has yet to look at."""
+    """A step: what this round of expiry has yet to look at, and which groups it found without members, and when."""
 
-    __slots__ = ("left",)
+    __slots__ = ("empty_since", "left")
 
-    def __init__(self, left: list[str]) -> None:
+    def __init__(self, left: list[str], empty_since: Mapping[str, int]) -> None:
         self.left = left
+        self.empty_since = empty_since
 
 
 class GroupsMachine:
@@ -69,6 +69,8 @@ class GroupsMachine:
         self.consumer = consumer
         self.offsets = OffsetsMachine(config)
         self._sweep: list[str] = []
+        # Groups of the new protocol that have been without members since this was noted. Their records don't say.
+        self._empty_since: dict[str, int] = {}
 
     # -- decide ----------------------------------------------------------------------------------
 
@@ -254,20 +256,24 @@ class GroupsMachine:
         records: list[LogRecord] = []
         for group_id in chunk:
             records.extend(self._expire_group(group_id, now_ms))
-        pause_ms = self.config.offsets_retention_check_interval_ms
-        if left:
-            pause_ms = EXPIRE_PAUSE_MS
+        found = dict.fromkeys(filter(self._is_without_members, chunk), now_ms)
+        pause_ms = EXPIRE_PAUSE_MS if left else self.config.offsets_retention_check_interval_ms
         return Decision(
-            records=records, steps=(SweepWent(left),), effects=(SetTimer(EXPIRE, pause_ms),)
+            records=records,
+            steps=(SweepWent(left, found),),
+            effects=(SetTimer(EXPIRE, pause_ms),),
         )
 
     def _expire_group(self, group_id: str, now_ms: int) -> Iterable[LogRecord]:
         group = self.classic.groups.get(group_id)
+        base: Callable[[Position], int] | None
         if group is None:
             if not self.consumer.has(group_id):
                 return ()
-            base: Callable[[Position], int] | None = _commit_time
             is_empty = self.consumer.is_empty(group_id)
+            # From its end on, as of a classic group (KIP-211). Kafka goes by the age of the position, and forgets those
+            # of quiet partitions when a group that has run for long is started anew.
+            base = self._base_of_empty(group_id, now_ms) if is_empty else _commit_time
         else:
             base = _retention_base(group)
             is_empty = group.phase is Phase.EMPTY and not group.pending_joins
@@ -284,6 +290,13 @@ class GroupsMachine:
             return tombstones
         return (*tombstones, *self._tombstones(group_id))
 
+    def _base_of_empty(self, group_id: str, now_ms: int) -> Callable[[Position], int]:
+        since_ms = self._empty_since.get(group_id, now_ms)
+        return lambda position: max(since_ms, position.commit_timestamp)
+
+    def _is_without_members(self, group_id: str) -> bool:
+        return self.consumer.has(group_id) and self.consumer.is_empty(group_id)
+
     # -- apply -----------------------------------------------------------------------------------
 
     def apply(self, change: Any, offset: int = -1, producer_id: int = -1) -> None:
@@ -299,9 +312,14 @@ class GroupsMachine:
             self.classic.apply(change)
         elif isinstance(change, SweepWent):
             self._sweep = change.left
+            for group_id in filter(self._is_without_members, change.empty_since):
+                self._empty_since.setdefault(group_id, change.empty_since[group_id])
         else:
             self.consumer.apply(change)
-            self._make_way(getattr(change, "group_id", ""))
+            group_id = getattr(change, "group_id", "")
+            if group_id in self._empty_since and not self._is_without_members(group_id):
+                del self._empty_since[group_id]
+            self._make_way(group_id)
 
     def _make_way(self, group_id: str) -> None:
         """Offsets in the log before the group's own record had made a group of the other kind out of it."""
@@ -344,12 +362,16 @@ class GroupsMachine:
 
 
 def _retention_base(group: ClassicGroup) -> Callable[[Position], int] | None:
-    """From when on a position's retention counts: Kafka's ClassicGroup.offsetExpirationCondition."""
+    """From when on a position's retention counts: Kafka's ClassicGroup.offsetExpirationCondition.
+
+    But what is stored while nobody is a member (by a person, or a consumer that assigns itself) is kept as long as
+    anything else. There it goes with the rest, maybe a minute later.
+    """
     if group.protocol_type is None:
         return _commit_time
     if group.phase is Phase.EMPTY:
         since_ms = group.since_ms
-        return _commit_time if since_ms == NO_TIMESTAMP else lambda _: since_ms
+        return lambda position: max(since_ms, position.commit_timestamp)
     if (
         group.phase is Phase.STABLE
         and group.uses_consumer_protocol

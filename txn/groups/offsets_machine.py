@@ -140,17 +140,27 @@ class OffsetsMachine:
         return _tombstone(group_id, key) if is_there else None
 
     def topics_deleted(self, command: TopicsDeleted) -> Decision:
-        """A position that names the id of another topic of that name stays."""
+        """A position that names the id of another topic of that name stays.
+
+        And with it whatever has its key, which is told from it by that id: a tombstone would take both.
+        1. the topic goes, and the word of it waits until all groups are read   2. it is made anew, and a position of it is
+        stored beside the old one, one of the two in a transaction   3. the word comes.
+        """
         ids = dict(command.topics)
-        doomed: dict[tuple[str, TopicPartition], None] = {}
+        is_doomed: dict[tuple[str, TopicPartition], bool] = {}
+
+        def look(group_id: str, key: TopicPartition, position: Position) -> None:
+            if key.topic in ids:
+                is_gone = position.topic_id in (NO_TOPIC_ID, ids[key.topic])
+                is_doomed[group_id, key] = is_gone and is_doomed.get((group_id, key), True)
+
         for group_id, positions in self.positions.items():
             for key, position in positions.items():
-                if key.topic in ids and position.topic_id in (NO_TOPIC_ID, ids[key.topic]):
-                    doomed[group_id, key] = None
+                look(group_id, key, position)
         for pending in self.pending.values():
             for (group_id, key), position in pending.items():
-                if key.topic in ids and position.topic_id in (NO_TOPIC_ID, ids[key.topic]):
-                    doomed[group_id, key] = None
+                look(group_id, key, position)
+        doomed = [each for each, is_gone in is_doomed.items() if is_gone]
         return Decision(records=tuple(_tombstone(group_id, key) for group_id, key in doomed))
 
     def expired(
