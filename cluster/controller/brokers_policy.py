@@ -30,7 +30,7 @@ from .commands import (
     UnregisterBroker,
 )
 from .decision import CommandRefused, Decision, Scene, printed
-from .disks_policy import Disks, is_last
+from .disks_policy import Disks, is_last, why_register_again
 from .election_policy import Wish, changed, records_of
 from .features_policy import why_not_here
 from .min_isr_policy import of_new_cluster
@@ -83,6 +83,7 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
         lacks = may_lack(topic.topic_id, now.partition) or (log is not None and log.may_lack)
         lost = mine if lacks else None
         if log is not None:
+            disks.fails(now)
             return Wish(isr=_without(now, mine), lost=lost, failed=mine)
         if command.fenced:
             return Wish(isr=_without(now, mine), lost=lost, restarted=mine)
@@ -154,7 +155,14 @@ def decide_heartbeat(scene: Scene, command: BrokerHeartbeat) -> Decision[Heartbe
         failed = HeartbeatResult(error_code=refused.error_code, error_message=refused.message)
         return Decision(reply=lambda _version: failed)
     caught_up = command.image_version >= broker.broker_epoch
-    failures = [] if command.want_shut_down else _failures(scene, broker, command.failed)
+    failed_here = () if command.want_shut_down else command.failed
+    again = why_register_again(
+        broker, (scene.image.partition_by_id(each.topic_id, each.partition) for each in failed_here)
+    )
+    if again is not None:
+        stale = HeartbeatResult(error_code=ErrorCode.stale_broker_epoch, error_message=again)
+        return Decision(reply=lambda _version: stale)
+    failures = _failures(scene, broker, failed_here)
     if failures:
         # Before anything else: whoever is let in first might be made the leader of what it can't read.
         said = HeartbeatResult(is_caught_up=caught_up, is_fenced=broker.fenced)

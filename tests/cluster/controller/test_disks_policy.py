@@ -55,9 +55,9 @@ def come(scene: Scene, disk: UUID, broker_id: int = 1, **other: Any) -> None:
     scene.when(beat)
 
 
-def _minimum(scene: Scene, value: str) -> None:
+def _minimum(scene: Scene, value: str, topic: str = "t") -> None:
     setting = ConfigChange(name="min.insync.replicas", operation=ConfigOperation.SET, value=value)
-    change = ResourceChange(resource_type=ConfigType.TOPIC, name="t", changes=(setting,))
+    change = ResourceChange(resource_type=ConfigType.TOPIC, name=topic, changes=(setting,))
     (result,) = scene.when(AlterConfigs(resources=(change,)))
     assert result.error_code is ErrorCode.none
 
@@ -201,16 +201,20 @@ def test_nothing_is_begun_anew_where_somebody_who_is_down_has_everything() -> No
     assert (now.leader, now.isr) == (NO_LEADER, (2,))
 
 
-def _fail(scene: Scene, name: str) -> None:
+def _failed(scene: Scene, name: str, *, may_lack: bool = True) -> FailedReplica:
+    topic_id = scene.image.topics[name].topic_id
+    return FailedReplica(topic_id=topic_id, partition=0, may_lack=may_lack)
+
+
+def _fail(scene: Scene, name: str, *, may_lack: bool = True) -> Any:
     """Its log on broker 1."""
-    failed = FailedReplica(topic_id=scene.image.topics[name].topic_id, partition=0, may_lack=True)
     beat = BrokerHeartbeat(
         broker_id=1,
         broker_epoch=scene.epoch(),
         image_version=scene.image.version,
-        failed=(failed,),
+        failed=(_failed(scene, name, may_lack=may_lack),),
     )
-    scene.when(beat)
+    return scene.when(beat)
 
 
 def test_a_log_that_failed_is_not_begun_anew() -> None:
@@ -237,3 +241,59 @@ def test_a_snapshot_keeps_the_disks() -> None:
     image = ClusterImage()
     read_snapshot(write_snapshot(scene.image), image)
     assert image.brokers == scene.image.brokers
+
+
+def test_a_log_that_failed_on_the_new_disk_is_not_led_from_the_old_one() -> None:
+    """1. t waits for the old disk. 2. u is made on the new one, written to, and its log fails: it is marked like t. 3. The old
+    disk is given back, which never had u: the broker would lead it from offset 0."""
+    scene = three()
+    come(scene, NEW)
+    _create(scene, "u", [1])
+    told = _fail(scene, "u")
+    if told.error_code is ErrorCode.stale_broker_epoch:  # as a broker does that hears it
+        come(scene, NEW, failed=(_failed(scene, "u"),))
+    assert scene.partition("u").offline == (1,)
+    for disk in (OLD, NEW):
+        come(scene, disk)
+        assert scene.partition("u").leader == NO_LEADER, disk
+        assert scene.partition("t").leader == NO_LEADER, disk
+
+
+def test_a_log_that_is_found_failed_on_the_new_disk_is_not_led_from_the_old_one() -> None:
+    """The same, told by the registration."""
+    scene = three()
+    come(scene, NEW)
+    _create(scene, "u", [1])
+    come(scene, NEW, failed=(_failed(scene, "u"),))
+    come(scene, OLD)
+    assert scene.partition("u").leader == NO_LEADER
+
+
+def test_who_lost_a_log_on_the_new_disk_is_not_eligible_with_the_old_one() -> None:
+    """As long as one that is in sync lives nobody notices. It dies, and the other one has another disk than it was eligible by."""
+    scene = three()
+    come(scene, NEW)
+    come(scene, UUID(int=2), 2)
+    _create(scene, "u", [1, 2])
+    _minimum(scene, "2", "u")
+    _fail(scene, "u", may_lack=False)
+    now = scene.partition("u")
+    assert (now.leader, now.isr, now.elr) == (2, (2,), (1,))
+    come(scene, OLD)
+    scene.register(2, disk=UUID(int=2), fenced=True)
+    assert scene.partition("u").leader == NO_LEADER
+    assert scene.partition("t").leader == 1, "t has waited for this one"
+
+
+def test_a_log_that_failed_when_nothing_waits_any_more_comes_back_with_its_own_disk() -> None:
+    """t has been given up, and u is where it was: the broker is started again, and its log can be read."""
+    scene = three()
+    come(scene, NEW)
+    _create(scene, "u", [1])
+    come(scene, UUID(int=2), 2)
+    scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("t", 0),)))
+    _fail(scene, "u")
+    come(scene, NEW, failed=(_failed(scene, "u"),))
+    assert scene.partition("u").leader == NO_LEADER
+    come(scene, NEW)
+    assert (scene.partition("u").leader, scene.partition("t").leader) == (1, 2)
