@@ -128,20 +128,28 @@ class BrokerSession:
                 if registered.error_code is ErrorCode.none:
                     self.broker_epoch = registered.broker_epoch
                     self._env.log.info("broker_registered", broker_epoch=self.broker_epoch)
-                    await self._until_known_here()
-                    self._on_registered()
-                    return
-                duplicate = registered.error_code is ErrorCode.duplicate_broker_registration
-                if not duplicate or clock.steady() >= give_up:
-                    why = self._why_refused(registered.error_code, registered.error_message)
-                    raise CannotRun(why, EXIT_IDENTITY)
+                    if await self._is_known_here():
+                        self._on_registered()
+                        return
+                    gone = "it was taken off the list of brokers before it had come"
+                    self._env.log.warn("broker_registers_again", cause=gone)
+                else:
+                    duplicate = registered.error_code is ErrorCode.duplicate_broker_registration
+                    if not duplicate or clock.steady() >= give_up:
+                        why = self._why_refused(registered.error_code, registered.error_message)
+                        raise CannotRun(why, EXIT_IDENTITY)
             await clock.sleep(RETRY_S)
 
-    async def _until_known_here(self) -> None:
+    async def _is_known_here(self) -> bool:
         """What our image gave to the process before this one is not ours to lead. The gate waits for our image, too, but not
-        for ever."""
-        brokers = self._image.brokers
-        while self._me not in brokers or brokers[self._me].broker_epoch < self.broker_epoch:
+        for ever. False: the image has come that far, and another entry has taken us off the list already."""
+        image = self._image
+        while True:
+            me = image.brokers.get(self._me)
+            if me is not None and me.broker_epoch >= self.broker_epoch:
+                return True
+            if image.version >= self.broker_epoch:  # the version that registered us
+                return False
             await self._env.clock.sleep(RETRY_S)
 
     def _why_refused(self, code: ErrorCode, message: str | None) -> str:
