@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.quorum.raft_leader import LETS_GO
 
 from .quorum_links import host_of
 from .schedule import Schedule, Strike
@@ -123,8 +124,10 @@ class QuorumFaults:
         self._world.net.cut(host_of(one), host_of(late))
         run.links[late].late_odds = 1.0
         self._at_a_vote = rng
-        for each in (one, late):
-            raft._transport.say(each, {"type": "timeout_now"})
+        let_go = {"type": "pre_vote_granted", "round": LETS_GO, "fresh": False}
+        for each in others:
+            stands = each in (one, late)
+            raft._transport.say(each, {"type": "timeout_now"} if stands else let_go)
         await asyncio.sleep(rng.uniform(0.3, 1.5))
         self._at_a_vote = None
         if late in run.links:

@@ -58,6 +58,10 @@ class ElectionMachine:
         self._heard_at = None
         self.hurry(now)
 
+    def let_go(self, now: float) -> None:
+        """The leader has asked another voter to stand: that one is to win, so this one does not hurry."""
+        self._heard_at, self._promised_until = None, now
+
     def hurry(self, now: float) -> None:
         self._deadline = min(self._deadline, now + GONE_S * self._draw())
 

@@ -15,6 +15,7 @@ from ..base.errors import FrameRefused
 from ..base.ids import BrokerId
 from .held import CANDIDATE
 from .raft_follower import FollowerSide
+from .raft_leader import LETS_GO
 from .transport import read_message
 from .voters import is_elected
 
@@ -84,6 +85,8 @@ class Raft(FollowerSide):
             if kind in _TOLD_WHEN_BEHIND:
                 self._transport.say(node_id, {"type": "behind"})
             return
+        if kind == "request_vote" and not self.leads and not self._misses_leader():
+            return  # not even its term is taken up: whoever leads has this node's promise (dissertation, §4.2.3)
         if sender_term > self.term:
             self.adopt(sender_term)
         self._handlers[kind](node_id, message)
@@ -125,9 +128,12 @@ class Raft(FollowerSide):
         for each in sorted(self.voters):
             self._transport.say(each, {"type": "follow", "node_id": self.node_id})
 
-    def _on_pre_vote(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+    def _misses_leader(self) -> bool:
         now = self._now()
-        misses = self.lease_end() <= now if self.leads else self.election.misses_leader(now)
+        return self.lease_end() <= now if self.leads else self.election.misses_leader(now)
+
+    def _on_pre_vote(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        misses = self._misses_leader()
         if not misses:
             # It does not hear the leader; it may not even know that it votes no more.
             self._on_follow(node_id, {"node_id": node_id})
@@ -137,9 +143,11 @@ class Raft(FollowerSide):
             self._transport.say(node_id, answer)
 
     def _on_pre_vote_granted(self, node_id: BrokerId, message: dict[str, Any]) -> None:
+        round_, fresh = message["round"], message["fresh"]
+        if round_ == LETS_GO and node_id == self.leader_id:
+            self.election.let_go(self._now())
         if self.leads or not self.may_stand:
             return
-        round_, fresh = message["round"], message["fresh"]
         if self.election.on_granted(node_id, round_, self.voters, fresh=fresh):
             self.election.stand(self._now())
             self.elect_at_once()

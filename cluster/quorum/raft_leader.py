@@ -32,6 +32,8 @@ from .voters import Voters, majority
 OBSERVER_SILENT_S: Final = 10.0
 # No two clocks run equally fast.
 LEASE_S: Final = 0.9 * ELECTION_S
+# The round of a pre-vote that a leader grants unasked, to whoever stands next. Nobody asks in it: rounds begin at 1.
+LETS_GO: Final = 0
 
 
 class LeaderSide(HeldSyncObj):
@@ -281,9 +283,16 @@ class LeaderSide(HeldSyncObj):
         self._count_holders()
 
     def hand_over(self) -> None:
-        """Whoever holds all of the log need not wait until this node is missed."""
-        for node_id in sorted(self.voters):
-            progress = self._progress.get(node_id)
-            if progress is not None and progress.match_index == self.last.idx:
-                self._transport.say(node_id, {"type": "timeout_now"})
-                return
+        """Whoever holds all of the log need not wait until this node is missed. From here on it must not lead any more.
+
+        The others are let go first: they vote for nobody else while they hear this node.
+        """
+        others = [each for each in sorted(self.voters) if each in self._progress]
+        heirs = [each for each in others if self._progress[each].match_index == self.last.idx]
+        if not heirs:
+            return
+        for each in others:
+            if each != heirs[0]:
+                granted = {"type": "pre_vote_granted", "round": LETS_GO, "fresh": False}
+                self._transport.say(each, granted)
+        self._transport.say(heirs[0], {"type": "timeout_now"})

@@ -121,6 +121,7 @@ class Quorum:
         if self._raft is not None and self._raft.leads:
             with in_world(self._env):
                 self._raft.hand_over()
+                self._raft.step_down()
         for task in self._tasks:
             task.cancel()
         if self._tasks:

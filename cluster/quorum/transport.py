@@ -35,6 +35,7 @@ NOBODYS_ID: Final = BrokerId(-1)
 # lasts as long as a majority has answered something that it said recently.
 MESSAGES: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
     "pre_vote": {"round": _INT, "last_log_index": _INT, "last_log_term": _INT},
+    # In round 0, which nobody asks in, of a leader that goes: whoever stands next may have this node's vote.
     "pre_vote_granted": {"round": _INT, "fresh": _BOOL},
     "request_vote": {"term": _INT, "last_log_index": _INT, "last_log_term": _INT},
     "response_vote": {"term": _INT, "fresh": _BOOL},

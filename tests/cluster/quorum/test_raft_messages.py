@@ -95,7 +95,10 @@ def world():
 
 @pytest.fixture
 def one(world: World) -> Peers:
-    return Peers(world)
+    """It began a while ago: what the process before it may have promised a leader is over."""
+    peers = Peers(world)
+    peers.sleep(ELECTION_S)
+    return peers
 
 
 # --- following ------------------------------------------------------------------------------------
