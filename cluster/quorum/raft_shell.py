@@ -306,7 +306,7 @@ class Quorum:
                 raft.hand_over()
                 raft.step_down()
             over = raft.lease_end() + LAPSE_S <= now
-            if raft.leads and (over or not (self._store.works or raft.is_alone)):
+            if raft.leads and (over or not (raft.is_alone or self._store.lets_lead())):
                 raft.step_down()  # another one may have a better disk
             if not raft.leads and not raft.is_alone and raft.election.is_due(now):
                 self._ask_for_leader(raft, now)

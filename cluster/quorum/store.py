@@ -29,6 +29,8 @@ SNAPSHOT_RETRY_S: Final = 10.0
 FULL_DISK_RETRY_S: Final = 0.5
 # A voter whose disk has stood still for so long leads no more, and does not ask to.
 STALLED_S: Final = 1.0
+# Twice as long each time that it was in vain, up to this: where all disks are slow there is no better one.
+PATIENCE_S_MAX: Final = 30.0
 FULL: Final = DISK_FULL_ERRNOS
 
 
@@ -73,6 +75,7 @@ class Store:
         self._work = asyncio.Event()
         self._no_snapshot_before = float("-inf")
         self._undurable_since: float | None = None
+        self._patience_s = STALLED_S  # of a leader, with its own disk
         self.bytes_since_snapshot = 0
         self.disk_full: str | None = None
         self.opened = False  # the log's beginning is durable: now a vote may be stored beside it
@@ -93,8 +96,17 @@ class Store:
 
     @property
     def works(self) -> bool:
-        """Whether this node's disk is good enough for a leader."""
+        """Whether this node's disk is good enough to ask for the lead."""
         return self.disk_full is None and self.stalled_s() < STALLED_S
+
+    def lets_lead(self) -> bool:
+        """Whether it is good enough to go on leading; asked of a leader, which makes room for another one if it is not."""
+        if self.disk_full is not None:
+            return False
+        if self.stalled_s() < self._patience_s:
+            return True
+        self._patience_s = min(2 * self._patience_s, PATIENCE_S_MAX)
+        return False
 
     def maybe_ask_snapshot(self, raft: Raft) -> None:
         """All that is applied has to be in the journal when it is cut to the snapshot."""
@@ -137,6 +149,8 @@ class Store:
             except OSError as trouble:
                 await self.wait_for_room(trouble)
                 continue
+            if self.stalled_s() < STALLED_S:
+                self._patience_s = max(STALLED_S, self._patience_s / 2)
             undurable = self._journal.undurable
             self._undurable_since = self._env.clock.steady() if undurable else None
             with in_world(self._env):

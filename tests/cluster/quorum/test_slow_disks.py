@@ -1,0 +1,65 @@
+"""Voters whose disks are all slow, as those of one storage are: there is no better one to make room for."""
+
+import asyncio
+
+import pytest
+from fencepost.chaos.sim.quorum_links import host_of
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.quorum.store import STALLED_S
+from support.quorum_nodes import Nodes
+
+
+@pytest.fixture
+def world():
+    with World(seed=1) as world:
+        yield world
+
+
+def _sync_in(nodes: Nodes, seconds: float) -> None:
+    for each in nodes.ids:
+        nodes.world.disk(host_of(each)).faults.sync_s = (seconds, seconds)
+
+
+@pytest.mark.parametrize("sync_s", [1.2 * STALLED_S, 5 * STALLED_S])
+def test_where_no_voter_has_a_better_disk_one_leads_all_the_same(
+    world: World, sync_s: float
+) -> None:
+    """Each that was elected made room for the next one, a moment before its entry was on the disk, for as long as that lasted."""
+    nodes = Nodes(world, voters=3)
+
+    async def scenario() -> None:
+        await nodes.start()
+        await nodes.agree("before")
+        _sync_in(nodes, sync_s)
+        await nodes.agree("first", timeout_s=30 * sync_s)
+        leader = await nodes.leader()
+        term = nodes.quorums[leader].term
+        for number in range(3):
+            await nodes.propose(leader, f"s{number}")
+        assert nodes.quorums[leader].term == term, "nobody else was elected meanwhile"
+
+    world.run(scenario())
+
+
+def test_a_disk_that_has_become_fast_again_is_waited_for_no_longer_than_before(
+    world: World,
+) -> None:
+    nodes = Nodes(world, voters=3)
+
+    async def scenario() -> None:
+        await nodes.start()
+        _sync_in(nodes, 1.2 * STALLED_S)
+        await nodes.agree("slow")
+        _sync_in(nodes, 0.001)
+        await asyncio.sleep(3)
+        for number in range(10):
+            await nodes.agree(f"s{number}")
+        old = await nodes.leader()
+        world.disk(host_of(old)).faults.sync_s = (30.0, 30.0)
+        asked = asyncio.ensure_future(nodes.propose(old, "hangs"))
+        start = world.loop.time()
+        await nodes.leader(among=[each for each in nodes.ids if each != old])
+        assert world.loop.time() - start < 3
+        asked.cancel()
+
+    world.run(scenario())
