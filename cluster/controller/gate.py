@@ -33,6 +33,7 @@ from .commands import (
 from .service import Agreement, Executes, NotController
 
 R = TypeVar("R")
+Said = tuple[dict[str, Any], memoryview]
 Handler = Callable[
     [BrokerId, dict[str, Any], memoryview], Awaitable[tuple[Mapping[str, Any], Buffer]]
 ]
@@ -54,6 +55,8 @@ REPEATABLE: Final = (
     FormCluster,
     RegisterBroker,
 )
+# And of these each time is another record, which makes the one before it void: not asked again of who is about to answer.
+_ANEW_EACH_TIME: Final = (AllocateProducerIds, RegisterBroker)
 # What a node may say of itself only.
 _OF_ITSELF: Final = (AllocateProducerIds, AlterPartition, BrokerHeartbeat, RegisterBroker)
 
@@ -131,10 +134,11 @@ class ControllerGate:
         if len(written) > COMMAND_BYTES_MAX:
             raise TooLarge(len(written))
         left_s = max(deadline - self._env.clock.steady(), RETRY_MIN_S)
-        timeout_s = min(left_s, REPEAT_AFTER_S) if isinstance(command, REPEATABLE) else left_s
-        header, payload = await self._door.request(
-            leader_id, KIND, {}, written, timeout_s=timeout_s
-        )
+        anew = isinstance(command, _ANEW_EACH_TIME)
+        if isinstance(command, REPEATABLE) and not anew:
+            left_s = min(left_s, REPEAT_AFTER_S)
+        asking = self._door.request(leader_id, KIND, {}, written, timeout_s=left_s)
+        header, payload = await (self._while_it_leads(leader_id, asking) if anew else asking)
         match header:
             case {"version": int(version)}:
                 pass
@@ -151,6 +155,26 @@ class ControllerGate:
         if not isinstance(command, BrokerHeartbeat):
             await self._applied(version, deadline)
         return answer
+
+    async def _while_it_leads(self, leader_id: BrokerId, asking: Awaitable[Said]) -> Said:
+        """Its answer, however slow its disk is; Trouble a while after this node has heard of another leader, or of none."""
+        timer: asyncio.TimerHandle | None = None
+
+        def look() -> None:
+            nonlocal timer
+            if self._quorum.leader_id == leader_id:
+                patience.reschedule(asyncio.get_running_loop().time() + REPEAT_AFTER_S)
+                timer = self._env.clock.call_later(REPEAT_AFTER_S / 2, look)
+
+        try:
+            async with asyncio.timeout(REPEAT_AFTER_S) as patience:
+                look()
+                return await asking
+        except TimeoutError:
+            raise Trouble(f"node {leader_id} ceased to lead, and has not answered") from None
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     # --- reading one's own writes ---
 

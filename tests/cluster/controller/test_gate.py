@@ -11,6 +11,7 @@ from controller_scene import Scene as ControllerScene
 from fencepost.chaos.sim.loop import SimLoop
 from fencepost.cluster.base.errors import DiskFull, ErrorCode, Outcome, Trouble
 from fencepost.cluster.controller.commands import (
+    AllocateProducerIds,
     AlterConfigs,
     AutoCreateTopics,
     BrokerHeartbeat,
@@ -41,6 +42,7 @@ class Doors:
         self.handlers: dict[int, Any] = {}
         self.asked: list[int] = []
         self.lose_answers = 0
+        self.takes_s = 0.0
 
     def of(self, me: int) -> Any:
         async def request(
@@ -50,7 +52,13 @@ class Doors:
             handler = self.handlers.get(node_id)
             if handler is None:
                 raise Trouble(f"node {node_id} is not there", Outcome.REFUSED)
-            header, data = await handler(me, header, memoryview(payload))
+            serving = asyncio.ensure_future(handler(me, header, memoryview(payload)))
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.sleep(self.takes_s)
+                    header, data = await asyncio.shield(serving)
+            except TimeoutError:
+                raise Trouble(f"no answer in {timeout_s} s", Outcome.UNKNOWN) from None
             if self.lose_answers:
                 self.lose_answers -= 1
                 raise Trouble("the connection was lost", Outcome.UNKNOWN)
@@ -70,7 +78,9 @@ class Scene:
         self.doors = Doors()
         self.controller = ControllerScene(brokers=3)
         self.leader = self.controller.quorum
-        clock = SimpleNamespace(steady=self.loop.time, sleep=asyncio.sleep)
+        clock = SimpleNamespace(
+            steady=self.loop.time, sleep=asyncio.sleep, call_later=self.loop.call_later
+        )
         self.env: Any = SimpleNamespace(clock=clock, log=EventLog())
         self.quorums: dict[int, Alone] = {1: self.leader}
         self.gates: dict[int, ControllerGate] = {}
@@ -174,6 +184,39 @@ def test_one_that_does_no_harm_twice_is(scene: Scene) -> None:
     (result,) = scene.ask(2, AutoCreateTopics(names=("t",)))
     assert result.error_code is ErrorCode.none
     assert scene.doors.asked == [1, 1, 1]
+
+
+def _ids(scene: Scene) -> AllocateProducerIds:
+    return AllocateProducerIds(broker_id=2, broker_epoch=scene.controller.epoch(2))
+
+
+def test_what_is_done_anew_each_time_is_waited_for_while_the_one_who_was_asked_leads(
+    scene: Scene,
+) -> None:
+    """Disks that sync in more than a second: every answer came too late, the next try took another block, and nobody got an
+    id. So with registrations: each made the one before it void, and no broker came back."""
+    scene.doors.takes_s = 2.5
+    scene.later(2.5, lambda: scene.follow(2))
+    block = scene.ask(2, _ids(scene))
+    assert (block.error_code, block.first_producer_id) == (ErrorCode.none, 0)
+    assert (scene.doors.asked, scene.now) == ([1], 2.5)
+
+
+def test_it_is_asked_of_the_next_one_a_second_after_another_leads(scene: Scene) -> None:
+    """The one who was asked stands still, with the question in its socket."""
+    scene.doors.takes_s = 1000.0
+
+    def elected() -> None:
+        scene.quorums[2].leader_id, scene.doors.takes_s = 3, 0.0
+        scene.quorums[3].is_leader = True
+        scene.quorums[3].machine.restore(scene.leader.machine.snapshot())
+
+    scene.later(3.0, elected)
+    scene.later(5.0, lambda: scene.follow(2))
+    block = scene.ask(2, _ids(scene))
+    assert block.error_code is ErrorCode.none
+    assert scene.doors.asked == [1, 3]
+    assert scene.now <= 5.0
 
 
 def test_a_full_disk_of_the_controller_is_told_at_once(scene: Scene) -> None:
