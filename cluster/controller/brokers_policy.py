@@ -170,7 +170,9 @@ def decide_heartbeat(scene: Scene, command: BrokerHeartbeat) -> Decision[Heartbe
     if command.want_shut_down:
         fenced, leaving = broker.fenced, True
     else:
-        fenced, leaving = command.want_fence or (broker.fenced and not caught_up), False
+        # Who has asked to go does not come back: what says otherwise was sent before, and is late.
+        leaving = broker.in_controlled_shutdown
+        fenced = command.want_fence or (broker.fenced and (leaving or not caught_up))
     result = HeartbeatResult(
         is_caught_up=caught_up, is_fenced=fenced, should_shut_down=command.want_shut_down
     )

@@ -1,7 +1,9 @@
+import dataclasses
 from uuid import UUID
 
 from controller_scene import LEVELS, Scene
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import NO_LEADER
 from fencepost.cluster.controller.brokers_policy import decide_fence
 from fencepost.cluster.controller.commands import (
     BrokerHeartbeat,
@@ -117,6 +119,27 @@ def test_a_broker_that_wants_to_go_is_let_go_when_others_lead() -> None:
     assert going.should_shut_down
     assert scene.image.brokers[1].in_controlled_shutdown
     assert (scene.partition().leader, scene.partition().isr) == (2, (2,))
+
+
+def test_a_heartbeat_that_is_late_does_not_bring_back_who_has_asked_to_go() -> None:
+    """It was sent before, and decided again after: the broker would lead again, and be gone in the next moment. Kafka's
+    brokers do not come back from a shutdown, either."""
+    scene = Scene(brokers=2)
+    for name, replicas in (("t", (1, 2)), ("u", (1,))):
+        topic = NewTopic(name=name, assignments=((0, replicas),))
+        scene.when(CreateTopics(topics=(topic,)))
+    beat = BrokerHeartbeat(
+        broker_id=1, broker_epoch=scene.epoch(), image_version=scene.image.version
+    )
+    scene.when(dataclasses.replace(beat, want_shut_down=True))
+    leaders = [scene.partition(each).leader for each in "tu"]
+    assert leaders == [2, NO_LEADER]
+    scene.when(beat)
+    assert scene.image.brokers[1].in_controlled_shutdown
+    assert [scene.partition(each).leader for each in "tu"] == leaders
+    scene.register(1)
+    assert not scene.image.brokers[1].in_controlled_shutdown, "the next process is there to stay"
+    assert scene.partition("u").leader == 1
 
 
 def test_a_heartbeat_of_an_earlier_registration_is_refused() -> None:
