@@ -28,8 +28,10 @@ class LeadNews:
         """Its process is dead, as the peer door says."""
         self._dead = node_id
 
-    def tell(self, now: Lead, handed_by: BrokerId | None, *, is_alone: bool) -> None:
-        """`handed_by` asked this node to take over."""
+    def tell(
+        self, now: Lead, handed_by: BrokerId | None, *, is_alone: bool, has_left: bool
+    ) -> None:
+        """`handed_by` asked this node to take over; `has_left`: it votes no more."""
         if now.leader_id == self._me and not now.is_ours:
             return  # elected; it leads when it has applied what its predecessors committed
         before, self._last = self._last, now
@@ -40,7 +42,9 @@ class LeadNews:
             self._dead = None
         elif before.is_ours and not now.is_ours:
             why = "no majority of the voters answered in time, or its disk can't be written"
-            if now.term > before.term:
+            if has_left:
+                why = "it was removed from the voters"
+            elif now.term > before.term:
                 why = "another node began an election, as it missed this one"
             log.warn("quorum_lead_lost", term=now.term, leader=now.leader_id, cause=why)
         elif now.leader_id is not None and now[:2] != before[:2]:

@@ -343,7 +343,8 @@ class Quorum:
         said = raft.leader_id, raft.term, self.is_leader
         if said != self._said:
             led, self._said = self._said[2], said
-            self._news.tell(Lead(*said), raft.handed_by, is_alone=raft.is_alone)
+            of_voters = {"is_alone": raft.is_alone, "has_left": raft.has_left()}
+            self._news.tell(Lead(*said), raft.handed_by, **of_voters)
             if led and not said[2]:
                 self._give_up("This node does not lead the metadata quorum any more.")
             self._machine.image.controller_id = raft.leader_id

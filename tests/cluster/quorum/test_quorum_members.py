@@ -241,6 +241,9 @@ def test_a_leader_that_removes_itself_goes_when_the_others_have_agreed(world: Wo
         await nodes.agree("after")
         await nodes.alike()
         assert nodes.settings(old)["after"] == "1"
+        events = world.machine(host_of(old)).events
+        causes = [fields["cause"] for _, event, fields in events if event == "quorum_lead_lost"]
+        assert causes == ["it was removed from the voters"]
 
     world.run(scenario())
 
