@@ -194,7 +194,7 @@ class LeaderSide(HeldSyncObj):
         if message["next_index"] > self.last.idx + 1:
             raise FrameRefused(f"Node {node_id} claims to hold what this leader does not have.")
         progress.on_held(message["next_index"])
-        self._count_holders()
+        self._count(progress)
         start = progress.match_index + 1 - self.journal[0].idx
         under_way = progress.next_index - progress.match_index - 1
         progress.bytes_under_way = (
@@ -205,14 +205,22 @@ class LeaderSide(HeldSyncObj):
         elif progress.next_index <= self.last.idx and progress.has_room():
             self._send_to(progress, self._now())
 
-    def _count_holders(self) -> None:
-        """What SyncObj may count. A new set of voters, and what is behind it, waits for a majority of the set before, too.
+    def _count(self, answered: Progress) -> None:
+        """How far SyncObj may count that node."""
+        if self.sets.index > self.commit_index:
+            self._count_holders_of_a_new_set()
+        else:
+            peer = Peer(answered.node_id)
+            self._SyncObj__raftMatchIndex[peer] = answered.match_index
+
+    def _count_holders_of_a_new_set(self) -> None:
+        """A new set of voters, and what is behind it, waits for a majority of the set before, too.
 
         1. of 1 and 3, 3 leads and adds 4, which 1 has not heard   2. 3 and 4 commit that, and more   3. the disk of 3 is lost
         4. it votes for 1, which has then all votes of the set that it knows. Two of the old set have the new one now: one refuses.
         """
         first_unsure = self.sets.index
-        sure = first_unsure <= self.commit_index or self._is_held(first_unsure, self.sets.before)
+        sure = self._is_held(first_unsure, self.sets.before)
         for progress in self._progress.values():
             match = progress.match_index if sure else min(progress.match_index, first_unsure - 1)
             self._SyncObj__raftMatchIndex[Peer(progress.node_id)] = match
@@ -233,7 +241,7 @@ class LeaderSide(HeldSyncObj):
             return
         now, stamp = self._now(), message["stamp"]
         if progress.on_gap(message["next_index"], self.last.idx, stamp=stamp, now=now):
-            self._count_holders()
+            self._count(progress)
             self._send_to(progress, now)
 
     def _on_snapshot_wanted(self, node_id: BrokerId, message: dict[str, Any]) -> None:
@@ -280,7 +288,7 @@ class LeaderSide(HeldSyncObj):
         for each in sorted(self.voters):
             if each != self.node_id and each not in self._progress:
                 self._follow(each)
-        self._count_holders()
+        self._count_holders_of_a_new_set()
 
     def hand_over(self) -> None:
         """Whoever holds all of the log need not wait until this node is missed. From here on it must not lead any more.
