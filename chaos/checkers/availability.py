@@ -20,7 +20,7 @@ from typing import Any, Final
 from .away import AVAILABLE_S, Excused, until_of, whole_faults
 from .busy import Machine
 from .history import Anomaly
-from .promised import NEVER, Promise
+from .promised import NEVER, TOO_SLOW, Promise
 from .txn_history import LIFE, Txn
 
 TRIED_S: Final = 20.0  # who begins later than this had less than 10 s, which is no question
@@ -102,6 +102,8 @@ class Availability:
     ) -> None:
         known = whole_faults(faults)
         self.excused = excused = Excused(known, nodes, healed_s, machine)
+        # A transaction that lasts as long as it may, and its end after that, are behind the one node that is too slow for them.
+        self.excused_for_readers = Excused(known, nodes, healed_s, machine, too_slow=TOO_SLOW)
         asking = Asking(excused, promise or Promise(), healed_s)
         found = [each for fault in known for each in asking.of(fault)]
         if healed_s is not None:

@@ -51,7 +51,11 @@ class Excused:
         nodes: int,
         healed_s: float | None,
         machine: Machine | None = None,
+        *,
+        too_slow: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
+        """`too_slow`: faults, each with its form, that are an excuse on however few nodes."""
+        self._too_slow = too_slow
         self._machine = machine or Machine(())
         self._spare = min((nodes - 1) // 2, LOST_MAX)
         self._begins: list[float] = []
@@ -73,7 +77,8 @@ class Excused:
 
     def _count(self, fault: Mapping[str, Any], step: int) -> None:
         kind, nodes = str(fault.get("fault")), set(fault.get("nodes") or ())
-        if form_of(fault) == RING:
+        form = form_of(fault)
+        if form == RING or (kind, form) in self._too_slow:
             self._hindered += step
         elif kind in HINDERS:
             self._hindered += step * (len(nodes) > self._spare)

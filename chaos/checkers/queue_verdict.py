@@ -138,7 +138,7 @@ def judge(
     all operations on the way.
     """
     availability = Availability(faults, nodes, healed_s, promise=promise, machine=machine)
-    seen = Seen(availability, StuckPolls(availability.excused, promise))
+    seen = Seen(availability, StuckPolls(availability.excused_for_readers, promise))
 
     def see(op: Txn) -> None:
         seen.see(op)

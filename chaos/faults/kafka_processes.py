@@ -19,6 +19,7 @@ from typing import Final
 from ..harness.processes import DidNotStart, Process, answers
 from .loopback import Loopback
 from .proxy import HOST
+from .system import BY_ANY_CLOCK
 
 VERSION: Final = os.environ.get("FENCEPOST_TEST_KAFKA_VERSION", "4.3.0")
 LIBS: Final = "FENCEPOST_TEST_KAFKA_LIBS"
@@ -126,6 +127,7 @@ class KafkaProcesses(Loopback):
             "share.coordinator.state.topic.replication.factor": str(copies),
             "share.coordinator.state.topic.min.isr": in_sync,
             "group.initial.rebalance.delay.ms": "0",
+            **BY_ANY_CLOCK,
         }
 
     def _wait_served(self, node: int, timeout_s: float) -> None:

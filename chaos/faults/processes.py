@@ -12,7 +12,7 @@ from ..harness.processes import Process
 from . import older as older_builds
 from .loopback import Loopback
 from .proxy import HOST
-from .system import NEWER, OLDER, UPGRADE, CannotDo
+from .system import BY_ANY_CLOCK, NEWER, OLDER, UPGRADE, CannotDo
 
 
 class Processes(Loopback):
@@ -95,7 +95,8 @@ class Processes(Loopback):
     def _command(self, node: int) -> list[str]:
         older = self._builds.get(node, NEWER) == OLDER
         program = older_builds.command(self._made) if older else node_command()
-        sets = [f"{name}={value}" for name, value in node_settings(self._layout).items()]
+        own = node_settings(self._layout) | BY_ANY_CLOCK
+        sets = [f"{name}={value}" for name, value in own.items()]
         sets += [*self._settings, *self._flags(node)]
         return [*program, *(part for each in sets for part in ("--set", each))]
 

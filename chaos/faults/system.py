@@ -38,6 +38,9 @@ UPGRADE: Final = "upgrade"
 # What a node runs, of a system whose nodes do not all run the same.
 OLDER, NEWER = "older", "newer"
 
+# Of nodes whose clocks are set wrong: a record of a client whose clock is right is of the future to one that was set back.
+BY_ANY_CLOCK: Final = {"log.message.timestamp.after.max.ms": str(2**63 - 1)}
+
 
 class CannotDo(Exception):
     """This system has no such fault; the sentence names both, and what it can do."""

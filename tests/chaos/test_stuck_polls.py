@@ -3,7 +3,7 @@
 from fencepost.chaos.checkers import queue_verdict
 from fencepost.chaos.checkers.away import Excused
 from fencepost.chaos.checkers.history import FINAL
-from fencepost.chaos.checkers.promised import Promise, promise_of
+from fencepost.chaos.checkers.promised import SLIGHT, Promise, promise_of
 from fencepost.chaos.checkers.stuck_polls import StuckPolls
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 
@@ -133,6 +133,22 @@ def test_a_majority_that_is_away_is_no_consumers_matter() -> None:
     ops = [assign("a", 99.0, A), *sends(A, 100, 102), *reads("a", 100, 160)]
     assert keys(*ops, faults=[away]) == []
     assert keys(*ops, *reads("a", 160, 172), faults=[away]) == [A]
+
+
+def test_nobody_is_stuck_behind_transactions_while_a_node_is_too_slow_for_them(tmp_path) -> None:
+    """One is given up after six seconds; to write that down and to tell all of its partitions takes longer by that node, and the
+    next one may follow it."""
+    file = tmp_path / "history.jsonl"
+    ops = [assign("a", 99.0, A), *sends(A, 100, 102), *reads("a", 100, 132)]
+    file.write_text("".join(f"{to_line(each)}\n" for each in sorted(ops, key=lambda e: e.ended_s)))
+    slow = {"at_s": 105.0, "until_s": 130.0, "id": "1", "fault": "slow", "nodes": [1], "what": "x"}
+
+    def judged(form: str) -> set[str]:
+        found = queue_verdict.judge(file, [{**slow, "form": form}]).anomalies
+        return {each.rule for each in found}
+
+    assert "stuck-poll" not in judged("")
+    assert "stuck-poll" in judged(SLIGHT)
 
 
 def test_members_of_a_group_are_shown_together_what_they_subscribe_to() -> None:
