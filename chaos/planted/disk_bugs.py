@@ -15,7 +15,7 @@ CLEANED = (
 
 
 @bug(
-    seen_by="damaged lost commit-missing commit-lost",
+    seen_by="synced-lost damaged lost commit-missing commit-lost",
     campaign="cluster",
     faults="power-one power-all",
 )

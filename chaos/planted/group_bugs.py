@@ -65,7 +65,7 @@ def generation_not_checked(patch: Patch) -> None:
 @bug(
     seen_by="doubled torn-offset",
     campaign="transactions",
-    faults="pause-client at-a-decision delay",
+    faults="pause-client at-a-decision",
     workloads="pipeline",
     seconds=12.0,
     seeds=40,

@@ -52,7 +52,7 @@ def min_isr_not_asked(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="lost commit-missing commit-lost damaged",
+    seen_by="synced-lost lost commit-missing commit-lost damaged",
     campaign="cluster",
     faults="power-one power-all",
 )
@@ -111,7 +111,7 @@ def everybody_eligible(patch: Patch) -> None:
 def joins_too_early(patch: Patch) -> None:
     """A follower is let into the ISR before it has what is committed."""
 
-    def anybody(self: PartitionMachine) -> int | None:
+    def anybody(self: PartitionMachine, _log_start: int = -1) -> int | None:
         if not self.replicas or self.isr.is_in_flight:
             return None
         return next(
@@ -229,7 +229,8 @@ def producers_lost_at_restart(patch: Patch) -> None:
 @bug(
     seen_by="dead-client duplicate producer-state",
     campaign="cluster",
-    faults="clock kill",
+    faults="clock kill cut-client reset",
+    workloads="stream",
     seconds=8.0,
     seeds=20,
 )
