@@ -18,7 +18,7 @@ help:  ## show what there is
 run: $(VENV)/.installed  ## start three nodes on 127.0.0.1:9092 to 9094 with their data in ./data
 	@exec $(BIN)/fencepost dev --nodes $(NODES) --port $(PORT) --data $(DATA)
 
-test: $(VENV)/.tested  ## run every test that this machine has the tools for, in two processes
+test: $(VENV)/.tested  ## run every test that this machine has the tools for, in three processes
 	$(BIN)/python tests/side_by_side.py
 
 test-cluster: $(VENV)/.tested  ## run the client suites against three nodes whose leaders are being killed

@@ -43,6 +43,7 @@ from .marker_writer import WRITE_S_MAX, Codes, MarkerWriter
 from .transaction_frames import (
     Question,
     Word,
+    check_fits,
     pack_codes,
     pack_markers,
     pack_questions,
@@ -89,9 +90,11 @@ class MarkersBetweenNodes:
             raise Trouble(f"a node alone can't reach node {broker_id}", Outcome.REFUSED)
         packed = pack_markers(markers)
         _, reply = await self._door.request(broker_id, WRITE, {}, packed, timeout_s=WRITE_S_MAX)
+        answers = read_codes(reply)
+        check_fits(answers, [marker.partitions for marker in markers])
         return [
             dict(zip(marker.partitions, codes, strict=True))
-            for marker, codes in zip(markers, read_codes(reply), strict=True)
+            for marker, codes in zip(markers, answers, strict=True)
         ]
 
     async def _on_write(
@@ -341,6 +344,7 @@ class Verifier:
                 coordinator, VERIFY, {}, packed, timeout_s=ASK_S_MAX
             )
             words = read_words(reply)
+            check_fits([word.codes for word in words], [each.partitions for each, _, _ in together])
         except Trouble:
             # Asking changes nothing that asking again would not: it may be asked again.
             words = [Word([E.network_exception] * len(each.partitions)) for each, _, _ in together]

@@ -120,6 +120,14 @@ def read_codes(payload: Buffer) -> list[list[ErrorCode]]:
     return _read(payload, lambda row: [ErrorCode(code) for code in row])
 
 
+def check_fits(
+    answers: Sequence[Sequence[ErrorCode]], asked: Sequence[Sequence[TopicPartition]]
+) -> None:
+    """FrameRefused unless there is a code for each partition that was asked about."""
+    if [*map(len, answers)] != [*map(len, asked)]:
+        raise FrameRefused(f"a peer was asked about {len(asked)} transactions and told of others")
+
+
 def _pack(rows: Iterable[Any]) -> bytes:
     packed: bytes = msgpack.packb(list(rows))
     return packed
@@ -128,5 +136,5 @@ def _pack(rows: Iterable[Any]) -> bytes:
 def _read(payload: Buffer, read: Callable[[Sequence[Any]], T]) -> list[T]:
     try:
         return [read(row) for row in msgpack.unpackb(payload)]
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as damaged:
+    except (ValueError, TypeError, IndexError, msgpack.exceptions.UnpackException) as damaged:
         raise FrameRefused(f"a peer's transactions are unreadable: {damaged}") from damaged

@@ -1,9 +1,9 @@
-"""All tests in two processes at once: those that mostly wait for programs of others, and the rest.
+"""All tests in three processes at once, for most of them wait for programs of others.
 
     python tests/side_by_side.py [options of pytest]
 
-Each line says whose it is, and what failed in either half is said once more at the end; the exit code is that of a
-half that failed, if one did. Ctrl-C ends both.
+Each line says whose it is, and what failed in any part is said once more at the end; the exit code is that of a
+part that failed, if one did. Ctrl-C ends all.
 """
 
 import subprocess
@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-# Brokers and clients of others, containers, Spark, databases: one core is idle while they run.
-# Some of those are among the rest (examples, kubernetes), so that both halves take about as long.
-WAITING = ("binlog", "clients", "docker", "monitoring", "spark")
+# Each takes about as long, and what no part names is in the last, which computes: the simulator, and what needs no
+# process of its own. Two parts left a core idle for more than half of the time, and took a third longer.
+JOBS = ("binlog", "spark")
+NODES = ("chaos", "clients", "docker", "examples", "kubernetes", "monitoring")
 
 
-class Half:
+class Part:
     def __init__(self, name: str, arguments: Sequence[str]) -> None:
         self.name = name
         self.failures: list[str] = []
@@ -47,15 +48,17 @@ class Half:
 
 
 def main(options: Sequence[str]) -> int:
-    folders = [str(TESTS / each) for each in WAITING]
-    halves = [
-        Half("waits", [*options, *folders]),
-        Half("works", [*options, *(f"--ignore={each}" for each in folders), str(TESTS)]),
+    jobs = [str(TESTS / each) for each in JOBS]
+    nodes = [str(TESTS / each) for each in NODES]
+    parts = [
+        Part("jobs", [*options, *jobs]),
+        Part("nodes", [*options, *nodes]),
+        Part("rest", [*options, *(f"--ignore={each}" for each in jobs + nodes), str(TESTS)]),
     ]
-    codes = [half.ended() for half in halves]
-    for half in halves:
-        for line in half.failures:
-            print(f"{half.name} | {line}", end="", flush=True)
+    codes = [part.ended() for part in parts]
+    for part in parts:
+        for line in part.failures:
+            print(f"{part.name} | {line}", end="", flush=True)
     return next((abs(code) for code in codes if code), 0)
 
 

@@ -95,6 +95,7 @@ def test_where_we_differ_is_where_kafka_was_heard() -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs("kafka")
+@pytest.mark.timeout(180)
 def test_kafka_still_answers_so() -> None:
     from kafka_node import fresh_kafka
 

@@ -1,0 +1,78 @@
+"""What nodes say to each other about transactions is read, or refused: nothing in between ends a process."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import msgpack
+import pytest
+from fencepost.cluster.base.errors import ErrorCode, FrameRefused
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.node.transaction_doors import MarkersBetweenNodes, Verifier, _Asking
+from fencepost.node.transaction_frames import Question, Word, pack_codes, pack_words, read_words
+from fencepost.txn.transactions.marker_sender import Marker
+
+
+def test_words_are_read_as_they_were_said() -> None:
+    words = [Word([ErrorCode.none, ErrorCode.not_coordinator], 17), Word([])]
+    assert read_words(pack_words(words)) == words
+
+
+def test_a_word_without_a_beginning_is_refused_as_unreadable() -> None:
+    """An IndexError is no Trouble: nobody who asks catches it."""
+    with pytest.raises(FrameRefused, match="unreadable"):
+        read_words(msgpack.packb([[]]))
+
+
+class Door:
+    """A coordinator, or a leader, whose every answer is this one."""
+
+    def __init__(self, reply: bytes) -> None:
+        self._reply = reply
+
+    def on_request(self, _kind: str, _serve: Any) -> None:
+        pass
+
+    async def request(self, *_said: Any, **_more: Any) -> tuple[dict[str, Any], bytes]:
+        return {}, self._reply
+
+
+PLACE = TopicPartition("pay", 0)
+
+
+@pytest.mark.parametrize("words", [[], [Word([])], [Word([ErrorCode.none] * 2)]])
+def test_who_asked_hears_something_when_the_words_are_too_few_or_too_many(
+    words: list[Word],
+) -> None:
+    """Else the task ends, and with it the process; and the producer's batch waits."""
+    anything: Any = SimpleNamespace()
+    door: Any = Door(pack_words(words))
+    verifier = Verifier(
+        env=anything, node_id=BrokerId(1), image=anything, replicas=anything,
+        transactions=anything, door=door, confirm_image=anything,
+    )  # fmt: skip
+
+    async def ask() -> Word:
+        answered: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
+        question = Question("t", 7, 0, (PLACE,), False)
+        await verifier._request(BrokerId(2), _Asking(), [(question, answered, None)])
+        return answered.result()
+
+    assert asyncio.run(ask()) == Word([ErrorCode.network_exception])
+
+
+@pytest.mark.parametrize("codes", [[], [[]]])
+def test_an_answer_about_other_markers_is_trouble(codes: list[list[ErrorCode]]) -> None:
+    anything: Any = SimpleNamespace(partitions=(PLACE,))
+    door: Any = Door(pack_codes(codes))
+    between = MarkersBetweenNodes(BrokerId(1), door, anything)
+    marker = Marker(
+        producer_id=7,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        commit=True,
+        partitions=(PLACE,),
+        transaction_version=2,
+    )
+    with pytest.raises(FrameRefused):
+        asyncio.run(between.write(BrokerId(2), [marker]))
