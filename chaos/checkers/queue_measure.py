@@ -74,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--memory", type=int, default=MEMORY_BYTES, help="bytes it may have")
     parser.add_argument("--folder", type=Path, help="large enough (about 1 KB an operation)")
     chosen = parser.parse_args(arguments)
+    if chosen.folder is not None:
+        chosen.folder.mkdir(parents=True, exist_ok=True)
     found = []
     for operations in sorted({chosen.operations // 4, chosen.operations}):
         with tempfile.TemporaryDirectory(dir=chosen.folder) as made:

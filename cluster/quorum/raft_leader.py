@@ -8,7 +8,7 @@ SyncObj still decides what is committed; it reads `raftMatchIndex` and `lastResp
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ..base.errors import FrameRefused
@@ -30,6 +30,8 @@ from .voters import Voters, majority
 
 # A member that only reads and has not answered for so long is not sent to any more; it asks again when it is back.
 OBSERVER_SILENT_S: Final = 10.0
+# A voter that has not answered for so long is taken for dead when voters change.
+SILENT_S: Final = 2 * ELECTION_S
 # No two clocks run equally fast.
 LEASE_S: Final = 0.9 * ELECTION_S
 # The round of a pre-vote that a leader grants unasked, to whoever stands next. Nobody asks in it: rounds begin at 1.
@@ -88,6 +90,12 @@ class LeaderSide(HeldSyncObj):
             each == self.node_id or self._progress[each].echoed > asked for each in self.voters
         )
         return answered >= majority(len(self.voters))
+
+    def silent(self, voters: Collection[BrokerId], now: float) -> list[BrokerId]:
+        """Those of them that have not answered for a while."""
+        since = now - SILENT_S
+        heard = (each for each in self._progress if self._progress[each].answered >= since)
+        return sorted({*voters} - {*heard, self.node_id})
 
     # --- what it sends ---
 

@@ -22,7 +22,6 @@ from ..base.ports import Env
 from ..metadata.image import ClusterImage
 from ..metadata.machine import Applied, MetadataMachine, Result
 from ..metadata.refusal import Refused
-from .catch_up import wait_caught_up
 from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots
 from .journal import JournalLost
 from .lead_news import Lead, LeadNews
@@ -33,6 +32,7 @@ from .redirected import in_world
 from .store import FULL, Store, open_folder
 from .transport import Links, QuorumTransport
 from .view import QuorumView, view_of
+from .voter_checks import check_majority_answers, wait_caught_up
 from .voters import Address, VoterChangeRefused, Voters, change_by_one, write_voters
 
 PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
@@ -195,7 +195,9 @@ class Quorum:
             if raft.voters_submitted or raft.sets.index > raft.commit_index:
                 why = "The last change of the voters is not committed."
                 raise VoterChangeRefused(ErrorCode.request_timed_out, why)
-            packed = write_voters(change_by_one(raft.voters, add=add, remove=remove))
+            changed = change_by_one(raft.voters, add=add, remove=remove)
+            check_majority_answers(raft, self._env.clock, changed)
+            packed = write_voters(changed)
             await self._ask(lambda raft, decided: raft.submit_voters(packed, decided))
         finally:
             self._changing_voters = False

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from fencepost.chaos.sim.quorum_links import host_of
 from fencepost.chaos.sim.world import World
-from fencepost.cluster.base.errors import Outcome, Trouble
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.quorum import store
 from fencepost.cluster.quorum.voters import VoterChangeRefused
 from support.quorum_nodes import Nodes, setting
@@ -301,6 +301,28 @@ def test_a_change_that_nobody_waits_for_any_more_still_holds_up_the_next(world: 
         world.net.heal_all()
         await nodes.agree("after")
         await nodes.alike()
+
+    world.run(scenario())
+
+
+def test_a_voter_that_is_needed_is_not_removed(world: World) -> None:
+    """Of three voters one is dead: without another one nobody could agree on anything, the change itself included."""
+    nodes = Nodes(world, voters=3)
+
+    async def scenario() -> None:
+        await nodes.start()
+        leader = await nodes.leader()
+        await nodes.agree("first")
+        dead, needed = [each for each in nodes.ids if each != leader]
+        nodes.kill(dead)
+        await asyncio.sleep(2)
+        for each in (needed, leader):
+            with pytest.raises(VoterChangeRefused, match=f"node {dead} does not answer") as refused:
+                await change(nodes, remove=each)
+            assert refused.value.error_code is ErrorCode.invalid_request
+        await change(nodes, remove=dead)
+        await nodes.agree("after")
+        assert set(nodes.quorums[leader].view().voters) == {leader, needed}
 
     world.run(scenario())
 

@@ -1,0 +1,47 @@
+"""What has to be so before the voters change.
+
+INVARIANT  when a new set of voters is proposed, a majority of it has just answered, and who is new to it holds the log.
+PREVENTS   a person who removes a voter that lives while another one is dead: nobody could agree on anything any more, the
+           change itself and taking it back included. And a commit that waits until a newcomer has been sent the log.
+PROVED BY  tests/cluster/quorum/test_quorum_members.py::test_a_voter_that_is_needed_is_not_removed
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from ..base.errors import ErrorCode
+from ..base.ids import BrokerId
+from ..base.ports import Clock
+from .raft import Raft
+from .voters import VoterChangeRefused, Voters, majority
+
+CATCH_UP_S: Final = 10.0
+CATCH_UP_POLL_S: Final = 0.05
+
+
+async def wait_caught_up(leading: Callable[[], Raft], clock: Clock, node_id: BrokerId) -> None:
+    """Until it holds all that is committed; VoterChangeRefused when it does not come so far in CATCH_UP_S."""
+    deadline = clock.steady() + CATCH_UP_S
+    while True:
+        raft = leading()
+        progress = raft.progress.get(node_id)
+        if progress is not None and progress.match_index >= raft.commit_index:
+            return
+        if clock.steady() >= deadline:
+            why = f"Node {node_id} does not follow the metadata log: start it, then add it."
+            raise VoterChangeRefused(ErrorCode.request_timed_out, why)
+        await clock.sleep(CATCH_UP_POLL_S)
+
+
+def check_majority_answers(raft: Raft, clock: Clock, voters: Voters) -> None:
+    """VoterChangeRefused when too few of those who would vote answer the leader."""
+    silent = raft.silent(voters, clock.steady())
+    if len(voters) - len(silent) >= majority(len(voters)):
+        return
+    dead = " and ".join(f"node {each}" for each in silent)
+    does, them = ("does", "it") if len(silent) == 1 else ("do", "them")
+    raise VoterChangeRefused(
+        ErrorCode.invalid_request,
+        f"Of nodes {', '.join(map(str, sorted(voters)))}, which would vote, {dead} {does} not answer, and the others are no"
+        f" majority: nothing could be agreed on any more. Start {dead}, or remove {them} first.",
+    )
