@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-# Each takes about as long, and what no part names is in the last, which computes: the simulator, and what needs no
-# process of its own. Two parts left a core idle for more than half of the time, and took a third longer.
+# Each takes about as long (10 to 13 min in 2026-11), and what no part names is in the last, which computes: the
+# simulator, and what needs no process of its own.
 JOBS = ("binlog", "spark")
 NODES = ("chaos", "clients", "docker", "examples", "kubernetes", "monitoring")
 
