@@ -89,14 +89,14 @@ def run_loop(
     run: Callable[[argparse.Namespace, Path, KeptRun], Outcome],
 ) -> int:
     """Run it, print what it has to say, keep what a bad end has to be understood by."""
-    folder = chosen.data or Path(tempfile.mkdtemp(prefix=f"{name}-")) / "data"
-    where = f"the data and the logs are in {folder} and beside it"
     kept_run = KeptRun(chosen.out)
     try:
         kept_run.create(name, chosen)
     except NoRun as error:
         print(error)
         return 2
+    folder = chosen.data or Path(tempfile.mkdtemp(prefix=f"{name}-")) / "data"
+    where = f"the data and the logs are in {folder} and beside it"
     try:
         outcome = run(chosen, folder, kept_run)
     except (BrokenPromise, Damaged) as seen:
