@@ -56,6 +56,7 @@ def session(master: str, **settings: str) -> SparkSession:
         "spark.driver.extraJavaOptions": JAVA,
         "spark.executor.extraJavaOptions": JAVA,
         "spark.sql.shuffle.partitions": "2",
+        "spark.shuffle.readHostLocalDisk": "false",  # nobody reads the files of a dead executor, as on hosts of their own
         "spark.sql.session.timeZone": "UTC",
         "spark.python.worker.faulthandler.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "4",
