@@ -1,4 +1,4 @@
-"""The `docker` command, and the image of a node as the checkout is now."""
+"""The `docker` command, the image of a node as the checkout is now, and that of an older build."""
 
 import os
 import subprocess
@@ -7,8 +7,18 @@ from pathlib import Path
 from typing import Final
 
 from ..harness.processes import DidNotStart
+from .older import NODE, make
 
 IMAGE: Final = "fencepost-chaos:now"
+# An older build runs beside what today's image has of other people's packages, as it does as a process.
+OLDER_IMAGE: Final = "fencepost-chaos:older"
+OLDER_FILE: Final = """\
+FROM {image}
+COPY fencepost /opt/older/fencepost
+COPY {node} /opt/older/
+ENTRYPOINT ["/usr/bin/tini", "--", "python", "/opt/older/{node}"]
+CMD ["serve"]
+"""
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 BUILD_S: Final = 900.0
 # A machine that reaches its packages by a mirror says so to pip; the build must be told.
@@ -43,6 +53,18 @@ def build() -> str:
     except OSError as failed:
         raise DidNotStart(f"no image of a node: {failed}") from failed
     return IMAGE
+
+
+def build_older(older: str, image: str, folder: Path) -> str:
+    """Over `image`; its id, for another run may give the name to another. `folder` is not there yet."""
+    make(older, folder)
+    (folder / "Dockerfile").write_text(OLDER_FILE.format(image=image, node=NODE))
+    try:
+        return docker(
+            "build", "--quiet", "--tag", OLDER_IMAGE, str(folder), timeout_s=BUILD_S
+        ).strip()
+    except OSError as failed:
+        raise DidNotStart(f"no image of {older}: {failed}") from failed
 
 
 def pip_settings() -> dict[str, str]:

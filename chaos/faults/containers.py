@@ -27,10 +27,13 @@ from fencepost.node.cli.dev_folder import Layout, node_settings
 
 from ..harness.asking import Address
 from ..harness.processes import DidNotStart
-from .container_image import build, docker
+from .builds import Builds
+from .container_image import build, build_older, docker
 from .container_labels import dead, new_lab
-from .proxy import CLIENTS, HOST, Way
-from .system import CannotDo
+from .container_rules import addresses_of, apply, drops
+from .older import OLDER as OLDER_COMMIT
+from .proxy import HOST, Way
+from .system import UPGRADE, CannotDo
 from .world import World
 
 IMAGE_VARIABLE: Final = (
@@ -59,14 +62,27 @@ class Containers:
     back_s = 120.0
 
     def __init__(
-        self, folder: Path, *, nodes: int = 3, settings: Sequence[str] = (), image: str = ""
+        self,
+        folder: Path,
+        *,
+        nodes: int = 3,
+        settings: Sequence[str] = (),
+        image: str = "",
+        older: str = OLDER_COMMIT,
+        begins_older: bool = False,
     ) -> None:
         self.data = folder.resolve()
         self.nodes = tuple(range(1, nodes + 1))
         self.can = frozenset({"kill", "pause", "members", "drain"})
         if os.geteuid() == 0 and shutil.which("nsenter") and shutil.which("iptables"):
             self.can |= {"cut", "one-way"}
+        self._builds = Builds(older, self.nodes, begins_older=begins_older)
+        if self._builds.why_none:
+            self.wants = {**self.wants, UPGRADE: self._builds.why_none}
+        else:
+            self.can |= {UPGRADE}
         self._image = image or os.environ.get(IMAGE_VARIABLE, "")
+        self._older_image = ""
         self._settings = list(settings)
         lab = new_lab()
         self.lab = f"fencepost-chaos-{lab}"
@@ -80,6 +96,8 @@ class Containers:
         self._ways: tuple[Way, ...] = ()
         self._paused: set[int] = set()
         self._started: dict[int, float] = {}
+        self._made_of: dict[int, str] = {}  # the image of each container
+        self._said_before = dict.fromkeys(self.nodes, "")  # by containers that are no more
         self._stack = contextlib.ExitStack()
 
     # -- all of it -------------------------------------------------------------------------------
@@ -89,6 +107,8 @@ class Containers:
         self.data.mkdir(parents=True, exist_ok=True)
         remove_what_dead_runs_left()
         self._image = self._image or build()
+        if self._builds.of:
+            self._older_image = build_older(self._builds.older, self._image, self.data / "older")
         self._stack.enter_context(held([*self._ports.values(), *self._admins.values()]))
         self._stack.callback(self._end_guard, self.start_guard())
         for network in self._networks:
@@ -133,7 +153,8 @@ class Containers:
     def _write_logs(self) -> None:
         """What a run is understood by outlives its containers."""
         for node in self._started:
-            (self.data / f"node-{node}.log").write_text(self.said(node))
+            said = self._said_before[node] + self._all_said(node)
+            (self.data / f"node-{node}.log").write_text(said)
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -174,8 +195,12 @@ class Containers:
         words += ["--publish", f"{HOST}:{self._admins[node]}:9644"]
         for name, value in self._environment(node).items():
             words += ["--env", f"{name}={value}"]
-        docker(*words, self._image)
+        self._made_of[node] = self._image_of(node)
+        docker(*words, self._made_of[node])
         docker("network", "connect", "--alias", self._peer(node), peers, self._name(node))
+
+    def _image_of(self, node: int) -> str:
+        return self._older_image if self._builds.is_older(node) else self._image
 
     def _environment(self, node: int) -> dict[str, str]:
         several = (0,) * len(self.nodes)
@@ -244,6 +269,10 @@ class Containers:
     def start(self, node: int) -> None:
         if self.runs(node):
             return
+        if self._image_of(node) != self._made_of[node]:  # its data is in a volume, which stays
+            self._said_before[node] += self._all_said(node)
+            docker("rm", self._name(node))
+            self._create(node)
         docker("start", self._name(node))
         self._started[node] = time.monotonic()
         if self._ways:
@@ -293,13 +322,16 @@ class Containers:
 
     @property
     def builds(self) -> Mapping[int, str]:
-        return {}
+        return dict(self._builds.of)
 
     def take_build(self, node: int, build: str) -> None:
-        raise CannotDo(f"node {node} can't run the {build} build: there is one image")
+        self._builds.take(node, build)
 
     def said(self, node: int) -> str:
         return docker("logs", "--tail", "200", self._name(node), both=True)
+
+    def _all_said(self, node: int) -> str:
+        return docker("logs", self._name(node), both=True)
 
     # -- the network -----------------------------------------------------------------------------
 
@@ -307,43 +339,13 @@ class Containers:
         self._ways = tuple(sorted(ways))
         names = [self._name(node) for node in self.nodes]
         found = dict(zip(self.nodes, json.loads(docker("inspect", *names)), strict=True))
-        addresses = {node: _addresses(each) for node, each in found.items()}
+        addresses = {node: addresses_of(each) for node, each in found.items()}
+        clients, _ = self._networks
         for node, each in found.items():
             if each["State"]["Running"]:
                 heard = [a for a, b in self._ways if b == node]
                 said = [b for a, b in self._ways if a == node]
-                self._rules(node, each["State"]["Pid"], heard, said, addresses)
-
-    def _rules(
-        self,
-        node: int,
-        pid: int,
-        heard: Sequence[int],
-        said: Sequence[int],
-        addresses: Mapping[int, Mapping[str, str]],
-    ) -> None:
-        """Whom this one does not hear, dropped as it comes in; and clients that do not hear it, as it goes out."""
-        clients, _ = self._networks
-        lines = ["*filter", ":INPUT ACCEPT [0:0]", ":FORWARD ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]"]
-        unheard = [
-            known for other in heard if other != CLIENTS for known in addresses[other].values()
-        ]
-        lines += [f"-A INPUT -s {address} -j DROP" for address in unheard if address]
-        if mine := addresses[node].get(clients):
-            if CLIENTS in heard:
-                lines.append(f"-A INPUT -d {mine} -j DROP")
-            if CLIENTS in said:
-                lines.append(f"-A OUTPUT -s {mine} -j DROP")
-        command = ["nsenter", "--target", str(pid), "--net", "iptables-restore"]
-        done = subprocess.run(
-            command,
-            input="\n".join([*lines, "COMMIT", ""]),
-            text=True,
-            capture_output=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise OSError(f"{' '.join(command)}: {done.stderr}")
+                apply(each["State"]["Pid"], drops(heard, said, addresses, node, clients))
 
     def slow(self, ways: Mapping[Way, float]) -> None:
         if ways:
@@ -354,11 +356,6 @@ class Containers:
             self.cut(())
         for node in sorted(self._paused):
             self.resume(node)
-
-
-def _addresses(inspected: Mapping[str, Any]) -> dict[str, str]:
-    networks = inspected["NetworkSettings"]["Networks"]
-    return {name: each["IPAddress"] for name, each in networks.items()}
 
 
 def _ready(admin_port: int) -> bool:

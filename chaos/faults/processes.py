@@ -10,16 +10,14 @@ from fencepost.node.cli.supervisor import node_command
 from ..harness.asking import Address
 from ..harness.processes import Process
 from . import older as older_builds
+from .builds import Builds
 from .loopback import Loopback
 from .proxy import HOST
-from .system import BY_ANY_CLOCK, NEWER, OLDER, UPGRADE, CannotDo
+from .system import BY_ANY_CLOCK, UPGRADE
 
 
 class Processes(Loopback):
-    """As `fencepost dev --nodes N` would have them, but for their addresses. `settings` are NAME=VALUE, for all.
-
-    `older` names a build (`older.py`); with `begins_older` all nodes begin on it.
-    """
+    """As `fencepost dev --nodes N` would have them, but for their addresses. `settings` are NAME=VALUE, for all."""
 
     name = "processes"
     can = frozenset({"kill", "pause", "cut", "one-way", "slow", "damage", "members", "drain"})
@@ -35,15 +33,11 @@ class Processes(Loopback):
         begins_older: bool = False,
     ) -> None:
         super().__init__(folder, nodes=nodes)
-        why_none = older_builds.why_none(older)
-        if begins_older and why_none:
-            raise CannotDo(f"an upgrade from {older} takes {why_none}")
-        if why_none:
-            self.wants = {**self.wants, UPGRADE: why_none}
+        self._of_builds = Builds(older, self.nodes, begins_older=begins_older)
+        if self._of_builds.why_none:
+            self.wants = {**self.wants, UPGRADE: self._of_builds.why_none}
         else:
             self.can |= {UPGRADE}
-        self._older = older
-        self._builds = dict.fromkeys(self.nodes, OLDER) if begins_older else {}
         self._peers = {node: self.door(node) for node in self.nodes}
         self._admins = {node: self.ports.one() for node in self.nodes}
         self._layout = Layout(
@@ -69,15 +63,14 @@ class Processes(Loopback):
 
     @property
     def builds(self) -> Mapping[int, str]:
-        return dict(self._builds)
+        return dict(self._of_builds.of)
 
     def take_build(self, node: int, build: str) -> None:
-        assert node in self._builds, "only who begins on an older build has another"
-        self._builds[node] = build
+        self._of_builds.take(node, build)
 
     def begin(self) -> float:
-        if self._builds:
-            older_builds.make(self._older, self._made)
+        if self._of_builds.of:
+            older_builds.make(self._of_builds.older, self._made)
         return super().begin()
 
     @property
@@ -93,7 +86,7 @@ class Processes(Loopback):
         super().start(node)
 
     def _command(self, node: int) -> list[str]:
-        older = self._builds.get(node, NEWER) == OLDER
+        older = self._of_builds.is_older(node)
         program = older_builds.command(self._made) if older else node_command()
         own = node_settings(self._layout) | BY_ANY_CLOCK
         sets = [f"{name}={value}" for name, value in own.items()]

@@ -39,8 +39,8 @@ def system_of(
 
     Where `faults` are to upgrade it, it begins on the older build.
     """
+    begins_older = UPGRADE in faults
     if target == "processes":
-        begins_older = UPGRADE in faults
         return Processes(
             folder, nodes=nodes, settings=settings, older=older, begins_older=begins_older
         )
@@ -49,5 +49,7 @@ def system_of(
     if target == "containers":
         from .containers import Containers  # its engine's client is not everybody's
 
-        return Containers(folder, nodes=nodes, settings=settings)
+        return Containers(
+            folder, nodes=nodes, settings=settings, older=older, begins_older=begins_older
+        )
     raise CannotDo(f"there is no target {target!r}; there are {', '.join(SYSTEMS)}")

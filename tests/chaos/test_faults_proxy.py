@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from fencepost.chaos.faults.proxy import CLIENTS, HOST, Door, Proxies
-from fencepost.node.cli.children import free_port
+from fencepost.node.cli.children import free_port, held
 
 PATIENCE_S = 5.0
 NEVER_S = 0.1  # for what must not come
@@ -52,16 +52,20 @@ def scene(play: Callable[[Proxies, Behind, int], Awaitable[None]]) -> None:
     """One door of node 2; who dials from this process is node 1 once it is said so."""
 
     async def run() -> None:
-        port, behind_port = free_port(), free_port()
+        port = free_port()
+        behind_port = free_port({port})
         behind = Behind(behind_port)
         proxies = Proxies([Door(2, port, behind_port)])
-        try:
-            await behind.open()
-            proxies.tell({})
-            await play(proxies, behind, port)
-        finally:
-            proxies.close()
-            await behind.close()
+        with held(
+            [port, behind_port]
+        ):  # else a node that another test starts is given one while it is shut
+            try:
+                await behind.open()
+                proxies.tell({})
+                await play(proxies, behind, port)
+            finally:
+                proxies.close()
+                await behind.close()
 
     asyncio.run(run())
 
