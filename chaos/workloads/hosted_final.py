@@ -8,6 +8,7 @@ says what is missing.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -116,15 +117,14 @@ class FinalPass:
             await self.client.env.clock.sleep(PAUSE_S)
 
     async def _is_stable(self, place: Partition) -> bool:
-        leader = None
-        try:
+        stable = end = leader = None
+        with contextlib.suppress(Trouble):
             leader = await self.client.leader_now(*place)
             stable = await end_offset(leader, *place, isolation_level=READ_COMMITTED)
-            return stable is not None and stable == await end_offset(leader, *place)
-        except Trouble:
-            if leader is not None:
-                self.client.forget(*place, leader)
-            return False
+            end = await end_offset(leader, *place)
+        if leader is not None and end is None:  # it does not say: another one may lead by now
+            self.client.forget(*place, leader)
+        return stable is not None and stable == end
 
     async def _until_reached(
         self, read_on: Callable[[], Awaitable[object]], at: Callable[[], Mapping[str, int]]
