@@ -15,7 +15,7 @@ from fencepost.chaos.harness.txn_workers import merged
 from fencepost.chaos.workloads import txn_process
 from fencepost.chaos.workloads.queue_final import FinalPolls
 from fencepost.chaos.workloads.txn_process import CLIENT, Damaged
-from fencepost.chaos.workloads.txn_worker import Auditor, Subscriber, Teller
+from fencepost.chaos.workloads.txn_worker import Appender, Auditor, Subscriber, Teller
 
 
 class FakeProducer:
@@ -183,6 +183,33 @@ def test_what_a_subscriber_polled_of_a_partition_that_was_taken_away_is_noted_as
     member.mine = ["t0-1"]
     member.poll(FakeConsumer(FakeMessage(4, b"8/16/0")), op, 10, 0.1)
     assert (op.polls, op.shown) == ([Polled("t0-1", 4, 16, 8)], [Polled("t0-1", 4, 16, 8)])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_appender_begins_at_an_offset_and_not_at_whatever_is_the_end_when_somebody_answers(
+    known: bool,
+) -> None:
+    """librdkafka skips what came in between when a leader that it asked for the end answers after its successor."""
+    given = []
+
+    class Asked(FakeConsumer):
+        def get_watermark_offsets(self, place, timeout: float) -> tuple[int, int]:
+            if not known:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return 3, 17
+
+        def assign(self, places) -> None:
+            given.extend((each.topic, each.offset) for each in places)
+
+    chosen = argparse.Namespace(seed=1, slot=0, life=1, prefix="t", partitions=1)
+    appender = Appender(chosen, io.StringIO())
+    appender._assign(Asked())
+    begin = 17 if known else 0
+    assert {offset for _, offset in given} == {begin} == {*appender.positions.values()}
+    appender.positions = dict.fromkeys(appender.positions, 20)
+    given.clear()
+    appender._assign(Asked())
+    assert {offset for _, offset in given} == {20}
 
 
 SERVED = (
