@@ -252,9 +252,12 @@ class Partition(CopiedPartition):
                 self._note_sent_back(parse_header(records), error)
 
     def _told(self, error: ErrorCode, batch: BatchHeader) -> ErrorCode:
-        if self._sent_back and error is ErrorCode.out_of_order_sequence_number:
-            return self._sent_back.was_behind(batch) or error
-        return error
+        if error is not ErrorCode.out_of_order_sequence_number:
+            return error
+        producer = self.log.producers.state_of(batch.producer_id)
+        if producer is not None and producer.last_offset < self.machine.epoch_start_offset:
+            self._remember_sent_back(batch).note_not_come(producer, batch)
+        return (self._sent_back and self._sent_back.was_behind(batch)) or error
 
     def _written_before(self, retry: Duplicate, batch: BatchHeader) -> Appended:
         self._counters.duplicates += 1

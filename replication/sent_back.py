@@ -2,7 +2,7 @@
 
 INVARIANT  a batch of an idempotent producer is called out of order only if the one that is missing in front of it is
            not one that was sent back just before, to be tried again as it is: by this leader, or on the batch's own
-           connection before this partition was here, or led.
+           connection before this partition was here, or led; or, it may be, by the former leader.
 PREVENTS   librdkafka taking OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to begin a new epoch, under which it sends again
            all that is not acknowledged: a batch that was written, and waited for its followers when the lead moved, is
            then in the log twice.
@@ -16,7 +16,7 @@ from typing import Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.batch import BatchHeader
 
-from .log.producer_snapshot import ProducerState
+from .log.producer_snapshot import SEQUENCE_MAX, ProducerState
 
 IN_FLIGHT_MAX: Final = 5  # batches that an idempotent producer may have on their way
 PRODUCERS_MAX: Final = 1_000  # the oldest go first
@@ -61,16 +61,35 @@ class SentBack:
         if known and known[0] == batch.producer_epoch and known[1] < batch.base_sequence:
             self._first[batch.producer_id] = known
             return
+        self._put(
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, error, IN_FLIGHT_MAX - 1
+        )
+
+    def _put(
+        self, producer_id: int, epoch: int, sequence: int, error: ErrorCode, more: int
+    ) -> None:
         if len(self._first) >= PRODUCERS_MAX:
             del self._first[next(iter(self._first))]
-        first = (batch.producer_epoch, batch.base_sequence, error, IN_FLIGHT_MAX - 1)
-        self._first[batch.producer_id] = first
+        self._first[producer_id] = epoch, sequence, error, more
 
     def note_sent_away(self, batch: BatchHeader) -> None:
         """On its connection, before this partition was here or led (`node/server/overtaking.py`); told again with each behind it."""
         known = self._first.get(batch.producer_id)
         if known is None or known[:2] != (batch.producer_epoch, batch.base_sequence):
             self.note(batch, ErrorCode.not_leader_or_follower)
+
+    def note_not_come(self, producer: ProducerState, batch: BatchHeader) -> None:
+        """The lead came here since this producer wrote: the one before this batch may be on its way from the former leader."""
+        missing = 0  # of another epoch; or all numbers are used up
+        if (
+            batch.producer_epoch == producer.producer_epoch
+            and producer.last_sequence < SEQUENCE_MAX
+        ):
+            missing = producer.last_sequence + 1
+        known = self._first.get(batch.producer_id)
+        if known is None or known[:2] != (batch.producer_epoch, missing):
+            error = ErrorCode.not_leader_or_follower
+            self._put(batch.producer_id, batch.producer_epoch, missing, error, IN_FLIGHT_MAX)
 
     def was_behind(self, batch: BatchHeader) -> ErrorCode | None:
         """What a batch that is out of order is told instead, if it may have been on its way behind the one sent back."""

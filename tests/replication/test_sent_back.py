@@ -169,3 +169,45 @@ def test_what_another_leader_wrote_meanwhile_is_no_longer_missing() -> None:
         assert isinstance(one.produce(batch("x", pid=7, sequence=6)), Appended)
 
     play_three(scene)
+
+
+@pytest.mark.parametrize(("written", "epoch"), [(2, 0), (2, 1)])
+def test_what_overtakes_a_batch_that_the_former_leader_has_refused_is_sent_back(
+    written: int, epoch: int
+) -> None:
+    """1. Batch 2 is on its way to node 1, which is stopped. 2. Node 2 leads. 3. Node 1 goes on, and sends batch 2 away.
+    4. librdkafka tries again with batch 3, for batch 2 waits for a moment: out of order, said Kafka.
+    """
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        one, two = cluster[1], cluster[2]
+        for sequence in range(written):
+            await one.write(batch("x", pid=7, sequence=sequence))
+        first = 0 if epoch else written
+        cluster.elect(2)
+        for sequence in range(first + 1, first + 5):
+            assert produce(two, sequence, epoch=epoch) is E.not_leader_or_follower
+        for sequence in range(first, first + 3):
+            assert produce(two, sequence, epoch=epoch) is E.none
+        # by now nobody else is to blame
+        assert produce(two, first + 4, epoch=epoch) is E.out_of_order_sequence_number
+
+    play_three(scene)
+
+
+def test_what_the_former_leader_never_refuses_is_missing_in_the_end() -> None:
+    """Its producer has given it up, or the new leader has lost what the former one had."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        one, two = cluster[1], cluster[2]
+        await one.write(batch("x", pid=7, sequence=0))
+        cluster.elect(2)
+        for _ in range(2):
+            told = [produce(two, sequence) for sequence in (2, 3, 4, 5, 6, 7)]
+            assert told[5] is E.out_of_order_sequence_number
+            assert told[:5] in ([E.not_leader_or_follower] * 5, [told[5]] * 5)
+        assert told[0] is E.out_of_order_sequence_number
+
+    play_three(scene)
