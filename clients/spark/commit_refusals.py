@@ -155,8 +155,14 @@ def _whose(name: str, wrote: Wrote, other: str) -> str:
     )
 
 
+def is_of_another_cluster(refused: AdminRefused) -> bool:
+    """It knows nobody of the group, whose tasks have just written."""
+    return NOBODY in refused.message
+
+
 def why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
-    said = f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {refused}"
+    because = str(refused).rstrip(" .")
+    said = f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {because}"
     if refused.error == TOO_LARGE or len(wrote.members) > MEMBERS_MAX:
         return (
             f"{said} {len(wrote.members):,} tasks wrote rows, and one decision has no room for so many (clients/spark/README.md "
@@ -165,7 +171,7 @@ def why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
         )
     if TOO_OLD in refused.message:
         return f"{said}. {OLD_NUMBER}"
-    if NOBODY in refused.message:
+    if is_of_another_cluster(refused):
         return (
             f"{said}. Its tasks have just written under that name: is adminUrl a door of another cluster than "
             "kafka.bootstrap.servers? Correct it, and start the query again, which runs the batch again"

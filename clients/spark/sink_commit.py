@@ -33,6 +33,8 @@ TROUBLE: Final = (AdminRefused, AdminUnreachable, KafkaException)
 # 15 minutes, and an end may come at any time of them.
 ANSWER_S: Final = 300.0
 ASK_AGAIN_S: Final = 1.0
+# Spark looks every 2 s for tasks that were killed, and 2 s later (`spark.python.task.killTimeout`) ends their Pythons.
+LATE_S: Final = (1.0, 4.0)
 
 log = logging.getLogger("fencepost.clients")
 
@@ -82,12 +84,19 @@ def abort(group: Group, wrote: Wrote | None, fence: Fence, *, last: int | None =
     Without `wrote` what any sink left open in the group is ended: no task told whose it is.
 
     Spark aborts while it still ends tasks: one of them may begin after what is open was looked for. Where the number is
-    not needed any more it is decided, and such a task finds that out (see `_in_group`); elsewhere the next run ends it.
+    not needed any more it is decided, and such a task finds that out (see `_in_group`); elsewhere it is looked for again.
     """
     is_committed = last is not None and _was_committed(group, last)
     try:
         is_past = wrote is not None and newest_of(group, wrote) > wrote.number
-        fence(group.name, _left_open(group, wrote, is_past=is_past))
+        ended = _left_open(group, wrote, is_past=is_past)
+        fence(group.name, ended)
+        for pause_s in () if last is not None else LATE_S:
+            time.sleep(pause_s)
+            # What was ended and is open again is not this run's any more.
+            late = [n for n in _left_open(group, wrote, is_past=is_past) if n not in ended]
+            fence(group.name, late)
+            ended += late
     except TROUBLE as trouble:
         if not is_committed:
             raise
@@ -121,6 +130,10 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> Decision | None:
     except DecidedBefore as before:
         decision = before.decision
     except AdminRefused as refused:
+        if commit_refusals.is_of_another_cluster(
+            refused
+        ):  # whose doors know nothing of what is open
+            _try_to_end(group, wrote, fence, lambda: [each.member for each in wrote.members])
         raise CouldNotCommit(commit_refusals.why(group.name, wrote, refused)) from refused
     why_not = commit_refusals.why_not_ours(group, wrote, decision)
     if why_not is None:
@@ -130,17 +143,26 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> Decision | None:
             wrote.number,
         )
         return decision
-    try:
+
+    def left() -> list[str]:
         is_past = newest_of(group, wrote) > wrote.number
-        fence(group.name, _left_open(group, wrote, is_past=is_past, earlier=decision))
-    except TROUBLE as trouble:  # what is said below is what has to be known
+        return _left_open(group, wrote, is_past=is_past, earlier=decision)
+
+    _try_to_end(group, wrote, fence, left)
+    raise CouldNotCommit(why_not)
+
+
+def _try_to_end(group: Group, wrote: Wrote, fence: Fence, left: Callable[[], list[str]]) -> None:
+    """What has to be known is said behind this, whether or not it can be done."""
+    try:
+        fence(group.name, left())
+    except TROUBLE as trouble:
         log.warning(
             "%s: could not end what batch %d wrote, which is not committed and ends by its timeout: %s",
             group.name,
             wrote.number,
             trouble,
         )
-    raise CouldNotCommit(why_not)
 
 
 def _answered(ask: Callable[[], Decision], group: Group, wrote: Wrote) -> Decision:

@@ -1,5 +1,6 @@
 """The driver's decision, with a group that is a table: what it says to a driver that comes again."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,20 @@ from fencepost.txn.transactions import group_commit_machine
 from fencepost.txn.transactions.group_commit_commands import Identity, Refusal
 from sink_table import OTHER, OWNER, Table, member, wrote
 from support.added_scene import AddedScene
+
+
+@pytest.fixture(autouse=True)
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """What happens while somebody sleeps, in turn; the time does not go by."""
+    happens: list[Callable[[], None]] = []
+
+    def sleep(_: float) -> None:
+        if happens:
+            happens.pop(0)()
+
+    monkeypatch.setattr("fencepost.clients.spark.sink_commit.time.sleep", sleep)
+    return happens
+
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
@@ -205,6 +220,28 @@ def test_an_abort_leaves_the_number_free() -> None:
     assert table.fenced == [member(0).member, member(1).member]
     table.open[member(0).member] = member(0, epoch=1)
     assert commit(table, wrote(member(0, epoch=1)), table.fence)
+
+
+def test_what_a_task_begins_while_spark_kills_it_is_ended_as_well(sleeps) -> None:
+    """Readers would wait behind it for 15 minutes, for nobody need run this number again."""
+    table = Table(member(0))
+    again, late = member(0, epoch=2), member(1)
+    sleeps += [
+        lambda: table.open.update({again.member: again}),
+        lambda: table.open.update({late.member: late}),
+    ]
+    abort(table, wrote(), table.fence)
+    assert table.fenced == [member(0).member, late.member]
+    assert table.open == {again.member: again}  # which a newer run has begun
+
+
+def test_what_was_written_is_ended_though_the_doors_are_of_another_cluster() -> None:
+    """Nobody could: the name of a group that is used once is drawn, and no rerun has it."""
+    table = Table()
+    table.refusal = AdminRefused(404, "x", f"{commit_refusals.NOBODY} orders-to-lake.", "")
+    with pytest.raises(CouldNotCommit, match=r"orders-to-lake\. Its tasks have just written"):
+        commit(table, wrote(member(0), member(1)), table.fence)
+    assert table.fenced == [member(0).member, member(1).member]
 
 
 def test_an_abort_that_no_task_told_of_ends_what_any_sink_left_open() -> None:
