@@ -22,6 +22,10 @@ CLIENT_S: Final = 4.0 + 1.0
 # Transactions of these loads time out after 6 s, and are swept every second (runs/run.py, runs/workloads.py).
 OPEN_S: Final = 6.0 + 1.0
 
+# A client may sleep before its commit for twice what its transaction may last (workloads/txn_habits.py): where a key has one
+# or two that write to it, nobody else is served meanwhile.
+DAWDLES_S: Final = {"pipeline": 2 * 6.0}
+
 # Forms of a fault that make a difference here: a line of faults.jsonl says which it had.
 PARTIAL: Final = "partial"  # two nodes don't reach each other, a third reaches both
 RING: Final = "ring"  # no two nodes hear each other: nobody can be asked anything
@@ -54,6 +58,7 @@ class Promise:
 
     session_s: float = 3.0
     lag_s: float = 30.0
+    dawdles_s: float = 0.0
 
     @property
     def shown_s(self) -> float:
@@ -65,17 +70,19 @@ class Promise:
         kind = str(fault.get("fault")), form_of(fault)
         if kind in TOO_SLOW:
             return NEVER
-        return self.session_s + ELECTED_S + CLIENT_S + (self.lag_s if kind in LAGS else 0.0)
+        lag_s = self.lag_s if kind in LAGS else 0.0
+        return self.session_s + ELECTED_S + CLIENT_S + self.dawdles_s + lag_s
 
 
 SESSIONS_S: Final = {"kafka": 9.0}  # broker.session.timeout.ms, where it is not Fencepost's 3 s
 
 
-def promise_of(target: str, settings: Iterable[str]) -> Promise:
-    """Of a system, and what a run has set (`name=value`)."""
+def promise_of(target: str, settings: Iterable[str], workload: str = "") -> Promise:
+    """Of a system, and what a run has set (`name=value`); to the clients of a workload."""
     usual = Promise(session_s=SESSIONS_S.get(target, Promise().session_s))
     chosen = dict(each.partition("=")[::2] for each in settings)
     return Promise(
         session_s=float(chosen[SESSION]) / 1000 if SESSION in chosen else usual.session_s,
         lag_s=float(chosen[LAG]) / 1000 if LAG in chosen else usual.lag_s,
+        dawdles_s=DAWDLES_S.get(workload, 0.0),
     )

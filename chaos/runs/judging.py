@@ -77,7 +77,7 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
         healed_s=summary.get("healed_s"),
         stopped_s=summary.get("stopped_s"),
         promise=promise_of(
-            str(summary.get("target", "")), summary.get("options", {}).get("settings", ())
+            str(summary.get("target", "")), summary.get("options", {}).get("settings", ()), workload
         ),
         machine=Machine(_loads(folder)),
         more=MORE_RULES.get(workload, ()),

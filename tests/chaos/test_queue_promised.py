@@ -195,3 +195,14 @@ def test_time_on_a_busy_machine_is_counted_both_ways_alike() -> None:
         for seconds in (0.0, 3.0, 30.0):
             assert machine.between(begin, machine.later(begin, seconds)) == pytest.approx(seconds)
     assert Machine(()).later(3.0, 4.0) == 7.0
+
+
+def test_to_a_pipeline_as_much_more_is_granted_as_its_only_writer_may_sleep() -> None:
+    """A worker slept before its commit, aborted on purpose, and nobody else writes that output: while a node was drained."""
+    drained = fault(5.0, 19.0, [2], "drain")
+    ops = [*served(A, (0, 4), (18, 40)), *tries(A, 4, 18)]
+    pipeline = promise_of("containers", (), "pipeline")
+    assert keys([drained], *ops, promise=promise_of("containers", (), "queue")) == [A]
+    assert keys([drained], *ops, promise=pipeline) == []
+    late = [*served(A, (0, 4), (34, 60)), *tries(A, 4, 34)]
+    assert keys([fault(5.0, 33.0, [2], "drain")], *late, promise=pipeline) == [A]
