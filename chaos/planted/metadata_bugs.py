@@ -16,7 +16,7 @@ from fencepost.cluster.metadata import codec, records
 from fencepost.cluster.metadata import machine as metadata_machine
 from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.quorum import raft_files
-from fencepost.cluster.quorum.held import HeldSyncObj, Peer
+from fencepost.cluster.quorum.held import NEVER, HeldSyncObj, Peer
 from fencepost.cluster.quorum.raft import Raft
 from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.raft_follower import FollowerSide
@@ -111,7 +111,7 @@ def removed_leader_counts_itself(patch: Patch) -> None:
 )
 def new_voters_decide_alone(patch: Patch) -> None:
     """A new set of voters is committed by its own majority, whoever of the old one has heard of it. (A bug that was here once.)"""
-    patch.put(LeaderSide, "_is_held", lambda _self, _index, _voters: True)
+    patch.put(LeaderSide, "_held_by_most", lambda _self, _voters: NEVER)
 
 
 @bug(seen_by="images-differ", campaign="quorum", faults="isolate kill empty-disk", seconds=12.0)

@@ -222,26 +222,28 @@ class LeaderSide(HeldSyncObj):
             self._SyncObj__raftMatchIndex[peer] = answered.match_index
 
     def _count_holders_of_a_new_set(self) -> None:
-        """A new set of voters, and what is behind it, waits for a majority of the set before, too.
+        """A new set of voters, what is behind it, and what is not committed yet in front of it wait for a majority of the set before, too.
 
         1. of 1 and 3, 3 leads and adds 4, which 1 has not heard   2. 3 and 4 commit that, and more   3. the disk of 3 is lost
         4. it votes for 1, which has then all votes of the set that it knows. Two of the old set have the new one now: one refuses.
         """
-        first_unsure = self.sets.index
-        sure = self._is_held(first_unsure, self.sets.before)
+        before = self.sets.before
+        most = NEVER if not before else self._held_by_most(before)
         for progress in self._progress.values():
-            match = progress.match_index if sure else min(progress.match_index, first_unsure - 1)
+            match = progress.match_index
+            if most < self.sets.index:
+                match = min(match, int(most))
             self._SyncObj__raftMatchIndex[Peer(progress.node_id)] = match
 
-    def _is_held(self, index: int, voters: Voters) -> bool:
-        """By a majority. This node's own log is durable whenever it counts."""
+    def _held_by_most(self, voters: Voters) -> float:
+        """How far a majority of them holds the log. This node's own is durable whenever it counts."""
         held = [
-            each
+            NEVER if each == self.node_id else self._progress[each].match_index
             for each in voters
-            if each == self.node_id
-            or (each in self._progress and self._progress[each].match_index >= index)
+            if each == self.node_id or each in self._progress
         ]
-        return not voters or len(held) >= majority(len(voters))
+        held += [0] * (len(voters) - len(held))
+        return sorted(held, reverse=True)[majority(len(voters)) - 1]
 
     def _on_gap(self, node_id: BrokerId, message: dict[str, Any]) -> None:
         progress = self._on_answer(node_id, message)

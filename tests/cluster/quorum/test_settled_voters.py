@@ -84,6 +84,30 @@ async def tell(nodes: Nodes, leader: int, told: set[str]) -> None:
     told.add("of a new voter")
 
 
+def test_what_was_under_way_when_a_voter_came_waits_for_those_who_voted_before(
+    world: World,
+) -> None:
+    """One of two has a slow disk. A new voter and the other are a majority of three, and it knows of two (seed 55309)."""
+    nodes = Nodes(world, voters=2, observers=1)
+
+    async def scenario() -> None:
+        await nodes.start()
+        await nodes.agree("before")
+        leader, other = await who_leads_and_who_not(nodes)
+        world.disk(host_of(other)).faults.sync_s = (2.0, 2.0)
+        told: set[str] = set()
+        telling = asyncio.ensure_future(tell(nodes, leader, told))
+        await asyncio.sleep(0.05)
+        adding = asyncio.ensure_future(change(nodes, leader, add=(NEW, nodes.peers[NEW])))
+        await asyncio.sleep(1)
+        assert sets_of(nodes, leader)[-1] == [1, 2, NEW], "it is not added yet"
+        assert not told
+        await asyncio.gather(telling, adding)
+        await nodes.alike(timeout_s=20)
+
+    world.run(scenario())
+
+
 def test_who_voted_before_is_not_needed_any_more_when_it_is_done(world: World) -> None:
     """Whoever leads next finds the set in its log, and not whether it was committed."""
     nodes = Nodes(world, voters=2, observers=1)
