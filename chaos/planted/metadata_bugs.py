@@ -90,7 +90,11 @@ def held_before_it_is_synced(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="commit-majority", campaign="quorum", faults="change-voters isolate pause", seconds=12.0
+    seen_by="commit-majority",
+    campaign="quorum",
+    faults="change-voters isolate pause",
+    seconds=12.0,
+    seeds=20,
 )
 def removed_leader_counts_itself(patch: Patch) -> None:
     """A leader that is being removed counts itself for that, though it votes no more. (A bug that was here once.)"""
