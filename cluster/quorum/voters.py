@@ -7,8 +7,8 @@ PROVED BY  tests/cluster/quorum/test_voters.py::test_the_last_set_in_the_log_cou
 The node's configuration is only the first set, for a log that has none (Raft's dissertation, §4.1).
 
 Raft may leave it at that, as its voters lose no disk. Ours may lose one. A set is therefore committed, with all that was not
-committed in front of it, by majorities of the set before and of its own (`raft_leader`), and is then written once more: whoever finds it twice, one behind the other, need not ask
-the set before any more, whose members may be gone.
+committed in front of it, by majorities of the set before and of its own (`raft_leader`), and is then written once more:
+whoever finds it twice, one behind the other, need not ask the set before any more, whose members may be gone.
 """
 
 from collections.abc import Collection, Mapping
