@@ -225,12 +225,6 @@ def test_what_was_under_way_when_a_voter_came_is_committed_by_those_before_it() 
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_behind_loses_nothing_of_the_metadata_log_at_a_snapshot() -> None:
-    """A snapshot was taken while the journal had more to write than that; it came back damaged."""
-    QuorumRun(Plan(campaign="quorum", seed=55679)).run()
-
-
-@pytest.mark.slow
 def test_a_set_of_voters_counts_when_the_one_before_has_it() -> None:
     """Of two voters one had not heard of a third, and was elected by the other, whose disk was empty now."""
     faults = ("change-voters", "isolate", "empty-disk")
