@@ -192,12 +192,14 @@ class QuorumRun:
         end = self.world.loop.time() + CONVERGE_S
         while len(self.told) < enough:
             assert self.world.loop.time() < end, f"no-progress: {len(self.told)} were committed"
+            self.faults.look_after_rot()
             await asyncio.sleep(0.05)
 
     async def _converge(self) -> None:
         """Nobody asks for anything more: all nodes come to have the same."""
         end = self.world.loop.time() + CONVERGE_S
         while not self.is_whole():
+            self.faults.look_after_rot()
             versions = {each: self.quorums[each].image.version for each in self.up()}
             assert self.world.loop.time() < end, f"images-differ: versions are {versions}"
             await asyncio.sleep(0.05)

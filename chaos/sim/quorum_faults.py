@@ -48,6 +48,7 @@ class QuorumFaults:
         self._supervisor = run.world.stream("supervisor")
         self.schedule = Schedule(run.world, run.plan, FAULTS, pause=_pause)
         self.rots = False  # a disk that has lost what was written may end its node now
+        self._rotten: BrokerId | None = None  # whose it is
         self._wiped: BrokerId | None = None
         self._at_a_vote: random.Random | None = None
 
@@ -208,7 +209,7 @@ class QuorumFaults:
         files = [path for path, _ in self._world.disk(name).files.files() if FOLDER in path]
         if not files:
             return
-        self.rots = True
+        self.rots, self._rotten = True, node_id
         self._world.disk(name).flip_bits(rng.choice(files), rng.choice((1, 1, 8)))
         run.start(node_id)
         end = self._world.loop.time() + WHOLE_S
@@ -216,7 +217,12 @@ class QuorumFaults:
             if not self._world.is_up(name):
                 self._replace_disk(node_id)
             await asyncio.sleep(0.05)
-        self.rots = False
+        self.rots = not run.is_whole()
+
+    def look_after_rot(self) -> None:
+        """A person waits with a rotten disk until the other that was replaced is well, until the end if need be."""
+        if self.rots and self._rotten is not None and not self._run.is_up(self._rotten):
+            self._replace_disk(self._rotten)
 
     async def _change_voters(self, node_id: BrokerId, rng: random.Random) -> None:
         run = self._run

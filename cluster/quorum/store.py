@@ -109,8 +109,8 @@ class Store:
         return False
 
     def maybe_ask_snapshot(self, raft: Raft) -> None:
-        """All that is applied has to be in the journal when it is cut to the snapshot."""
-        if not raft.snapshots.is_idle or self._journal.undurable:
+        """Whatever the journal still has to write: a follower with a slow disk is never done with that."""
+        if not raft.snapshots.is_idle:
             return
         if raft.to_install is not None:
             return  # ours would be the older one, and take its place in the file
@@ -124,7 +124,8 @@ class Store:
     # --- the task ---
 
     async def run(self, raft: Raft) -> None:
-        await self._make_durable(raft)
+        while self._journal.dirty:
+            await self._make_durable(raft)
         self.opened = True
         self._stored()
         while True:
@@ -141,23 +142,23 @@ class Store:
         return self._journal.dirty or to_write
 
     async def _make_durable(self, raft: Raft) -> None:
-        """Until it is. A full disk is waited for, with proposals refused; one that fails ends the process."""
-        wrote = self._journal.dirty  # to write nothing says nothing about room
-        while self._journal.dirty:
+        """What is there now. A full disk is waited for, with proposals refused; one that fails ends the process."""
+        if not self._journal.dirty:
+            return  # to write nothing says nothing about room
+        while True:
             try:
                 await self._journal.make_durable()
+                break
             except OSError as trouble:
                 await self.wait_for_room(trouble)
-                continue
-            if self.stalled_s() < STALLED_S:
-                self._patience_s = max(STALLED_S, self._patience_s / 2)
-            undurable = self._journal.undurable
-            self._undurable_since = self._env.clock.steady() if undurable else None
-            with in_world(self._env):
-                raft.say_what_is_held()
-            self._stored()
-        if wrote:
-            self.has_room()
+        if self.stalled_s() < STALLED_S:
+            self._patience_s = max(STALLED_S, self._patience_s / 2)
+        undurable = self._journal.undurable
+        self._undurable_since = self._env.clock.steady() if undurable else None
+        with in_world(self._env):
+            raft.say_what_is_held()
+        self.has_room()
+        self._stored()
 
     def has_room(self) -> None:
         """Something was written."""
@@ -178,6 +179,10 @@ class Store:
         snapshot = raft.snapshots.to_write
         if snapshot is None:
             return
+        if self._journal.durable_last < snapshot.last.idx:
+            await self._make_durable(raft)
+        # What is cut to the snapshot has to be written; what is committed, and is in it, is never taken back.
+        assert self._journal.durable_last >= snapshot.last.idx, "a snapshot ahead of the journal"
         self.bytes_since_snapshot = 0
         well = True
         try:

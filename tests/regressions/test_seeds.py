@@ -225,6 +225,12 @@ def test_what_was_under_way_when_a_voter_came_is_committed_by_those_before_it() 
 
 
 @pytest.mark.slow
+def test_a_rotten_disk_is_replaced_in_the_end_though_another_was_away() -> None:
+    """The simulator's person waited for ten seconds, and left it."""
+    QuorumRun(Plan(campaign="quorum", seed=55679)).run()
+
+
+@pytest.mark.slow
 def test_a_set_of_voters_counts_when_the_one_before_has_it() -> None:
     """Of two voters one had not heard of a third, and was elected by the other, whose disk was empty now."""
     faults = ("change-voters", "isolate", "empty-disk")

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from fencepost.chaos.sim.quorum_links import host_of
 from fencepost.chaos.sim.world import World
+from fencepost.cluster.quorum import store
 from fencepost.cluster.quorum.store import STALLED_S
 from support.quorum_nodes import Nodes
 
@@ -61,5 +62,34 @@ def test_a_disk_that_has_become_fast_again_is_waited_for_no_longer_than_before(
         await nodes.leader(among=[each for each in nodes.ids if each != old])
         assert world.loop.time() - start < 3
         asked.cancel()
+
+    world.run(scenario())
+
+
+def test_a_follower_whose_disk_is_always_behind_takes_snapshots_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for a moment in which all was durable: its log grew, in memory and on the disk, as long as there was work."""
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 50)
+    nodes = Nodes(world, voters=3)
+
+    async def works(leader: int, name: str) -> None:
+        for number in range(200):
+            await nodes.propose(leader, name, str(number))
+            await asyncio.sleep(0.02)
+
+    async def scenario() -> None:
+        await nodes.start()
+        leader = await nodes.leader()
+        slow = next(each for each in nodes.ids if each != leader)
+        world.disk(host_of(slow)).faults.sync_s = (0.3, 0.3)
+        longest = 0
+        doing = [asyncio.ensure_future(works(leader, f"s{each}")) for each in range(8)]
+        while not all(each.done() for each in doing):
+            longest = max(longest, len(nodes.quorums[slow]._journal))
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*doing)
+        await nodes.alike(timeout_s=20)
+        assert longest < 400, longest
 
     world.run(scenario())
