@@ -118,6 +118,26 @@ def new_voters_decide_alone(patch: Patch) -> None:
     patch.put(LeaderSide, "_held_by_most", lambda _self, _voters: NEVER)
 
 
+@bug(
+    seen_by="commit-majority leader-completeness",
+    campaign="quorum",
+    faults="change-voters isolate empty-disk",
+    seconds=12.0,
+    seeds=40,
+)
+def what_came_before_new_voters_is_theirs_alone(patch: Patch) -> None:
+    """What is not committed when voters change is committed by the new ones alone. (A bug that was here once.)"""
+
+    def counts(self: LeaderSide) -> None:
+        sets = self.sets
+        sure = not sets.before or self._held_by_most(sets.before) >= sets.index
+        for progress in self._progress.values():
+            match = progress.match_index if sure else min(progress.match_index, sets.index - 1)
+            self._SyncObj__raftMatchIndex[Peer(progress.node_id)] = match
+
+    patch.put(LeaderSide, "_count_holders_of_a_new_set", counts)
+
+
 @bug(seen_by="images-differ", campaign="quorum", faults="isolate kill empty-disk", seconds=12.0)
 def snapshot_forgotten(patch: Patch) -> None:
     """A node that is sent a snapshot of the metadata stores it, and does not take it up."""

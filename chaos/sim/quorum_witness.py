@@ -68,9 +68,10 @@ class Witness:
                 return
             sets, term = raft.sets, raft.term
             self._tell("commit", node_id, index=index, term=term, voters=sorted(sets.current))
-            # Whoever is the only voter left need not wait for those before.
-            if before < sets.index <= index and len(sets.current) > 1:
-                place = {"index": sets.index, "term": raft._term_at(sets.index)}
+            # Whoever is the only voter left need not wait for those before. What is in front of the set is theirs, too.
+            if before < sets.index and len(sets.current) > 1:
+                of_both = min(index, sets.index)
+                place = {"index": of_both, "term": raft._term_at(of_both)}
                 self._tell("commit", node_id, **place, voters=sorted(sets.before))
 
         journal._sync, journal.setRaftCommitIndex = watched_sync, watched_commit
