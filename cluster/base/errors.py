@@ -26,6 +26,13 @@ __all__ += ["LogDamaged", "Outcome", "Trouble"]
 DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Nothing can be opened; of what is open these say nothing.
 NO_DESCRIPTOR_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+# What a disk, a mount or a limit says that failed. Others, as a bad descriptor, are a mistake of this program.
+MACHINE_ERRNOS: Final = (
+    DISK_FULL_ERRNOS
+    | NO_DESCRIPTOR_ERRNOS
+    | {errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.EREMOTEIO}
+    | {errno.EACCES, errno.EPERM, errno.ENOMEM, errno.ENOTCONN}
+)
 
 
 class Outcome(enum.Enum):

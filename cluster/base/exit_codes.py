@@ -9,6 +9,7 @@ EXIT_REFUSED: Final = 1  # something else in the way; the sentence says what
 EXIT_USAGE: Final = 2  # settings or command line (as Python's argparse has it)
 EXIT_BROKEN: Final = 70  # EX_SOFTWARE: an invariant is broken
 EXIT_FOLDER: Final = 73  # EX_CANTCREAT: the folder can't be used as it is
+EXIT_MACHINE: Final = 74  # EX_IOERR: a disk, a mount or a limit of the machine failed it
 EXIT_LATER: Final = 75  # EX_TEMPFAIL: something holds what is needed; the same start may work later
 EXIT_IDENTITY: Final = 78  # EX_CONFIG: this is another node's id, folder, address or cluster
 

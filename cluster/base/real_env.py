@@ -1,6 +1,6 @@
 """The world as it is: asyncio, `os`, the wall clock.
 
-INVARIANT  an exception that no one foresaw ends the process with exit code 70, nothing cleaned up.
+INVARIANT  an exception that no one foresaw ends the process with exit code 70 (74 when it is the system's), nothing cleaned up.
 PREVENTS   a node that serves on from a state that its own asserts call impossible.
 PROVED BY  tests/cluster/base/test_real_env.py::test_a_broken_invariant_ends_the_process_with_70
 """
@@ -15,8 +15,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from .errors import Trouble
-from .exit_codes import EXIT_BROKEN, exit_code_of
+from .errors import MACHINE_ERRNOS, Trouble
+from .exit_codes import EXIT_BROKEN, EXIT_MACHINE, exit_code_of
 from .log import StreamLog, reason_of
 from .ports import Log, Usage
 from .process_usage import process_usage
@@ -24,6 +24,10 @@ from .real_disk import RealDisk
 from .real_net import RealNet
 from .tasks import TaskOwner
 
+OF_THE_MACHINE: Final = (
+    "This comes from the machine (a disk, a mount, a limit), and this node can't go on without what failed. Nothing that"
+    " was acknowledged is lost by its end. Look at the kernel's log (dmesg), mend that, and start the node again."
+)
 BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -63,10 +67,12 @@ class RealEnv:
         return process_usage()
 
     def die(self, reason: BaseException) -> None:
-        # Trouble is a sentence about the world, such as a metadata log of a later version.
-        event = "node_ends" if isinstance(reason, Trouble) else "broken_invariant"
-        said = str(reason) if isinstance(reason, Trouble) else repr(reason)
-        code = exit_code_of(reason, EXIT_BROKEN)
+        event, said, code = "broken_invariant", repr(reason), EXIT_BROKEN
+        if isinstance(reason, Trouble):
+            # A sentence about the world, such as a metadata log of a later version.
+            event, said, code = "node_ends", str(reason), exit_code_of(reason, EXIT_BROKEN)
+        elif isinstance(reason, OSError) and reason.errno in MACHINE_ERRNOS:
+            event, said, code = "node_ends", f"{reason!r}. {OF_THE_MACHINE}", EXIT_MACHINE
         self.log.error(event, cause=said, exit_code=code, traceback=reason_of(reason))
         os._exit(code)
 

@@ -5,8 +5,11 @@ import subprocess
 import sys
 
 DYING = """
-import asyncio
+import asyncio, os
 from fencepost.cluster.base.real_env import open_env
+
+def fails(number):
+    raise OSError(number, os.strerror(number))
 
 async def main():
     async with open_env() as env:
@@ -38,6 +41,18 @@ def test_a_broken_invariant_ends_the_process_with_70() -> None:
     line = json.loads(err)
     assert code == 70 and out == ""
     assert line["event"] == "broken_invariant" and "an epoch went backwards" in line["traceback"]
+
+
+def test_a_disk_that_fails_ends_the_process_with_74_and_a_sentence() -> None:
+    code, _, err = died("env.clock.call_later(0.01, lambda: fails(5))")
+    line = json.loads(err)
+    assert code == 74 and line["event"] == "node_ends" and "fails" in line["traceback"]
+    assert line["cause"].startswith("OSError(5, 'Input/output error'). This comes from the machine")
+
+
+def test_a_descriptor_that_is_none_is_a_mistake_of_this_program() -> None:
+    code, _, err = died("env.clock.call_later(0.01, lambda: fails(9))")
+    assert code == 70 and json.loads(err)["event"] == "broken_invariant"
 
 
 def test_a_callback_that_raises_ends_the_process_too() -> None:
