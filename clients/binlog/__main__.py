@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pymysql
 from confluent_kafka import KafkaException
 
+from ..transactional.asking_again import who_was_asked
 from .database import SourceLost
 from .settings import WrongSetting, read_settings
 from .source import FINAL, BinlogSource
@@ -32,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         source.run()
     except (*FINAL, Fenced, SourceLost, pymysql.MySQLError, KafkaException, TimeoutError) as ended:
-        sys.stderr.write(f"{settings.source} ended: {ended}\n")
+        of_kafka = isinstance(ended, KafkaException)
+        whom = who_was_asked(ended.args[0], settings.bootstrap, "--bootstrap") if of_kafka else ""
+        sys.stderr.write(f"{settings.source} ended: {ended}{whom}\n")
         return ENDED
     return 0
 

@@ -61,7 +61,7 @@ OPTIONS: Final = (
     Option("records-max", "1000", "in a transaction of Kafka; a transaction of the database is never split"),
     Option("linger-ms", "100", "how long records wait for others to be committed with"),
     Option("transaction-timeout-s", "900", "of a transaction of Kafka, the snapshot's too"),
-    Option("give-up-s", "300", "how long to try again when database or brokers are away; 0: for ever"),
+    Option("give-up-s", "300", "how long to try again when database or brokers are away, of which one try takes up to a minute; 0: for ever"),
     Option("accept-unsynced-binlog", "false", "go on, not exactly once when its machine loses power, with a database that does not sync at each commit"),
     Option("accept-cascades", "false", "go on, not exactly once, with tables whose rows a foreign key changes: CASCADE, SET NULL"),
     Option("stop-when-caught-up", "false", "end when all that was there at the start is written"),
@@ -160,6 +160,7 @@ def _check_template(option: str, text: str, allowed: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m fencepost.clients.binlog",
+        allow_abbrev=False,
         description="A database's row changes, exactly once, to Kafka's topics: MariaDB's and MySQL's.",
         epilog=f"Each option can be said in the environment: {PREFIX}TABLES for --tables. The password is said there "
         "or in a file alone.",

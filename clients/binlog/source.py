@@ -15,7 +15,8 @@ PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_kil
 3. It asks the database for what came after its position, and commits changes with the position behind them, database
    transactions whole.
 Whatever goes wrong on the way, it begins again at 1: nothing is remembered that Kafka doesn't know. Only which position is to
-be forgotten is, and rows that were rolled back (`rollbacks.py`): who does not remember them finds them out again.
+be forgotten is, and rows that were rolled back (`rollbacks.py`): who does not remember them finds them out again. Of what ends
+it for good: nobody comes by there again, so it begins anew once, and commits each transaction before that by itself.
 """
 
 import json
@@ -69,6 +70,7 @@ class BinlogSource:
         self._warned: tuple[str, ...] = ()  # of what
         self._clocks = Clocks(settings.give_up_s)
         self._is_under_way = False  # the position was read
+        self._one_by_one = False  # transactions: what ends this source is near
         self._position_at = NOWHERE  # the offset of the position that was read last
         self.committed = 0  # records
         self.transactions = 0  # of Kafka, that were committed
@@ -86,6 +88,12 @@ class BinlogSource:
             except TakenBack as found:
                 self._left_out[found.name] = found.spans
                 log.info("%s: %s", self._settings.source, found)
+                continue
+            except _Near as near:
+                log.info(
+                    "%s: what came before this is written first: %s", self._settings.source, near
+                )
+                self._one_by_one = True
                 continue
             except PASSING as trouble:
                 raise_if_hopeless(trouble, self._settings)
@@ -131,6 +139,10 @@ class BinlogSource:
                 except OF_DATABASE:
                     life.ask_whether_fenced()
                     raise
+                except FINAL as ending:
+                    if life.holds_whole and not self._one_by_one:
+                        raise _Near(str(ending)) from ending
+                    raise
             finally:
                 transactions.abandon()
 
@@ -160,6 +172,10 @@ class BinlogSource:
         return told_columns(latest_by_key(self._client, topic))
 
 
+class _Near(Exception):
+    """What no try helps against came, and transactions before it are whole and not committed."""
+
+
 class _Incarnation:
     """From a position that was read to the first trouble."""
 
@@ -179,6 +195,10 @@ class _Incarnation:
         self._since: float | None = None  # when the first of what is not committed came
         self._is_inside = False
         self._kept = ""  # the position that is committed, as it is kept
+
+    @property
+    def holds_whole(self) -> bool:
+        return self._since is not None
 
     # -- the beginning ---------------------------------------------------------------------------
 
@@ -311,6 +331,7 @@ class _Incarnation:
         if not self._transactions.records:
             return age_s >= POSITION_ALONE_S
         is_full = self._transactions.records >= self._settings.records_max
+        is_full = is_full or self._source._one_by_one
         return is_full or isinstance(event, Idle) or age_s * 1_000 >= self._settings.linger_ms
 
     def _commit(self, position: Position) -> None:

@@ -71,6 +71,8 @@ SIGNATURES: Final[Mapping[str, tuple[Any, list[Any]]]] = {
     "rd_kafka_err2str": (TEXT, [INT]),
     "rd_kafka_conf_new": (POINTER, []),
     "rd_kafka_conf_destroy": (None, [POINTER]),
+    "rd_kafka_conf_dump": (ctypes.POINTER(TEXT), [POINTER, POINTER]),
+    "rd_kafka_conf_dump_free": (None, [POINTER, SIZE]),
     "rd_kafka_conf_set": (INT, [POINTER, TEXT, TEXT, TEXT, SIZE]),
     "rd_kafka_conf_set_dr_msg_cb": (None, [POINTER, Delivered]),
     "rd_kafka_conf_set_error_cb": (None, [POINTER, ErrorTold]),

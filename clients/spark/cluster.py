@@ -19,9 +19,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from ..transactional.asking_again import PAUSE_S, raise_unless_passing, retrying_for
+from ..transactional.asking_again import (
+    PAUSE_S,
+    raise_unless_passing,
+    retrying_for,
+    who_was_asked,
+)
 from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place, TopicIds
-from .options import Bound, ReadOptions
+from .options import BOOTSTRAP, Bound, ReadOptions
 
 ASK_S: Final = 20.0
 TRIES_S: Final = 60.0  # a leader that is away comes back, or another one is elected
@@ -31,6 +36,10 @@ NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers say that have none: Kafk
 UNSEEN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 # Of a consumer, which an admin client is not asked to know.
 READERS_OWN: Final = ("isolation.level", "group.id", "fetch.", "queued.", "max.poll.", "check.crcs")
+
+
+class NotReached(ConnectionError):
+    """Who was asked, and what there is to look at."""
 
 
 class WrongTopic(ValueError):
@@ -62,7 +71,7 @@ class Cluster:
         for topic in topics:
             if topic not in found:
                 raise WrongTopic(
-                    f"there is no topic {topic} in the cluster at {options.client['bootstrap.servers']}: create "
+                    f"there is no topic {topic} in the cluster at {options.client[BOOTSTRAP]}: create "
                     "it, or correct subscribe or assign"
                 )
         everything = [(topic, each) for topic in topics for each in found[topic]]
@@ -77,7 +86,13 @@ class Cluster:
         return list(options.places)
 
     def _topics(self) -> dict[str, list[int]]:
-        seen = retrying_for(TRIES_S, lambda: self._admin.list_topics(timeout=ASK_S))
+        try:
+            seen = retrying_for(TRIES_S, lambda: self._admin.list_topics(timeout=ASK_S))
+        except KafkaException as trouble:
+            error, servers = trouble.args[0], self._options.client[BOOTSTRAP]
+            if whom := who_was_asked(error, servers, f"kafka.{BOOTSTRAP}"):
+                raise NotReached(f"{error.name()}{whom}") from trouble
+            raise
         self.cluster_id = seen.cluster_id or ""
         return {name: sorted(seen.topics[name].partitions) for name in sorted(seen.topics)}
 
@@ -118,11 +133,12 @@ class Cluster:
             raise WrongTopic(
                 f"{side} must name each partition that is read, and no other: {missing[0][0]}-{missing[0][1]} {what}"
             )
-        times = bound.timestamps_ms
         if bound.timestamp_ms is not None:
-            times = dict.fromkeys(places, bound.timestamp_ms)
-        if times:
-            return self._at(side, times, or_latest=bound.or_latest)
+            times: Offsets = dict.fromkeys(places, bound.timestamp_ms)
+            return self._at(side.replace("Offsets", "Timestamp"), times, or_latest=bound.or_latest)
+        if bound.timestamps_ms:
+            times = bound.timestamps_ms
+            return self._at(f"{side}ByTimestamp", times, or_latest=bound.or_latest)
         wanted = {
             place: bound.offsets[place] if bound.everywhere is None else bound.everywhere
             for place in places

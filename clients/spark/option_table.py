@@ -66,6 +66,9 @@ OPTIONS: Final = (
 BY_LOWER: Final[Mapping[str, Option]] = {each.name.lower(): each for each in OPTIONS}
 # Spark's own, which it hands on to every sink or source.
 SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
+# What a transaction needs to be said as; librdkafka's two names.
+ACKS: Final = ("acks", "request.required.acks")
+ALL_ACKS: Final = ("all", "-1")
 # What would break a promise, and what to say instead.
 NOT_THESE: Final[Mapping[str, str]] = {
     "auto.offset.reset": "say startingOffsets",

@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
+from ..transactional.admin_api import AdminApi
 from ..transactional.names import group_name
+from . import client_settings
 from .offsets import EARLIEST, LATEST, Offsets, Place
 from .option_table import (
+    ACKS,
+    ALL_ACKS,
     BATCH,
     BATCH_SINK,
     BY_LOWER,
@@ -30,6 +34,7 @@ GROUP, TASK = "group", "task"
 FAIL, IGNORE = "fail", "ignore"
 DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h)?", re.ASCII)
 SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 KEYWORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -95,6 +100,8 @@ def read_options(said: Mapping[str, Any], use: str) -> ReadOptions:
         )
     topics = tuple(each.strip() for each in given.text("subscribe").split(",") if each.strip())
     places = _assigned(given.text("assign"))
+    for topic in (*topics, *(each for each, _ in places)):
+        _check_topic(chosen[0], topic)
     starting = given.bound("starting", "latest" if use == STREAM else "earliest")
     ending = given.bound("ending", "latest") if use == BATCH else Bound(everywhere=LATEST)
     if use == BATCH and LATEST in (starting.everywhere, *starting.offsets.values()):
@@ -106,6 +113,7 @@ def read_options(said: Mapping[str, Any], use: str) -> ReadOptions:
         raise WrongOption(
             f"kafka.isolation.level={isolation} is neither read_committed nor read_uncommitted"
         )
+    given.check_client()
     return ReadOptions(
         client=given.client,
         topics=tuple(sorted(set(topics))),
@@ -135,6 +143,13 @@ def write_options(said: Mapping[str, Any], use: str) -> WriteOptions:
             "its tasks' transactions there; for brokers that have no transaction groups say "
             "transactions=task, which promises less"
         )
+    if url:
+        try:
+            AdminApi(url)
+        except ValueError as wrong:
+            raise WrongOption(f"adminUrl={url}: {wrong} (with commas between several)") from None
+    if given.text("topic"):
+        _check_topic("topic", given.text("topic"))
     name = given.group()
     number = given.count("transactionNumber", least=0)
     if use == BATCH_SINK and (name is None) != (number is None):
@@ -142,6 +157,7 @@ def write_options(said: Mapping[str, Any], use: str) -> WriteOptions:
             "a batch write is known again by transactionGroup and transactionNumber together: say both, and the "
             "same ones when it is run again (in foreachBatch: the batch id), or none of them"
         )
+    given.check_client()
     return WriteOptions(
         client=given.client,
         topic=given.text("topic") or None,
@@ -174,6 +190,8 @@ class _Given:
             setting = lower.removeprefix(KAFKA)
             if setting in NOT_THESE:
                 raise WrongOption(f"{key} can't be set: {NOT_THESE[setting]}")
+            if setting in ACKS and value not in ALL_ACKS:
+                raise WrongOption(f"{key}={value} can't be: what transactions write needs all")
             self.client[setting] = value
             return
         option = BY_LOWER.get(lower)
@@ -185,6 +203,11 @@ class _Given:
                 f"{self._choices()}"
             )
         self._texts[lower] = value
+
+    def check_client(self) -> None:
+        wrong = client_settings.why_not(self.client)
+        if wrong is not None:
+            raise WrongOption(wrong)
 
     def _choices(self) -> str:
         names = ", ".join(each.name for each in OPTIONS if self.use in each.used_in)
@@ -203,12 +226,12 @@ class _Given:
         except ValueError as wrong:
             raise WrongOption(str(wrong)) from None
 
-    def count(self, name: str, least: int = 1) -> int | None:
+    def count(self, name: str, least: int = 1, of: str = "") -> int | None:
         text = self.text(name)
         if not text:
             return None
         if not (text.isascii() and text.isdigit()) or int(text) < least:
-            raise WrongOption(f"{name}={text} is not a whole number from {least} on")
+            raise WrongOption(f"{name}={text} is not a whole number{of} from {least} on")
         return int(text)
 
     def choice(self, name: str, usual: str, other: str) -> str:
@@ -234,7 +257,8 @@ class _Given:
 
     def bound(self, side: str, default: str) -> Bound:
         """The most exact thing that was said, in the order of Spark's Kafka connector."""
-        everywhere_ms = self.count(f"{side}Timestamp", least=0)
+        since_1970 = " of milliseconds since 1970"
+        everywhere_ms = self.count(f"{side}Timestamp", least=0, of=since_1970)
         by_time = f"{side}OffsetsByTimestamp"
         strategy = self.text(f"{by_time}Strategy").lower() or "error"
         if strategy not in ("error", "latest"):
@@ -253,6 +277,13 @@ class _Given:
         return Bound(offsets=_by_place(name, text, least=EARLIEST))
 
 
+def _check_topic(option: str, name: str) -> None:
+    if not TOPIC.fullmatch(name) or name in (".", ".."):
+        raise WrongOption(
+            f"{option}: {name!r} can't be a topic's name, which has letters, digits, dots, hyphens and underscores, 249 at most"
+        )
+
+
 def _nearest(lower: str) -> str:
     found = get_close_matches(lower, BY_LOWER, n=1)
     return f" (is it {BY_LOWER[found[0]].name}?)" if found else ""
@@ -263,7 +294,9 @@ def _by_place(name: str, text: str, *, least: int) -> Offsets:
     found: Offsets = {}
     shape = f'{name} must be JSON such as {{"topic": {{"0": 23, "1": 45}}}}'
     if name.endswith("Offsets"):
-        shape += ", with -2 for earliest and -1 for latest, or one word"
+        words = "latest" if name.startswith("ending") else "earliest or latest"
+        shape = shape.replace("must be JSON", f"must be {words}, or JSON")
+        shape += ", with -2 for earliest and -1 for latest"
     table = _json(shape, text)
     for topic in sorted(table):
         partitions = table[topic]

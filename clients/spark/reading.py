@@ -49,6 +49,7 @@ def batch_ranges(cluster: AsksCluster, options: ReadOptions) -> list[Range]:
     end = cluster.resolve("endingOffsets", options.ending, places)
     first = cluster.starts(places)
     fails = options.fail_on_data_loss
+    _check_reached(cluster, "startingOffsets", options.starting, start)
     _check_reached(cluster, "endingOffsets", options.ending, end)
     for place in places:
         topic, partition = place

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
+from ..transactional.asking_again import who_was_asked
 from ..transactional.identity import retrying
 from .c_producer import ColumnProducer, Identity, NotTaken
 
@@ -54,7 +55,7 @@ class MemberWriter:
     """One attempt of one task at one partition."""
 
     def __init__(self, bootstrap: str, transactional_id: str, client: Mapping[str, str]) -> None:
-        self._id = transactional_id
+        self._id, self._servers = transactional_id, bootstrap
         self.producer = ColumnProducer(
             {
                 "bootstrap.servers": bootstrap,
@@ -107,7 +108,8 @@ class MemberWriter:
             self._raise_failed()
             if time.monotonic() > deadline:
                 raise CouldNotWrite(
-                    f"{self._id}: records were not acknowledged in {FLUSH_S:g} s; are the leaders there?"
+                    f"{self._id}: records were not acknowledged in {FLUSH_S:g} s by the leaders that {self._servers} "
+                    "(kafka.bootstrap.servers) names; are they there?"
                 )
         self._raise_failed()
 
@@ -182,6 +184,7 @@ class MemberWriter:
 
     def _why(self, what: str, error: KafkaError) -> str:
         said = f"{self._id} {what}: {error.name()}: {error.str()}"
+        said += who_was_asked(error, self._servers, "kafka.bootstrap.servers")
         if error.code() in FENCED:
             said += (
                 ". Another run of this query, or another query with the same transactionGroup, has begun since: this "

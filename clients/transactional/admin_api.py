@@ -87,9 +87,13 @@ class AdminApi:
                 self._first += 1  # the next one, now and for whoever asks after us
             if time.monotonic() + PAUSE_S >= deadline:
                 raise AdminUnreachable(
-                    f"{method} {path}: no answer in {self._timeout_s + wait_s:g} s; the last trouble was {why}"
+                    f"{method} {path}: no answer in {self._timeout_s + wait_s:g} s from the admin doors {self._named()}; the last "
+                    f"trouble was {why}. Are these the nodes' admin doors (their admin.listener; Spark's option adminUrl), and do they run?"
                 )
             time.sleep(PAUSE_S)
+
+    def _named(self) -> str:
+        return ", ".join(f"http://{host}:{port}" for host, port in self._nodes)
 
 
 def _ask(

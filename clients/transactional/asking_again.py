@@ -22,6 +22,25 @@ PASSING: Final = (
 )
 
 
+# Nobody answered, and librdkafka does not say who was asked.
+SILENT: Final = (
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+)
+
+
+def who_was_asked(error: KafkaError, servers: str, said_as: str) -> str:
+    """What there is to say behind an error that names nobody; nothing behind others."""
+    if error.code() not in SILENT:
+        return ""
+    return (
+        f": no broker answered in time; {servers} ({said_as}) is who is asked first. Do they run, and does this machine reach "
+        "what their advertised.listeners name?"
+    )
+
+
 def retrying_for(seconds: float, call: Callable[[], Any], *, also: Sequence[int] = ()) -> Any:
     """`also` are codes that pass for this caller, who has just made what is not known yet."""
     deadline = time.monotonic() + seconds

@@ -336,6 +336,23 @@ def test_a_statement_from_any_schema_ends_the_source(
         followed.run()
 
 
+def test_what_came_before_the_end_is_written_before_it_ends(sql, followed: Followed) -> None:
+    """Nobody comes by there again: `--resnapshot` goes on behind it."""
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed.run()
+    sql("INSERT INTO t VALUES (1), (2)")
+    sql("TRUNCATE t")
+    sql("INSERT INTO t VALUES (3)")
+    sql("ALTER TABLE t DROP PRIMARY KEY")
+    sql("INSERT INTO t VALUES (4)")
+    for _ in range(2):
+        with pytest.raises(CannotFollow, match="key"):
+            followed.run()
+        told = [each["source"]["gtid"] for each in followed.told("t")]
+        assert len(set(told)) == 3  # the first INSERT, TRUNCATE and the second: each in order, once
+        assert followed.held("t") == [3]
+
+
 @pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
 def test_a_table_that_was_system_versioned_for_a_while_ends_the_source(
     sql, schema, followed: Followed, key: str

@@ -1,0 +1,61 @@
+"""What the user says to librdkafka with `kafka.…`, tried before anything is asked of the brokers: librdkafka itself knows what it takes.
+
+INVARIANT  a setting that librdkafka does not take is refused by the option's name, on the driver, before a task runs.
+PREVENTS   a job whose tasks fail four times each with the words of a library that its author has never named.
+PROVED BY  tests/spark/test_spark_client_settings.py::test_a_setting_that_librdkafka_does_not_know_is_refused_with_the_nearest
+"""
+
+import ctypes
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Final
+
+from . import c_library
+from .c_library import CONFIG_OK, SAID_BYTES
+
+UNKNOWN: Final = -2  # RD_KAFKA_CONF_UNKNOWN
+# Of Java's clients, and how it is said here. Of others, as sasl.jaas.config, librdkafka itself says what to say.
+JAVAS: Final[Mapping[str, str]] = {
+    "buffer.memory": "say kafka.queue.buffering.max.kbytes",
+    "max.request.size": "say kafka.message.max.bytes",
+}
+
+
+def why_not(settings: Mapping[str, str]) -> str | None:
+    """The first that can't be, by name; None when librdkafka takes them all."""
+    c = c_library.library()
+    said = ctypes.create_string_buffer(SAID_BYTES)
+    conf = c.rd_kafka_conf_new()
+    try:
+        for name in sorted(settings):
+            value = settings[name]
+            told = c.rd_kafka_conf_set(conf, name.encode(), value.encode(), said, SAID_BYTES)
+            if told == UNKNOWN:
+                return f"kafka.{name}={value}: librdkafka has no setting {name}{_instead(name)}"
+            if told != CONFIG_OK:
+                why = said.value.decode(errors="replace")
+                return f"kafka.{name}={value} is refused by librdkafka: {why}"
+    finally:
+        c.rd_kafka_conf_destroy(conf)
+    return None
+
+
+def _instead(name: str) -> str:
+    if name in JAVAS:
+        return f", which is of Java's clients: {JAVAS[name]}"
+    found = get_close_matches(name, _names(), n=1)
+    nearest = f" (is it kafka.{found[0]}?)" if found else ""
+    return f"{nearest}; its names are those of its CONFIGURATION.md, which are not all of Java's"
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    c = c_library.library()
+    conf = c.rd_kafka_conf_new()
+    count = ctypes.c_size_t()
+    pairs = c.rd_kafka_conf_dump(conf, ctypes.byref(count))
+    names = tuple(pairs[number].decode() for number in range(0, count.value, 2))
+    c.rd_kafka_conf_dump_free(pairs, count.value)
+    c.rd_kafka_conf_destroy(conf)
+    return names

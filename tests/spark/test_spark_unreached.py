@@ -1,0 +1,44 @@
+"""Brokers and admin doors where nobody answers: who was asked is named, and by which option."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from fencepost.clients.spark import cluster, sink_writer
+from fencepost.clients.spark.cluster import Cluster, NotReached
+from fencepost.clients.spark.option_table import BATCH
+from fencepost.clients.spark.options import read_options
+from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
+from fencepost.clients.transactional.admin_api import AdminApi, AdminUnreachable
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address that is ours, and refuses."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+def test_a_plan_that_reaches_no_broker_names_them(nobody, monkeypatch) -> None:
+    monkeypatch.setattr(cluster, "TRIES_S", 0.5)
+    monkeypatch.setattr(cluster, "ASK_S", 0.5)
+    options = read_options({"bootstrap.servers": nobody, "subscribe": "t"}, BATCH)
+    said = rf"no broker answered in time; {nobody} \(kafka.bootstrap.servers\)"
+    with pytest.raises(NotReached, match=said):
+        Cluster(options).places()
+
+
+def test_a_task_that_reaches_no_broker_names_them(nobody, monkeypatch) -> None:
+    monkeypatch.setattr(sink_writer, "START_S", 0.5)
+    monkeypatch.setattr(sink_writer, "CALL_S", 0.5)
+    writer = MemberWriter(nobody, "q.p0.a0", {})
+    with pytest.raises(CouldNotWrite, match=rf"q.p0.a0 could not begin: .*{nobody} \(kafka\.boot"):
+        writer.begin()
+    writer.close()
+
+
+def test_a_driver_that_reaches_no_admin_door_names_them(nobody) -> None:
+    said = rf"the admin doors http://{nobody}; .*admin\.listener; Spark's option adminUrl"
+    with pytest.raises(AdminUnreachable, match=said):
+        AdminApi(f"http://{nobody}", timeout_s=0.2).call("GET", "/x")
