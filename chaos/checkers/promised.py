@@ -28,6 +28,7 @@ DAWDLES_S: Final = {"pipeline": 2 * 6.0}
 
 # Forms of a fault that make a difference here: a line of faults.jsonl says which it had.
 PARTIAL: Final = "partial"  # two nodes don't reach each other, a third reaches both
+STALE: Final = "stale"  # nodes that are cut off go on to hear clients, and to say that they lead
 RING: Final = "ring"  # no two nodes hear each other: nobody can be asked anything
 STUCK: Final = "stuck"  # syncs do not come back
 SLIGHT: Final = "slight"  # slower, and no transaction lasts longer than it may
@@ -71,7 +72,9 @@ class Promise:
         if kind in TOO_SLOW:
             return NEVER
         lag_s = self.lag_s if kind in LAGS else 0.0
-        return self.session_s + ELECTED_S + CLIENT_S + self.dawdles_s + lag_s
+        # Who asks such a node for the leaders is sent to it once more: an old leader is an answer like any other.
+        again_s = CLIENT_S if kind == ("cut", STALE) else 0.0
+        return self.session_s + ELECTED_S + CLIENT_S + again_s + self.dawdles_s + lag_s
 
 
 SESSIONS_S: Final = {"kafka": 9.0}  # broker.session.timeout.ms, where it is not Fencepost's 3 s

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from ..checkers.promised import PARTIAL, RING, SLIGHT
+from ..checkers.promised import PARTIAL, RING, SLIGHT, STALE
 from .fault import LONG_S, Fault, names
 from .system import CLIENTS, Way
 
@@ -51,6 +51,7 @@ class Cut(Fault):
         nodes = self.take()
         others = [node for node in self.system.nodes if node not in nodes]
         form = self.rng.choice(self._forms(others))
+        self.form = STALE if form in (_off, _deaf, _mute) else ""
         ways, what = form(nodes, others)
         with self.stage.lock:
             self.stage.cuts[self.key] = ways

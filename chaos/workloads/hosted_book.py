@@ -14,6 +14,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TextIO
 
+from fencepost.cluster.base.errors import Trouble
+from fencepost.cluster.wire.api import ApiKey
+
 from ..checkers.availability import NO_END
 from ..checkers.txn_history import Txn, to_line
 from .cluster_client import ClusterClient, Damaged
@@ -25,6 +28,7 @@ from .txn_keys import key_of
 from .txn_process import SLOTS_MAX
 from .txn_reader import C_END
 
+NEW_SINCE: Final = 2  # of `transaction.version`: KIP-890
 STAYS: Final = (30, 120)  # rounds of a member between one leave and the next
 # Sends of one transaction from which on it is not written down again with each batch, but when they are twice as many.
 LONG: Final = 64
@@ -101,11 +105,28 @@ class NotedClient(ClusterClient):
 
 
 class NotedProducer(TransactionalProducer):
-    """Writes a transaction down when it is as it will be, and before it ends."""
+    """Writes a transaction down when it is as it will be, and before it ends. Speaks the new protocol where the cluster has it, as
+    Java's and librdkafka's do: one that is being upgraded has it in the end."""
 
     def __init__(self, *arguments: Any, book: NotedBook, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._book = book
+        self._wants_new = self.new_protocol
+
+    async def init(self) -> None:
+        self.new_protocol = self._wants_new and await self._has_new()
+        self.by_id = self.by_id and self.new_protocol
+        await super().init()
+
+    async def _has_new(self) -> bool:
+        try:
+            reply = await self.client.any().request(
+                ApiKey.api_versions, client_software_name="load", client_software_version="1"
+            )
+        except Trouble:
+            return False
+        levels = {each.name: each.max_version_level for each in reply.finalized_features}
+        return bool(levels.get("transaction.version", 0) >= NEW_SINCE)
 
     async def transact(
         self, op: Txn, work: Callable[[], Awaitable[None]], *, commit: bool = True

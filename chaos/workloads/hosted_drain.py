@@ -24,6 +24,7 @@ from .admin_doors import ask_http
 from .cluster_client import ClusterClient
 from .txn_added import Doors
 from .txn_answers import Partition
+from .txn_keys import key_of
 from .txn_reader import CommittedReader, GroupPositions
 
 LEFT: Final = 3
@@ -61,19 +62,23 @@ class Drain:
         self.left = f"{len(halves)} half messages: {names}; nodes not reached: {away}"
         return not away and not halves
 
-    async def _rest(self, group: str, places: Sequence[Partition]) -> Txn:
-        """What is there behind where the group has committed."""
+    async def _rest(self, group: str, places: Sequence[Partition]) -> list[str]:
+        """What is there behind where the group has committed. What stands behind a transaction that is open yet, as of a client
+        that was killed, nobody sees before that has had its time: it may be left all the same."""
         reader = CommittedReader(self.client)
         found = await GroupPositions(self.client, group).find(places)
         reader.positions = {place: max(0, at) for place, (at, _) in found.items()}
         rest = Txn("read", "ok", NAME)
         await reader.read_all(places, rest)
-        return rest
+        hidden = [each for each in places if reader.stable[each] < reader.ends[each]]
+        return [f"{each.key} at {each.offset}" for each in rest.polls] + [
+            f"{key_of(*each)} from {reader.stable[each]}, which is open, to {reader.ends[each]}"
+            for each in hidden
+        ]
 
-    def _say(self, group: str, rest: Txn) -> bool:
-        first = [f"{each.key} at {each.offset}" for each in rest.polls[:SHOWN]]
-        self.left = f"{len(rest.polls)} inputs of {group}: {', '.join(first)}"
-        return bool(rest.polls)
+    def _say(self, group: str, rest: Sequence[str]) -> bool:
+        self.left = f"{len(rest)} inputs of {group}: {', '.join(rest[:SHOWN])}"
+        return bool(rest)
 
 
 async def drain(chosen: argparse.Namespace) -> str:

@@ -81,6 +81,7 @@ class CommittedReader:
         self.client = client
         self.positions: dict[Partition, int] = {}
         self.stable: dict[Partition, int] = {}
+        self.ends: dict[Partition, int] = {}  # behind open transactions, too
         self._told = told
         self._on_reset = on_reset
 
@@ -122,6 +123,7 @@ class CommittedReader:
             raise BrokenPromise(f"{self.client.name}: {error.name} for {where}")
         self._tell(leader, partition, answer)
         self.stable[topic, partition] = answer.last_stable_offset
+        self.ends[topic, partition] = answer.high_watermark
         aborted = [
             (each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
         ]

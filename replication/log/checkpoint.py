@@ -22,7 +22,7 @@ import asyncio
 import enum
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from fencepost.cluster.base.ids import TopicPartition
@@ -139,12 +139,13 @@ class PartitionOffsets:
         if not all(self.is_durable(kind, partition) for partition in offsets):
             self.flush_now()
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+    def forget(self, partitions: Iterable[TopicPartition], *, but: Collection[Kind] = ()) -> None:
         """Their logs are about to be removed. Blocks for one sync."""
         for partition in partitions:
             if partition in self._ids:
                 for kind in Kind:
-                    self.put(kind, partition, NONE)
+                    if kind not in but:
+                        self.put(kind, partition, NONE)
         self.flush_now()
 
     def flush_now(self) -> None:

@@ -33,7 +33,7 @@ from .doubts import Doubts
 from .hints import LogHint
 from .log import Log
 from .metadata_file import read_topic_id
-from .names import METADATA
+from .names import LOG, METADATA
 from .pool import OPEN_MAX, FilePool
 from .producer_budget import PRODUCERS_MAX, ProducerBudget
 from .producers_machine import PRODUCER_ID_EXPIRATION_MS
@@ -44,6 +44,7 @@ from .settle import Settlement
 from .shared import Shared
 from .sync import sync_logs
 
+DOUBTS: Final = (Kind.DOUBT, Kind.UNOPENED)
 STRAY_SUFFIX: Final = "-stray"  # of a topic of the same name with another id: a person decides
 SETTLE_SHARES: Final = 4  # how many threads of the disk's a checkpoint uses
 
@@ -149,15 +150,31 @@ class LogStore:
         return log
 
     def _set_aside_stray(self, partition: TopicPartition, folder: str, topic_id: UUID) -> None:
-        """The folder may be of a topic that was deleted, and made again, while this node was down."""
+        """The folder may be of a topic that was deleted, and made again, while this node was down.
+
+        Of one that does not say whose it is nothing was ever synced: its id would have been, with the first batch. An end of power
+        may keep the batch and take the id all the same.
+        """
         found = read_topic_id(self.env.disk, f"{folder}/{METADATA}")
-        if found is None or found == topic_id:
+        if found == topic_id:
             return
-        aside = f"{folder[: len(self.data_dir) + FOLDER_NAME_MAX]}.{found.hex}{STRAY_SUFFIX}"
-        self.env.log.warn("stray_partition", folder=folder, kept_as=aside, topic_id=str(found))
-        self.offsets.forget([partition])
+        if found is None and (
+            self.offsets.recovery_point_of(partition) != 0 or not self._has_records(folder)
+        ):
+            return
+        whose = f"{self.env.clock.now_ms()}" if found is None else found.hex
+        aside = f"{folder[: len(self.data_dir) + FOLDER_NAME_MAX]}.{whose}{STRAY_SUFFIX}"
+        said = "unknown: partition.metadata never reached the disk" if found is None else str(found)
+        self.env.log.warn("stray_partition", folder=folder, kept_as=aside, topic_id=said)
+        # It may have been this topic's, and have acknowledged what it had not synced.
+        self.offsets.forget([partition], but=DOUBTS if found is None else ())
         self.env.disk.rename(folder, aside)
         self.env.disk.sync_folder(self.data_dir)
+
+    def _has_records(self, folder: str) -> bool:
+        disk = self.env.disk
+        names = [f"{folder}/{name}" for name in disk.list(folder) if name.endswith(LOG)]
+        return any(disk.size(name) for name in names)
 
     async def opened(self, logs: Sequence[Log]) -> None:
         """All logs that there are have been opened: from here on they may be written.

@@ -4,7 +4,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
-from fencepost.chaos.checkers.promised import PARTIAL, RING, SLIGHT, STUCK, Promise, promise_of
+from fencepost.chaos.checkers.promised import PARTIAL, RING, SLIGHT, STALE, STUCK, Promise, promise_of
 from fencepost.chaos.faults import kinds
 from fencepost.chaos.faults.disk_faults import DiskSlow
 from fencepost.chaos.faults.fault import LONG_S, Clients, Stage
@@ -84,10 +84,11 @@ def begun(kind, count: int) -> dict[str, set[str]]:
 
 def test_a_cut_says_whether_somebody_still_hears_both() -> None:
     found = begun(Cut, 60)
-    assert set(found) == {"", PARTIAL, RING}
+    assert set(found) == {"", PARTIAL, RING, STALE}
+    assert all("and from clients" in what for what in found[""])
     assert all("don't reach each other" in what for what in found[PARTIAL])
     assert all("each hears one of the two others only" in what for what in found[RING])
-    assert len(found[""]) > 3
+    assert len(found[STALE]) > 3
 
 
 def test_a_slow_network_says_whether_transactions_still_end_in_time() -> None:

@@ -17,6 +17,7 @@ from fencepost.chaos.workloads.txn_answers import BrokenPromise
 from fencepost.chaos.workloads.txn_client import TransactionalProducer
 from fencepost.chaos.workloads.txn_process import SLOTS_MAX
 from fencepost.chaos.workloads.txn_reader import number_of
+from fencepost.cluster.base.errors import Trouble
 
 KILLED = asyncio.CancelledError
 
@@ -151,3 +152,38 @@ def test_a_half_message_that_changes_its_mind_breaks_a_promise(notes) -> None:
     counter.settle("x", "committed", 1.0)
     with pytest.raises(BrokenPromise, match="was committed and is rolled_back"):
         counter.settle("x", "rolled_back", 2.0)
+
+
+class Cluster:
+    """Whose `transaction.version` is this; None: nobody answers."""
+
+    def __init__(self, level: int | None) -> None:
+        self.level = level
+
+    async def request(self, _key, **_fields) -> SimpleNamespace:
+        if self.level is None:
+            raise Trouble("away")
+        feature = SimpleNamespace(name="transaction.version", max_version_level=self.level)
+        return SimpleNamespace(finalized_features=[feature])
+
+    def any(self) -> "Cluster":
+        return self
+
+
+@pytest.mark.parametrize(
+    ("level", "wants", "has"),
+    [(2, True, True), (2, False, False), (1, True, False), (None, True, False)],
+)
+def test_the_new_protocol_is_spoken_where_the_cluster_has_it(
+    notes, monkeypatch, level, wants, has
+) -> None:
+    """Else nothing that it writes is acknowledged until the last node is upgraded: a key of its alone counts as unavailable."""
+
+    async def init(_self) -> None: ...
+
+    monkeypatch.setattr(TransactionalProducer, "init", init)
+    book = NotedBook(notes, 3)
+    producer = NotedProducer(Cluster(level), "worker-3", book=book, new_protocol=wants)
+    producer.by_id = wants
+    asyncio.run(producer.init())
+    assert (producer.new_protocol, producer.by_id) == (has, has)

@@ -100,6 +100,15 @@ def test_a_copy_that_only_lags_is_waited_for_as_long_as_the_setting_says(kind, f
     assert unserved_until(141) == [A]
 
 
+def test_nodes_that_are_cut_off_and_hear_clients_may_be_asked_once_more() -> None:
+    """They say that they lead, and whoever believes it waits for as long as a client waits."""
+    ops = [*served(A, (50, 100), (114, 200)), *tries(A, 100, 114)]
+    assert keys([fault(100.0, 125.0, [1], "cut", "stale")], *ops) == []
+    assert keys([fault(100.0, 125.0, [1], "cut", "")], *ops) == [A]
+    late = [*served(A, (50, 100), (116, 200)), *tries(A, 100, 116)]
+    assert keys([fault(100.0, 125.0, [1], "cut", "stale")], *late) == [A]
+
+
 def test_of_the_forms_of_older_runs_the_words_tell() -> None:
     ops = [*served(A, (50, 100), (112, 200)), *tries(A, 100, 112)]
 

@@ -235,3 +235,9 @@ def test_a_set_of_voters_counts_when_the_one_before_has_it() -> None:
     """Of two voters one had not heard of a third, and was elected by the other, whose disk was empty now."""
     faults = ("change-voters", "isolate", "empty-disk")
     QuorumRun(Plan(campaign="quorum", seed=0, faults=faults)).run()
+
+
+@pytest.mark.slow
+def test_records_of_a_deleted_topic_are_not_the_next_ones() -> None:
+    """An end of power had left them, and taken what said whose they were."""
+    TransactionsRun(Plan(campaign="transactions", seed=60415)).run()

@@ -317,6 +317,30 @@ def test_a_folder_whose_first_process_was_killed_has_its_topic_id_all_the_same(w
         run(scenario, seed)
 
 
+@pytest.mark.parametrize("was_synced", [False, True])
+def test_records_that_an_end_of_power_leaves_without_a_topic_id_are_nobodys(
+    was_synced: bool,
+) -> None:
+    """Nothing of them was acknowledged; and the topic of that name may be the next one. Where something was synced the id was,
+    too: whoever took it away since, the records are those that were acknowledged."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        produce(await node.start(), 3)
+        if was_synced:
+            await node.settle()
+        node.down("kill")
+        node.env = world.restart("n1")
+        node.env.disk.remove(f"{FOLDER}/{PARTITION}/partition.metadata")
+        node.store = LogStore(node.env, FOLDER)
+        node.store.start()
+        log = node.store.open(PARTITION, UUID(int=0x9999), node.config)
+        strays = [name for name in node.env.disk.list(FOLDER) if name.endswith("-stray")]
+        assert (log.log_end_offset, len(strays)) == ((3, 0) if was_synced else (0, 1))
+
+    run(scenario)
+
+
 def test_a_topic_id_that_finds_no_room_keeps_no_node_from_starting() -> None:
     async def scenario(world: World) -> None:
         node = Node(world)
