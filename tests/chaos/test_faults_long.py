@@ -4,7 +4,15 @@ import random
 from types import SimpleNamespace
 
 import pytest
-from fencepost.chaos.checkers.promised import PARTIAL, RING, SLIGHT, STALE, STUCK, Promise, promise_of
+from fencepost.chaos.checkers.promised import (
+    PARTIAL,
+    RING,
+    SLIGHT,
+    STALE,
+    STUCK,
+    Promise,
+    promise_of,
+)
 from fencepost.chaos.faults import kinds
 from fencepost.chaos.faults.disk_faults import DiskSlow
 from fencepost.chaos.faults.fault import LONG_S, Clients, Stage
