@@ -19,17 +19,20 @@ deleted on request, a pass is told where the partition begins:
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 FINAL: Final = "final"
 Kind = Literal["ok", "fail", "info"]
+Form = Literal["send", "read", "die", "start"]
+KINDS: Final = frozenset(get_args(Kind))
+FORMS: Final = frozenset(get_args(Form))
 
 
 @dataclass(slots=True)
 class Operation:
     """One line of a history. `writer` is set on reads: who sent the record, as its content says."""
 
-    f: Literal["send", "read", "die", "start"]
+    f: Form
     type: Kind
     process: int | str
     key: str = ""
@@ -71,7 +74,12 @@ def to_line(operation: Operation) -> str:
 
 
 def from_lines(lines: Iterable[str]) -> History:
-    return [Operation(**json.loads(line)) for line in lines if line.strip()]
+    """ValueError where one is of a kind that no rule knows."""
+    found = [Operation(**json.loads(line)) for line in lines if line.strip()]
+    for op in found:
+        if op.f not in FORMS or op.type not in KINDS:
+            raise ValueError(f"there is no {op.f!r} that is {op.type!r}")
+    return found
 
 
 def sends(history: History, *kinds: Kind) -> Iterator[Operation]:

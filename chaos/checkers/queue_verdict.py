@@ -144,15 +144,17 @@ def judge(
         seen.see(op)
         also(op)
 
-    if file.stat().st_size > (HELD_MORE_BYTES_MAX if more or instead else HELD_BYTES_MAX):
+    has_own = bool(more or instead)
+    if file.stat().st_size > (HELD_MORE_BYTES_MAX if has_own else HELD_BYTES_MAX):
         found, cut = _streamed(file, see, has_own=bool(instead))
-        if more or instead:
-            cut = cut or "it is too long for the rules of its workload, which were not looked at"
-        if seen.kinds["snapshot"]:
-            cut = cut or "it is too long for the rules of the bank, which were not looked at"
+        no_rules = "its workload" if has_own else "the bank" if seen.kinds["snapshot"] else ""
     else:
         found, cut = _held(file, see, instead or (*CHECKERS, *more))
-    end_s = seen.clients_end_s if stopped_s is None else stopped_s
+        no_rules = ""
+    # Of what was not read nobody can say that nothing was acknowledged in it.
+    end_s = seen.clients_end_s if stopped_s is None or cut else stopped_s
+    if no_rules:
+        cut = cut or f"it is too long for the rules of {no_rules}, which were not looked at"
     found += [*seen.anomalies, *seen.availability.anomalies(end_s)]
     counts = seen.counts | {"asked meanwhile": seen.availability.asked_meanwhile(end_s)}
     return Judged(found, counts, seen.availability.recovery_ms(end_s), cut)

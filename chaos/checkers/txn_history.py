@@ -24,13 +24,35 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import BinaryIO, Final, Literal, NamedTuple
+from typing import BinaryIO, Final, Literal, NamedTuple, get_args
 
 from .history import FINAL, Kind
 
 NO_NUMBER: Final = -1
 LINES_MAX: Final = 20  # that an anomaly names
 LIFE: Final = "@"  # before a topic's id, in the key of a partition of a topic that comes and goes
+
+Form = Literal[
+    "txn",
+    "send",
+    "read",
+    "assign",
+    "subscribe",
+    "crash",
+    "position",
+    "ends",
+    "snapshot",
+    "damaged",
+    "join",
+    "told",
+    "die",
+    "create",
+    "delete",
+    "alter",
+    "shows",
+]
+FORMS: Final = frozenset(get_args(Form))
+KINDS: Final = frozenset(get_args(Kind))
 
 
 class Sent(NamedTuple):
@@ -52,25 +74,7 @@ class Polled(NamedTuple):
 
 @dataclass(slots=True)
 class Txn:
-    f: Literal[
-        "txn",
-        "send",
-        "read",
-        "assign",
-        "subscribe",
-        "crash",
-        "position",
-        "ends",
-        "snapshot",
-        "damaged",
-        "join",
-        "told",
-        "die",
-        "create",
-        "delete",
-        "alter",
-        "shows",
-    ]
+    f: Form
     type: Kind
     process: str
     number: int = NO_NUMBER
@@ -170,7 +174,10 @@ def to_line(op: Txn) -> str:
 
 
 def from_line(line: str | bytes, number: int = 0) -> Txn:
+    """ValueError for one of which no rule would know what it is."""
     op = Txn(**json.loads(line))
+    if op.f not in FORMS or op.type not in KINDS:
+        raise ValueError(f"there is no {op.f!r} that is {op.type!r}")
     op.sends = [Sent(*each) for each in op.sends]
     op.polls = [Polled(*each) for each in op.polls]
     op.shown = [Polled(*each) for each in op.shown]

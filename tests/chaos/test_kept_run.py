@@ -161,8 +161,9 @@ def test_a_loop_is_judged_again_by_its_own_checkers(tmp_path, loop) -> None:
         history.replace(f'"value": {value}', '"value": 4', 1).replace(f"{value}, 7", "57, 7", 1)
     )
     assert judge_again(folder, lambda _: None)["verdict"] == "invalid"
-    (folder.path / "history.jsonl").write_text(history[:-9])
-    assert judge_again(folder, lambda _: None)["verdict"] == "unknown"
+    for wrong in (history[:-9], history + '{"f": "zzz", "type": "ok", "process": "a"}\n'):
+        (folder.path / "history.jsonl").write_text(wrong)
+        assert judge_again(folder, lambda _: None)["verdict"] == "unknown"
 
 
 def test_of_a_loop_that_was_kept_before_its_sentence_stands(tmp_path) -> None:

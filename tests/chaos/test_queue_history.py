@@ -17,6 +17,13 @@ OPS = [
 ]
 BYTES = "".join(f"{to_line(op)}\n" for op in OPS).encode()
 
+# An operation that no rule asks for would be passed over by all of them.
+GARBLED = [
+    b'{"f": "zzz", "type": "ok", "process": "a"}\n',
+    b'{"f": "txn", "type": "OK", "process": "a"}\n',
+    b'{"f": ["txn"], "type": "ok", "process": "a"}\n',
+]
+
 
 def test_a_whole_history_is_read_with_its_line_numbers() -> None:
     lines = WholeLines(io.BytesIO(BYTES))
@@ -33,7 +40,7 @@ def test_a_history_whose_last_line_is_torn_is_read_up_to_there_and_called_cut() 
 
 
 def test_a_line_that_is_no_operation_ends_a_history_there() -> None:
-    for wrong in (b"}{\n", b'{"f": "send"}\n', b'{"colour": 1}\n', b"[]\n"):
+    for wrong in (b"}{\n", b'{"f": "send"}\n', b'{"colour": 1}\n', b"[]\n", *GARBLED):
         lines = WholeLines(io.BytesIO(BYTES + wrong + BYTES))
         assert list(lines) == OPS
         assert lines.cut.startswith("line 3 is no operation")

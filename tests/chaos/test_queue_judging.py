@@ -57,6 +57,26 @@ def test_what_was_found_in_a_run_that_was_cut_short_is_invalid_all_the_same(tmp_
     assert {json.loads(line)["name"] for line in lines} >= {"duplicate"}
 
 
+def test_an_operation_of_no_kind_that_is_known_is_passed_over_by_nobody(tmp_path) -> None:
+    """What is behind it is not read, and is no proof that somebody was not served."""
+    tried = Txn("send", "info", "a", 2, sends=[Sent("t0-0", 9)], began_s=20.0, ended_s=21.0)
+    late = Txn("send", "ok", "a", 3, sends=[Sent("t0-0", 10, 1)], began_s=22.0, ended_s=23.0)
+    last = Txn("read", "ok", FINAL, polls=[*SEEN.polls, Polled("t0-0", 1, 10, 3)])
+    last.began_s = last.ended_s = 60.0
+    times = {"healed_s": 20.0, "stopped_s": 55.0}
+    folder = run_of(tmp_path / "run", SENT, tried, late, last, **times)
+    found = judge(folder, lambda _: None)
+    assert found["verdict"] == "valid", found["why"]
+    whole = folder.history.read_text()
+    for wrong in (('"send"', '"zzz"'), ('"ok"', '"OK"')):
+        lines = whole.splitlines(keepends=True)
+        lines[3] = lines[3].replace(*wrong)
+        folder.history.write_text("".join(lines))
+        found = judge(folder, lambda _: None)
+        assert found["verdict"] == "unknown", found["why"]
+        assert "the history is cut short: line 4 is no operation (there is no " in found["why"]
+
+
 def test_final_polls_that_found_not_all_though_all_nodes_served_are_invalid(tmp_path) -> None:
     said, why = verdict(tmp_path / "run", SENT, missed="transactions are still open in t0-0")
     assert (said, why) == ("invalid", "found: 1 unseen")
