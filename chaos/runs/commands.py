@@ -172,17 +172,22 @@ def _write_page(folder: Path, say: Callable[[str], None]) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from .folder import EXIT_CODES, NoRun, RunFolder
-    from .judging import judge
-
     worst = 0
     for path in arguments.folders:
         _say(f"{path}:")
-        try:
-            summary = judge(RunFolder(path), _say)
-        except NoRun as none:
-            worst = max(worst, _refuse(none)) if worst != 1 else 1
-            continue
-        code = EXIT_CODES[summary["verdict"]]
+        code = _judged(path)
         worst = 1 if 1 in (worst, code) else max(worst, code)
     return worst
+
+
+def _judged(path: Path) -> int:
+    """Whatever is wrong with one folder, the others are judged."""
+    from .folder import EXIT_CODES, NoRun, RunFolder
+    from .judging import judge
+
+    try:
+        return EXIT_CODES[judge(RunFolder(path), _say)["verdict"]]
+    except NoRun as none:
+        return _refuse(none)
+    except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
+        return _refuse(f"{path} could not be judged: {type(unforeseen).__name__} {unforeseen}")

@@ -2,10 +2,12 @@
 
 INVARIANT  `valid` is said only of a run that came to its end, whose history is whole, in which something was acknowledged and
            read, and read again after all faults, in which some fault struck if any was asked for, and of which no rule was broken. What
-           whoever ran it saw to be broken stays so (`broken` in run.json), however often its history is judged.
+           whoever ran it saw to be broken stays so (`broken`, `missed` in run.json), however often its history is judged, and
+           when it can't be, or is not there.
 PREVENTS   a run that proves nothing counting as one that went well; a verdict that is better the second time.
 PROVED BY  tests/chaos/test_queue_judging.py::test_a_run_that_did_not_come_to_its_end_is_unknown,
-           tests/chaos/test_queue_judging.py::test_what_was_seen_to_be_broken_stays_so_when_it_is_judged_again
+           tests/chaos/test_queue_judging.py::test_what_was_seen_to_be_broken_stays_so_when_it_is_judged_again,
+           tests/chaos/test_queue_exits.py::test_what_was_seen_to_be_broken_stays_so_when_its_history_says_nothing
 """
 
 from collections import Counter
@@ -33,18 +35,20 @@ NO_KINDS: Final = frozenset({"none", "all"})  # among the faults that a run was 
 def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
     """The summary, as it is in run.json afterwards."""
     summary = folder.read()
-    if not folder.history.is_file():
-        summary |= {"verdict": UNKNOWN, "why": "there is no history"}
-        folder.write(summary)
-        return summary
-    try:
-        judged = _judged(folder, summary)
-    except (MemoryError, OSError) as lacking:  # no room for what it writes on the way
-        why = f"it could not be judged: {type(lacking).__name__} {lacking}".rstrip()
-        summary |= {"verdict": UNKNOWN, "why": why}
-        folder.write(summary)
-        say(f"UNKNOWN: {why}")
-        return summary
+    why = "there is no history"
+    if folder.history.is_file():
+        try:
+            judged, anomalies = _whole(folder, {**summary})
+        except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
+            why = f"it could not be judged: {type(unforeseen).__name__} {unforeseen}".rstrip()
+        else:
+            _tell(judged, anomalies, say)
+            return judged
+    return _undecided(folder, summary, why, say)
+
+
+def _whole(folder: RunFolder, summary: dict[str, Any]) -> tuple[dict[str, Any], list[Anomaly]]:
+    judged = _judged(folder, summary)
     anomalies = [each for each in judged.anomalies if _counts(each, summary)]
     anomalies += _seen_by_the_harness(summary)
     folder.replace(ANOMALIES, map(_line, _kept(anomalies)))
@@ -56,7 +60,26 @@ def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
     struck = {str(line.get("fault")) for line in folder.lines(FAULTS)}
     summary["verdict"], summary["why"] = _said(summary, judged, names, struck)
     folder.write(summary)
-    _tell(summary, anomalies, say)
+    return summary, anomalies
+
+
+def _undecided(
+    folder: RunFolder, summary: dict[str, Any], why: str, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """What the history has to say nobody knows; what the harness itself saw stays, and so does what was found before."""
+    anomalies = _seen_by_the_harness(summary)
+    found = _found(summary, Counter(each.rule for each in anomalies))
+    reasons = [found] if found else _sentences(summary.get("unknown"))
+    summary |= {"verdict": INVALID if found else UNKNOWN, "why": "; ".join([*reasons, why])}
+    try:
+        if not folder.lines(ANOMALIES):
+            folder.replace(ANOMALIES, map(_line, anomalies))
+        folder.write(summary)
+    except OSError as full:  # no room for that either
+        say(f"{folder.path} keeps what it said before: {full}")
+    for each in anomalies:
+        say(str(each))
+    say(f"{summary['verdict'].upper()}: {summary['why']}")
     return summary
 
 
@@ -134,10 +157,25 @@ def _seen_by_the_harness(summary: dict[str, Any]) -> list[Anomaly]:
     if summary.get("workload") in LOOPS and summary.get("verdict") == INVALID:
         # Of one that was kept before this was written down, only a sentence is known.
         summary.setdefault(BROKEN, [str(summary.get("why"))])
-    found = [Anomaly(BROKEN, "all", str(each)) for each in summary.get(BROKEN, ())]
+    found = [Anomaly(BROKEN, "all", each) for each in _sentences(summary.get(BROKEN))]
     if missed := summary.get("missed"):
         found.append(Anomaly("unseen", "all", str(missed)))
     return found
+
+
+def _sentences(found: object) -> list[str]:
+    """What run.json holds where sentences are to be, whatever it is."""
+    return [str(each) for each in found] if isinstance(found, list) else [str(found)] * bool(found)
+
+
+def _found(summary: dict[str, Any], names: Counter[str]) -> str:
+    """Empty when nothing was found that must not be."""
+    broken = {name: count for name, count in names.items() if name not in ALLOWED}
+    if not broken:
+        return ""
+    found = ", ".join(f"{count:,} {name}" for name, count in sorted(broken.items()))
+    told = "".join(f"; {each}" for each in _sentences(summary.get(BROKEN)))
+    return f"found: {found}{told[:TOLD_MAX]}"
 
 
 def _loads(folder: RunFolder) -> Iterator[tuple[float, float]]:
@@ -150,12 +188,9 @@ def _loads(folder: RunFolder) -> Iterator[tuple[float, float]]:
 def _said(
     summary: dict[str, Any], judged: Judged, names: Counter[str], struck: set[str]
 ) -> tuple[str, str]:
-    broken = {name: count for name, count in names.items() if name not in ALLOWED}
-    if broken:
-        found = ", ".join(f"{count:,} {name}" for name, count in sorted(broken.items()))
-        told = "".join(f"; {each}" for each in summary.get(BROKEN, ()))
-        return INVALID, f"found: {found}{told[:TOLD_MAX]}"
-    reasons = [str(each) for each in summary.get("unknown", ())]
+    if found := _found(summary, names):
+        return INVALID, found
+    reasons = _sentences(summary.get("unknown"))
     if judged.cut:
         reasons.append(f"the history is cut short: {judged.cut}")
     if not judged.counts["ok"]:

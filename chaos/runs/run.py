@@ -65,6 +65,7 @@ class Run:
         self.interrupts = Interrupts()
         self.unknown: list[str] = []  # why no more can be said
         self.broken: list[str] = []  # what must not be, and is not in the history
+        self._load_of: tuple[Schedule, Clients] | None = None  # once there are such
         self.aged = ""  # what came of the id whose epochs are nearly used up
         self.summary: dict[str, Any] = {}
         self._polls = StuckPolls(Excused((), plan.nodes, None))  # for what they lack in the end
@@ -120,6 +121,8 @@ class Run:
                 self.unknown.append("interrupted twice: nothing was waited for")
             if self.interrupts:
                 self.unknown.append(f"{self.interrupts.asked} came before the run was through")
+            if self._load_of is not None:
+                self._account(*self._load_of)
             self._account_exits()
             self.summary["seconds"] = round(time.monotonic() - began, 3)
             self.summary["unknown"] = self.unknown
@@ -137,8 +140,9 @@ class Run:
             self.say(f"{self.plan.nodes} nodes ({system.name}) serve at {system.bootstrap}")
             clients = self._clients(system)
             try:
-                schedule = self._load(system, clients)
-                self._account(schedule, clients)
+                schedule = self._schedule(system, clients)
+                self._load_of = schedule, clients
+                self._load(system, clients, schedule)
                 if not self.interrupts:
                     self._final(system, clients)
             finally:
@@ -165,12 +169,11 @@ class Run:
             life_s=plan.crash_s,
         )
 
-    def _load(self, system: System, clients: Clients) -> Schedule:
-        """Clients and faults, for as long as the plan says."""
+    def _schedule(self, system: System, clients: Clients) -> Schedule:
         plan = self.plan
         ids, groups = self.workload.transactional_ids, self.workload.groups
         asked = Asking(system, transactional_ids=ids, groups=groups)
-        schedule = Schedule(
+        return Schedule(
             system,
             plan.faults,
             plan.seed,
@@ -181,6 +184,10 @@ class Run:
             at_once=plan.at_once,
             began=clients.began_s,
         )
+
+    def _load(self, system: System, clients: Clients, schedule: Schedule) -> None:
+        """Clients and faults, for as long as the plan says."""
+        plan, asked = self.plan, schedule.stage.asked
         counts = lambda: {  # noqa: E731 - two numbers, read from another thread
             "acked": clients.known.acknowledged,
             "bytes": clients.known.acknowledged_bytes,
@@ -223,7 +230,6 @@ class Run:
             watch.stop()
             if not schedule.stage.stopping.is_set():
                 schedule.stage.stopping.set()
-        return schedule
 
     def _until_served(self, clients: Clients) -> None:
         """Faults begin when the load is on its feet."""

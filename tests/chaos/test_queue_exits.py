@@ -4,12 +4,14 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn
+from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 from fencepost.chaos.faults.exits import Exit
+from fencepost.chaos.runs import judging
 from fencepost.chaos.runs import run as runs
-from fencepost.chaos.runs.folder import RunFolder
+from fencepost.chaos.runs.folder import HISTORY, RunFolder
 from fencepost.chaos.runs.plan import Plan
 from fencepost.chaos.runs.run import Run
+from fencepost.node.main import main
 
 NOWHERE = SimpleNamespace(name="processes", nodes=(1, 2, 3), can=frozenset({"kill"}))
 
@@ -47,6 +49,93 @@ def test_it_is_told_however_the_run_ends(tmp_path, monkeypatch) -> None:
     assert found["verdict"] == "invalid"
     assert found["unknown"] == ["TimeoutError: nobody answers"]
     assert found["broken"] == ["node 2 ended by itself with 70: why"]
+
+
+def test_what_a_fault_saw_is_told_though_the_load_ended_in_trouble(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(runs, "system_of", lambda *_, **__: Entered())
+    stage = SimpleNamespace(seen=["slow"], broken=["an older node serves"])
+    schedule = SimpleNamespace(counts=Counter(kill=2), left_out=[], trouble=[], stage=stage)
+    clients = SimpleNamespace(crashes=3, ended=[], kill=lambda: None)
+    made = Run(Plan(), RunFolder(tmp_path / "run"), lambda _: None)
+
+    def load(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(made, "_clients", lambda _: clients)
+    monkeypatch.setattr(made, "_schedule", lambda *_: schedule)
+    monkeypatch.setattr(made, "_load", load)
+    found = made.go()
+    assert (found["verdict"], found["broken"]) == ("invalid", ["an older node serves"])
+    assert found["unknown"] == ["OSError: no space left"]
+    assert found["counts"]["faults"] == 2
+
+
+class Entered:
+    """A system of which nothing is asked."""
+
+    name, nodes, can, bootstrap = "processes", (1, 2, 3), frozenset({"kill"}), "127.0.0.1:1"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+SAW = {"broken": ["node 2 ended by itself with 70: why"]}
+
+
+@pytest.mark.parametrize("saw", [SAW, {"missed": "t0-0 is missing"}, SAW | {"began_s": "x"}])
+def test_what_was_seen_to_be_broken_stays_so_when_its_history_says_nothing(
+    tmp_path, monkeypatch, saw
+) -> None:
+    """Without a history, with one that no memory is enough for, or with what nobody has foreseen."""
+
+    def out(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    def unforeseen(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    for number, fails in enumerate((None, out, unforeseen)):
+        for more, verdict in ((saw, "invalid"), ({"unknown": ["SIGTERM came"]}, "unknown")):
+            folder = RunFolder(tmp_path / f"{number}-{verdict}")
+            folder.create({"nodes": 3, "verdict": "valid"} | more)
+            if fails is None:
+                folder.history.unlink()
+            else:
+                monkeypatch.setattr(judging, "judge_history", fails)
+            for _ in range(2):
+                found = judging.judge(folder, lambda _: None)
+                assert found["verdict"] == folder.read()["verdict"] == verdict
+                why = "there is no history" if fails is None else "it could not be judged"
+                assert why in found["why"]
+                told = more.get("broken") or more.get("unknown") or ["1 unseen"]
+                assert all(each in found["why"] for each in told)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"nodes": "x"}, {"healed_s": "x"}, {"options": []}, {"counts": 3}, {"faults": 3}]
+)
+def test_of_several_folders_one_that_nobody_can_judge_keeps_no_other_from_it(
+    tmp_path, wrong, capsys
+) -> None:
+    """A traceback ends with 1, which says invalid."""
+    for name, more in (("a", wrong), ("b", {"missed": "t0-0 is missing"})):
+        folder = RunFolder(tmp_path / name)
+        folder.create({"nodes": 3, "verdict": "valid"} | more)
+        sent = Txn("send", "ok", "a", 1, sends=[Sent("t0-0", 8, 0)], began_s=1.0, ended_s=1.5)
+        folder.append_text(HISTORY, [to_line(sent)])
+    assert main(["chaos", "check", str(tmp_path / "a")]) == 2
+    assert RunFolder(tmp_path / "a").read()["verdict"] == "unknown"
+    assert main(["chaos", "check", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert "INVALID: found: 1 unseen" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_read_is_refused_in_a_sentence(tmp_path, capsys) -> None:
+    (tmp_path / "run.json").write_bytes(b"[" * 100_000)
+    assert main(["chaos", "check", str(tmp_path)]) == 2
+    assert "could not be judged: RecursionError" in capsys.readouterr().err
 
 
 def test_of_many_nodes_that_ended_by_themselves_a_broken_invariant_is_not_left_out(run) -> None:
