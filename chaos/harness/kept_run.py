@@ -17,7 +17,7 @@ from ..checkers.availability import Availability
 from ..checkers.history import Anomaly
 from ..checkers.txn_history import Sent, Txn
 from ..checkers.verdict import Verdict
-from ..runs.folder import ANOMALIES, FAULTS, HISTORY, INVALID, UNKNOWN, VALID, RunFolder
+from ..runs.folder import ANOMALIES, FAULTS, FIGURES, HISTORY, INVALID, UNKNOWN, VALID, RunFolder
 from ..runs.judging import BROKEN
 from ..runs.plan import Plan, machine, versions
 from ..runs.watch import Watch
@@ -137,6 +137,7 @@ class KeptRun:
             return
         recovery = Availability(self._told, self._summary["nodes"])
         self._write_history(self._folder, history, recovery)
+        self._summary[FIGURES] = self._folder.written
         self._summary["broken"] = [*broken]  # as data: who judges the history again knows of it
         seen = [Anomaly(BROKEN, "all", each) for each in broken]
         self._folder.append(ANOMALIES, map(line_of, [*verdict.anomalies, *seen]))

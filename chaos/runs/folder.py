@@ -1,9 +1,12 @@
 """The folder of one run: what it is, what clients saw, what was done to the nodes, what was found.
 
 INVARIANT  run.json says `unknown` from the first moment on, and says more only when more is known; it is replaced whole.
-           Files of lines are written line by line, each as soon as it is known.
-PREVENTS   a harness that was killed passing for one that found nothing; a measurement that is lost with it.
-PROVED BY  tests/chaos/test_queue_folder.py::test_a_run_whose_harness_was_killed_is_unknown_and_keeps_its_lines
+           Files of lines are written line by line, each as soon as it is known. A history of which a run that came to its end
+           has written down how many lines it has, and their digest, is that history or none.
+PREVENTS   a harness that was killed passing for one that found nothing; a measurement that is lost with it; a history whose
+           last lines are lost passing for one in which there was nothing to find.
+PROVED BY  tests/chaos/test_queue_folder.py::test_a_run_whose_harness_was_killed_is_unknown_and_keeps_its_lines,
+           tests/chaos/test_queue_folder.py::test_a_history_that_lacks_whole_lines_is_cut_wherever_they_were
 """
 
 import json
@@ -11,6 +14,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +23,8 @@ HISTORY: Final = "history.jsonl"
 FAULTS: Final = "faults.jsonl"
 SEEN: Final = "seen.jsonl"
 ANOMALIES: Final = "anomalies.jsonl"
+FIGURES: Final = "history"  # in run.json: of the history, as it was written
+AT_ONCE: Final = 1 << 20  # bytes
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
@@ -27,12 +33,28 @@ class NoRun(Exception):
     """The folder holds no run, or may not hold a new one; the sentence says what to do."""
 
 
+class Figures:
+    """Of all bytes that were taken: how many lines, and a digest."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._digest = blake2b(digest_size=16)
+
+    def take(self, data: bytes) -> None:
+        self.lines += data.count(b"\n")
+        self._digest.update(data)
+
+    def as_kept(self) -> dict[str, Any]:
+        return {"lines": self.lines, "blake2b": self._digest.hexdigest()}
+
+
 class RunFolder:
     """`append` may be called from several threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._figures = Figures()  # of what this one has been told to write into the history
 
     def create(self, summary: Mapping[str, Any]) -> None:
         if self.path.exists() and any(self.path.iterdir()):
@@ -63,11 +85,34 @@ class RunFolder:
         self.append_text(name, (json.dumps(line) for line in lines))
 
     def append_text(self, name: str, lines: Iterable[str]) -> None:
-        text = "".join(f"{line}\n" for line in lines)
-        if not text:
+        data = "".join(f"{line}\n" for line in lines).encode()
+        if not data:
             return
-        with self._lock, (self.path / name).open("a") as file:
-            file.write(text)
+        with self._lock:
+            if name == HISTORY:
+                self._figures.take(data)
+            with (self.path / name).open("ab") as file:
+                file.write(data)
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """For run.json (`FIGURES`), of a run whose history was written through this one alone."""
+        return self._figures.as_kept()
+
+    def lacks(self, summary: Mapping[str, Any]) -> str:
+        """What of its history is not as it was written; empty when all is, or when no figures are kept."""
+        if FIGURES not in summary:
+            return ""
+        found, kept = Figures(), summary[FIGURES]
+        with self.history.open("rb") as source:
+            while data := source.read(AT_ONCE):
+                found.take(data)
+        if found.as_kept() == kept:
+            return ""
+        lines = kept.get("lines") if isinstance(kept, dict) else None
+        if lines != found.lines:
+            return f"{found.lines} lines of {lines} are there"
+        return f"they are not the {lines} lines that were written"
 
     def replace(self, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
         fresh = self.path / f"{name}.new"

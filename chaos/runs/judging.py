@@ -38,6 +38,8 @@ def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
     why = "there is no history"
     if folder.history.is_file():
         try:
+            if lacks := folder.lacks(summary):
+                return _undecided(folder, summary, f"the history is cut: {lacks}", say)
             judged, anomalies = _whole(folder, {**summary})
         except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
             why = f"it could not be judged: {type(unforeseen).__name__} {unforeseen}".rstrip()

@@ -31,7 +31,7 @@ from ..faults.targets import Asking
 from .clients import Clients
 from .draining import Draining
 from .final_polls import final_polls
-from .folder import FAULTS, UNKNOWN, RunFolder
+from .folder import FAULTS, FIGURES, UNKNOWN, RunFolder
 from .interrupts import Interrupts
 from .judging import judge
 from .lent import Lent, age, has_elder_of
@@ -127,6 +127,7 @@ class Run:
             self.summary["seconds"] = round(time.monotonic() - began, 3)
             self.summary["unknown"] = self.unknown
             self.summary["broken"] = self.broken
+            self.summary[FIGURES] = self.folder.written
             self.folder.write(self.summary)
         self.summary = judge(self.folder, self.say)
         if self.summary["verdict"] == "valid":

@@ -8,6 +8,7 @@ from fencepost.chaos.checkers.worked import MUST
 from fencepost.chaos.faults.kinds import FAULTS
 from fencepost.chaos.runs.plan_words import NOT_IN, NOT_ON, TARGETS, WORKLOADS
 from fencepost.node.main import main
+from spoilt_history import put_in_place
 
 # A client lives two to six seconds from its first note on, and is followed by another.
 SHORT = ["--keys", "4", "--crash-s", "4", "--clients", "3", "--rate", "20", "--faults", "kill"]
@@ -37,7 +38,7 @@ def run(out: Path, workload: str) -> dict:
 
 
 def judged_again(out: Path, history: list[dict]) -> set[str]:
-    (out / "history.jsonl").write_text("".join(f"{json.dumps(op)}\n" for op in history))
+    put_in_place(out, history)
     assert main(["chaos", "check", str(out)]) == 1
     return {each["name"] for each in lines(out / "anomalies.jsonl")}
 

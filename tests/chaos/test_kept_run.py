@@ -17,6 +17,7 @@ from fencepost.chaos.report import digest
 from fencepost.chaos.runs.folder import NoRun, RunFolder
 from fencepost.chaos.runs.judging import judge as judge_again
 from fencepost.chaos.workloads.txn_process import Damaged
+from spoilt_history import forget_figures
 
 CHOSEN = argparse.Namespace(
     seed=7, seconds=60.0, nodes=3, fault=["kill leader"], out="x", spoil=None
@@ -156,6 +157,10 @@ def test_what_a_loop_has_seen_stays_broken_when_its_run_is_judged_again(tmp_path
 def test_a_loop_is_judged_again_by_its_own_checkers(tmp_path, loop) -> None:
     folder = ended(tmp_path / "run", loop, broken=[])
     history = (folder.path / "history.jsonl").read_text()
+    (folder.path / "history.jsonl").write_text(history.partition("\n")[2])
+    again = judge_again(folder, lambda _: None)
+    assert again["verdict"] == "unknown" and "1 lines of 2 are there" in again["why"]
+    forget_figures(folder)
     value = "3" if loop == "cluster-kill-loop" else "56"
     (folder.path / "history.jsonl").write_text(
         history.replace(f'"value": {value}', '"value": 4', 1).replace(f"{value}, 7", "57, 7", 1)

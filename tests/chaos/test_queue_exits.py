@@ -68,6 +68,7 @@ def test_what_a_fault_saw_is_told_though_the_load_ended_in_trouble(tmp_path, mon
     assert (found["verdict"], found["broken"]) == ("invalid", ["an older node serves"])
     assert found["unknown"] == ["OSError: no space left"]
     assert found["counts"]["faults"] == 2
+    assert found["history"]["lines"] == 0
 
 
 class Entered:

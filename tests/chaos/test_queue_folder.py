@@ -3,8 +3,11 @@
 import json
 
 import pytest
-from fencepost.chaos.runs.folder import FAULTS, HISTORY, NoRun, RunFolder
+from fencepost.chaos.checkers.history import FINAL
+from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
+from fencepost.chaos.runs.folder import FAULTS, FIGURES, HISTORY, NoRun, RunFolder
 from fencepost.chaos.runs.judging import judge
+from spoilt_history import forget_figures
 
 SUMMARY = {
     "nodes": 3,
@@ -25,6 +28,72 @@ def test_a_run_whose_harness_was_killed_is_unknown_and_keeps_its_lines(tmp_path)
     assert "ended before the run was" in found["why"]
     assert "line 2 has no end" in found["why"]
     assert found["counts"]["crash"] == 1
+
+
+OPS = [
+    Txn("send", "ok", "a", n, sends=[Sent("t0-0", n, n - 1)], began_s=n, ended_s=n + 0.5)
+    for n in range(1, 5)
+]
+POLLS = [Polled("t0-0", n - 1, n, n) for n in range(1, 5)]
+READ = [
+    Txn("read", "ok", process, polls=POLLS, began_s=9.0, ended_s=9.5) for process in ("r", FINAL)
+]
+
+
+def ended(path) -> RunFolder:
+    """What its clients did was written down in two pieces, and the run came to its end."""
+    folder = RunFolder(path)
+    folder.create({"nodes": 3, "unknown": []})
+    for some in (OPS, READ):
+        folder.append_text(HISTORY, map(to_line, some))
+    folder.write(folder.read() | {FIGURES: folder.written})
+    return folder
+
+
+def test_a_history_that_lacks_whole_lines_is_cut_wherever_they_were(tmp_path) -> None:
+    folder = ended(tmp_path / "run")
+    assert judge(folder, lambda _: None)["verdict"] == "valid"
+    whole = folder.history.read_text().splitlines(keepends=True)
+    for lines, says in (
+        (whole[:-1], "5 lines of 6 are there"),
+        (whole[:2] + whole[3:], "5 lines of 6 are there"),  # what was read of it is no phantom
+        ([], "0 lines of 6 are there"),
+        ([*whole, whole[-1]], "7 lines of 6 are there"),
+        ([whole[1], whole[0], *whole[2:]], "they are not the 6 lines that were written"),
+        ([*whole[:-1], whole[-1].rstrip()], "5 lines of 6 are there"),
+    ):
+        folder.history.write_text("".join(lines))
+        found = judge(RunFolder(tmp_path / "run"), lambda _: None)
+        assert found["verdict"] == folder.read()["verdict"] == "unknown"
+        assert found["why"] == f"the history is cut: {says}"
+    folder.history.write_text("".join(whole))
+    assert judge(folder, lambda _: None)["verdict"] == "valid"
+
+
+def test_a_history_without_figures_is_judged_as_it_is_and_one_with_damaged_ones_is_cut(
+    tmp_path,
+) -> None:
+    folder = ended(tmp_path / "run")
+    for figures in (3, [], {}, {"lines": "6"}, {"lines": 6}):
+        folder.write(folder.read() | {FIGURES: figures})
+        assert judge(folder, lambda _: None)["verdict"] == "unknown"
+    forget_figures(folder)
+    assert judge(folder, lambda _: None)["verdict"] == "valid"
+
+
+def test_what_could_not_be_written_is_missed(tmp_path) -> None:
+    """A disk that is full in the middle of a line, and has room again for the next one."""
+    folder = RunFolder(tmp_path / "run")
+    folder.create({"nodes": 3, "unknown": []})
+    folder.append_text(HISTORY, map(to_line, OPS))
+    folder.history.rename(tmp_path / "away")
+    folder.history.mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        folder.append_text(HISTORY, map(to_line, OPS[:1]))
+    folder.history.rmdir()
+    (tmp_path / "away").rename(folder.history)
+    folder.write(folder.read() | {FIGURES: folder.written})
+    assert "4 lines of 5" in judge(folder, lambda _: None)["why"]
 
 
 def test_a_folder_that_holds_something_is_not_taken_for_a_run(tmp_path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fencepost.node.main import main
+from spoilt_history import put_in_place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 SHORT = ["--clients", "3", "--keys", "4", "--crash-s", "3", "--seed", "3"]
@@ -38,11 +39,14 @@ def test_a_run_whose_nodes_are_killed_is_judged_and_leaves_its_folder(tmp_path, 
     assert not (out / "nodes").exists(), "the data of a valid run is not kept"
     # Judged again from what is there: the same.
     assert main(["chaos", "check", str(out)]) == 0
-    # As if one record had been lost.
+    # Without its last line nothing is known, whatever is wrong with what is left.
     history = lines(out / "history.jsonl")
+    (out / "history.jsonl").write_text("".join(f"{json.dumps(op)}\n" for op in history[:-1]))
+    assert main(["chaos", "check", str(out)]) == 2
+    # As if one record had been lost.
     final = next(op for op in history if op["process"] == "final" and op.get("polls"))
     del final["polls"][0]
-    (out / "history.jsonl").write_text("".join(f"{json.dumps(op)}\n" for op in history))
+    put_in_place(out, history)
     assert main(["chaos", "check", str(out)]) == 1
     assert {each["name"] for each in lines(out / "anomalies.jsonl")} >= {"unseen"}
 
