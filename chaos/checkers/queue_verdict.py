@@ -29,6 +29,7 @@ from . import (
 )
 from .availability import Availability
 from .busy import Machine
+from .final_positions import FinalPositions
 from .history import FINAL, Anomaly
 from .promised import Promise
 from .stale_reads import StaleReads
@@ -57,12 +58,13 @@ CHECKERS: Final = (
 
 @dataclass(slots=True)
 class Judged:
-    """`cut` says where a history ended too early, else it is empty."""
+    """`cut` says where a history ended too early, `untold` of which positions it knows nothing; else they are empty."""
 
     anomalies: Sequence[Anomaly] = ()
     counts: dict[str, int] = field(default_factory=dict)
     recovery_ms: dict[str, float] = field(default_factory=dict)
     cut: str = ""
+    untold: str = ""
 
     @property
     def fatal(self) -> list[Anomaly]:
@@ -80,12 +82,14 @@ class Seen:
     availability: Availability
     stuck_polls: StuckPolls
     stale_reads: StaleReads = field(default_factory=StaleReads)
+    final_positions: FinalPositions = field(default_factory=FinalPositions)
     anomalies: list[Anomaly] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     clients_end_s: float = 0.0
 
     def see(self, op: Txn) -> None:
         self.availability.see(op)
+        self.final_positions.see(op)
         self.anomalies += [*self.stale_reads.see(op), *damaged.seen_by(op)]
         self.anomalies += dead_clients.seen_by(op)
         self.anomalies += self.stuck_polls.see(op)
@@ -157,7 +161,8 @@ def judge(
         cut = cut or f"it is too long for the rules of {no_rules}, which were not looked at"
     found += [*seen.anomalies, *seen.availability.anomalies(end_s)]
     counts = seen.counts | {"asked meanwhile": seen.availability.asked_meanwhile(end_s)}
-    return Judged(found, counts, seen.availability.recovery_ms(end_s), cut)
+    recovery_ms = seen.availability.recovery_ms(end_s)
+    return Judged(found, counts, recovery_ms, cut, seen.final_positions.untold)
 
 
 def _streamed(
@@ -188,8 +193,8 @@ def _held(
 def main(arguments: Sequence[str]) -> int:
     judged = judge(Path(arguments[0]))
     lines = [f"{anomaly} {list(anomaly.operations)}" for anomaly in judged.anomalies]
-    lines += [json.dumps(judged.counts), judged.cut]
-    whole = judged.proves_something and not judged.cut
+    lines += [json.dumps(judged.counts), judged.cut, judged.untold]
+    whole = judged.proves_something and not (judged.cut or judged.untold)
     code = 1 if judged.fatal else 0 if whole else 2
     lines.append(("VALID", "INVALID", "UNKNOWN")[code])
     sys.stdout.write("".join(f"{line}\n" for line in lines if line))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ..checkers.consumed import GROUPS
+from ..checkers.final_positions import ASKED_MAX
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn
 from ..harness.processes import Process
@@ -19,7 +20,7 @@ from .notes import Notes
 
 MODULE: Final = "fencepost.chaos.workloads.queue_final"
 CUT: Final = "cut-short"  # the process of final polls that did not come to their end
-GROUPS_MAX: Final = 60  # each life that assigns has one of its own
+GROUPS_MAX: Final = ASKED_MAX  # each life that assigns has one of its own
 SLACK_S: Final = 20.0
 SAID_CHARACTERS: Final = 1_500
 LOOK_S: Final = 0.2

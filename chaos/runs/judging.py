@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ..checkers import exactly_once, history, settings, told, txn_history, txn_verdict, verdict
 from ..checkers.busy import Machine
+from ..checkers.final_positions import FinalPositions
 from ..checkers.history import Anomaly
 from ..checkers.promised import promise_of
 from ..checkers.queue_verdict import ALLOWED, Checker, Judged
@@ -90,7 +91,7 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
     workload = str(summary.get("workload", ""))
     if workload in LOOPS:
         try:
-            return _of_loop(LOOPS[workload](folder.history))
+            return LOOPS[workload](folder.history)
         except (ValueError, TypeError, KeyError) as error:
             nothing = dict.fromkeys(("operations", "ok", "records", "read at the end"), 0)
             return Judged(counts=nothing, cut=f"it can't be read: {error}")
@@ -125,28 +126,32 @@ OWN_RULES: Final[dict[str, Sequence[Checker]]] = {
 }
 
 
-def _stream(file: Path) -> verdict.Verdict:
+def _of_loop(found: verdict.Verdict, untold: str = "") -> Judged:
+    acknowledged = found.counts["acknowledged"]
+    all_of_them = acknowledged + found.counts["failed"] + found.counts["unknown"]
+    counts = {"operations": all_of_them, "ok": acknowledged, "records": acknowledged}
+    return Judged(found.anomalies, counts | found.counts, untold=untold)
+
+
+def _stream(file: Path) -> Judged:
     with file.open() as lines:
-        return verdict.judge(history.from_lines(lines))
+        return _of_loop(verdict.judge(history.from_lines(lines)))
 
 
-def _transactions(file: Path) -> verdict.Verdict:
+def _transactions(file: Path) -> Judged:
     with file.open() as lines:
-        return txn_verdict.judge(txn_history.from_lines(lines))
+        found = txn_history.from_lines(lines)
+    positions = FinalPositions()
+    for op in found:
+        positions.see(op)
+    return _of_loop(txn_verdict.judge(found), positions.untold)
 
 
-LOOPS: Final[dict[str, Callable[[Path], verdict.Verdict]]] = {
+LOOPS: Final[dict[str, Callable[[Path], Judged]]] = {
     "kill-loop": _stream,
     "cluster-kill-loop": _stream,
     "transactions-kill-loop": _transactions,
 }
-
-
-def _of_loop(found: verdict.Verdict) -> Judged:
-    acknowledged = found.counts["acknowledged"]
-    all_of_them = acknowledged + found.counts["failed"] + found.counts["unknown"]
-    counts = {"operations": all_of_them, "ok": acknowledged, "records": acknowledged}
-    return Judged(found.anomalies, counts | found.counts)
 
 
 def _counts(anomaly: Anomaly, summary: dict[str, Any]) -> bool:
@@ -201,6 +206,8 @@ def _said(
         reasons.append("no consumer was shown anything while the load went on")
     if not judged.counts["read at the end"]:
         reasons.append("nothing was read after the faults")
+    elif judged.untold:
+        reasons.append(judged.untold)
     if "left" in summary and (left := summary["left"]) != "":
         reasons.append(f"not all was worked off in the end: {left or 'nobody has looked'}")
     via = summary.get("options", {}).get("via", ())
