@@ -11,7 +11,6 @@ PROVED BY  tests/chaos/test_queue_run.py::test_a_run_that_is_asked_to_end_keeps_
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +31,7 @@ from .clients import Clients
 from .draining import Draining
 from .final_polls import final_polls
 from .folder import FAULTS, FIGURES, UNKNOWN, RunFolder
-from .interrupts import Interrupts
+from .interrupts import Beside, Interrupts
 from .judging import judge
 from .lent import Lent, age, has_elder_of
 from .plan import Plan, machine, versions
@@ -215,12 +214,11 @@ class Run:
                     )
                 time.sleep(TICK_S)
             # Nodes may take long to come back, and the load goes on meanwhile.
-            with ThreadPoolExecutor(max_workers=1) as pool:
-                stopped = pool.submit(schedule.stop)
-                while not stopped.done():
-                    clients.tick()
-                    time.sleep(TICK_S)
-                stopped.result()
+            stopped = Beside(schedule.stop, name="stops-faults")
+            while not stopped.is_over:
+                clients.tick()
+                time.sleep(TICK_S)
+            stopped.end()
             if schedule.healed:
                 self._calm(clients)
             self.summary["stopped_s"] = round(clients.now_s, 3)

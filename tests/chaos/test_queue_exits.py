@@ -1,14 +1,18 @@
 """What a run makes of processes that ended as they were not meant to, and how long its load goes on; without any broker."""
 
+import threading
+import time
 from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 from fencepost.chaos.faults.exits import Exit
+from fencepost.chaos.faults.system import CannotDo
 from fencepost.chaos.runs import judging
 from fencepost.chaos.runs import run as runs
 from fencepost.chaos.runs.folder import HISTORY, RunFolder
+from fencepost.chaos.runs.interrupts import Beside
 from fencepost.chaos.runs.plan import Plan
 from fencepost.chaos.runs.run import Run
 from fencepost.node.main import main
@@ -205,3 +209,47 @@ def test_a_run_that_is_asked_to_end_waits_for_nobody(run) -> None:
     load = Load(1e9)
     run._calm(load)
     assert load.now_s == 100.0
+
+
+def test_who_is_asked_twice_to_end_does_not_wait_for_nodes_to_come_back(
+    run, monkeypatch, tmp_path
+) -> None:
+    """`stop` waits for nodes, for minutes at worst; the first Ctrl-C waits for it, the second for nobody."""
+    over, asked = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        asked.set()
+        assert over.wait(60.0)
+
+    class Interrupted(Load):
+        known = SimpleNamespace(acknowledged=1, acknowledged_bytes=1)
+
+        def start(self) -> None:
+            pass
+
+        def tick(self) -> None:
+            super().tick()
+            if asked.is_set():
+                raise KeyboardInterrupt
+
+    stage = SimpleNamespace(asked=SimpleNamespace(seen=dict), stopping=threading.Event())
+    schedule = SimpleNamespace(stage=stage, run=lambda: None, counts=Counter(), stop=stop)
+    monkeypatch.setattr(run.workload.__class__, "to_drain", lambda *_: {})
+    began = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run._load(NOWHERE, Interrupted(0.0), schedule)
+        assert time.monotonic() - began < 30.0
+        assert stage.stopping.is_set()
+    finally:
+        over.set()
+
+
+def test_what_nobody_foresaw_when_faults_end_is_raised_where_the_load_goes_on() -> None:
+    def fails() -> None:
+        raise CannotDo("no older build")
+
+    beside = Beside(fails, name="test")
+    with pytest.raises(CannotDo, match="no older build"):
+        beside.end()
+    assert beside.is_over
