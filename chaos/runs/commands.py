@@ -118,6 +118,8 @@ def _run(arguments: argparse.Namespace) -> int:
         summary = Run(plan, folder, _say).go()
     except (CannotDo, DidNotStart, NoRun) as refused:
         return _refuse(refused)
+    except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
+        return _refuse(f"nothing is known of this run: {type(unforeseen).__name__}: {unforeseen}")
     _write_page(folder.path, _say)
     return EXIT_CODES[summary["verdict"]]
 
@@ -164,8 +166,11 @@ CLIENTS_MAX: Final = 63
 def _write_page(folder: Path, say: Callable[[str], None]) -> None:
     """The report, where that part is installed."""
     with suppress(ModuleNotFoundError):
-        page = importlib.import_module(PAGES).write_page(folder)
-        say(f"the report is {page}")
+        pages = importlib.import_module(PAGES)
+        try:
+            say(f"the report is {pages.write_page(folder)}")
+        except Exception as unforeseen:  # noqa: BLE001 - the verdict stands, and its exit code
+            say(f"there is no report: {type(unforeseen).__name__}: {unforeseen}")
 
 
 # -- check -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ PROVED BY  tests/chaos/test_queue_run.py::test_a_run_that_is_asked_to_end_keeps_
 
 import shutil
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -118,6 +119,12 @@ class Run:
                 self.unknown.append(_short(f"{type(trouble).__name__}: {trouble}"))
             except KeyboardInterrupt:
                 self.unknown.append("interrupted twice: nothing was waited for")
+            except CannotDo as refused:
+                if self._load_of is None:
+                    raise
+                self._note_unforeseen(refused)
+            except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
+                self._note_unforeseen(unforeseen)
             if self.interrupts:
                 self.unknown.append(f"{self.interrupts.asked} came before the run was through")
             if self._load_of is not None:
@@ -132,6 +139,10 @@ class Run:
         if self.summary["verdict"] == "valid":
             shutil.rmtree(self.nodes_folder, ignore_errors=True)
         return self.summary
+
+    def _note_unforeseen(self, error: Exception) -> None:
+        self.summary["trace"] = traceback.format_exc()
+        self.unknown.append(_short(f"{type(error).__name__}: {error}"))
 
     # -- the run ---------------------------------------------------------------------------------
 

@@ -6,9 +6,11 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 from fencepost.chaos.faults.exits import Exit
 from fencepost.chaos.faults.system import CannotDo
+from fencepost.chaos.report import page
 from fencepost.chaos.runs import judging
 from fencepost.chaos.runs import run as runs
 from fencepost.chaos.runs.folder import HISTORY, RunFolder
@@ -148,6 +150,70 @@ def test_of_many_nodes_that_ended_by_themselves_a_broken_invariant_is_not_left_o
     run._account_exits()
     assert run.unknown[-1] == "5 more nodes ended by themselves"
     assert run.broken == ["node 2 ended by itself with 70: why"]
+
+
+@pytest.mark.parametrize("target", ["before anything", "in the middle", "afterwards"])
+def test_what_nobody_foresaw_ends_a_run_as_unknown_in_a_sentence(
+    tmp_path, monkeypatch, capsys, target
+) -> None:
+    """A traceback ends with 1, which says invalid; and what was seen to be broken by then is."""
+    monkeypatch.setattr(runs, "system_of", lambda *_, **__: Entered())
+
+    def fails(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "nobody there"))
+
+    where, name = {
+        "before anything": (RunFolder, "create"),
+        "in the middle": (Run, "_clients"),
+        "afterwards": (runs, "judge"),
+    }[target]
+    monkeypatch.setattr(where, name, fails)
+    if target == "afterwards":
+        monkeypatch.setattr(Run, "_measure", lambda _: None)
+    out = tmp_path / "run"
+    assert main(["chaos", "run", "--faults", "kill", "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert "KafkaException" in said.out + said.err and "nobody there" in said.out + said.err
+    if target != "before anything":
+        found = RunFolder(out).read()
+        assert found["verdict"] == "unknown"
+    if target == "in the middle":
+        assert "UNKNOWN: KafkaException: " in said.out
+        assert "in fails" in found["trace"], "for who mends it"
+
+
+def test_what_cannot_be_had_is_refused_as_long_as_nothing_has_begun(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    stage = SimpleNamespace(seen=[], broken=["an older node serves"])
+    schedule = SimpleNamespace(counts=Counter(), left_out=[], trouble=[], stage=stage)
+
+    def refuse(*_: object) -> None:
+        raise CannotDo("there is no engine")
+
+    monkeypatch.setattr(runs, "system_of", lambda *_, **__: Entered())
+    for name, code in (("_clients", 2), ("_load", 1)):
+        monkeypatch.setattr(Run, "_schedule", lambda *_: schedule)
+        monkeypatch.setattr(Run, name, refuse)
+        assert main(["chaos", "run", "--faults", "kill", "--out", str(tmp_path / name)]) == code
+        monkeypatch.setattr(Run, "_clients", lambda *_: SimpleNamespace(**NO_CLIENTS))
+    said = capsys.readouterr()
+    assert said.err == "fencepost: there is no engine\n"
+    assert "INVALID: found: 1 broken; an older node serves" in said.out
+
+
+NO_CLIENTS = {"crashes": 0, "ended": [], "kill": lambda: None}
+
+
+def test_a_page_that_cannot_be_written_changes_no_verdict(tmp_path, monkeypatch, capsys) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("no such chart")
+
+    monkeypatch.setattr(runs, "system_of", lambda *_, **__: Entered())
+    monkeypatch.setattr(Run, "go", lambda _: {"verdict": "valid"})
+    monkeypatch.setattr(page, "write_page", fails)
+    assert main(["chaos", "run", "--faults", "kill", "--out", str(tmp_path / "run")]) == 0
+    assert "there is no report: KeyError" in capsys.readouterr().out
 
 
 def test_a_client_that_ended_by_itself_makes_a_run_unknown(run) -> None:
