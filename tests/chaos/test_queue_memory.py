@@ -1,7 +1,11 @@
 """What judges a long history holds little of it, and says the same."""
 
+import contextlib
 import random
+import subprocess
+import sys
 from array import array
+from pathlib import Path
 
 import pytest
 from fencepost.chaos.checkers import queue_buckets, torn_transactions
@@ -109,3 +113,41 @@ def test_a_key_of_old_is_one_end_and_still_known_when_it_is_written_to_again() -
     reads.see(acknowledged("t0-0", 10, end_s + 3))
     assert reads.see(asked("t0-0", 10, end_s + 3)) == [], "it was asked before"
     assert [each.rule for each in reads.see(asked("t0-0", 10, end_s + 4))] == ["stale-read"]
+
+
+# -- what it writes on the way ---------------------------------------------------------------------
+
+HOLDS = """
+import signal, sys
+from pathlib import Path
+from fencepost.chaos.checkers.queue_stream import beside
+with beside(Path(sys.argv[1])) as made:
+    (made / "values").write_text("x")
+    print(made, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_what_a_check_that_was_killed_has_left_is_gone_with_the_next_one(tmp_path) -> None:
+    """And what belongs to one that goes on, or to somebody else, is not."""
+    file = written(tmp_path, [Txn("txn", "ok", "a", 1, [Sent("t0-0", 8, 0)])])
+    for name in ("checking-mine", "other.jsonl.checking-theirs"):
+        (tmp_path / name).mkdir()
+    command = [sys.executable, "-c", HOLDS, str(file)]
+    with contextlib.ExitStack() as both:
+        killed, lives = (
+            both.enter_context(subprocess.Popen(command, stdin=-1, stdout=-1, text=True))
+            for _ in range(2)
+        )
+        left, held = (Path(each.stdout.readline().strip()) for each in (killed, lives))
+        before = {each.name for each in tmp_path.iterdir()}
+        assert before >= {left.name, held.name}
+        killed.kill()
+        killed.wait()
+        stream(file, lambda _: None)
+        assert {each.name for each in tmp_path.iterdir()} == before - {left.name}
+        assert (held / "values").read_text() == "x"
+        lives.stdin.close()
+        assert lives.wait() == 0
+    assert {each.name for each in tmp_path.iterdir()} == before - {left.name, held.name}
