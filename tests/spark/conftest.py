@@ -51,6 +51,27 @@ def spark() -> Iterator[Any]:
     made.stop()
 
 
+@pytest.fixture(autouse=True)
+def no_producer_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tests leave attempts behind, as tasks that die do; each would cost its share of a core until the last test ends."""
+    if missing("python:pyarrow"):
+        yield
+        return
+    from fencepost.clients.spark.c_producer import ColumnProducer
+
+    made = []
+    begin = ColumnProducer.__init__
+
+    def noted(producer: Any, settings: Any) -> None:
+        begin(producer, settings)
+        made.append(producer)
+
+    monkeypatch.setattr(ColumnProducer, "__init__", noted)
+    yield
+    for each in made:
+        each.close()
+
+
 @pytest.fixture
 def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
     """`fresh("orders")`: a name that no other test uses."""

@@ -1,6 +1,7 @@
 """Whole columns of rows to librdkafka: all of them are there, in their order, or it is told which was refused."""
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,19 @@ def make(node: Served, fresh: Callable[[str], str]) -> Iterator[Callable[..., Co
     yield one
     for each in made:
         each.close()
+
+
+def test_what_librdkafka_tells_does_not_pile_up_while_a_task_waits_for_its_rows(
+    make: Callable[..., ColumnProducer],
+) -> None:
+    """Statistics come every 20 ms, and wait in memory until they are read."""
+    producer = make()
+    deadline = time.monotonic() + 30
+    while (
+        producer.identity(0) is None
+    ):  # nobody polls: who it is comes from statistics that were read all the same
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def read(node: Served, topic: str, count: int) -> list[tuple[Any, ...]]:
