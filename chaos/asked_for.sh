@@ -13,9 +13,23 @@ fencepost=${FENCEPOST:-.venv/bin/fencepost}
 seeds=$1 file=$2
 worst=0
 
+child=
+ended=0
+# What runs writes its line and ends; nothing more is begun.
+trap 'ended=$((ended + 1)); [[ -z $child ]] || kill -s TERM "$child" 2>/dev/null' INT TERM HUP
+
 run() {
-  local code=0
-  "$fencepost" sim run --seeds "$seeds" --summary "$file" "$@" || code=$?
+  local code=0 before
+  if [[ $ended -gt 0 ]]; then exit $((worst == 1 ? 1 : 130)); fi
+  "$fencepost" sim run --seeds "$seeds" --summary "$file" "$@" &
+  child=$!
+  while :; do
+    before=$ended
+    wait "$child"
+    code=$?
+    [[ $ended -gt $before ]] || break # else it was a signal that ended the wait
+  done
+  child=
   if [[ $code -gt 128 ]]; then exit "$code"; fi
   if [[ $code -eq 1 || ($code -ne 0 && $worst -eq 0) ]]; then worst=$code; fi
 }

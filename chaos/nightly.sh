@@ -11,6 +11,7 @@
 #   DIR/pipeline.log      the pipeline's runs; DIR/pipeline-SEED has the data and logs of those that are not EQUAL
 #
 # Exit codes: 0 nothing was found, 1 a promise was broken, 2 something could not be said or was not understood.
+# SIGINT, SIGTERM and SIGHUP end it early: what runs is asked to end, once, what it found is kept, and the night is unknown.
 # A target that is not here makes the night unknown: TARGETS=processes,kafka leaves containers out by name.
 # Count the night with `fencepost chaos record DIR`; a failing seed goes to tests/regressions.
 set -uo pipefail
@@ -35,10 +36,46 @@ worse() { # a broken promise (1) weighs more than what is unknown (2)
   if [[ $1 -eq 1 || $worst -eq 0 ]]; then worst=$1; fi
 }
 
+child=
+ended=   # the signal that ended the night
+signals=0 # that came
+exec 3>&1 # what is said goes there, wherever a child's words go
+
+# In a group of its own, so that a Ctrl-C reaches it through us alone; it is waited for until it has ended by itself.
+run() { # COMMAND…
+  local code=0 before
+  set -m
+  "$@" </dev/null 3>&- &
+  child=$!
+  set +m
+  [[ -z $ended ]] || kill -s TERM "$child" 2>/dev/null
+  while :; do
+    before=$signals
+    wait "$child"
+    code=$?
+    [[ $signals -gt $before ]] || break # else it was a signal that ended the wait
+  done
+  child=
+  return "$code"
+}
+
+end() { # SIGNAL
+  signals=$((signals + 1))
+  [[ -z $ended ]] || return
+  ended=$1
+  worse 2
+  echo "SIG$1 came before the night was over: what was found until then is in $out" >&3
+  [[ -z $child ]] || kill -s TERM "$child" 2>/dev/null
+}
+for each in INT TERM HUP; do
+  # shellcheck disable=SC2064 # the name of now
+  trap "end $each" "$each"
+done
+
 simulate() {
-  while ((half - SECONDS > 30)); do
+  while [[ -z $ended ]] && ((half - SECONDS > 30)); do
     some_seeds all "$fencepost" sim run --campaign all --summary "$out/campaigns.jsonl" --seeds "$seed..$((seed + chunk))"
-    FENCEPOST=$fencepost some_seeds asked-for chaos/asked_for.sh "$seed..$((seed + chunk))" "$out/campaigns.jsonl"
+    some_seeds asked-for env FENCEPOST="$fencepost" chaos/asked_for.sh "$seed..$((seed + chunk))" "$out/campaigns.jsonl"
     seed=$((seed + chunk))
   done
   rm -f "$out/running.log"
@@ -46,8 +83,8 @@ simulate() {
 
 some_seeds() { # NAME COMMAND…: as long as there is time; what it said is kept if it found something
   local code left=$((half - SECONDS)) log="$out/failed-$seed-$1.log"
-  ((left > 0)) || return
-  timeout --preserve-status --signal INT --kill-after 300 "$left" "${@:2}" >"$out/running.log" 2>&1
+  [[ -z $ended ]] && ((left > 0)) || return
+  run timeout --preserve-status --signal INT --kill-after 300 "$left" "${@:2}" >"$out/running.log" 2>&1
   code=$?
   # Interrupted by the clock (130) is as it should be, unless a seed had failed by then (1): the summary has both.
   if [[ $code -ne 0 && $code -ne 130 ]]; then
@@ -69,7 +106,7 @@ spark_runs() { # for so many seconds
   "$python" -c 'import pyspark, pyarrow' || { lacks PySpark "the runs that kill Spark's jobs"; return; }
   local code
   # Runs that have begun may end: each has time-outs of its own, and this is for those that have not.
-  timeout --signal TERM --kill-after 300 $(($1 + 3600)) "$python" -m fencepost.chaos.harness.spark_kill_runs \
+  run timeout --signal TERM --kill-after 300 $(($1 + 3600)) "$python" -m fencepost.chaos.harness.spark_kill_runs \
     --seeds "$seed..$((seed + 10000))" --minutes "$(awk -v s="$1" 'BEGIN { printf "%.3f", s / 60 }')" \
     --data "$out/spark-$seed" >>"$out/spark-runs.log" 2>&1
   code=$?
@@ -87,7 +124,7 @@ pipeline() { # for so many seconds, and once at least
   command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || { lacks MariaDB 'the pipeline'; return; }
   local code kept end=$((SECONDS + $1)) its=$seed
   while :; do
-    timeout --signal TERM --kill-after 300 3600 "$python" examples/pipeline/run.py --seed "$its" \
+    run timeout --signal TERM --kill-after 300 3600 "$python" examples/pipeline/run.py --seed "$its" \
       --out "$out/pipeline" >"$out/running.log" 2>&1
     code=$?
     if [[ $code -ne 0 ]]; then
@@ -98,25 +135,29 @@ pipeline() { # for so many seconds, and once at least
     fi
     cat "$out/running.log" >>"$out/pipeline.log"
     its=$((its + 1))
-    ((SECONDS < end)) || break
+    [[ -z $ended ]] && ((SECONDS < end)) || break
   done
   rm -f "$out/running.log"
 }
 
 simulate
 # Past the last epoch of a producer id, which takes too long for every round. Only with time for it.
-if ((seconds - SECONDS > 1800)); then
-  "$fencepost" chaos run --nodes 1 --faults epochs,sleeper,zombie --age-s 600 --seconds 180 --seed "$seed" --out "$out/runs/old-$seed"
+if [[ -z $ended ]] && ((seconds - SECONDS > 1800)); then
+  run "$fencepost" chaos run --nodes 1 --faults epochs,sleeper,zombie --age-s 600 --seconds 180 --seed "$seed" --out "$out/runs/old-$seed"
   code=$?
   [[ $code -eq 0 ]] || worse "$code"
 fi
 left=$((seconds - SECONDS))
 rounds=$((left * 5 / 8))
-"$fencepost" chaos rounds --minutes "$((rounds / 60 > 1 ? rounds / 60 : 1))" --out "$out/runs" ${TARGETS:+--targets "$TARGETS"}
-code=$?
-[[ $code -eq 0 ]] || worse "$code"
-"$fencepost" chaos prune "$out/runs"
-"$fencepost" chaos index "$out/runs"
-spark_runs $((left / 4))
-pipeline $((left / 8))
+if [[ -z $ended ]]; then
+  run "$fencepost" chaos rounds --minutes "$((rounds / 60 > 1 ? rounds / 60 : 1))" --out "$out/runs" ${TARGETS:+--targets "$TARGETS"}
+  code=$?
+  [[ $code -eq 0 ]] || worse "$code"
+fi
+if [[ -d $out/runs ]]; then
+  "$fencepost" chaos prune "$out/runs"
+  "$fencepost" chaos index "$out/runs"
+fi
+[[ -n $ended ]] || spark_runs $((left / 4))
+[[ -n $ended ]] || pipeline $((left / 8))
 exit "$worst"

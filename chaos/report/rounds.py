@@ -1,10 +1,12 @@
 """`make chaos`: every workload, target and kind of fault in turn until the time is up, each run in a folder; then the index.
 
 INVARIANT  a run that leaves nothing, or does not end, counts as unknown and fails the round; so does each target and each kind
-           of fault that this machine lacks, unless it was left out by name.
-PREVENTS   an hour of chaos that is green because half of it did not start.
+           of fault that this machine lacks, unless it was left out by name. No run goes on without its round: one Ctrl-C or
+           SIGTERM ends a run as if it had been told to it alone, the run counts, and the index is written.
+PREVENTS   an hour of chaos that is green because half of it did not start; nodes that are broken on and on with nobody there.
 PROVED BY  tests/chaos/test_report_rounds.py::test_a_run_that_leaves_nothing_behind_fails_the_round,
-           tests/chaos/test_report_rounds.py::test_what_this_machine_lacks_is_unknown_however_well_all_else_went
+           tests/chaos/test_report_rounds.py::test_what_this_machine_lacks_is_unknown_however_well_all_else_went,
+           tests/chaos/test_rounds_ended.py::test_a_round_that_is_asked_to_end_asks_its_run_once_and_counts_it
 """
 
 import random
@@ -13,11 +15,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
 
+from fencepost.node.cli.children import die_with_parent
+
+from ..runs.interrupts import Interrupts
 from ..runs.plan_words import NOT_IN, NOT_ON
 from . import digest
 from .index import run_folders, write_index
@@ -29,7 +35,9 @@ EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 LOAD_S: Final = 60.0  # of one run
 AROUND_S: Final = 45.0  # starts, final polls, the verdict
 SLOWEST_S: Final = 900.0  # a run that takes so much longer than its load does not end
-STOP_S: Final = 120.0
+STOP_S: Final = 180.0  # for one that was asked to end: nodes come back, what is known is judged
+TWICE_S: Final = 30.0  # for one that was asked twice, and waits for nobody
+LOOK_S: Final = 0.1
 LOOPS: Final = ("cluster_kill_loop", "transactions_kill_loop", "kill_loop")
 PROCESSES: Final = "processes"
 MIXED_MAX: Final = 6  # kinds of faults in a run of several
@@ -153,6 +161,7 @@ class Rounds:
         self.left_out = [f"left out: {each}" for each in left_out]
         self.folder = folder
         self.say = say
+        self.interrupts = Interrupts()
         self.struck = struck or Struck()
         self.verdicts: Counter[str] = Counter({UNKNOWN: len(lacking)} if lacking else {})
         self.bad = [f"{UNKNOWN}: {each}" for each in lacking]
@@ -160,24 +169,28 @@ class Rounds:
     def go(self, all_turns: Iterator[Turn], minutes: float) -> int:
         deadline = time.monotonic() + 60 * minutes
         self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            for number, turn in enumerate(all_turns):
-                left = deadline - time.monotonic()
-                if number and left < LOAD_S / 2 + AROUND_S:
-                    break
-                seconds = max(5.0, min(LOAD_S, left - AROUND_S))
-                self._take(turn, round(seconds))
-        except KeyboardInterrupt:
-            self.say("interrupted: what was run is in the index")
-        self.say(self.conclusion(write_index(self.folder)))
-        return max((EXIT_CODES[each] for each in self.verdicts), key=_worst, default=2)
+        with self.interrupts:
+            with suppress(KeyboardInterrupt):  # asked twice
+                for number, turn in enumerate(all_turns):
+                    left = deadline - time.monotonic()
+                    if self.interrupts or (number and left < LOAD_S / 2 + AROUND_S):
+                        break
+                    seconds = max(5.0, min(LOAD_S, left - AROUND_S))
+                    self._take(turn, round(seconds))
+            if self.interrupts:
+                self.bad.append(f"{UNKNOWN}: {self.interrupts.asked} came before the time was up")
+            self.say(self.conclusion(write_index(self.folder)))
+        codes = [EXIT_CODES[each] for each in self.verdicts]
+        if self.interrupts or not codes:
+            codes.append(EXIT_CODES[UNKNOWN])
+        return max(codes, key=_worst)
 
     def _take(self, turn: Turn, seconds: float) -> None:
         out = self._place(f"{time.strftime('%Y%m%d-%H%M%S')}-{turn.name}-{turn.seed}")
         command = turn.command(seconds, out)
         log = out.with_suffix(".log")
         with log.open("w") as file:
-            code = _finished(command, file.fileno(), seconds + SLOWEST_S)
+            code = _finished(command, file.fileno(), seconds + SLOWEST_S, self.interrupts)
         verdict, headline = self._outcome(out)
         self.verdicts[verdict] += 1
         self.say(f"{turn.name}, seed {turn.seed}: {headline}")
@@ -216,18 +229,36 @@ def _worst(code: int) -> int:
     return {0: 0, 2: 1, 1: 2}[code]
 
 
-def _finished(command: Sequence[str], output: int, limit_s: float) -> int | None:
-    """The exit code; None of one that did not end by itself. It is asked to end first, as a person would."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+def _finished(
+    command: Sequence[str], output: int, limit_s: float, interrupts: Interrupts
+) -> int | None:
+    """The exit code. Who takes too long, or should end with the round, is asked to end first, once, as a person would."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - only prctl runs in there
+        start_new_session=True,  # a Ctrl-C is told to it by us, and by nobody else
+    )
+    late = time.monotonic() + limit_s
     try:
-        return process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        return None
+        while time.monotonic() < late and not interrupts:
+            if _has_ended(process, LOOK_S):
+                return process.returncode
+        process.terminate()
+        _has_ended(process, STOP_S)
+    except KeyboardInterrupt:  # the second time: it need not wait for anybody
+        process.terminate()
+        _has_ended(process, TWICE_S)
     finally:
         if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
+    return process.returncode
+
+
+def _has_ended(process: "subprocess.Popen[bytes]", within_s: float) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(within_s)
+    return process.returncode is not None

@@ -2,8 +2,10 @@
 
 import re
 import shlex
+import signal
 import stat
 import subprocess
+import time
 from argparse import ArgumentParser
 from pathlib import Path
 
@@ -76,3 +78,29 @@ def test_a_broken_promise_weighs_more_than_what_is_unknown_and_the_rest_is_run(
 ) -> None:
     found, said = asked(tmp_path, *ends)
     assert (found, len(said)) == (code, lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ends", "code"), [(130, 130), (1, 1)])
+def test_who_ends_it_ends_what_runs_and_nothing_more_is_begun(tmp_path, ends, code) -> None:
+    stand_in, said = tmp_path / "fencepost", tmp_path / "said"
+    stand_in.write_text(
+        f"""#!/bin/bash
+trap 'asked=1' TERM
+echo begun >>"{said}"
+for _ in {{1..150}}; do sleep 0.1; [ -z $asked ] || break; done
+echo "ended $asked" >>"{said}"
+exit {ends}
+"""
+    )
+    stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
+    script = subprocess.Popen(
+        [SCRIPT, "5..7", "sums.jsonl"], env={"FENCEPOST": str(stand_in), "PATH": "/usr/bin:/bin"}
+    )
+    deadline = time.monotonic() + 15
+    while not said.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    script.send_signal(signal.SIGTERM)
+    assert script.wait(15) == code
+    assert said.read_text().splitlines() == ["begun", "ended 1"]

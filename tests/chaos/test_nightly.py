@@ -1,7 +1,9 @@
 """The night's frame, with programs that do nothing but answer: what they find is kept, and the exit code says it."""
 
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,20 @@ case "$*" in
     [ "$PIPELINE" = 0 ] || { mkdir -p "$KEPT"; touch "$KEPT/log"; echo "data and logs are kept in $KEPT"; }
     exit "$PIPELINE" ;;
 esac
+"""
+# Runs until it is asked to end, says how often it was asked, and what it has found.
+FENCEPOST = """#!/bin/bash
+echo "$@" >>"$CALLS"
+case "$*" in *"$LASTS"*) ;; *) exit 0 ;; esac
+asked=0
+trap 'asked=$((asked + 1))' TERM INT
+echo $$ >"$HERE"
+for _ in {1..300}; do sleep 0.1; [ $asked = 0 ] || break; done
+sleep 1
+mkdir -p "$RUNS"
+echo "seed 7 failed"
+echo "asked $asked" >>"$CALLS"
+exit 1
 """
 
 
@@ -89,6 +105,65 @@ def test_a_night_keeps_what_sparks_jobs_and_the_pipeline_found(
     assert kept == [name for name, its in (("pipeline", pipeline), ("spark", spark)) if its]
     if spark:
         assert "INVALID seed 7: lost" in said[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize("lasts", ["sim run", "chaos rounds"])
+def test_a_night_that_is_ended_ends_what_runs_once_and_keeps_what_it_found(
+    tmp_path: Path, lasts: str, how: str
+) -> None:
+    environment = {
+        **os.environ,
+        "FENCEPOST": str(program(tmp_path / "fencepost", FENCEPOST)),
+        "PYTHON": str(program(tmp_path / "python", PYTHON)),
+        "CALLS": str(tmp_path / "calls"),
+        "LASTS": lasts,
+        "HERE": str(tmp_path / "here"),
+        "RUNS": str(tmp_path / "out" / "runs"),
+        "SPARK": "0",
+        "PIPELINE": "0",
+    }
+    hours = "0.1" if lasts == "sim run" else "0.001"
+    night = subprocess.Popen(
+        ["bash", str(NIGHTLY), hours, str(tmp_path / "out")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    pid = 0
+    try:
+        until((tmp_path / "here").exists)
+        pid = int((tmp_path / "here").read_text())
+        if how == "Ctrl-C":
+            os.killpg(night.pid, signal.SIGINT)
+        else:
+            night.terminate()
+        said = night.communicate(timeout=15)[0]
+        left = Path(f"/proc/{pid}").exists()
+    finally:
+        night.kill()
+        night.communicate()
+        if pid and Path(f"/proc/{pid}").exists():
+            os.kill(pid, signal.SIGKILL)
+    assert not left
+    assert night.returncode == 1
+    calls = (tmp_path / "calls").read_text().splitlines()
+    first = next(at for at, call in enumerate(calls) if lasts in call)
+    out = tmp_path / "out"
+    assert calls[first + 1] == "asked 1"
+    assert calls[first + 2 :] == [f"chaos {word} {out / 'runs'}" for word in ("prune", "index")]
+    assert "came before the night was over" in said
+    if lasts == "sim run":
+        assert "seed 7 failed" in next(out.glob("failed-*-all.log")).read_text()
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.mark.slow
