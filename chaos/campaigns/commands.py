@@ -99,6 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from ..runs.interrupts import CutsOff
     from .progress import Progress
     from .runner import run_all
     from .summary import Summary, append
@@ -125,20 +126,23 @@ def _run(arguments: argparse.Namespace) -> int:
             progress.say(f"seed {outcome.plan.seed}: {difference}\nagain: {outcome.plan.command}")
         progress.at(outcome)
 
-    totals = run_all(plans, arguments.jobs, tell, twice_s=arguments.check_first)
-    progress.end()
-    try:
-        if totals.failed and arguments.shrink > 0 and not totals.interrupted:
-            _shrink(totals, arguments, summaries)
-    except KeyboardInterrupt:
-        totals.interrupted = True
-    for name, each in summaries.items():
-        print(f"traces of {name}: {each.traces}")
-        if arguments.summary is not None:
-            done, different = checks.of(name)
-            line = each.line(run_twice=done, different=different, interrupted=totals.interrupted)
-            append(arguments.summary, line)
-    return _conclude(totals, checks, len(plans))
+    with CutsOff() as signals:
+        totals = run_all(plans, arguments.jobs, tell, twice_s=arguments.check_first)
+        try:
+            progress.end()
+            if totals.failed and arguments.shrink > 0 and not totals.interrupted:
+                _shrink(totals, arguments, summaries)
+        except KeyboardInterrupt:
+            totals.interrupted = True
+        signals.over()
+        for name, each in summaries.items():
+            print(f"traces of {name}: {each.traces}")
+            if arguments.summary is not None:
+                done, different = checks.of(name)
+                cut = totals.interrupted
+                line = each.line(run_twice=done, different=different, interrupted=cut)
+                append(arguments.summary, line)
+        return _conclude(totals, checks, len(plans))
 
 
 def _conclude(totals: "Totals", checks: "Checks", wanted: int) -> int:

@@ -1,6 +1,6 @@
 """Many plans on all cores, one process a core; what comes back is told as it comes.
 
-Ctrl-C ends it with what was seen. A worker that dies takes the seeds that were on their way with it: they are called
+Ctrl-C and SIGTERM end it with what was seen (`CutsOff`). A worker that dies takes the seeds that were on their way with it: they are called
 unknown, and fail the campaign.
 """
 
@@ -19,6 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
+from ..runs.interrupts import SIGNALS
 from ..sim.plan import Plan
 from .again import run_and_compare
 from .campaign import Outcome, run_plan
@@ -115,13 +116,15 @@ def spread(
                 except BrokenProcessPool as broken:
                     yield item, broken
     finally:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C cuts nothing off
+        # Whatever comes now cuts nothing off.
+        before = [(each, signal.signal(each, signal.SIG_IGN)) for each in SIGNALS]
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in multiprocessing.active_children() if running else ():
             worker.terminate()
         with contextlib.suppress(BrokenProcessPool):
             pool.shutdown(wait=True)
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before:
+            signal.signal(each, handler)
 
 
 def _belong_to_parent() -> None:

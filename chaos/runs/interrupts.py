@@ -1,4 +1,10 @@
-"""Ctrl-C and SIGTERM: the first asks a run to come to its end and say what it knows, the second does not wait for that."""
+"""Ctrl-C and SIGTERM, which are the same: a run is asked to come to its end and say what it knows; a campaign, or a loop, is cut
+off where it is, and says what it has seen by then.
+
+INVARIANT  whoever was started with SIGINT ignored, as a shell starts what runs in its background, hears it all the same.
+PREVENTS   a night whose clock ends nothing; an hour of seeds that leaves no line because it was SIGTERM that came.
+PROVED BY  tests/chaos/test_campaign_runner.py::test_a_campaign_that_is_ended_counts_what_it_has_run
+"""
 
 import signal
 import threading
@@ -10,7 +16,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """`asked` is empty, or the name of the signal."""
+    """The first signal asks, the second does not wait for that. `asked` is empty, or the name of the signal."""
 
     def __init__(self) -> None:
         self.asked = ""
@@ -19,6 +25,9 @@ class Interrupts:
     def _came(self, number: int, _frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
+        self._take(number)
+
+    def _take(self, number: int) -> None:
         self.asked = signal.Signals(number).name
 
     def __bool__(self) -> bool:
@@ -66,3 +75,30 @@ class Beside:
         self._thread.join()
         if self._failure is not None:
             raise self._failure
+
+
+class CutsOff(Interrupts):
+    """The first signal raises KeyboardInterrupt, unless all is `over`: what is written down then is not cut off by any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_over = False
+
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked or self._is_over:
+            return
+        self._take(number)
+        raise KeyboardInterrupt
+
+    def over(self) -> None:
+        self._is_over = True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Who was cut off is about to end: a signal that comes again does not change its exit code."""
+        if not self.asked:
+            super().__exit__(kind, error, trace)

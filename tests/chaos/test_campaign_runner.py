@@ -1,5 +1,7 @@
 """A campaign's processes: whoever ends the campaign, however, has ended them."""
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -49,3 +51,52 @@ def test_no_worker_is_left_behind_by_a_campaign_that_was_killed() -> None:
     finally:
         for each in session_of(campaign.pid):
             os.kill(each, signal.SIGKILL)
+
+
+def ignore_interrupts() -> None:
+    """As a shell starts what runs in its background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGTERM to all", "SIGINT"])
+def test_a_campaign_that_is_ended_counts_what_it_has_run(tmp_path, how) -> None:
+    sums = tmp_path / "sums.jsonl"
+    screen, terminal = os.openpty()  # on which it says how far it is
+    words = ["sim", "run", "--seeds", "0..1000000", "--campaign", "one-node", "--jobs", "2"]
+    words += ["--seconds", "2", "--check-every", "0", "--check-first", "0"]
+    campaign = subprocess.Popen(
+        [sys.executable, "-m", "fencepost.node.main", *words, "--summary", str(sums)],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+        start_new_session=True,
+        preexec_fn=ignore_interrupts if how == "SIGINT" else None,  # noqa: PLW1509
+    )
+    try:
+        os.close(terminal)
+        while b" of 1,000,000 seeds" not in os.read(screen, 1_000):
+            pass
+        if how.endswith("all"):
+            os.killpg(campaign.pid, signal.SIGTERM)
+        else:
+            campaign.send_signal(signal.Signals[how])
+        time.sleep(0.1)
+        with contextlib.suppress(ProcessLookupError):
+            campaign.send_signal(signal.SIGTERM)  # once more cuts nothing off
+        said = campaign.communicate(timeout=END_S)[0]
+        ended = time.monotonic()
+        while left := session_of(campaign.pid):  # Python's own helpers end a moment later
+            assert time.monotonic() - ended < END_S, left
+            time.sleep(0.05)
+    finally:
+        campaign.kill()
+        campaign.communicate()
+        os.close(screen)
+        for each in session_of(campaign.pid):
+            os.kill(each, signal.SIGKILL)
+    (line,) = map(json.loads, sums.read_text().splitlines())
+    assert line["interrupted"] and line["runs"] > 0 and line["failures"] == []
+    assert campaign.returncode == 130
+    assert "of 1,000,000, interrupted" in said
