@@ -14,6 +14,11 @@ one record each; `process` names one pass over the data, and `final` is the pass
 deleted on request, a pass is told where the partition begins:
 
     {"f": "start", "type": "ok", "process": "final", "key": "t-0", "offset": 38}
+
+A history that begins with `open` was written down while its run went on, which has not come to its end: what is not in it may
+have happened all the same, and nobody has looked for what was sent.
+
+    {"f": "open", "type": "info", "process": "all"}
 """
 
 import json
@@ -22,8 +27,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 FINAL: Final = "final"
+OPEN: Final = "open"
 Kind = Literal["ok", "fail", "info"]
-Form = Literal["send", "read", "die", "start"]
+Form = Literal["send", "read", "die", "start", "open"]
 KINDS: Final = frozenset(get_args(Kind))
 FORMS: Final = frozenset(get_args(Form))
 
@@ -68,7 +74,7 @@ def to_line(operation: Operation) -> str:
         for name in Operation.__slots__
         if (value := getattr(operation, name)) is not None and not (name == "key" and not value)
     }
-    if operation.f in ("die", "start"):
+    if operation.f in ("die", "start", OPEN):
         del fields["value"]
     return json.dumps(fields)
 

@@ -7,7 +7,7 @@ generation, `positions`), a `told` (what somebody heard of decisions that others
 must never be told), an `ends` (where partitions end, as a broker said), a `snapshot` (what a reader
 has seen of the bank so far), `damaged` (a broker served what is no record of anybody's, there), what an administrator asked for
 (`create`, `delete`: of topics, by their ids; `alter`: of settings) or `shows` (what there was of it in the end, by the word of
-`process`). The three words are Jepsen's: `ok` it is committed, `fail` it is not and never will be, `info` nobody knows.
+`process`). One that begins with `open` has not come to its end (`history.py`). The three words are Jepsen's: `ok` it is committed, `fail` it is not and never will be, `info` nobody knows.
 
     {"f": "txn", "type": "ok", "process": "a", "number": 7, "sends": [["t-0", 70, 12, 0]], "offsets": {"g|t-1": 3}}
     {"f": "read", "type": "ok", "process": "final", "polls": [["t-0", 12, 70, 7, 0]], "positions": {"t-0": 13}}
@@ -50,6 +50,7 @@ Form = Literal[
     "delete",
     "alter",
     "shows",
+    "open",
 ]
 FORMS: Final = frozenset(get_args(Form))
 KINDS: Final = frozenset(get_args(Kind))

@@ -23,7 +23,7 @@ from . import (
     txn_log,
     txn_lost,
 )
-from .history import FINAL, Anomaly
+from .history import FINAL, OPEN, Anomaly
 from .txn_history import Txns, from_lines, transactions
 from .verdict import Verdict
 
@@ -41,6 +41,8 @@ CHECKERS: Final[Checks] = (
     exactly_once.check,
     damaged.check,
 )
+# What can be said of a history that has not come to its end: who was read may not be in it yet.
+OF_OPEN: Final[Checks] = (damaged.check,)
 # Of topics that come and go: what is owed of them.
 OF_LIVES: Final[Checks] = (
     txn_log.check,
@@ -84,6 +86,8 @@ def judge(history: Txns, checkers: Checks = CHECKERS) -> Verdict:
         "unknown": kinds["info"],
         "read at the end": sum(len(op.polls) for op in history if op.process == FINAL),
     }
+    if any(op.f == OPEN for op in history):
+        checkers = OF_OPEN
     return Verdict(tuple(anomaly for check in checkers for anomaly in check(history)), counts)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from . import dead_clients, duplicates, lost_writes, order
-from .history import FINAL, Anomaly, History, from_lines, reads
+from .history import FINAL, OPEN, Anomaly, History, from_lines, reads
 
 CHECKERS: Final[tuple[Callable[[History], list[Anomaly]], ...]] = (
     lost_writes.check,
@@ -18,6 +18,8 @@ CHECKERS: Final[tuple[Callable[[History], list[Anomaly]], ...]] = (
     order.check,
     dead_clients.check,
 )
+# What can be said of a history that has not come to its end.
+OF_OPEN: Final[tuple[Callable[[History], list[Anomaly]], ...]] = (order.check, dead_clients.check)
 SHOWN_PER_RULE: Final = 5
 
 
@@ -36,7 +38,9 @@ class Verdict:
     def valid(self) -> bool:
         return not self.anomalies and self.proves_something
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> str:
+        """All but the last word."""
         lines = [f"{name:>18}  {count}" for name, count in self.counts.items()]
         by_rule = Counter(anomaly.rule for anomaly in self.anomalies)
         for rule, count in sorted(by_rule.items()):
@@ -45,8 +49,10 @@ class Verdict:
             lines += [f"{'':>20}{anomaly}" for anomaly in shown[:SHOWN_PER_RULE]]
         if not self.proves_something:
             lines.append("nothing was acknowledged or nothing read: this proves nothing")
-        lines.append("VALID" if self.valid else "INVALID")
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return f"{self.told}\n{'VALID' if self.valid else 'INVALID'}"
 
 
 def judge(history: History) -> Verdict:
@@ -57,7 +63,8 @@ def judge(history: History) -> Verdict:
         "unknown": kinds["info"],
         "read at the end": sum(1 for _ in reads(history, FINAL)),
     }
-    anomalies = [anomaly for check in CHECKERS for anomaly in check(history)]
+    checkers = OF_OPEN if any(op.f == OPEN for op in history) else CHECKERS
+    anomalies = [anomaly for check in checkers for anomaly in check(history)]
     return Verdict(tuple(anomalies), counts)
 
 

@@ -21,6 +21,7 @@ from ..checkers.verdict import judge
 from ..workloads.idempotent_stream import SPOILS, IdempotentStream, Plan
 from . import loop_frame
 from .cluster_faults import FAULTS, PROGRESS_S, Faults
+from .growing import of_stream
 from .kept_run import KeptRun
 from .local_cluster import LocalCluster
 from .loop_frame import NoProgress, Outcome, lines_of, run_loop, wait_for_progress
@@ -104,13 +105,13 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
             create_topic(cluster.bootstrap, plan.partitions, min(3, chosen.nodes))
             kept.begin()
             stream.start()
-            try:
-                with kept.watch(cluster, [TOPIC], faults.load.served):
-                    faults.run(
-                        chosen.seconds, {name: FAULTS[name] for name in chosen.fault or FAULTS}
-                    )
-            finally:
-                stream.stop()
+            some = {name: FAULTS[name] for name in chosen.fault or FAULTS}
+            with kept.growing(of_stream(stream.history)):
+                try:
+                    with kept.watch(cluster, [TOPIC], faults.load.served):
+                        faults.run(chosen.seconds, some)
+                finally:
+                    stream.stop()
             faults.wait_in_sync()
             stream.read_all()
         except (TimeoutError, DidNotStart, NoProgress):

@@ -1,6 +1,10 @@
-"""The run folder of a kill loop (`--out DIR`), as `chaos/runs` has it: faults and leaders as they come, the rest at the end.
+"""What a kill loop comes to, and its run folder (`--out DIR`), as `chaos/runs` has it: history, faults and leaders as they come.
 
-Without a folder all of it does nothing, so that a loop has one way through.
+Without a folder nothing is written, so that a loop has one way through.
+
+INVARIANT  one word is said of a run, in run.json and by whoever ends it, and the exit code is that of the word.
+PREVENTS   a loop that proved nothing, and whose run.json says so, ending with 0 or as INVALID.
+PROVED BY  tests/chaos/test_loop_ended.py::test_the_word_the_exit_code_and_the_folder_say_the_same
 """
 
 import argparse
@@ -9,24 +13,50 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from ..checkers.availability import Availability
-from ..checkers.history import Anomaly
+from ..checkers.history import OPEN, Anomaly
 from ..checkers.txn_history import Sent, Txn
 from ..checkers.verdict import Verdict
-from ..runs.folder import ANOMALIES, FAULTS, FIGURES, HISTORY, INVALID, UNKNOWN, VALID, RunFolder
+from ..runs.folder import (
+    ANOMALIES,
+    EXIT_CODES,
+    FAULTS,
+    FIGURES,
+    HISTORY,
+    INVALID,
+    UNKNOWN,
+    VALID,
+    RunFolder,
+)
 from ..runs.judging import BROKEN
 from ..runs.plan import Plan, machine, versions
 from ..runs.watch import Watch
 from .asking import NobodyAnswers
+from .growing import Growing, New
 from .local_cluster import LocalCluster
 
 TIMES: Final = ("began_s", "ended_s")
 NOT_AGAIN: Final = frozenset({"data", "history", "out", "port"})  # where it went, not what it was
-AT_ONCE: Final = 1_000  # lines
+IS_OPEN: Final = {"f": OPEN, "type": "info", "process": "all"}
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    verdict: str
+    why: str
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+    def __str__(self) -> str:
+        word = self.verdict.upper()
+        return word if self.verdict == VALID else f"{word}: {self.why}"
 
 
 class KeptRun:
@@ -62,6 +92,7 @@ class KeptRun:
             "machine": machine(),
             "verdict": UNKNOWN,
             "why": "the run has not come to its end",
+            "unknown": ["the harness was ended before the run was"],
             "counts": {},
             "recovery_ms": {},
         }
@@ -87,7 +118,7 @@ class KeptRun:
     def hit(self, *nodes: int, what: str = "") -> None:
         """Now, these nodes; or `what` is no node."""
         line = self._open
-        if self._folder is None or line is None:
+        if line is None:
             return
         line["nodes"] += [node for node in nodes if node not in line["nodes"]]
         if "id" not in line:
@@ -98,9 +129,9 @@ class KeptRun:
             self._tell({**line})
 
     def _tell(self, line: dict[str, Any]) -> None:
-        assert self._folder is not None, "a fault is told only into a folder"
         self._told.append(line)
-        self._folder.append(FAULTS, [line])
+        if self._folder is not None:
+            self._folder.append(FAULTS, [line])
 
     @contextmanager
     def watch(
@@ -122,57 +153,69 @@ class KeptRun:
         finally:
             watch.stop()
 
+    @contextmanager
+    def growing(self, new: New) -> Iterator[None]:
+        """What `new` comes to goes into the history about each second."""
+        folder = self._folder
+        if folder is None:
+            yield
+            return
+        folder.append(HISTORY, [IS_OPEN])
+
+        def write(lines: Iterable[str]) -> None:
+            folder.append(HISTORY, [shifted(json.loads(line), self._began_s) for line in lines])
+
+        with Growing(new, write):
+            yield
+
     # -- the end -----------------------------------------------------------------------------------
 
-    def unknown(self, why: str) -> None:
+    def unknown(self, why: str) -> Conclusion:
         self._summary["unknown"] = [why]
-        self._conclude(UNKNOWN, why)
+        return self._conclude(UNKNOWN, why)
 
-    def broken(self, why: str) -> None:
-        self._summary["broken"] = [why]
-        self._conclude(INVALID, why)
+    def broken(self, why: str) -> Conclusion:
+        self._summary |= {"unknown": [], "broken": [why]}
+        return self._conclude(INVALID, why)
 
-    def judged(self, verdict: Verdict, broken: Sequence[str], history: Iterable[str]) -> None:
-        if self._folder is None:
-            return
-        recovery = Availability(self._told, self._summary["nodes"])
-        self._write_history(self._folder, history, recovery)
-        self._summary[FIGURES] = self._folder.written
-        self._summary["broken"] = [*broken]  # as data: who judges the history again knows of it
-        seen = [Anomaly(BROKEN, "all", each) for each in broken]
-        self._folder.append(ANOMALIES, map(line_of, [*verdict.anomalies, *seen]))
-        self._summary["counts"] = {**verdict.counts, "faults": self._faults}
-        self._summary["recovery_ms"] = recovery.recovery_ms()
+    def judged(self, verdict: Verdict, broken: Sequence[str], history: Iterable[str]) -> Conclusion:
+        if self._folder is not None:
+            self._keep(self._folder, verdict, broken, history)
         if broken or verdict.anomalies:
             rules = sorted({each.rule for each in verdict.anomalies})
-            self._conclude(INVALID, "; ".join([*broken, *rules]))
-        elif not verdict.proves_something:
-            self._conclude(UNKNOWN, "nothing was acknowledged, or nothing read at the end")
-        elif not self._faults:
-            self._conclude(UNKNOWN, "no fault struck")
-        else:
-            self._conclude(VALID, "no checker has found anything")
+            return self._conclude(INVALID, "; ".join([*broken, *rules]))
+        if not verdict.proves_something:
+            return self._conclude(UNKNOWN, "nothing was acknowledged, or nothing read at the end")
+        if not self._faults:
+            return self._conclude(UNKNOWN, "no fault struck")
+        return self._conclude(VALID, "no checker has found anything")
 
-    def _write_history(
-        self, folder: RunFolder, history: Iterable[str], recovery: Availability
+    def _keep(
+        self, folder: RunFolder, verdict: Verdict, broken: Sequence[str], history: Iterable[str]
     ) -> None:
-        some: list[str] = []
+        recovery = Availability(self._told, self._summary["nodes"])
+        folder.replace(HISTORY, self._seen(history, recovery))
+        # As data: who judges the history again knows of it.
+        self._summary |= {"unknown": [], "broken": [*broken]}
+        seen = [Anomaly(BROKEN, "all", each) for each in broken]
+        folder.append(ANOMALIES, map(line_of, [*verdict.anomalies, *seen]))
+        self._summary["counts"] = {**verdict.counts, "faults": self._faults}
+        self._summary["recovery_ms"] = recovery.recovery_ms()
+
+    def _seen(self, history: Iterable[str], recovery: Availability) -> Iterator[dict[str, Any]]:
         for line in history:
             op = shifted(json.loads(line), self._began_s)
             recovery.see(writes_of(op))
-            some.append(json.dumps(op))
-            if len(some) >= AT_ONCE:
-                folder.append_text(HISTORY, some)
-                some.clear()
-        folder.append_text(HISTORY, some)
+            yield op
 
-    def _conclude(self, verdict: str, why: str) -> None:
-        if self._folder is None:
-            return
-        self._folder.write(self._summary | {"verdict": verdict, "why": why})
-        from ..report.page import write_page
+    def _conclude(self, verdict: str, why: str) -> Conclusion:
+        if self._folder is not None:
+            self._summary[FIGURES] = self._folder.written
+            self._folder.write(self._summary | {"verdict": verdict, "why": why})
+            from ..report.page import write_page
 
-        print(f"page: {write_page(self._folder.path)}")
+            print(f"page: {write_page(self._folder.path)}")
+        return Conclusion(verdict, why)
 
 
 def command_of(name: str, chosen: argparse.Namespace) -> str:

@@ -4,7 +4,7 @@
 
 The node is killed at random moments (also while it starts), sometimes stopped cleanly, and started again at
 once on the same folder; after each start an acknowledgement must come before the next blow. Exit code 0 says
-VALID, 1 a broken promise (that a node which serves acknowledges is one), 2 that the node did not come back.
+VALID, 1 a broken promise (that a node which serves acknowledges is one), 2 that nothing can be said (`loop_frame.py`).
 `--spoil drop` spoils the history before it is judged: the run must then fail.
 """
 
@@ -18,20 +18,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.cluster.base.exit_codes import EXIT_BROKEN
 
 from ..checkers.history import to_line
 from ..checkers.verdict import judge
 from ..workloads.idempotent_stream import SPOILS, IdempotentStream, Plan
 from . import loop_frame
+from .growing import of_stream
 from .kept_run import KeptRun
-from .loop_frame import NAME_WIDTH, NoProgress, Outcome, lines_of, patience_s, run_loop
-from .processes import Node
+from .loop_frame import (
+    NAME_WIDTH,
+    BrokenPromise,
+    NoProgress,
+    Outcome,
+    lines_of,
+    patience_s,
+    run_loop,
+)
+from .processes import DidNotStart, Node
 
 TOPIC = "stream"
 SEGMENT_BYTES = (
     "1048576"  # the smallest allowed: segments roll every few seconds, with their snapshots
 )
 PROGRESS_TIMEOUT_S = 30.0
+LOG_TAIL = 1_500  # characters
 CLEAN_EXITS = (0, -15, 143)  # 143 is how a JVM says SIGTERM
 CALM_S = 2.0  # at the end, before the producers are told to stop
 
@@ -56,14 +67,16 @@ class Loop:
         time.sleep(CALM_S)
 
     def _strike(self) -> None:
-        assert self.node.process.alive, "the node ended by itself"
+        if not self.node.process.alive:
+            raise ended_by_itself(self.node)
         name = "clean stop" if self.rng.random() < 0.1 else "kill -9"
         self.faults[name] += 1
         with self.kept.fault(name):
             self.kept.hit(1)
             if name == "clean stop":
                 exit_code = self.node.stop()
-                assert exit_code in CLEAN_EXITS, f"a clean stop ended with {exit_code}"
+                if exit_code not in CLEAN_EXITS:
+                    raise BrokenPromise(f"a clean stop ended with {exit_code}")
             else:
                 self.node.kill()
             self._stay_away()
@@ -89,6 +102,13 @@ class Loop:
                 raise NoProgress(f"the node serves, and acknowledged nothing for {waited_s:.0f} s")
             time.sleep(0.01)
         self.recoveries_s.append(time.monotonic() - started)
+
+
+def ended_by_itself(node: Node) -> Exception:
+    """Whose invariant was broken has broken a promise; of all others nobody knows."""
+    code, said = node.process.exit_code, node.process.said()[-LOG_TAIL:]
+    why = f"the node ended by itself with {code}: {said}"
+    return BrokenPromise(why) if code == EXIT_BROKEN else DidNotStart(why)
 
 
 def create_topic(bootstrap: str, partitions: int) -> None:
@@ -119,10 +139,11 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
         create_topic(node.bootstrap, plan.partitions)
         kept.begin()
         loop.stream.start()
-        try:
-            loop.run(chosen.seconds)
-        finally:
-            loop.stream.stop()
+        with kept.growing(of_stream(history)):
+            try:
+                loop.run(chosen.seconds)
+            finally:
+                loop.stream.stop()
         loop.stream.read_all()
     finally:
         node.kill()

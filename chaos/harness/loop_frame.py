@@ -1,6 +1,7 @@
 """What the kill loops share: their options, where their data goes, and what their exit codes say.
 
-Exit code 0 says VALID, 1 a broken promise, 2 that nothing could be said: no node came back, or nothing was acknowledged.
+Exit code 0 says VALID, 1 a broken promise, 2 that nothing could be said: no node came back, nothing was acknowledged, no fault
+struck, or a signal came. With `--out DIR` all of the run is in there, the nodes' data too.
 
 INVARIANT  who serves, and does not acknowledge in the time that the machine had for it, has broken a promise.
 PREVENTS   a loop that is `unknown` whenever the brokers stand still.
@@ -15,14 +16,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from confluent_kafka import KafkaException
 
 from ..checkers.busy import OWN_LOAD
 from ..checkers.verdict import Verdict
-from ..runs.folder import NoRun
-from ..workloads.txn_process import Damaged
-from .kept_run import KeptRun
+from ..runs.folder import EXIT_CODES, HISTORY, UNKNOWN, VALID, NoRun
+from ..runs.interrupts import CutsOff
+from ..workloads import idempotent_stream, txn_process
+from .kept_run import Conclusion, KeptRun
 from .local_cluster import wait_for
 from .processes import DidNotStart
 
@@ -94,33 +97,50 @@ def run_loop(
         kept_run.create(name, chosen)
     except NoRun as error:
         print(error)
-        return 2
-    folder = chosen.data or Path(tempfile.mkdtemp(prefix=f"{name}-")) / "data"
-    where = f"the data and the logs are in {folder} and beside it"
-    try:
-        outcome = run(chosen, folder, kept_run)
-    except (BrokenPromise, Damaged) as seen:
-        print(f"INVALID: {seen}\n{where}")
-        kept_run.broken(str(seen))
-        return 1
-    except (DidNotStart, KafkaException, TimeoutError) as error:
-        print(f"INVALID: {error}\n{where}")
-        kept_run.unknown(str(error))
-        return 2
+        return EXIT_CODES[UNKNOWN]
+    folder = chosen.data or _place(name, chosen.out) / "data"
+    with CutsOff() as signals:
+        try:
+            outcome = run(chosen, folder, kept_run)
+            signals.over()
+            said = _judged(outcome, chosen, folder, kept_run)
+        except (BrokenPromise, *DAMAGED) as seen:
+            said = kept_run.broken(str(seen))
+        except (DidNotStart, KafkaException, TimeoutError) as error:
+            said = kept_run.unknown(str(error))
+        except KeyboardInterrupt:
+            said = kept_run.unknown(f"{signals.asked or 'Ctrl-C'} came before the run was through")
+    print(said)
+    if chosen.data is None and (said.verdict == VALID or chosen.spoil):
+        shutil.rmtree(folder.parent, ignore_errors=True)
+    elif said.verdict != VALID:
+        print(f"the data and the logs are in {folder} and beside it")
+    return said.exit_code
+
+
+DAMAGED: Final = (idempotent_stream.Damaged, txn_process.Damaged)
+
+
+def _place(name: str, out: Path | None) -> Path:
+    """In the run's folder, where there is one, so that whoever is killed leaves all in one place."""
+    return out / "nodes" if out is not None else Path(tempfile.mkdtemp(prefix=f"{name}-"))
+
+
+def _judged(
+    outcome: Outcome, chosen: argparse.Namespace, folder: Path, kept_run: KeptRun
+) -> Conclusion:
     lines = [f"{'seed':>{NAME_WIDTH}}  {chosen.seed}", *outcome.lines, *outcome.broken]
-    print("\n".join([*lines, str(outcome.verdict)]))
+    print("\n".join([*lines, outcome.verdict.told]))
     history = list(outcome.history)
-    kept_run.judged(outcome.verdict, outcome.broken, history)
+    said = kept_run.judged(outcome.verdict, outcome.broken, history)
     kept = chosen.history
-    if not outcome.good and not chosen.spoil:
-        kept = kept or folder.parent / "history.jsonl"
-        print(f"INVALID; {where}, the history in {kept}")
+    if said.verdict != VALID and not chosen.spoil and chosen.out is None:
+        kept = kept or folder.parent / HISTORY
+        print(f"the history is in {kept}")
     if kept is not None:
         with kept.open("w") as file:
             file.writelines(f"{line}\n" for line in history)
-    if chosen.data is None and (outcome.good or chosen.spoil):
-        shutil.rmtree(folder.parent, ignore_errors=True)
-    return 0 if outcome.good else 1
+    return said
 
 
 def lines_of(counts: Counter[str], times: Mapping[str, Sequence[float]], what: str) -> list[str]:

@@ -27,6 +27,7 @@ from ..workloads.txn_process import CLIENT, DAMAGE, HANGS, Damaged, place_of, po
 from . import cluster_faults, loop_frame
 from .cluster_faults import Fault, Faults
 from .cluster_kill_loop import replicas_differ
+from .growing import of_notes
 from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
 from .loop_frame import NAME_WIDTH, NoProgress, Outcome, lines_of, run_loop, wait_for_progress
@@ -246,9 +247,12 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
             workers.hire("appender", chosen.producers)
             workers.hire("subscriber", chosen.producers)
             workers.hire("auditor", 1)
-            with kept.watch(cluster, workers.topics, lambda: sum(workers.ok.values())):
-                faults.run(chosen.seconds, {name: FAULTS[name] for name in chosen.fault or FAULTS})
-            workers.stop()
+            some = {name: FAULTS[name] for name in chosen.fault or FAULTS}
+            served = lambda: sum(workers.ok.values())  # noqa: E731 - read from another thread
+            with kept.growing(of_notes(workers.notes)):
+                with kept.watch(cluster, workers.topics, served):
+                    faults.run(chosen.seconds, some)
+                workers.stop()
             faults.wait_in_sync()
             look = LastLook(cluster.bootstrap, keys)
             last = look.read_all(look.wait_stable())

@@ -54,6 +54,10 @@ class Workers:
     _files: list[Path] = field(default_factory=list)
     _read: dict[Path, int] = field(default_factory=dict)
 
+    def notes(self) -> list[Path]:
+        """Of every process so far."""
+        return list(self._files)
+
     def hire(self, role: str, count: int) -> None:
         for _ in range(count):
             worker = Worker(role, len(self.all))

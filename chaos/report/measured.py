@@ -11,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+from ..checkers.history import OPEN
 from .leaders import Leaders
 from .run_folder import (
     ANOMALIES,
@@ -270,7 +271,7 @@ def _read_history(found: Measured, lines: JsonLines, wanted: set[int]) -> None:
         if number in wanted:
             found.shown[number] = op
         kind = op.get("type")
-        if kind not in KINDS:
+        if kind not in KINDS or op.get("f") == OPEN:
             continue
         found.operations[kind] += 1
         _take(found, op, kind)

@@ -115,10 +115,17 @@ class RunFolder:
         return f"they are not the {lines} lines that were written"
 
     def replace(self, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Whole, or not at all."""
         fresh = self.path / f"{name}.new"
-        with fresh.open("w") as file:
-            file.writelines(f"{json.dumps(line)}\n" for line in lines)
+        figures = Figures()
+        with fresh.open("wb") as file:
+            for line in lines:
+                data = f"{json.dumps(line)}\n".encode()
+                figures.take(data)
+                file.write(data)
         fresh.rename(self.path / name)
+        if name == HISTORY:
+            self._figures = figures
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """The whole ones, of a file that is short."""

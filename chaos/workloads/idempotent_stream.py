@@ -111,9 +111,11 @@ class IdempotentStream:
     def stop(self) -> None:
         """No more records; returns when every one of them is acknowledged, failed or given up on."""
         self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        self._reading.set()
+        try:
+            for thread in self._threads:
+                thread.join()
+        finally:  # whoever does not wait for the end leaves no thread that has none
+            self._reading.set()
         self._follower.join()
         for process, key, value in sorted(self._outstanding):
             op = Operation("send", "info", process, key, value, error="no answer until the end")
