@@ -13,6 +13,7 @@ from .run_folder import HISTORY, INVALID, UNKNOWN, VALID
 
 CUT_SHORT_PART = 0.98  # of the seconds that were asked for
 NOTES_MAX = 12
+HUNG = "hung clients"  # among the counts of run.json
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,10 @@ def _notes(found: Measured, verdict: str) -> list[str]:
         notes.append(measured if found.total else "Nothing was measured.")
     if verdict == INVALID and not found.anomaly_counts and not run.why:
         notes.append("No anomaly is named in anomalies.jsonl, and no reason in run.json.")
+    if hung := run.counts.get(HUNG):
+        notes.append(
+            f"{words.plural(int(hung), 'client')} hung in librdkafka: ended by a watch of its own, and replaced."
+        )
     if run.load:
         notes.append(
             f"The machine was busy when the run began ({run.load}): times and gaps are those of a starved system."

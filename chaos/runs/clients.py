@@ -24,7 +24,7 @@ from ..workloads.txn_process import HUNG, SLOTS_MAX
 from .folder import HISTORY, RunFolder
 from .notes import Notes
 
-STOPPED: Final = (0, -signal.SIGTERM, -signal.SIGKILL, HUNG)
+STOPPED: Final = (0, -signal.SIGTERM)
 STOP_S: Final = 30.0  # for an operation that is under way; who takes longer is killed
 NEVER: Final = float("inf")
 SAID_CHARACTERS: Final = 1_500
@@ -42,6 +42,7 @@ class Client:
     crash_at_s: float = 0.0
     paused: bool = False
     leaving: bool = False  # nobody follows it
+    is_killed: bool = False  # by us; else it was the kernel, for want of memory
     name: str = ""  # of the process that transacts in it, once it has said so
 
     @property
@@ -96,6 +97,7 @@ class Clients:
         self.known = Known()
         self.crashes = 0
         self.ended: list[str] = []  # who ended by itself, and what it said
+        self.hung = 0  # whose library did not come back, and who were ended by their own watch
         self.watching: list[Callable[[Txn], None]] = []  # who else sees the history grow
         self.began_s = time.monotonic()
         self._module = module
@@ -127,7 +129,7 @@ class Clients:
         command = [sys.executable, "-m", self._module, *words, *where, *more]
         client.process = Process(command, log=file.with_suffix(".log"))
         lasting(client.process.start)
-        client.crash_at_s, client.name = NEVER, ""
+        client.crash_at_s, client.name, client.is_killed = NEVER, "", False
 
     def tick(self) -> None:
         with self.lock:
@@ -187,9 +189,16 @@ class Clients:
 
     def _account(self, client: Client) -> None:
         assert client.process is not None
-        if client.process.exit_code not in STOPPED:
+        code = client.process.exit_code
+        if code == HUNG:
+            self.hung += 1
+        elif code == -signal.SIGKILL and not client.is_killed:
+            self.ended.append(
+                f"client {client.slot} ended with {code}: killed, and not by this run"
+            )
+        elif code not in (*STOPPED, -signal.SIGKILL):
             said = client.process.said()[-SAID_CHARACTERS:]
-            self.ended.append(f"client {client.slot} ended with {client.process.exit_code}: {said}")
+            self.ended.append(f"client {client.slot} ended with {code}: {said}")
 
     def write(self, found: list[Txn]) -> None:
         """In the order of ends: whoever reads the history meets the acknowledgement of a process before its next."""
@@ -243,6 +252,7 @@ class Clients:
             if time.monotonic() > late:
                 for client in here:
                     assert client.process is not None
+                    client.is_killed = client.process.alive
                     client.process.kill()
             return not here
 
@@ -259,7 +269,9 @@ class Clients:
         found: list[Txn] = []
         for client in there:
             assert client.process is not None and client.notes is not None
-            client.process.stop(max(0.1, deadline - time.monotonic()))
+            late = max(time.monotonic() + 0.1, deadline)
+            client.process.stop(late - time.monotonic())
+            client.is_killed |= time.monotonic() >= late
             self._account(client)
             found += client.notes.left_open(time.monotonic())
         self.write(found)

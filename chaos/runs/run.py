@@ -295,6 +295,7 @@ class Run:
             "faults": sum(schedule.counts.values()),
             "faults left out": len(schedule.left_out),
             "crashed clients": clients.crashes,
+            "hung clients": clients.hung,
         }
         self.summary["left_out"] = schedule.left_out
         self.summary["trouble"] = schedule.trouble
@@ -307,8 +308,10 @@ class Run:
         for each in schedule.trouble:  # its first line says what; nodes' logs are behind it
             self.unknown.append(_short(each))
         if clients.ended:
-            last = clients.ended[0].strip().splitlines()
-            why = f"{len(clients.ended)} clients ended by themselves; {last[0]} {last[-1]}"
+            first, *rest = clients.ended[0].strip().splitlines()
+            why = (
+                f"{len(clients.ended)} clients ended by themselves; {' '.join([first, *rest[-1:]])}"
+            )
             self.unknown.append(_short(why))
 
     def _account_exits(self) -> None:

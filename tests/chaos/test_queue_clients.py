@@ -1,10 +1,14 @@
 """Client processes that end, are crashed, and are replaced; a stand-in that knows no broker."""
 
 import json
+import os
+import signal
+import sys
 import time
 
 import pytest
 from fencepost.chaos.checkers.txn_history import Txn, to_line
+from fencepost.chaos.runs import clients
 from fencepost.chaos.runs.clients import Clients
 from fencepost.chaos.runs.folder import HISTORY, RunFolder
 
@@ -78,6 +82,49 @@ def test_a_client_that_ended_by_itself_is_replaced_and_told_of(made) -> None:
     made.tick()
     assert made.all[0].process.alive
     assert "client 0 ended with -6" in made.ended[0]
+
+
+def ends(made, how: str) -> None:
+    """The process in the first place, by itself."""
+    begun(made)
+    client = made.all[0]
+    client.process.kill()
+    client.process.command = [sys.executable, "-c", f"import os; {how}"]
+    client.process.start()
+    client.process._child.wait()
+
+
+def test_a_client_that_somebody_else_has_killed_has_ended_by_itself(made) -> None:
+    """The kernel does, when there is no memory left."""
+    ends(made, "os.kill(os.getpid(), 9)")
+    made.tick()
+    assert "client 0 ended with -9" in made.ended[0]
+    ends(made, "os.kill(os.getpid(), 9)")
+    made.stop()
+    assert len(made.ended) == 2
+
+
+def test_a_client_whose_library_hung_is_counted_and_replaced(made) -> None:
+    ends(made, "os._exit(75)")
+    made.tick()
+    assert (made.hung, made.ended) == (1, [])
+    assert made.all[0].process.alive
+
+
+def test_whom_we_have_killed_has_not_ended_by_itself(made, monkeypatch) -> None:
+    monkeypatch.setattr(clients, "STOP_S", 0.2)
+    begun(made)
+    os.kill(made.all[0].process.pid, signal.SIGSTOP)  # so that it hears of nothing
+    are_gone = made.retire(lambda place: place == 0)
+    until(lambda: made.tick() or are_gone())
+    made.all[0].leaving = False
+    made._start(made.all[0])
+    begun(made)
+    os.kill(made.all[0].process.pid, signal.SIGSTOP)
+    made.all[0].paused = True
+    monkeypatch.setattr(made, "resume", lambda: None)
+    made.stop()
+    assert made.ended == []
 
 
 def test_whoever_read_in_a_process_that_was_killed_reads_no_more(made) -> None:

@@ -367,3 +367,8 @@ def test_which_node_ran_which_build_is_shown_over_time_and_as_a_table(tmp_path) 
     shown = [dict(at)["class"] for tag, at in page.tags if tag == "rect" and "class" in dict(at)]
     assert (shown.count("older"), shown.count("newer")) == (3, 3)
     assert "Builds as a table" in words and "<script>alert" not in file
+
+
+def test_a_page_says_how_many_clients_hung(tmp_path) -> None:
+    folder = write(tmp_path / "x", run_json(counts={"hung clients": 2}))
+    assert "2 clients hung in librdkafka" in write_page(folder or tmp_path / "x").read_text()
