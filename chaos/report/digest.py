@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..checkers.availability import NOT_SERVED
+from ..runs.asked import ASKED
 from .measured import Measured
 from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN
 from .verdict import Judgement
 
 DIGEST: Final = "report.json"
-FORM: Final = 3  # raised when what is counted changes
+FORM: Final = 4  # raised when what is counted changes
 RECOVERIES_MIN: Final = 10  # below it a p99 is the slowest of a few, and a p50 one of them
 MOST: Final = "max"
 
@@ -47,6 +48,8 @@ class Digest:
     longest_gap_s: float | None = None
     recovery_ms: dict[str, float] = field(default_factory=dict)
     struck: dict[str, int] = field(default_factory=dict)
+    # Of how many faults progress was asked while they went on; None where nobody has counted.
+    asked_meanwhile: int | None = None
     anomalies: dict[str, int] = field(default_factory=dict)
     allowed: dict[str, int] = field(default_factory=dict)
     form: int = FORM
@@ -94,6 +97,7 @@ def of(found: Measured, judgement: Judgement) -> Digest:
         longest_gap_s=found.longest_gap_s,
         recovery_ms=run.recovery_ms,
         struck=dict(found.fault_counts),
+        asked_meanwhile=None if (asked := run.counts.get(ASKED)) is None else int(asked),
         anomalies=dict(found.anomaly_counts),
         allowed=dict(found.allowed_counts),
         of=_signs(run.folder),
