@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The simulator's faults that `fencepost sim run --campaign all` leaves out, each in a cluster of its own:
+# The simulator's faults that `fencepost sim run --campaign all` leaves out, each in a cluster of its own; and faults one after the
+# other, so that nobody may wait for longer than a bound (sim/cluster_progress.py):
 #
 #   chaos/asked_for.sh SEEDS FILE        for example: chaos/asked_for.sh 0..100 chaos-runs/campaigns.jsonl
 #
@@ -35,6 +36,7 @@ run() {
 }
 
 run --campaign cluster --faults power-apart --at-once 1 --config flush.policy=os # machines that go down one by one
+run --campaign cluster --faults kill,pause,isolate --at-once 1                   # waiting has a bound
 run --campaign cluster --faults failing-log,kill                                 # the metadata log's own disk
 run --campaign cluster --faults each-write                                       # every write in its turn, by seed
 run --campaign transactions --faults each-write

@@ -13,6 +13,7 @@ import pytest
 from fencepost.chaos.campaigns import commands
 from fencepost.chaos.campaigns.options import plans_of, why_not
 from fencepost.chaos.sim.cluster_fault_table import ASKED_FOR
+from fencepost.chaos.sim.cluster_progress import LEAVES_A_MAJORITY
 from fencepost.chaos.sim.transaction_faults import ASKED_FOR as ASKED_OF_TRANSACTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +59,19 @@ def test_every_fault_that_must_be_asked_for_by_name_is_asked_for(tmp_path) -> No
     assert {(campaign, name) for campaign in ("cluster", "transactions") for name in both} <= found
 
 
+def test_one_fault_after_the_other_is_asked_for_so_that_waiting_has_a_bound(tmp_path) -> None:
+    """`sim/cluster_progress.py` owes nothing where several strike at once, as they do in a campaign."""
+    parser = ArgumentParser()
+    commands.configure(parser)
+    kinds = set()
+    for words in asked(tmp_path, 0)[1]:
+        arguments = parser.parse_args(words[1:])
+        if arguments.campaign == "cluster" and arguments.at_once == 1:
+            assert set(arguments.faults) <= LEAVES_A_MAJORITY
+            kinds |= set(arguments.faults)
+    assert kinds >= {"kill", "pause", "isolate", "power-apart"}
+
+
 def test_make_sim_and_the_night_ask_for_them() -> None:
     recipe = re.search(r"^sim:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None and "chaos/asked_for.sh $(SEEDS)" in recipe[1]
@@ -70,7 +84,7 @@ def test_make_sim_and_the_night_ask_for_them() -> None:
 
 @pytest.mark.parametrize(
     ("ends", "code", "lines"),
-    [((2, 1, 2, 0), 1, 7), ((0, 2, 0), 2, 7), ((0, 130), 130, 2)],
+    [((2, 1, 2, 0), 1, 8), ((0, 2, 0), 2, 8), ((0, 130), 130, 2)],
     ids=["broken", "unknown", "interrupted"],
 )
 def test_a_broken_promise_weighs_more_than_what_is_unknown_and_the_rest_is_run(
