@@ -31,7 +31,7 @@ run() {
     [[ $ended -gt $before ]] || break # else it was a signal that ended the wait
   done
   child=
-  if [[ $code -gt 128 ]]; then exit "$code"; fi
+  if [[ $code -gt 128 ]]; then exit $((worst == 1 ? 1 : code)); fi
   if [[ $code -eq 1 || ($code -ne 0 && $worst -eq 0) ]]; then worst=$code; fi
 }
 

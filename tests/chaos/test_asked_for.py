@@ -84,8 +84,8 @@ def test_make_sim_and_the_night_ask_for_them() -> None:
 
 @pytest.mark.parametrize(
     ("ends", "code", "lines"),
-    [((2, 1, 2, 0), 1, 8), ((0, 2, 0), 2, 8), ((0, 130), 130, 2)],
-    ids=["broken", "unknown", "interrupted"],
+    [((2, 1, 2, 0), 1, 8), ((0, 2, 0), 2, 8), ((0, 130), 130, 2), ((1, 130), 1, 2)],
+    ids=["broken", "unknown", "interrupted", "broken before"],
 )
 def test_a_broken_promise_weighs_more_than_what_is_unknown_and_the_rest_is_run(
     tmp_path, ends, code, lines
