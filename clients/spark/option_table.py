@@ -44,7 +44,9 @@ OPTIONS: Final = (
     Option("failOnDataLoss", READ, "true", "false goes on behind what is gone, and logs it"),
     Option("includeHeaders", READ, "false", "adds the column `headers`"),
     Option("maxOffsetsPerTrigger", (STREAM,), "", "at most so many offsets in a micro-batch"),
-    Option("minOffsetsPerTrigger", (STREAM,), "", "wait until there are so many"),
+    Option(
+        "minOffsetsPerTrigger", (STREAM,), "", "wait until there are so many, at most the above"
+    ),
     Option("maxTriggerDelay", (STREAM,), "15m", "but no longer than this"),
     Option("checkClusterId", (STREAM,), "true", "refuse a checkpoint of another cluster"),
     Option(

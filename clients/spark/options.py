@@ -114,6 +114,7 @@ def read_options(said: Mapping[str, Any], use: str) -> ReadOptions:
             f"kafka.isolation.level={isolation} is neither read_committed nor read_uncommitted"
         )
     given.check_client()
+    most, least = given.per_trigger()
     return ReadOptions(
         client=given.client,
         topics=tuple(sorted(set(topics))),
@@ -125,8 +126,8 @@ def read_options(said: Mapping[str, Any], use: str) -> ReadOptions:
         records_max=given.count("maxRecordsPerPartition"),
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
         include_headers=given.flag("includeHeaders", default=False),
-        offsets_max=given.count("maxOffsetsPerTrigger"),
-        offsets_min=given.count("minOffsetsPerTrigger"),
+        offsets_max=most,
+        offsets_min=least,
         delay_max_s=given.seconds("maxTriggerDelay", 900.0),
         check_cluster_id=given.flag("checkClusterId", default=True),
     )
@@ -233,6 +234,15 @@ class _Given:
         if not (text.isascii() and text.isdigit()) or int(text) < least:
             raise WrongOption(f"{name}={text} is not a whole number{of} from {least} on")
         return int(text)
+
+    def per_trigger(self) -> tuple[int | None, int | None]:
+        most, least = self.count("maxOffsetsPerTrigger"), self.count("minOffsetsPerTrigger")
+        if most is not None and least is not None and least > most:
+            raise WrongOption(
+                f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}, of which no micro-batch has more: say "
+                f"{most} at most, or a larger maxOffsetsPerTrigger"
+            )
+        return most, least
 
     def choice(self, name: str, usual: str, other: str) -> str:
         chosen = self.text(name).lower() or usual

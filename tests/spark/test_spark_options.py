@@ -54,6 +54,16 @@ def test_a_batch_starts_at_the_beginning_and_a_stream_at_the_end() -> None:
     assert read_options(READS, STREAM).starting.everywhere == LATEST
 
 
+def test_a_least_above_the_most_is_refused() -> None:
+    """As Spark's Kafka connector does (4.2.0): else each tail of a backlog waits as long as maxTriggerDelay says."""
+    bounds = {"minoffsetspertrigger": "1000", "maxoffsetspertrigger": "10"}
+    said = "minOffsetsPerTrigger=1000 is more than maxOffsetsPerTrigger=10, .* say 10 at most"
+    with pytest.raises(WrongOption, match=said):
+        read_options({**READS, **bounds}, STREAM)
+    same = read_options({**READS, **bounds, "minoffsetspertrigger": "10"}, STREAM)
+    assert (same.offsets_min, same.offsets_max) == (10, 10)
+
+
 def test_sparks_own_options_are_nobodys_fault() -> None:
     write_options(
         {**WRITES, "checkpointlocation": "/c", "queryname": "q", "path": "x"}, STREAM_SINK
