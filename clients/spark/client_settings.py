@@ -2,6 +2,8 @@
 
 INVARIANT  a setting that librdkafka does not take is refused by the option's name, on the driver, before a task runs.
 PREVENTS   a job whose tasks fail four times each with the words of a library that its author has never named.
+INVARIANT  a value is shown only of a setting that is known, and that is no place for a secret.
+PREVENTS   `kafka.sasl.passwrod=…` in the logs of a driver.
 PROVED BY  tests/spark/test_spark_client_settings.py::test_a_setting_that_librdkafka_does_not_know_is_refused_with_the_nearest
 """
 
@@ -14,6 +16,21 @@ from typing import Final
 from . import c_library
 from .c_library import CONFIG_OK, SAID_BYTES
 
+# Whose values are shown: of these, and of numbers.
+SHOWN: Final = (
+    *("acks", "request.required.acks", "compression.type", "compression.codec", "partitioner"),
+    *("isolation.level", "security.protocol"),
+)
+NUMBERS: Final = (".ms", ".bytes", ".kbytes", ".messages", ".size", "retries", "max.in.flight")
+NOT_SHOWN: Final = "…"
+# What librdkafka does not list while nobody has set it.
+UNLISTED: Final = (
+    *("sasl.username", "sasl.password", "ssl.ca.location", "ssl.ca.pem", "ssl.cipher.suites"),
+    *("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem"),
+    *("ssl.key.password", "ssl.keystore.location", "ssl.keystore.password", "group.id"),
+    *("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"),
+    *("message.timeout.ms", "delivery.timeout.ms", "acks"),
+)
 UNKNOWN: Final = -2  # RD_KAFKA_CONF_UNKNOWN
 # Of Java's clients, and how it is said here. Of others, as sasl.jaas.config, librdkafka itself says what to say.
 JAVAS: Final[Mapping[str, str]] = {
@@ -25,26 +42,41 @@ JAVAS: Final[Mapping[str, str]] = {
 def why_not(settings: Mapping[str, str]) -> str | None:
     """The first that can't be, by name; None when librdkafka takes them all."""
     c = c_library.library()
-    said = ctypes.create_string_buffer(SAID_BYTES)
     conf = c.rd_kafka_conf_new()
     try:
         for name in sorted(settings):
-            value = settings[name]
-            told = c.rd_kafka_conf_set(conf, name.encode(), value.encode(), said, SAID_BYTES)
+            told, why = _tried(conf, name, settings[name])
             if told == UNKNOWN:
-                return f"kafka.{name}={value}: librdkafka has no setting {name}{_instead(name)}"
+                return f"kafka.{name}: librdkafka has no setting {name}{_instead(name)}"
             if told != CONFIG_OK:
-                why = said.value.decode(errors="replace")
-                return f"kafka.{name}={value} is refused by librdkafka: {why}"
+                if not is_shown(name):  # librdkafka's words may have a part of the value
+                    _, why = _tried(conf, name, NOT_SHOWN)
+                return f"{named(name, settings[name])} is refused by librdkafka: {why}"
     finally:
         c.rd_kafka_conf_destroy(conf)
     return None
 
 
+def _tried(conf: int, name: str, value: str) -> tuple[int, str]:
+    said = ctypes.create_string_buffer(SAID_BYTES)
+    c = c_library.library()
+    told = c.rd_kafka_conf_set(conf, name.encode(), value.encode(), said, SAID_BYTES)
+    return told, said.value.decode(errors="replace")
+
+
+def is_shown(name: str) -> bool:
+    return name in SHOWN or name.endswith(NUMBERS)
+
+
+def named(name: str, value: str) -> str:
+    """A setting that librdkafka knows, as the user has said it."""
+    return f"kafka.{name}={value}" if is_shown(name) else f"kafka.{name}"
+
+
 def _instead(name: str) -> str:
     if name in JAVAS:
         return f", which is of Java's clients: {JAVAS[name]}"
-    found = get_close_matches(name, _names(), n=1)
+    found = get_close_matches(name, (*_names(), *UNLISTED), n=1)
     nearest = f" (is it kafka.{found[0]}?)" if found else ""
     return f"{nearest}; its names are those of its CONFIGURATION.md, which are not all of Java's"
 

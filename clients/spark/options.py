@@ -35,6 +35,7 @@ FAIL, IGNORE = "fail", "ignore"
 DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h)?", re.ASCII)
 SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+PASSWORDS: Final = re.compile(r"//[^/\s]*@")  # in an address, before its host
 KEYWORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -148,7 +149,8 @@ def write_options(said: Mapping[str, Any], use: str) -> WriteOptions:
         try:
             AdminApi(url)
         except ValueError as wrong:
-            raise WrongOption(f"adminUrl={url}: {wrong} (with commas between several)") from None
+            why = f"adminUrl={url}: {wrong} (with commas between several)"
+            raise WrongOption(PASSWORDS.sub("//…@", why)) from None
     if given.text("topic"):
         _check_topic("topic", given.text("topic"))
     name = given.group()
