@@ -1,9 +1,11 @@
-"""What is done to processes at the points: by a task, to itself and to those that it works for. SIGKILL and SIGSTOP alone."""
+"""What is done to processes at the points: by a task, to itself and to those that it works for; by a driver, to itself. SIGKILL and SIGSTOP alone."""
 
+import http.client
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Never
+from typing import Any, Final, Never
 
 from .spark_points import ASLEEP
 
@@ -48,6 +50,19 @@ def sleep_with_executor(folder: Path) -> None:
     half.rename(folder / ASLEEP)
     os.kill(java, signal.SIGSTOP)
     os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def kill_when_sent(kill: Callable[[], Never]) -> None:
+    """Whoever asks to have something done over HTTP from now on is killed when its request is in the kernel's hands, as a
+    whole, and before it reads the answer."""
+
+    class Sent(http.client.HTTPConnection):
+        def request(self, method: str, *given: Any, **named: Any) -> None:
+            super().request(method, *given, **named)
+            if method == "POST":
+                kill()
+
+    http.client.HTTPConnection = Sent  # type: ignore[misc]
 
 
 def javas_above() -> list[int]:

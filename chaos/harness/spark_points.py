@@ -28,7 +28,7 @@ POINTS: Final = {
     "driver-halfway": "the driver dies in the middle of a task's rows",
     "driver-wrote": "the driver dies when a task has written",
     "driver-commits": "the driver dies before it asks for the commit",
-    "driver-sent": "the driver dies while it waits for the answer",
+    "driver-sent": "the driver dies while it waits for the answer: its request is sent, and at once, or some time later, it is dead",
     "driver-decided": "the driver dies when it has the answer",
     "driver-listed": "the driver dies when it has looked for what lost attempts left open",
     "driver-fences": "the driver dies as it ends what a lost attempt left open",
@@ -55,6 +55,7 @@ GROUP_ONLY: Final = (
 
 # Files in a run's folder, by which processes that know nothing of each other tell what they have seen.
 STRUCK: Final = "struck-0"
+SENT: Final = "sent"  # the commit's request, as a whole
 ASLEEP: Final = "asleep"  # who is: the task's Python, its executor; an orphan, too
 DONE_ELSEWHERE: Final = "done-elsewhere"
 DECIDED: Final = "decided"
@@ -66,6 +67,7 @@ NOTE_LOST: Final = "note-lost"
 BROKER_DEAD: Final = "broker-dead"
 # Without these a run has not met what its point is for.
 MARKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "driver-sent": (STRUCK, SENT),
     "executor-orphans": (STRUCK, WENT_ON),
     "executor-sleeps": (STRUCK, DONE_ELSEWHERE, GIVEN_UP, WENT_ON),
     "executor-oversleeps": (STRUCK, DECIDED, GIVEN_UP, WENT_ON),

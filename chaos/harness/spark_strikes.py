@@ -6,7 +6,6 @@ the places. A file says that the blow has fallen, so that the run after it goes 
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from .spark_blows import (
     kill_executor,
     kill_host,
     kill_self,
+    kill_when_sent,
     sleep_with_executor,
 )
 from .spark_points import (
@@ -36,6 +36,7 @@ from .spark_points import (
     NOTE_LOST,
     RAN_AGAIN,
     SECOND_WORKS,
+    SENT,
     SLEEPS,
     WENT_ON,
 )
@@ -44,6 +45,7 @@ OPTION: Final = "strike"
 NAME: Final = "fencepost-struck"
 DRIVER_FILE: Final = "driver.pids"  # the JVM's and its Python's
 TWIN_SLEEPS_S: Final = 20.0
+ANSWERED_S: Final = (0.0, 0.01, 0.2)  # most likely not yet decided; perhaps; answered, and not read
 WAITS_S: Final = 120.0  # for a second driver, on a machine that has other things to do
 FAILURES_MAX: Final = 4  # of a task, before Spark gives up the batch
 
@@ -223,17 +225,19 @@ class _StruckGroup(TransactionGroup):
     def commit(self, number: int, members: Any, note: str = "") -> Decision:
         strike = self.strike if self.strike is not None and self.strike.batch == number else None
         if strike is not None and strike.falls("driver-sent"):
-            call = threading.Thread(
-                target=super().commit, args=(number, list(members), note), daemon=True
-            )
-            call.start()
-            call.join(0.001 * strike.partition)  # as good a seed as any
-            strike.kill_driver()
+            kill_when_sent(self._sent)
         decision = super().commit(number, members, note)
         if strike is not None and strike.falls("driver-decided"):
             strike.kill_driver()
         self.has_decided = True
         return decision
+
+    def _sent(self) -> Never:
+        strike = self.strike
+        assert strike is not None
+        strike.note(SENT)
+        time.sleep(ANSWERED_S[strike.partition % len(ANSWERED_S)])  # as good a seed as any
+        strike.kill_driver()
 
     def open_members(self) -> dict[str, MemberWrote]:
         found = super().open_members()

@@ -1,11 +1,14 @@
 """A small part of the kill runs: real jobs, whose driver, executors, hosts and nodes die by SIGKILL; and their own parts."""
 
+import http.client
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,7 @@ from fencepost.chaos.harness.spark_points import (
 from fencepost.chaos.harness.spark_run import BATCHES, EXECUTORS, PARTITIONS, STANDALONE, Run
 from fencepost.chaos.harness.spark_settings import BATCH, STREAM, TASK, Job
 from fencepost.chaos.harness.spark_standalone import Standalone
+from fencepost.chaos.harness.spark_strikes import Strike, _StruckGroup
 from fencepost.clients.spark.row_marks import EXACT_ROWS, marks_of
 from fencepost.clients.transactional import AdminApi, TransactionGroup
 
@@ -144,6 +148,37 @@ def test_a_sleeper_of_a_job_that_is_over_before_it_slept_is_not_waited_for(tmp_p
     wakes.start()
     wakes.has_ended()
     assert wakes.trouble == "" and not (tmp_path / STRUCK).exists()
+
+
+@pytest.mark.parametrize("partition", range(PARTITIONS))
+def test_a_driver_that_dies_while_it_waits_for_the_answer_has_sent_its_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: int
+) -> None:
+    """What its cluster's kernel has of it at this moment, and no later one, is what counts."""
+    there: list[bytes] = []
+
+    class Dead(Exception): ...
+
+    def die(_: Strike) -> None:
+        with suppress(BlockingIOError):
+            taken, _address = door.accept()
+            with taken:
+                taken.setblocking(False)
+                there.append(taken.recv(65_536))
+        raise Dead
+
+    monkeypatch.setattr(Strike, "kill_driver", die)
+    monkeypatch.setattr(http.client, "HTTPConnection", http.client.HTTPConnection)  # set back
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        door.setblocking(False)
+        api = AdminApi(f"http://127.0.0.1:{door.getsockname()[1]}", timeout_s=10)
+        group = _StruckGroup("night", api)
+        group.strike = Strike("driver-sent", 7, partition, str(tmp_path))
+        with pytest.raises(Dead):
+            group.commit(7, [])
+    assert [each.split()[:2] for each in there] == [[b"POST", b"/v1/transaction-groups/night/end"]]
+    assert there[0].endswith(b'"members": {}}')
+    assert missing_marks(Run.of(0, "driver-sent"), tmp_path) == []
 
 
 def test_the_note_that_is_lost_is_the_last_commits_alone(tmp_path: Path) -> None:
