@@ -5,16 +5,43 @@ PREVENTS   a job whose tasks fail four times each with the words of a library th
 INVARIANT  a value is shown only of a setting that is known, and that is no place for a secret.
 PREVENTS   `kafka.sasl.passwrod=…` in the logs of a driver.
 PROVED BY  tests/spark/test_spark_client_settings.py::test_a_setting_that_librdkafka_does_not_know_is_refused_with_the_nearest
+           tests/spark/test_spark_client_settings.py::test_what_a_sink_s_producer_can_not_be_told_together_is_refused
+           tests/spark/test_spark_client_settings.py::test_a_refused_setting_s_value_is_not_shown_where_it_may_be_a_secret
+
+What each setting may be librdkafka says when it is set; what they may be together, when a client is made of them all.
 """
 
 import ctypes
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
-from typing import Final
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
 
 from . import c_library
-from .c_library import CONFIG_OK, SAID_BYTES
+from .c_library import CONFIG_OK, CONSUMER, PRODUCER, SAID_BYTES
+
+BOOTSTRAP: Final = "bootstrap.servers"
+# As long as brokers allow (transaction.max.timeout.ms): a task's transaction is open until the last task has written.
+TRANSACTION_TIMEOUT_MS: Final = "900000"
+SINKS: Final[Mapping[str, str]] = {
+    "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+    "linger.ms": "20",
+    "batch.size": "1000000",
+    "compression.type": "lz4",
+    "partitioner": "murmur2_random",  # where Java's clients put the same key
+}
+SINKS_STATISTICS_MS: Final = 20  # a task's last wait is for these
+# What it has fetched ahead is gone in a tenth of a second, and with its own defaults it waits for a whole one before it asks again:
+# half of the time of reading small records.
+READERS: Final[Mapping[str, Any]] = {
+    "queued.min.messages": 100_000,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 100,
+    "check.crcs": True,  # as Java's clients do; without it a bit that flipped is a row like any other
+}
+READERS_STATISTICS_MS: Final = 5_000  # they say how far it has come in what readers don't see
 
 # Whose values are shown: of these, and of numbers.
 SHOWN: Final = (
@@ -37,6 +64,47 @@ JAVAS: Final[Mapping[str, str]] = {
     "buffer.memory": "say kafka.queue.buffering.max.kbytes",
     "max.request.size": "say kafka.message.max.bytes",
 }
+
+
+def of_sink(transactional_id: str, client: Mapping[str, str]) -> dict[str, Any]:
+    """A task's producer."""
+    return {
+        **SINKS,
+        **{name: client[name] for name in client if name != "isolation.level"},
+        "transactional.id": transactional_id,
+        "statistics.interval.ms": SINKS_STATISTICS_MS,
+    }
+
+
+def of_reader(client: Mapping[str, str]) -> dict[str, Any]:
+    """A task's consumer."""
+    return {
+        **READERS,
+        **{name: client[name] for name in client if name != "group.id"},
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "statistics.interval.ms": READERS_STATISTICS_MS,
+    }
+
+
+def why_no_client(settings: Mapping[str, str], *, is_sink: bool) -> str | None:
+    """What librdkafka says of all of them together; None when it makes a client of them, which reaches nobody."""
+    given = of_sink("tried", settings) if is_sink else of_reader(settings)
+    given = {name: given[name] for name in given if name != BOOTSTRAP}
+    try:
+        made = c_library.new_client(PRODUCER if is_sink else CONSUMER, {**given, "log_level": 0})
+    except KafkaException as refused:
+        why = str(refused.args[0].str())
+    else:
+        c_library.library().rd_kafka_destroy(made)
+        return None
+    for name in settings:
+        if settings[name] and not is_shown(name):
+            why = why.replace(settings[name], NOT_SHOWN)
+    of_these = [named(n, settings[n]) for n in sorted(settings) if n in why] or [
+        "what kafka.… says"
+    ]
+    return f"{' and '.join(of_these)} can't be: librdkafka makes no client with it: {why}"
 
 
 def why_not(settings: Mapping[str, str]) -> str | None:

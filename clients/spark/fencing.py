@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from ..transactional.identity import retrying
 from ..transactional.names import SEPARATOR
+from .client_settings import SINKS
 
 AT_ONCE: Final = 8
 CALL_S: Final = 5.0
@@ -22,6 +23,7 @@ def fence(bootstrap: str, client: Mapping[str, str], group: str, members: Sequen
         producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
+                **SINKS,
                 **client,
                 "transactional.id": f"{group}{SEPARATOR}{member}",
             }

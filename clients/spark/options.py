@@ -27,9 +27,11 @@ from .option_table import (
     OPTIONS,
     SPARKS,
     STREAM,
+    WRITE,
 )
 
-BOOTSTRAP: Final = "bootstrap.servers"
+BOOTSTRAP: Final = client_settings.BOOTSTRAP
+LONG_MAX: Final = 2**63 - 1  # of Spark's numbers, Kafka's offsets, and a group's numbers
 GROUP, TASK = "group", "task"
 FAIL, IGNORE = "fail", "ignore"
 DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h)?", re.ASCII)
@@ -151,8 +153,9 @@ def write_options(said: Mapping[str, Any], use: str) -> WriteOptions:
         except ValueError as wrong:
             why = f"adminUrl={url}: {wrong} (with commas between several)"
             raise WrongOption(PASSWORDS.sub("//…@", why)) from None
-    if given.text("topic"):
-        _check_topic("topic", given.text("topic"))
+    for option in ("topic", "decisionTopic"):
+        if given.text(option):
+            _check_topic(option, given.text(option))
     name = given.group()
     number = given.count("transactionNumber", least=0)
     if use == BATCH_SINK and (name is None) != (number is None):
@@ -208,7 +211,9 @@ class _Given:
         self._texts[lower] = value
 
     def check_client(self) -> None:
+        is_sink = self.use in WRITE
         wrong = client_settings.why_not(self.client)
+        wrong = wrong or client_settings.why_no_client(self.client, is_sink=is_sink)
         if wrong is not None:
             raise WrongOption(wrong)
 
@@ -233,8 +238,9 @@ class _Given:
         text = self.text(name)
         if not text:
             return None
-        if not (text.isascii() and text.isdigit()) or int(text) < least:
-            raise WrongOption(f"{name}={text} is not a whole number{of} from {least} on")
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LONG_MAX))
+        if not is_number or not least <= int(text) <= LONG_MAX:
+            raise WrongOption(f"{name}={text} is not a whole number{of} from {least} to {LONG_MAX}")
         return int(text)
 
     def per_trigger(self) -> tuple[int | None, int | None]:
@@ -316,7 +322,7 @@ def _by_place(name: str, text: str, *, least: int) -> Offsets:
             raise WrongOption(f"{shape}; it has {topic}: {partitions!r}")
         for partition, value in sorted(partitions.items()):
             is_number = isinstance(value, int) and not isinstance(value, bool)
-            if not _is_partition(partition) or not is_number or value < least:
+            if not _is_partition(partition) or not is_number or not least <= value <= LONG_MAX:
                 raise WrongOption(f"{shape}; it has {topic}-{partition}: {value!r}")
             found[topic, int(partition)] = value
     return found

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
-from . import c_library, data_loss
+from . import c_library, client_settings, data_loss
 from .c_consumer import Columns, Fetched, PartitionConsumer
 from .offsets import Range
 from .schemas import arrow_schema
@@ -26,12 +26,8 @@ RECORDS_MAX: Final = 8_192  # in one Arrow batch
 RECORDS_FIRST: Final = 1_024  # before it is known how large they are
 BYTES_MAX: Final = 16 << 20
 WAIT_S: Final = 0.03  # librdkafka fills a batch for as long, whether more comes or not
-# What it has fetched ahead is gone in a tenth of a second, and with its own defaults it waits for a whole one before it asks again:
-# half of the time of reading small records.
-AHEAD: Final = {"queued.min.messages": 100_000, "fetch.queue.backoff.ms": 5}
 # Without a record, an end, or a step through what readers don't see something is wrong, whatever is said.
 SILENT_S: Final = 120.0
-STATISTICS_MS: Final = 5_000  # they say how far it has come in what readers don't see
 # At an end before ours: a leader that has just changed may know it so late. It is asked for then, and one that does not know
 # what was committed before it says so (KIP-207).
 SHORT_S: Final = 10.0
@@ -88,17 +84,7 @@ class _RangeReader:
         self._wanted, self._fails, self._has_headers = wanted, fails, headers
         self._schema = arrow_schema(headers=headers)
         self._consumer = PartitionConsumer(
-            {
-                **AHEAD,
-                "fetch.wait.max.ms": 100,
-                "check.crcs": True,  # as Java's clients do; without it a bit that flipped is a row like any other
-                **{name: value for name, value in client.items() if name != "group.id"},
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "statistics.interval.ms": STATISTICS_MS,
-            },
-            wanted.topic,
-            wanted.partition,
+            client_settings.of_reader(client), wanted.topic, wanted.partition
         )
         self._at = wanted.start
         self._asked_up_to = wanted.start  # by librdkafka

@@ -19,22 +19,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ..transactional.asking_again import who_was_asked
 from ..transactional.identity import retrying
+from . import client_settings
 from .c_producer import ColumnProducer, Identity, NotTaken
 
 START_S: Final = 60.0
 CALL_S: Final = 5.0
 FLUSH_S: Final = 600.0
 GIVE_UP_S: Final = 30.0
-STATISTICS_MS: Final = 20  # a task's last wait is for these
-# As long as brokers allow (transaction.max.timeout.ms): a task's transaction is open until the last task has written.
-TRANSACTION_TIMEOUT_MS: Final = "900000"
-DEFAULTS: Final[Mapping[str, str]] = {
-    "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-    "linger.ms": "20",
-    "batch.size": "1000000",
-    "compression.type": "lz4",
-    "partitioner": "murmur2_random",  # where Java's clients put the same key
-}
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 # What rows are told whose transaction has failed: that it did, and not why.
 THEN_ALL: Final = (KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
@@ -56,15 +47,8 @@ class MemberWriter:
 
     def __init__(self, bootstrap: str, transactional_id: str, client: Mapping[str, str]) -> None:
         self._id, self._servers = transactional_id, bootstrap
-        self.producer = ColumnProducer(
-            {
-                "bootstrap.servers": bootstrap,
-                **DEFAULTS,
-                **{k: v for k, v in client.items() if k != "isolation.level"},
-                "transactional.id": transactional_id,
-                "statistics.interval.ms": STATISTICS_MS,
-            }
-        )
+        of_sink = client_settings.of_sink(transactional_id, client)
+        self.producer = ColumnProducer({**of_sink, "bootstrap.servers": bootstrap})
         self.records = 0
 
     def begin(self) -> None:

@@ -1,6 +1,7 @@
 """What is said to librdkafka with `kafka.…`: tried on the driver, and refused by the option's name."""
 
 import pytest
+from fencepost.clients.spark.fencing import fence
 from fencepost.clients.spark.option_table import BATCH, BATCH_SINK
 from fencepost.clients.spark.options import WrongOption, read_options, write_options
 
@@ -53,6 +54,42 @@ def test_a_password_in_an_admin_door_s_address_is_not_shown() -> None:
     with pytest.raises(WrongOption, match="adminUrl=https://…@door:1: ") as refused:
         write_options({**WRITES, "adminurl": "https://me:S3CRET@door:1"}, BATCH_SINK)
     assert "S3CRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("kafka.max.in.flight", "100", "kafka.max.in.flight=100 can't be: .* must be set <= 5 when"),
+        ("kafka.retries", "0", "kafka.retries=0 can't be: .* must be set >= 1"),
+        ("kafka.message.timeout.ms", "1000000", "kafka.message.timeout.ms=1000000 can't be: .*transaction.timeout.ms"),
+        ("kafka.delivery.timeout.ms", "1000000", "can't be: .*transaction.timeout.ms"),
+    ],
+)  # fmt: skip
+def test_what_a_sink_s_producer_can_not_be_told_together_is_refused(name, value, said) -> None:
+    """Each is a value that librdkafka takes, and none that it makes a transactional producer of."""
+    with pytest.raises(WrongOption, match=said):
+        write_options({**WRITES, name: value}, BATCH_SINK)
+
+
+def test_what_a_reader_s_consumer_can_not_be_told_together_is_refused() -> None:
+    with pytest.raises(WrongOption, match=r"kafka.fetch.max.bytes=1000 can't be: .*message.max"):
+        read_options({**READS, "kafka.fetch.max.bytes": "1000"}, BATCH)
+
+
+def test_what_a_task_s_producer_is_told_its_driver_s_is_told_too(monkeypatch) -> None:
+    """Else it can't end what tasks left open: `message.timeout.ms` must be set <= `transaction.timeout.ms`, a minute by itself."""
+    begun = []
+    monkeypatch.setattr("fencepost.clients.spark.fencing.retrying", lambda *_: begun.append(1))
+    fence("127.0.0.1:1", {"message.timeout.ms": "800000"}, "night", ["job.p0.a0"])
+    assert begun == [1]
+
+
+def test_a_secret_is_not_shown_by_a_client_that_can_not_be_made() -> None:
+    tls = {"kafka.security.protocol": "ssl", "kafka.ssl.key.pem": "S3CRET"}
+    for read, use, given in ((write_options, BATCH_SINK, WRITES), (read_options, BATCH, READS)):
+        with pytest.raises(WrongOption, match=r"kafka\.ssl\.key\.pem can't be: ") as refused:
+            read({**given, **tls}, use)
+        assert "S3CRET" not in str(refused.value)
 
 
 def test_what_librdkafka_takes_passes() -> None:
