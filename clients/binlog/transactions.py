@@ -7,13 +7,15 @@ PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_kil
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from ..transactional import topic_limits
 from ..transactional.asking_again import retrying_for
 from ..transactional.identity import retrying
 from ..transactional.kept_topics import ASK_S, ensure_topic
+from ..transactional.topic_limits import is_too_large, sizes
 from .kept_positions import KeptPositions
 from .records import EVERY_PARTITION, Record
 from .settings import Settings
@@ -28,11 +30,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "compression.type": "lz4",
 }
 ABORT_S: Final = 60.0
-# A record that a broker does not take, whatever is tried: what to do about it.
-NEVER_TAKEN: Final[Mapping[int, str]] = {
-    KafkaError.MSG_SIZE_TOO_LARGE: "raise the topic's max.message.bytes",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow this user to write there",
-}
+# Of a record that a broker does not take, whatever is tried.
+NEVER_TAKEN: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
@@ -44,13 +43,24 @@ class NotWritten(Exception):
     """A record that no broker takes: which one, and why."""
 
 
+class Refused(NamedTuple):
+    error: KafkaError
+    topic: str
+    key: bytes | None
+    value_bytes: int
+
+    @property
+    def size(self) -> int:
+        return len(self.key or b"") + self.value_bytes
+
+
 class Transactions:
     """One incarnation of the source: from its first call on no earlier one can write."""
 
     def __init__(self, settings: Settings, positions: KeptPositions) -> None:
         self._settings, self._positions = settings, positions
         self._partitions: dict[str, int] = {}
-        self._refused: list[str] = []
+        self._refused: list[Refused] = []
         self._producer = Producer(
             {
                 **DEFAULTS,
@@ -116,12 +126,12 @@ class Transactions:
             )
         except KafkaException as trouble:
             if self._refused:  # since then librdkafka takes nothing more, and does not say why
-                raise NotWritten(self._refused[0]) from trouble
-            if trouble.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise NotWritten(self._why_refused()) from trouble
+            if not is_too_large(trouble.args[0]):
                 raise
             raise NotWritten(
-                f"a record of {record.topic} has {len(record.value or b'')} bytes, more than message.max.bytes allows: its "
-                f"key is {record.key!r}. Raise it with --kafka message.max.bytes=…, and at the topic max.message.bytes"
+                f"a record of {record.topic} has {sizes(len(record.key or b''), len(record.value or b''))}, more than "
+                f"message.max.bytes allows: its key is {record.key!r}. Raise it with --kafka message.max.bytes=…, and at the topic max.message.bytes"
             ) from trouble
         self._producer.poll(0)
 
@@ -142,10 +152,28 @@ class Transactions:
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None and error.code() in NEVER_TAKEN:
-            self._refused.append(
-                f"{message.topic()} takes no record of {len(message.value() or b'')} bytes, which has the key "
-                f"{message.key()!r} ({error.str()}): {NEVER_TAKEN[error.code()]}"
+            value_bytes = len(message.value() or b"")
+            self._refused.append(Refused(error, message.topic(), message.key(), value_bytes))
+
+    def _why_refused(self) -> str:
+        """Of what was sent in one batch all is refused, however small: the largest is named."""
+        first = self._refused[0]
+        same = (first.error.code(), first.topic)
+        alike = (each for each in self._refused if (each.error.code(), each.topic) == same)
+        largest = max(alike, key=lambda each: each.size)
+        what_to_do = "allow this user to write there"
+        if is_too_large(first.error):
+            chosen = self._settings
+            client = {**chosen.kafka, "bootstrap.servers": chosen.bootstrap}
+            what_to_do = topic_limits.what_to_do(
+                first.topic,
+                topic_limits.bytes_max(client, first.topic),
+                int({**DEFAULTS, **chosen.kafka}["batch.size"]),
+                len(largest.key or b""),
+                largest.value_bytes,
+                "--kafka batch.size",
             )
+        return f"{first.topic} takes no record with the key {largest.key!r} ({first.error.str()}): {what_to_do}"
 
     def commit(self, position: str) -> None:
         """With how far the records go."""
@@ -158,7 +186,7 @@ class Transactions:
             retrying(lambda: self._producer.commit_transaction(CALL_S), COMMIT_S)
         except KafkaException as trouble:
             if self._refused:
-                raise NotWritten(self._refused[0]) from trouble
+                raise NotWritten(self._why_refused()) from trouble
             raise
         self.is_open, self.records = False, 0
 

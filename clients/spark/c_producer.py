@@ -54,6 +54,15 @@ class Identity(NamedTuple):
     producer_epoch: int
 
 
+class Failed(NamedTuple):
+    """A row that was taken and not delivered."""
+
+    error: KafkaError
+    topic: str
+    key_bytes: int
+    value_bytes: int
+
+
 class NotTaken(Exception):
     """librdkafka refuses a row: which one of those that were given, and why."""
 
@@ -70,7 +79,7 @@ class ColumnProducer:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._c = c_library.library()
-        self.failed: list[tuple[KafkaError, str]] = []  # of rows that were taken: why, and whereto
+        self.failed: list[Failed] = []
         self._identity: Identity | None = None
         self._delivered = c_library.Delivered(self._on_delivery)
         self._statistics = c_library.Statistics(self._on_statistics)
@@ -273,7 +282,8 @@ class ColumnProducer:
         told = message.contents
         if told.err != NO_ERROR:
             name = self._c.rd_kafka_topic_name(told.topic).decode()
-            self.failed.append((c_library.error_of(told.err), name))
+            error = c_library.error_of(told.err)
+            self.failed.append(Failed(error, name, told.key_len, told.len))
 
     def _on_statistics(self, _client: Any, text: Any, size: int, _opaque: Any) -> int:
         told = json.loads(ctypes.string_at(text, size)).get("eos", {})

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
+from ..transactional import topic_limits
 from ..transactional.asking_again import who_was_asked
 from ..transactional.identity import retrying
 from . import client_settings
@@ -47,6 +48,7 @@ class MemberWriter:
 
     def __init__(self, bootstrap: str, transactional_id: str, client: Mapping[str, str]) -> None:
         self._id, self._servers = transactional_id, bootstrap
+        self._client = {"bootstrap.servers": bootstrap, **client}
         of_sink = client_settings.of_sink(transactional_id, client)
         self.producer = ColumnProducer({**of_sink, "bootstrap.servers": bootstrap})
         self.records = 0
@@ -145,7 +147,7 @@ class MemberWriter:
         if fatal is not None:
             raise CouldNotWrite(self._why("could not write", fatal))
         if self.producer.failed:
-            error, topic = self.producer.failed[0]
+            error, topic, *_ = self.producer.failed[0]
             raise CouldNotWrite(self._why(f"could not write to {topic}", self._cause(error)))
 
     def _cause(self, error: KafkaError) -> KafkaError:
@@ -155,15 +157,17 @@ class MemberWriter:
         return self.producer.failure() or error
 
     def _why_row(self, topic: str, row: int, rows: pa.RecordBatch, error: KafkaError) -> str:
-        why = self._why(f"could not write to {topic}", self.producer.fatal() or self._cause(error))
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            size = len(rows.column("value")[row].as_buffer() or b"")
-            why += (
-                f". Row {self.records + row + 1} of the task has a value of {size:,} bytes: raise "
-                "kafka.message.max.bytes here and max.message.bytes of the topic, or make it smaller"
+        number, what = self.records + row + 1, f"could not write to {topic}"
+        if topic_limits.is_too_large(error):  # for librdkafka: no broker was asked
+            key, value = (_size(_column(rows, name), row) for name in ("key", "value"))
+            return (
+                f"{self._id} {what}: {error.name()}: {error.str()}. Row {number} of the task has "
+                f"{topic_limits.sizes(key, value)}: raise kafka.message.max.bytes here and max.message.bytes of the topic, or "
+                "make it smaller"
             )
+        why = self._why(what, self.producer.fatal() or self._cause(error))
         if error.code() == KafkaError._INVALID_ARG:
-            why += f" (row {self.records + row + 1} of the task)"
+            why += f" (row {number} of the task)"
         return why
 
     def _why(self, what: str, error: KafkaError) -> str:
@@ -175,8 +179,8 @@ class MemberWriter:
                 "one can't write any more. Let only one of them run. Or its transaction was open for longer than "
                 "kafka.transaction.timeout.ms: raise it"
             )
-        elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            said += ". Raise max.message.bytes of the topic, or write smaller values"
+        elif topic_limits.is_too_large(error):
+            said += f": {self._too_large()}"
         elif error.code() in NO_TOPIC:
             said += ". Is the topic there, and has it this partition? Create it, and start the query again"
         elif error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
@@ -185,6 +189,22 @@ class MemberWriter:
                 "longer than any batch takes"
             )
         return said
+
+    def _too_large(self) -> str:
+        """For a broker: of its topic the largest row is told."""
+        self.producer.poll(0.0)  # a transaction may be known to have failed before its rows are
+        refused = [each for each in self.producer.failed if topic_limits.is_too_large(each.error)]
+        if not refused:
+            return "raise max.message.bytes of the topic, or say a smaller kafka.batch.size"
+        largest = max(refused, key=lambda each: each.key_bytes + each.value_bytes)
+        return topic_limits.what_to_do(
+            largest.topic,
+            topic_limits.bytes_max(self._client, largest.topic),
+            int(client_settings.of_sink(self._id, self._client)["batch.size"]),
+            largest.key_bytes,
+            largest.value_bytes,
+            "kafka.batch.size",
+        )
 
 
 def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Any]]:
@@ -204,6 +224,10 @@ def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, An
 
 def _column(rows: pa.RecordBatch, name: str) -> Any:
     return rows.column(name) if name in rows.schema.names else None
+
+
+def _size(column: Any, row: int) -> int:
+    return 0 if column is None else len(column[row].as_buffer() or b"")
 
 
 def _with_headers(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from . import option_table, schemas
+from .batch_size import fitted
 from .options import read_options, write_options
 from .readers import BatchReader, StreamReader
 from .writers import BatchWriter, StreamWriter
@@ -42,12 +43,12 @@ class FencepostDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = write_options(self.options, option_table.BATCH_SINK)
         self._check_write(schema, options.topic, overwrite)
-        return BatchWriter(options)
+        return BatchWriter(fitted(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         options = write_options(self.options, option_table.STREAM_SINK)
         self._check_write(schema, options.topic, overwrite)
-        return StreamWriter(options)
+        return StreamWriter(fitted(options))
 
     def _check_write(self, schema: Any, topic: str | None, overwrite: bool) -> None:
         if overwrite:

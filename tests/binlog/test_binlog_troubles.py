@@ -1,6 +1,8 @@
 """Database, log and brokers are made up, and fail: how a source goes on, or ends."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -211,7 +213,10 @@ def test_a_trouble_that_does_not_pass_ends_the_command_in_a_sentence(
     ("code", "said"),
     [
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "^t takes no record .*allow this user to write"),
-        (KafkaError.MSG_SIZE_TOO_LARGE, r"^t takes no record .*max\.message\.bytes"),
+        (
+            KafkaError.MSG_SIZE_TOO_LARGE,
+            r"^t takes no record with the key b'\{\}' .*a value of 2\. If t does not .* say --kafka batch\.size, which is 70000, no",
+        ),
     ],
 )
 def test_a_record_that_is_refused_is_named_though_more_are_written_behind_it(
@@ -219,6 +224,8 @@ def test_a_record_that_is_refused_is_named_though_more_are_written_behind_it(
 ) -> None:
     """What librdkafka says of those behind it is that the transaction has failed."""
     message = SimpleNamespace(topic=lambda: "t", value=lambda: b"{}", key=lambda: b"{}")
+    monkeypatch.setattr(transactions.topic_limits, "bytes_max", lambda *_: None)
+    full._settings = replace(full._settings, kafka={"batch.size": "70000"})
     full._delivered(KafkaError(code), message)
 
     def produce(*_: Any, **__: Any) -> None:
@@ -227,6 +234,21 @@ def test_a_record_that_is_refused_is_named_though_more_are_written_behind_it(
     full._producer.produce = produce
     with pytest.raises(NotWritten, match=said):
         full.write(Record("t", b"{}", b"{}"))
+
+
+def test_of_a_batch_that_was_refused_the_largest_record_is_named(
+    full: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is told to be too large. Which one is, or whether it was the batch, the topic's limit says."""
+    for size in (100, 3_000, 200):
+        each = SimpleNamespace(
+            topic=lambda: "t", value=lambda n=size: b"v" * n, key=lambda n=size: str(n).encode()
+        )
+        full._delivered(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), each)
+    monkeypatch.setattr(transactions.topic_limits, "bytes_max", lambda *_: 2_000)
+    assert re.search("key b'3000' .* a value of 3,000, and t takes 2,000", full._why_refused())
+    monkeypatch.setattr(transactions.topic_limits, "bytes_max", lambda *_: 50_000)
+    assert "Say --kafka batch.size=50000" in full._why_refused()
 
 
 # -- two copies ----------------------------------------------------------------------------------

@@ -192,7 +192,9 @@ def test_a_value_over_the_topic_s_limit_is_told_and_nothing_stays_open(
     strict = fresh("strict")
     node.create(strict, partitions=2, max_message_bytes="500")
     writes = Writes(node, strict, fresh("query"))
-    with pytest.raises(CouldNotWrite, match=r"Raise max.message.bytes of the topic, or write"):
+    with pytest.raises(
+        CouldNotWrite, match=r"takes 500 .*: raise max.message.bytes of the topic, or"
+    ):
         writes.write(column_of("fits", "".join(map(chr, range(40, 2_000)))))
     assert (writes.open_members(), node.committed(strict)) == ([], [])
 

@@ -67,7 +67,7 @@ def test_rows_behind_one_that_was_refused_are_told_why_nothing_more_is_taken(
     with begun(node.bootstrap, f"{strict}::m") as writer:
         writer.write(column_of("".join(map(chr, range(40, 2_000)))), strict)
         wait_for(writer.producer.failure)
-        with pytest.raises(CouldNotWrite, match=r"MSG_SIZE_TOO_LARGE: .* Raise max.message.bytes"):
+        with pytest.raises(CouldNotWrite, match=r"MSG_SIZE_TOO_LARGE: .* raise max.message.bytes"):
             writer.write(column_of("b"), strict)
         writer.give_up()
         assert node.committed(strict) == []

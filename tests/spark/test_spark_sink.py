@@ -111,7 +111,7 @@ def test_keys_headers_and_partitions_are_written_as_they_were_given(
 
 def test_a_value_over_the_limit_leaves_nothing_behind(spark: Any, node: Served, topic: str) -> None:
     rows = spark.sql("select 'small' as value union all select repeat('x', 2000000)")
-    with pytest.raises(Exception, match=r"2,000,000 bytes: raise kafka.message.max.bytes"):
+    with pytest.raises(Exception, match=r"a value of 2,000,000: raise kafka.message.max.bytes"):
         write(rows, node, topic=topic)
     assert node.committed(topic) == []
 
