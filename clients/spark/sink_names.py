@@ -12,6 +12,7 @@ that the second write would find its number decided, by the same query, and be l
 a checkpoint has the same query id and batch ids, and may write elsewhere. Builds before 2026-11-22 named no topic there.
 """
 
+import logging
 import re
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,6 +24,12 @@ MEMBER: Final = re.compile(r"((?:q[0-9a-f]{8}|job)(?:\.t[0-9a-f]{8})?)\.p(\d+)\.
 TOPIC: Final = ".t"  # in an owner, before the digest
 # Owns the numbers of batch writes outside of queries: whoever says the same number and topic means the same data.
 JOB: Final = "job"
+BESIDE: Final = (
+    "this write is in a query's session, and not in its thread: no task is told which query it is"
+)
+INHERIT: Final = "Have foreachBatch write in its own thread, or in a pyspark.InheritableThread"
+
+log = logging.getLogger("fencepost.clients")
 
 
 class Task(NamedTuple):
@@ -32,6 +39,7 @@ class Task(NamedTuple):
     attempt: int
     query_id: str  # empty outside of a streaming query
     batch_id: int | None
+    is_of_a_query: bool = False  # its session is, whether it is told which one or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +121,14 @@ def place_in_batch(
     if group is not None and number is not None:
         owner = owner_of_write(task.query_id, topic)
         is_batch_id = bool(task.query_id) and number == task.batch_id
+        if task.is_of_a_query and not task.query_id:
+            log.warning("%s: %s; its numbers are no query's. %s", group, BESIDE, INHERIT)
         return Place(group, number, owner, member_name(owner, task), is_batch_id=is_batch_id)
-    if task.query_id:
+    if task.query_id or task.is_of_a_query:
+        beside = "" if task.query_id else f". And {BESIDE}. {INHERIT}"
         raise WrongOption(
             "a write in foreachBatch comes again when the query is started anew, and can't be known again by itself: "
             "say transactionGroup (one for each write in the function) and transactionNumber=the batch id; or write "
-            "with writeStream.format('fencepost')"
+            f"with writeStream.format('fencepost'){beside}"
         )
     return Place(f"spark-batch-{job_id}", 0, JOB, member_name(JOB, task), is_used_once=True)

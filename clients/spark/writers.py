@@ -34,6 +34,9 @@ from .task_decisions import DecisionRecords
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+# Spark (4.2) has it in the session of a query, which foreachBatch is handed, and in no other; all settings of a session go to its
+# tasks, and from whichever thread.
+QUERYS_OWN = "spark.sql.streaming.internal.stateStore.partitions"
 NOBODY = Identity(-1, -1)
 
 
@@ -57,6 +60,7 @@ def _this_task() -> Task:
         context.attemptNumber(),
         context.getLocalProperty(QUERY_ID) or "",
         int(batch) if batch else None,
+        is_of_a_query=context.getLocalProperty(QUERYS_OWN) is not None,
     )
 
 

@@ -61,6 +61,25 @@ def test_a_write_in_foreach_batch_must_say_what_makes_it_the_same_again() -> Non
     assert place_in_batch(Task(0, 0, MINE, 5), "lake", 5, "uuid", "out").number == 5
 
 
+def test_a_write_beside_a_query_s_thread_must_say_so_too_and_is_warned_otherwise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In a plain thread of foreachBatch: Spark tells its tasks the session's settings, and not the query."""
+    beside = Task(0, 0, "", None, is_of_a_query=True)
+    with pytest.raises(WrongOption, match=r"comes again .* pyspark\.InheritableThread"):
+        place_in_batch(beside, None, None, "uuid", "out")
+    assert caplog.messages == []
+    found = place_in_batch(beside, "lake", 5, "uuid", "out")
+    assert whose(found.owner) == JOB
+    assert (
+        "its numbers are no query's" in caplog.text and "pyspark.InheritableThread" in caplog.text
+    )
+    caplog.clear()
+    for task in (Task(0, 0, MINE, 5, is_of_a_query=True), Task(0, 0, "", None)):
+        place_in_batch(task, "lake", 5, "uuid", "out")
+    assert caplog.messages == []
+
+
 def test_a_query_whose_checkpoint_was_deleted_is_another_one_in_foreach_batch_too() -> None:
     """Its batch ids begin at 0 again: what was decided for 0 is not this batch."""
     first, again, anew = (
