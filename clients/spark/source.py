@@ -13,8 +13,9 @@ from pyspark.sql.types import StructType
 
 from . import option_table, schemas
 from .batch_size import fitted
-from .options import read_options, write_options
+from .options import TASK, WriteOptions, read_options, write_options
 from .readers import BatchReader, StreamReader
+from .task_decisions import say_what_is_promised
 from .writers import BatchWriter, StreamWriter
 
 NAME = "fencepost"
@@ -43,12 +44,12 @@ class FencepostDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = write_options(self.options, option_table.BATCH_SINK)
         self._check_write(schema, options.topic, overwrite)
-        return BatchWriter(fitted(options))
+        return BatchWriter(_begun(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         options = write_options(self.options, option_table.STREAM_SINK)
         self._check_write(schema, options.topic, overwrite)
-        return StreamWriter(fitted(options))
+        return StreamWriter(_begun(options))
 
     def _check_write(self, schema: Any, topic: str | None, overwrite: bool) -> None:
         if overwrite:
@@ -56,3 +57,10 @@ class FencepostDataSource(DataSource):
                 "a topic can't be overwritten: use mode('append'), or outputMode('append')"
             )
         schemas.check_write(schema, topic)
+
+
+def _begun(options: WriteOptions) -> WriteOptions:
+    """All is checked; nothing is written yet."""
+    if options.transactions == TASK:
+        say_what_is_promised(options.topic, options.group)
+    return fitted(options)

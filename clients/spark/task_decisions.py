@@ -22,9 +22,11 @@ attempt that was thought dead may begin after that, and must find what was commi
 """
 
 import json
+import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -51,6 +53,21 @@ USED_ONCE: Final = re.compile(
 )
 KEPT_S: Final = 7 * 86_400.0
 TOMBSTONES_MAX: Final = 1_000  # that one attempt writes
+
+
+PROMISED: Final = (
+    "transactions=task: a row of a batch that Spark finished is there once, if a task that is run again has the same rows; "
+    "readers see a batch task by task, and not as a whole, and of one that fails they see what tasks had committed"
+)
+
+log = logging.getLogger("fencepost.clients")
+
+
+@cache
+def say_what_is_promised(topic: str | None, group: str | None) -> None:
+    """By the driver, which plans each batch of a stream anew: once for each Python that it keeps for that. A warning, as nobody
+    is shown less there."""
+    log.warning("%s: %s", topic or group or "a sink", PROMISED)
 
 
 class NotKept(RuntimeError):

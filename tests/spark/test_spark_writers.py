@@ -22,9 +22,11 @@ from fencepost.clients.spark.sink_names import (
     whose,
 )
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter, _by_topic
+from fencepost.clients.spark.source import FencepostDataSource
 from fencepost.clients.spark.task_decisions import NOT_YET, DecisionRecords, Last
 from fencepost.clients.spark.writers import BatchWriter, TaskWrote
-from fencepost.clients.transactional import Decision, MemberWrote
+from fencepost.clients.transactional import Decision, MemberWrote, topic_limits
+from pyspark.sql.types import StructType
 from spark_topics import column_of
 
 QUERY = "7b0c…-mine"
@@ -299,3 +301,23 @@ def test_an_abort_in_foreach_batch_ends_what_the_query_left_open(monkeypatch: An
     members = (MemberWrote(place.member, 9, 0),)
     assert group.ended == [Wrote(0, place.owner, members, is_batch_id=True), None]
     assert whose(place.owner) == owner_of_query(QUERY) != JOB
+
+
+def test_where_tasks_commit_alone_the_driver_says_once_what_that_promises(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark makes a stream's writer twice for each batch, in Pythons that it keeps."""
+    monkeypatch.setattr(topic_limits, "bytes_max", lambda *_, **__: None)
+    schema = StructType().add("value", "string")
+    said = {"bootstrap.servers": "here:1", "topic": "said-once"}
+    for _ in range(2):
+        source = FencepostDataSource({**said, "transactions": "task"})
+        source.streamWriter(schema, overwrite=False)
+    (told,) = caplog.messages
+    assert (
+        "said-once: transactions=task: a row of a batch that Spark finished is there once" in told
+    )
+    assert "readers see a batch task by task" in told
+    caplog.clear()
+    FencepostDataSource({**said, "adminurl": "http://here:1"}).writer(schema, overwrite=False)
+    assert caplog.messages == []
