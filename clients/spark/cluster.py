@@ -12,9 +12,7 @@ from typing import Final
 
 from confluent_kafka import (
     IsolationLevel,
-    KafkaError,
     KafkaException,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -27,13 +25,11 @@ from ..transactional.asking_again import (
 )
 from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place, TopicIds
 from .options import BOOTSTRAP, Bound, ReadOptions
+from .topic_ids import ids_of
 
 ASK_S: Final = 20.0
 TRIES_S: Final = 60.0  # a leader that is away comes back, or another one is elected
 NO_SUCH_OFFSET: Final = -1  # the answer for a time after the youngest record
-NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers say that have none: Kafka before 2.8
-# A topic that went, or that this user may not see any more, has no id at this moment; who reads it says why.
-UNSEEN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 # Of a consumer, which an admin client is not asked to know.
 READERS_OWN: Final = ("isolation.level", "group.id", "fetch.", "queued.", "max.poll.", "check.crcs")
 
@@ -97,26 +93,7 @@ class Cluster:
         return {name: sorted(seen.topics[name].partitions) for name in sorted(seen.topics)}
 
     def topic_ids(self, topics: Iterable[str]) -> TopicIds:
-        """What tells a topic from the next one of its name. Without those that the brokers have none for."""
-        names = sorted(set(topics))
-        if not names:
-            return {}
-        found: TopicIds = retrying_for(TRIES_S, lambda: self._described(names))
-        return found
-
-    def _described(self, names: list[str]) -> TopicIds:
-        found: TopicIds = {}
-        asked = self._admin.describe_topics(TopicCollection(names), request_timeout=ASK_S)
-        for name in names:
-            try:
-                topic_id = str(asked[name].result().topic_id)
-            except KafkaException as trouble:
-                if trouble.args[0].code() not in UNSEEN:
-                    raise
-                continue
-            if topic_id != NO_ID:
-                found[name] = topic_id
-        return found
+        return ids_of(self._admin, topics)
 
     def ends(self, places: Iterable[Place]) -> Offsets:
         return self._ask(dict.fromkeys(places, OffsetSpec.latest()))

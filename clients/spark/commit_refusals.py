@@ -70,6 +70,7 @@ class Wrote:
     is_used_once: bool = False  # the group: whoever runs this again writes it again
     marks: RowMarks = field(default_factory=RowMarks)  # of all its rows, written or left out
     rows_may_differ: bool = False  # from those that were committed under this number
+    why_not: str = ""  # to be committed, unless it was before: what became of a topic
 
     def note(self) -> str:
         """Nobody asks a group that is used once."""
@@ -152,6 +153,18 @@ def _whose(name: str, wrote: Wrote, other: str) -> str:
         f"{said} {who} {them}: two queries with the same transactionGroup, or one whose checkpoint was deleted, and which "
         "counts its batches from 0 again. Nothing of this batch was committed. Give this query a transactionGroup of its "
         "own (with writeStream it has one without the option), and compare what was written before"
+    )
+
+
+def why_topics(name: str, wrote: Wrote) -> str:
+    again = (
+        "Run it again, which writes all of it"
+        if wrote.is_used_once
+        else "Then start the query again, which runs the batch again, and writes all of it"
+    )
+    return (
+        f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {wrote.why_not}. See who deletes "
+        f"topics that are being written to, and create it with as many partitions as it is to have. {again}"
     )
 
 

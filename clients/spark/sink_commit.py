@@ -23,7 +23,14 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from ..transactional.admin_api import AdminRefused, AdminUnreachable
-from ..transactional.groups import COMMIT, DecidedBefore, Decision, MembersLeftOut, MemberWrote
+from ..transactional.groups import (
+    COMMIT,
+    UNDECIDED,
+    DecidedBefore,
+    Decision,
+    MembersLeftOut,
+    MemberWrote,
+)
 from . import commit_refusals
 from .commit_refusals import Group, Wrote, newest_of
 from .sink_names import is_own, owner_of
@@ -121,6 +128,7 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> Decision | None:
     """The decision of an earlier run, if that had committed this batch."""
     try:
         if wrote.members:
+            _refuse_other_topics(group, wrote, fence)
             decided = _answered(
                 lambda: group.commit(wrote.number, wrote.members, wrote.note()), group, wrote
             )
@@ -150,6 +158,16 @@ def _decide(group: Group, wrote: Wrote, fence: Fence) -> Decision | None:
 
     _try_to_end(group, wrote, fence, left)
     raise CouldNotCommit(why_not)
+
+
+def _refuse_other_topics(group: Group, wrote: Wrote, fence: Fence) -> None:
+    """A batch that was committed before is: what became of its topics since is nobody's loss."""
+    if not wrote.why_not:
+        return
+    decision = _answered(lambda: group.decision(wrote.number), group, wrote)
+    if decision.outcome == UNDECIDED:
+        _try_to_end(group, wrote, fence, lambda: [each.member for each in wrote.members])
+        raise CouldNotCommit(commit_refusals.why_topics(group.name, wrote))
 
 
 def _try_to_end(group: Group, wrote: Wrote, fence: Fence, left: Callable[[], list[str]]) -> None:

@@ -22,6 +22,7 @@ from ..transactional.asking_again import who_was_asked
 from ..transactional.identity import retrying
 from . import client_settings
 from .c_producer import ColumnProducer, Identity, NotTaken
+from .written_topics import WrittenTopics
 
 START_S: Final = 60.0
 CALL_S: Final = 5.0
@@ -52,6 +53,7 @@ class MemberWriter:
         of_sink = client_settings.of_sink(transactional_id, client)
         self.producer = ColumnProducer({**of_sink, "bootstrap.servers": bootstrap})
         self.records = 0
+        self.topics = WrittenTopics({"bootstrap.servers": bootstrap, **client})
 
     def begin(self) -> None:
         """Fences an earlier run's attempt of this name, and has what it left open aborted."""
@@ -65,7 +67,8 @@ class MemberWriter:
         """With the option topic all rows go there, as with Spark's Kafka connector; without it each to its own."""
         if not rows.num_rows:
             return
-        for name, numbers in _by_topic(rows, topic):
+        parts = list(_by_topic(rows, topic))
+        for name, numbers in parts:
             part = rows if numbers is None else rows.take(numbers)
             try:
                 self._produce(name, part)
@@ -74,6 +77,7 @@ class MemberWriter:
                 raise CouldNotWrite(self._why_row(name, row, rows, refused.error)) from refused
         self.records += rows.num_rows
         self._raise_failed()
+        self.topics.see(name for name, _ in parts)
 
     def _produce(self, topic: str, rows: pa.RecordBatch) -> None:
         headers = _column(rows, "headers")
@@ -87,6 +91,11 @@ class MemberWriter:
             except NotTaken as refused:
                 raise NotTaken(number, refused.error) from None
 
+    def settle_new(self) -> None:
+        """After each batch of rows: it may have had the first ones to a topic."""
+        if self.topics.new:
+            self.settle()
+
     def settle(self) -> None:
         """What was written is acknowledged: the coordinator knows of this transaction."""
         deadline = time.monotonic() + FLUSH_S
@@ -98,10 +107,20 @@ class MemberWriter:
                     "(kafka.bootstrap.servers) names; are they there?"
                 )
         self._raise_failed()
+        self.topics.note()
+
+    def check_topics(self) -> None:
+        """All is acknowledged, by the topics that have these names now."""
+        self.settle()
+        if said := self.topics.trouble():
+            raise CouldNotWrite(
+                f"{self._id}: {said}. Nothing of this task is committed; Spark tries it again. See who deletes topics that "
+                "are being written to, and create it with as many partitions as it is to have"
+            )
 
     def written(self) -> Identity:
-        """All is acknowledged; who wrote it."""
-        self.settle()
+        """All is acknowledged, by topics that are there; who wrote it."""
+        self.check_topics()
         found = self.producer.identity(START_S)
         if found is None:
             raise TimeoutError(

@@ -5,12 +5,46 @@ PREVENTS   a topic that was made anew and has outgrown its old offset being read
 PROVED BY  tests/spark/test_spark_topic_ids.py::test_a_topic_made_anew_that_has_outgrown_its_offset_is_told
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from . import data_loss
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
 
+from ..transactional.asking_again import retrying_for
+from . import data_loss
+from .offsets import TopicIds
+
+ASK_S: Final = 20.0
+TRIES_S: Final = 60.0  # a leader that is away comes back, or another one is elected
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers say that have none: Kafka before 2.8
+# A topic that went, or that this user may not see any more, has no id at this moment; who reads it says why.
+UNSEEN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 ADVICE: Final = "Start a new query (with a new checkpoint), or say failOnDataLoss=false to read the new topic from its beginning."
+
+
+def ids_of(admin: AdminClient, topics: Iterable[str]) -> TopicIds:
+    """What tells a topic from the next one of its name. Without those that the brokers have none for; none is made by asking."""
+    names = sorted(set(topics))
+    if not names:
+        return {}
+    found: TopicIds = retrying_for(TRIES_S, lambda: _described(admin, names))
+    return found
+
+
+def _described(admin: AdminClient, names: list[str]) -> TopicIds:
+    found: TopicIds = {}
+    asked = admin.describe_topics(TopicCollection(names), request_timeout=ASK_S)
+    for name in names:
+        try:
+            topic_id = str(asked[name].result().topic_id)
+        except KafkaException as trouble:
+            if trouble.args[0].code() not in UNSEEN:
+                raise
+            continue
+        if topic_id != NO_ID:
+            found[name] = topic_id
+    return found
 
 
 def made_anew(noted: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

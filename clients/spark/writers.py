@@ -6,7 +6,7 @@ has to know it is told by the tasks' messages.
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from uuid import uuid4
 
@@ -21,11 +21,12 @@ from pyspark.sql.datasource import (
 from ..transactional.admin_api import AdminApi
 from ..transactional.groups import UNDECIDED, MemberWrote, TransactionGroup
 from ..transactional.names import SEPARATOR
-from . import sink_commit
+from . import sink_commit, written_topics
 from .c_producer import Identity
 from .commit_refusals import Wrote, why_other_rows
 from .fencing import fence
 from .input_end import check_whole
+from .offsets import TopicIds
 from .options import BOOTSTRAP, GROUP, TASK, WriteOptions
 from .row_marks import MarkedRows, RowMarks, marks_of, total
 from .sink_names import Place, Task, place_in_batch, place_in_stream
@@ -49,6 +50,7 @@ class TaskWrote(WriterCommitMessage):
     producer_epoch: int
     marks: RowMarks  # of all rows that it was given
     found_decided: bool = False
+    topics: TopicIds = field(default_factory=dict)  # as they were when it wrote there
 
 
 def _this_task() -> Task:
@@ -88,7 +90,13 @@ def _write(options: WriteOptions, place: Place, given: Iterator[pa.RecordBatch])
                 writer.give_up()
     for _ in () if place.is_used_once else batches:  # what a decided batch is compared with
         pass
-    return TaskWrote(place, *(who or NOBODY), seen.marks, found_decided=who is None)
+    return TaskWrote(
+        place,
+        *(who or NOBODY),
+        seen.marks,
+        found_decided=who is None,
+        topics=writer.topics.ids if who and not is_alone else {},
+    )
 
 
 def _seen(seen: MarkedRows, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,6 +125,7 @@ def _in_group(
         return None
     for each in chain([first.slice(1)], batches):
         writer.write(each, options.topic)
+        writer.settle_new()
     return writer.written()
 
 
@@ -147,7 +156,9 @@ def _alone(
     if last.batch < place.number:
         for each in batches:
             writer.write(each, options.topic)
+            writer.settle_new()
         check_whole(name)
+        writer.check_topics()
         rows = "" if place.is_used_once else seen.marks.note()
         writer.commit_with(decisions.records(place.number, rows))
         return NOBODY
@@ -194,7 +205,8 @@ class Driver:
     def commit(self, messages: Sequence[WriterCommitMessage | None], number: int | None) -> None:
         told = _told(messages, number)
         if told and self._options.transactions == GROUP:
-            group, wrote = self.group(told[0].place), self._wrote(told)
+            why_not = written_topics.of_all(self._options.client, (each.topics for each in told))
+            group, wrote = self.group(told[0].place), self._wrote(told, why_not)
             sink_commit.commit(group, wrote, self._fence)
 
     def abort(
@@ -216,7 +228,7 @@ class Driver:
     def group(self, place: Place) -> TransactionGroup:
         return _group(self._options, place)
 
-    def _wrote(self, told: Sequence[TaskWrote]) -> Wrote:
+    def _wrote(self, told: Sequence[TaskWrote], why_not: str = "") -> Wrote:
         place = told[0].place
         return Wrote(
             place.number,
@@ -231,6 +243,7 @@ class Driver:
             is_used_once=place.is_used_once,
             marks=total(each.marks for each in told),
             rows_may_differ=self._options.rows_may_differ,
+            why_not=why_not,
         )
 
     def _fence(self, group: str, members: Sequence[str]) -> None:

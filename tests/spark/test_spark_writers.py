@@ -25,6 +25,7 @@ from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter, _by
 from fencepost.clients.spark.source import FencepostDataSource
 from fencepost.clients.spark.task_decisions import NOT_YET, DecisionRecords, Last
 from fencepost.clients.spark.writers import BatchWriter, TaskWrote
+from fencepost.clients.spark.written_topics import WrittenTopics
 from fencepost.clients.transactional import Decision, MemberWrote, topic_limits
 from pyspark.sql.types import StructType
 from spark_topics import column_of
@@ -58,6 +59,10 @@ class Alone:
 
     def write(self, rows: Any, topic: str | None) -> None:
         self.said.append("write")
+
+    def check_topics(self) -> None: ...
+
+    settle_new = check_topics
 
     def commit_with(self, records: list[dict[str, Any]]) -> None:
         self.said.append(f"commit {records[0]['number']}")
@@ -106,6 +111,8 @@ def test_other_rows_under_the_number_that_was_written_last_are_not_left_out(
 class GroupWriter:
     """A task's writer and its group in one."""
 
+    topics = WrittenTopics({})
+
     def __init__(self, outcome: str) -> None:
         self.outcome = outcome
         self.rows = 0
@@ -124,7 +131,7 @@ class GroupWriter:
 
     def begin(self) -> None: ...
 
-    settle = give_up = close = begin
+    settle = settle_new = give_up = close = begin
 
 
 @pytest.mark.parametrize(("outcome", "wrote"), [("undecided", 5), ("commit", 1)])
