@@ -8,7 +8,8 @@ A seed chooses the point (`spark_points.py`), the batch, the partition, the sink
 whether rows have headers, whether there are so many that a task's are only summed up to be known again, and whether Spark's
 executors are those of `local-cluster[2,1,1024]` or of its standalone master and workers. A job that ends
 too early is started again until it has written everything; what it wrote is read with `read_committed` and compared,
-record for record, with its headers. Nor may it leave a transaction open: readers must reach the end. A run that did not meet what its point
+record for record, with its headers. Nor may it leave a transaction open: readers must reach the end, and where only a task's
+input failed they must before the job is started again. A run that did not meet what its point
 is for (`MARKS`) is UNKNOWN. Exit code 0 says that all runs are VALID, 1 that one is INVALID, 2 that one is UNKNOWN.
 """
 
@@ -39,6 +40,7 @@ from .spark_outputs import (
     SOURCE_LARGE,
     Broken,
     check,
+    check_nothing_open,
     create,
     fill,
 )
@@ -119,11 +121,17 @@ def struck(cluster: LocalCluster, drivers: Drivers, run: Run, job: Job) -> tuple
         if fault is not None:
             fault.start()
             stack.callback(fault.has_ended)
-        said = run_until_done(drivers, job)
+        said = run_until_done(drivers, job, lambda: check_open(cluster, run, job))
         if run.point == "commit-note-lost":
             lose_commit_note(job)
             said += run_until_done(drivers, job)
     return said, "" if fault is None else fault.trouble
+
+
+def check_open(cluster: LocalCluster, run: Run, job: Job) -> None:
+    """Where nothing was killed, and the others of the batch were writing when one of its tasks failed."""
+    if run.point == "input-fails":
+        check_nothing_open(cluster.bootstrap, job.out)
 
 
 def lose_commit_note(job: Job) -> None:
@@ -138,7 +146,9 @@ def lose_commit_note(job: Job) -> None:
     (commits / f".{last}.crc").unlink(missing_ok=True)
 
 
-def run_until_done(drivers: Drivers, job: Job) -> list[str]:
+def run_until_done(
+    drivers: Drivers, job: Job, when_it_failed: Callable[[], None] = lambda: None
+) -> list[str]:
     """What was said at the end of each start but the last. A machine that is too busy for Spark proves nothing."""
     heard: list[str] = []
     while len([each for each in heard if TOO_BUSY not in each]) < STARTS_MAX:
@@ -146,6 +156,8 @@ def run_until_done(drivers: Drivers, job: Job) -> list[str]:
         if is_done(said):
             return heard
         heard.append(said or "its driver died")
+        if said and TOO_BUSY not in said:
+            when_it_failed()
         if len(heard) > BUSY_STARTS_MAX:
             raise Unknown(f"{len(heard)} starts did not do, and Spark said: {heard[-1]}")
     raise Broken(

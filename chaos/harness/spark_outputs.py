@@ -10,8 +10,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from .spark_run import BATCHES, PARTITIONS
 
@@ -24,6 +31,7 @@ SOURCE_LARGE: Final = "source-large"
 HEADER: Final = "number"
 READ_S: Final = 30.0
 ASK_AGAIN_S: Final = 0.1
+ENDED_S: Final = 15.0  # five, on a machine that has nothing else to do
 MOVED: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
@@ -72,6 +80,28 @@ def check(bootstrap: str, out: str, *, records: int = RECORDS, has_headers: bool
             raise Broken(
                 f"{topic}: {len(other)} records have other headers than they had ({other[:5]}…)"
             )
+
+
+def check_nothing_open(bootstrap: str, out: str) -> None:
+    """What a batch that failed began is ended, if its driver lives: nobody need run it again."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    places = [
+        TopicPartition(f"{out}-{rest}", each) for rest in range(2) for each in range(OUT_PARTITIONS)
+    ]
+
+    def ends(isolation: IsolationLevel) -> dict[TopicPartition, int]:
+        asked = admin.list_offsets(
+            dict.fromkeys(places, OffsetSpec.latest()), isolation_level=isolation
+        )
+        return {each: asked[each].result().offset for each in asked}
+
+    deadline = time.monotonic() + ENDED_S
+    while ends(IsolationLevel.READ_COMMITTED) != (all_of := ends(IsolationLevel.READ_UNCOMMITTED)):
+        if time.monotonic() > deadline:
+            raise Broken(
+                f"{out}: a batch failed {ENDED_S:g} s ago, and has a transaction open before {all_of}"
+            )
+        time.sleep(ASK_AGAIN_S)
 
 
 def read(bootstrap: str, topic: str) -> Iterator[tuple[int, list[tuple[str, bytes]]]]:

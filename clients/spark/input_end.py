@@ -1,7 +1,8 @@
 """Whether a task's rows came to their end, or were cut off: to the Python of a task both look the same.
 
-INVARIANT  a task that commits for itself has seen what Spark sends behind the last row.
-PREVENTS   half of a task's rows committed as all of them, and the other half left out, as decided, when the task is run again.
+INVARIANT  a task that says that it wrote has seen what Spark sends behind the last row; one that commits for itself, surely.
+PREVENTS   half of a task's rows committed as all of them, and the other half left out, as decided, when the task is run again;
+           a transaction that such a task leaves open for a driver that has given its batch up.
 PROVED BY  tests/spark/test_spark_input_end.py::test_rows_that_were_cut_off_are_told_from_rows_that_ended
 
 1. A task's input fails: an exception in a function before the sink, a source that is gone, a JVM that is killed.
@@ -24,12 +25,13 @@ WORKER: Final = ("pyspark.worker", "__main__")  # as the daemon's child, and as 
 MAIN, INPUT = "main", "infile"
 
 
-def check_whole(what: str) -> None:
-    """After the last row. `CouldNotWrite` when more should have come, or nobody can tell."""
+def check_whole(what: str, *, surely: bool = True) -> None:
+    """After the last row. `CouldNotWrite` when more should have come; when nobody can tell, too, if it must be sure. Where a driver
+    decides it need not: Spark does not report a task to it as done whose rows were cut off."""
     file = _input_of(sys._getframe())
     if file is None:
-        if TaskContext.get() is None:
-            return  # the rows are no Spark's
+        if not surely or TaskContext.get() is None:
+            return  # or the rows are no Spark's
         raise CouldNotWrite(
             f"{what}: this PySpark ({pyspark_version}) does not show where its rows come from, so that rows which ended can't be told "
             "from rows that were cut off. Nothing of this task was committed. Use a PySpark that pip install fencepost[spark] "

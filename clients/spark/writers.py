@@ -88,8 +88,10 @@ def _write(options: WriteOptions, place: Place, given: Iterator[pa.RecordBatch])
         finally:
             if who is None:
                 writer.give_up()
-    for _ in () if place.is_used_once else batches:  # what a decided batch is compared with
-        pass
+    if who is None and not place.is_used_once:  # what a decided batch is compared with
+        for _ in batches:
+            pass
+        check_whole(place.member, surely=False)
     return TaskWrote(
         place,
         *(who or NOBODY),
@@ -126,6 +128,7 @@ def _in_group(
     for each in chain([first.slice(1)], batches):
         writer.write(each, options.topic)
         writer.settle_new()
+    check_whole(place.member, surely=False)
     return writer.written()
 
 

@@ -3,13 +3,20 @@
 import os
 import socket
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from fencepost.clients.spark import input_end
+from fencepost.clients.spark import input_end, writers
+from fencepost.clients.spark.c_producer import Identity
+from fencepost.clients.spark.option_table import BATCH_SINK
+from fencepost.clients.spark.options import write_options
+from fencepost.clients.spark.sink_names import Task, place_in_batch
 from fencepost.clients.spark.sink_writer import CouldNotWrite
+from fencepost.clients.spark.written_topics import WrittenTopics
+from fencepost.clients.transactional import Decision
+from fencepost.clients.transactional.groups import UNDECIDED
 
 END_OF_STREAM = (-4).to_bytes(4, "big", signed=True)
 
@@ -45,10 +52,12 @@ def test_rows_that_were_cut_off_are_told_from_rows_that_ended(rows: int, is_whol
         assert input_end.was_cut_off(file) is not is_whole
 
 
-def worker_of(file: Any, name: str = "pyspark.worker") -> Callable[[], None]:
+def worker_of(
+    file: Any, name: str = "pyspark.worker", *, check: Callable[[str], Any] = input_end.check_whole
+) -> Callable[[], None]:
     """What calls the sink as Spark's worker does: from a `main` that has an `infile`."""
     module = types.ModuleType(name)
-    module.check = input_end.check_whole
+    module.check = check
     exec("def main(infile, outfile):\n    check('orders::0')\n", module.__dict__)
     return lambda: module.main(file, None)
 
@@ -71,3 +80,62 @@ def test_a_spark_that_does_not_show_its_input_is_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr(input_end.TaskContext, "get", object)
     with pytest.raises(CouldNotWrite, match="does not show where its rows come from"):
         input_end.check_whole("orders::0")
+
+
+class Member:
+    """A task's writer and its group in one; nothing is decided."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.topics = WrittenTopics({})
+
+    def __call__(self, *_: Any) -> "Member":
+        return self
+
+    def decision(self, number: int) -> Decision:
+        return Decision(number=number, outcome=UNDECIDED)
+
+    def written(self) -> Identity:
+        self.said.append("written")
+        return Identity(9, 0)
+
+    def give_up(self) -> None:
+        self.said.append("given up")
+
+    def write(self, _rows: Any, _topic: Any) -> None: ...
+
+    def begin(self) -> None: ...
+
+    settle = settle_new = close = begin
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_member_of_a_group_whose_rows_were_cut_off_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch, *, is_whole: bool
+) -> None:
+    """Its driver has given the batch up, and may not know of it: it would be open for 15 minutes."""
+    member = Member()
+    monkeypatch.setattr(writers, "MemberWriter", member)
+    monkeypatch.setattr(writers, "_group", member)
+    said = {"bootstrap.servers": "here", "adminurl": "http://here:1", "topic": "out"}
+    options = write_options({**said, "transactiongroup": "g", "transactionnumber": "1"}, BATCH_SINK)
+    place = place_in_batch(Task(0, 0, "", None), "g", 1, "uuid", "out")
+    with sent(rows=3, is_whole=is_whole) as file:
+        task = worker_of(file, check=lambda _: writers._write(options, place, rows_of(file)))
+        if is_whole:
+            task()
+        else:
+            with pytest.raises(CouldNotWrite, match="ended in the middle"):
+                task()
+    assert member.said == ["written" if is_whole else "given up"]
+
+
+def rows_of(file: Any) -> Iterator[pa.RecordBatch]:
+    yield from pa.ipc.open_stream(file)
+
+
+def test_a_member_goes_on_where_nobody_shows_whether_its_rows_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(input_end.TaskContext, "get", object)
+    input_end.check_whole("orders::0", surely=False)
