@@ -14,6 +14,7 @@ from ..transactional.admin_api import AdminRefused, AdminUnreachable
 from ..transactional.groups import COMMIT, FORGOTTEN, MEMBERS_MAX, Decision, MemberWrote
 from .row_marks import RowMarks, marks_of
 from .sink_names import JOB, is_own, owner_of, whose
+from .takeover import Standing, batch_of
 
 TIMED_OUT_OR_FENCED: Final = (
     "PRODUCER_FENCED",
@@ -53,7 +54,7 @@ class Group(Protocol):
 
     def decision(self, number: int) -> Decision: ...
 
-    def decisions(self) -> tuple[Decision, ...]: ...
+    def decisions(self, most: int = ...) -> tuple[Decision, ...]: ...
 
     def open_members(self) -> dict[str, MemberWrote]: ...
 
@@ -70,11 +71,17 @@ class Wrote:
     is_used_once: bool = False  # the group: whoever runs this again writes it again
     marks: RowMarks = field(default_factory=RowMarks)  # of all its rows, written or left out
     rows_may_differ: bool = False  # from those that were committed under this number
+    standing: Standing = field(default_factory=Standing)  # of its query, in the group
     why_not: str = ""  # to be committed, unless it was before: what became of a topic
 
     def note(self) -> str:
         """Nobody asks a group that is used once."""
-        return "" if self.is_used_once else self.marks.note()
+        return "" if self.is_used_once else f"{self.marks.note()}{self.standing.note()}"
+
+    @property
+    def decided_as(self) -> int:
+        """The batch's number, in its query's span of them."""
+        return self.standing.number(self.number)
 
 
 def newest_of(group: Group, wrote: Wrote) -> int:
@@ -83,7 +90,7 @@ def newest_of(group: Group, wrote: Wrote) -> int:
         return -1
     return max(
         (
-            each.number
+            batch_of(each)
             for each in group.decisions()
             if any(is_own(wrote.owner, owner_of(member.member) or "?") for member in each.members)
         ),
@@ -95,10 +102,7 @@ def why_not_ours(group: Group, wrote: Wrote, decision: Decision) -> str | None:
     """None if this batch is what was committed."""
     number = wrote.number
     if decision.outcome == FORGOTTEN:
-        return (
-            f"batch {number} of the transaction group {group.name} was not committed, none of it: its number is older "
-            f"than what the cluster remembers. {OLD_NUMBER}"
-        )
+        return why_forgotten(group.name, number)
     if decision.outcome != COMMIT:
         return (
             f"batch {number} of {group.name} was decided to be aborted, which no query does: somebody ended it by "
@@ -118,6 +122,13 @@ def why_not_ours(group: Group, wrote: Wrote, decision: Decision) -> str | None:
     said = f"batch {number} of the transaction group {group.name}"
     return why_other_rows(
         said, marks_of(decision.note), wrote.marks, may_differ=wrote.rows_may_differ
+    )
+
+
+def why_forgotten(name: str, number: int) -> str:
+    return (
+        f"batch {number} of the transaction group {name} was not committed, none of it: its number is older "
+        f"than what the cluster remembers. {OLD_NUMBER}"
     )
 
 
@@ -147,6 +158,11 @@ def _whose(name: str, wrote: Wrote, other: str) -> str:
             "stream that has another option topic than when it committed this batch, as from a copy of its checkpoint. "
             "Nothing of this one was committed. Give each write a transactionGroup of its own; start a stream whose topic "
             "is to be another one once with the former one, and stop it between two batches"
+        )
+    if wrote.is_batch_id and whose(other) != JOB:
+        return (
+            f"{said} another query {them} in the same moment: two queries with the same transactionGroup, which both had begun in "
+            "it just now. Nothing of this batch was committed. Let only one of them run: whichever is started again takes the group over"
         )
     who = "a batch write outside of a query" if whose(other) == JOB else "another query"
     return (

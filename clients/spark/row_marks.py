@@ -27,6 +27,7 @@ WORDS_MODULO: Final = 1 << 64
 EXACT_ROWS: Final = 4_096
 EXACT_BYTES: Final = 1 << 20
 NONE_OF_IT: Final = "-"
+WORDS_OF_MARKS: Final = 5
 # Odd numbers without a pattern, so that sums do not cancel each other: for a column's nulls, bytes, and tails.
 SALTS: Final = {
     "key": (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9),
@@ -77,9 +78,9 @@ class RowMarks:
 def marks_of(note: str) -> RowMarks | None:
     """None for a decision that has none, or one that this build can't read: then nothing is compared."""
     version, *words = note.split(" ") if note else ("",)
-    if version != VERSION or len(words) != 5:
+    if version != VERSION or len(words) < WORDS_OF_MARKS:
         return None
-    *counts, mixed, exact = words
+    *counts, mixed, exact = words[:WORDS_OF_MARKS]  # others may stand behind them
     try:
         rows, key_bytes, value_bytes = map(int, counts)
         whole = None if exact == NONE_OF_IT else int(exact, 16)

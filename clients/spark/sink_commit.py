@@ -18,22 +18,24 @@ not those that were committed: to leave them out would lose them.
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException
 
 from ..transactional.admin_api import AdminRefused, AdminUnreachable
 from ..transactional.groups import (
     COMMIT,
+    FORGOTTEN,
     UNDECIDED,
     DecidedBefore,
     Decision,
     MembersLeftOut,
     MemberWrote,
 )
-from . import commit_refusals
+from . import commit_refusals, takeover
 from .commit_refusals import Group, Wrote, newest_of
-from .sink_names import is_own, owner_of
+from .sink_names import is_own, owner_of, whose
 
 TROUBLE: Final = (AdminRefused, AdminUnreachable, KafkaException)
 # How long a decision's answer is waited for; each question waits for some time by itself. A task's transaction is open for
@@ -42,6 +44,8 @@ ANSWER_S: Final = 300.0
 ASK_AGAIN_S: Final = 1.0
 # Spark looks every 2 s for tasks that were killed, and 2 s later (`spark.python.task.killTimeout`) ends their Pythons.
 LATE_S: Final = (1.0, 4.0)
+
+Answer = TypeVar("Answer")
 
 log = logging.getLogger("fencepost.clients")
 
@@ -66,12 +70,14 @@ def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     """Whether this call decided it: False when an earlier run of the batch had committed it."""
     if not wrote.members and not wrote.found_decided:
         return True  # nothing was written, there is nothing to decide
+    wrote = _in_its_span(group, wrote, fence)
     earlier = _decide(group, wrote, fence)
     is_new = earlier is None
     # To raise from here on would have Spark write again, perhaps under another number, what is committed.
     try:
         decided = {each.member for each in wrote.members} if is_new else set()
         left = [n for n in _left_open(group, wrote, earlier=earlier) if n not in decided]
+        left += _left_by_formers(group, wrote)
         if left:
             log.info("%s: ending what %s left open", group.name, ", ".join(left[:20]))
             fence(group.name, left)
@@ -124,17 +130,53 @@ def _was_committed(group: Group, last: int) -> bool:
     return False
 
 
+def _in_its_span(group: Group, wrote: Wrote, fence: Fence) -> Wrote:
+    """Numbered as its query's batches are in this group. Refused if a newer query has the group."""
+    if not wrote.is_batch_id:
+        return wrote
+    try:
+        found = _answered(lambda: takeover.standing(group, wrote.owner), group, wrote)
+        is_new = found.is_new and found.span > 0
+        # Spark begins with batch 0. One that is further may have been here, so long ago that nobody knows.
+        if is_new and wrote.number > 0 and _outcome(group, wrote, wrote.number) == FORGOTTEN:
+            why_not = commit_refusals.why_forgotten(group.name, wrote.number)
+        elif found.newer:
+            what = f"batch {wrote.number}"
+            why_not = takeover.why_taken_over(group.name, wrote.owner, found.newer, what)
+        else:
+            return replace(wrote, standing=found)
+    except AdminRefused as refused:
+        why_not = commit_refusals.why(group.name, wrote, refused)
+    _try_to_end(group, wrote, fence, lambda: _left_open(group, wrote, is_past=True))
+    raise CouldNotCommit(why_not)
+
+
+def _left_by_formers(group: Group, wrote: Wrote) -> list[str]:
+    """What queries have open that had the group until now: they can't commit it, then."""
+    found = wrote.standing
+    if not (found.is_new and found.formers):
+        return []
+    log.warning(
+        "%s: the query %s has taken the group over from %s, whose batches are refused from now on",
+        group.name,
+        whose(wrote.owner),
+        found.formers[-1],
+    )
+    owners = {name: owner_of(name) for name in sorted(_open(group)[0])}
+    return [name for name, its in owners.items() if its and whose(its) in found.formers]
+
+
 def _decide(group: Group, wrote: Wrote, fence: Fence) -> Decision | None:
     """The decision of an earlier run, if that had committed this batch."""
     try:
         if wrote.members:
             _refuse_other_topics(group, wrote, fence)
             decided = _answered(
-                lambda: group.commit(wrote.number, wrote.members, wrote.note()), group, wrote
+                lambda: group.commit(wrote.decided_as, wrote.members, wrote.note()), group, wrote
             )
             assert not wrote.found_decided, f"{decided} was decided before"
             return None
-        decision = _answered(lambda: group.decision(wrote.number), group, wrote)
+        decision = _answered(lambda: group.decision(wrote.decided_as), group, wrote)
     except DecidedBefore as before:
         decision = before.decision
     except AdminRefused as refused:
@@ -164,8 +206,7 @@ def _refuse_other_topics(group: Group, wrote: Wrote, fence: Fence) -> None:
     """A batch that was committed before is: what became of its topics since is nobody's loss."""
     if not wrote.why_not:
         return
-    decision = _answered(lambda: group.decision(wrote.number), group, wrote)
-    if decision.outcome == UNDECIDED:
+    if _outcome(group, wrote, wrote.decided_as) == UNDECIDED:
         _try_to_end(group, wrote, fence, lambda: [each.member for each in wrote.members])
         raise CouldNotCommit(commit_refusals.why_topics(group.name, wrote))
 
@@ -183,7 +224,11 @@ def _try_to_end(group: Group, wrote: Wrote, fence: Fence, left: Callable[[], lis
         )
 
 
-def _answered(ask: Callable[[], Decision], group: Group, wrote: Wrote) -> Decision:
+def _outcome(group: Group, wrote: Wrote, number: int) -> str:
+    return _answered(lambda: group.decision(number), group, wrote).outcome
+
+
+def _answered(ask: Callable[[], Answer], group: Group, wrote: Wrote) -> Answer:
     """1. An end's answer is lost: a coordinator that moves, a door that is away. It may have been decided.
     2. Whoever reports it as failed has it run again; a save() without a number then writes it twice.
     3. So it is asked again, which decides nothing anew: an end of a decided number is told what was decided.

@@ -34,6 +34,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from ..transactional.asking_again import retrying_for
 from ..transactional.kept_topics import ensure_topic, losing_policy
+from .task_owners import TaskOwners
 
 PARTITIONS: Final = 8
 # Compacted soon: an attempt reads a partition of it from the beginning.
@@ -92,20 +93,27 @@ class DecisionRecords:
         key: str,
         *,
         formerly: str | None = None,
+        owners: TaskOwners | None = None,
     ) -> None:
         self._client = {"bootstrap.servers": bootstrap, **client}
         self._topic = topic
         self._key = key.encode()
         self._keys = sorted({self._key, (formerly or key).encode()})
-        self._partition = NOT_YET
+        self._partition = self._owners_partition = NOT_YET
+        self._owners = owners
         self._useless: set[tuple[int, bytes]] = set()  # in which partition, and whose
 
     def last(self) -> Last:
         """The highest batch that this task has committed; NOT_YET when there is none."""
         count = self._ready()
-        self._partition = crc32(self._key) % min(count, PARTITIONS)
+        known = min(count, PARTITIONS)
+        self._partition = crc32(self._key) % known
+        keys = list(self._keys)
+        if self._owners is not None:
+            self._owners_partition = crc32(self._owners.beginning) % known
+            keys.append(self._owners.beginning)
         fewer = range(1, PARTITIONS + 1)
-        wanted = sorted({crc32(key) % each for key in self._keys for each in fewer})
+        wanted = sorted({crc32(key) % each for key in keys for each in fewer})
         places = [
             TopicPartition(self._topic, each, 0)
             for each in (wanted if count == PARTITIONS else range(count))
@@ -155,8 +163,10 @@ class DecisionRecords:
                 )
 
     def _look_at(self, message: Message) -> None:
-        """Whether it is of a write that nobody asks for any more."""
+        """Whether it says who has the group, or is of a write that nobody asks for any more."""
         key, (_, at_ms) = message.key(), message.timestamp()
+        if self._owners is not None:
+            self._owners.look_at(key, message.value())
         if key is None or key in self._keys or not USED_ONCE.fullmatch(key):
             return
         which = (message.partition(), key)
@@ -168,8 +178,10 @@ class DecisionRecords:
         """What to produce, in the transaction of the rows: this task's word, and tombstones for what nobody needs."""
         told = {"batch": batch, **({"rows": rows} if rows else {})}
         own = self._record(self._partition, self._key, json.dumps(told).encode())
+        claims = [] if self._owners is None else self._owners.claims()
+        owners = [self._record(self._owners_partition, *each) for each in claims]
         useless = sorted(self._useless)[:TOMBSTONES_MAX]
-        return [own, *(self._record(partition, key, None) for partition, key in useless)]
+        return [own, *owners, *(self._record(partition, key, None) for partition, key in useless)]
 
     def _record(self, partition: int, key: bytes, value: bytes | None) -> dict[str, Any]:
         return {"topic": self._topic, "partition": partition, "key": key, "value": value}

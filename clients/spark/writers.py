@@ -29,9 +29,11 @@ from .input_end import check_whole
 from .offsets import TopicIds
 from .options import BOOTSTRAP, GROUP, TASK, WriteOptions
 from .row_marks import MarkedRows, RowMarks, marks_of, total
-from .sink_names import Place, Task, place_in_batch, place_in_stream
+from .sink_names import Place, Task, place_in_batch, place_in_stream, whose
 from .sink_writer import CouldNotWrite, MemberWriter
-from .task_decisions import DecisionRecords
+from .takeover import standing, why_taken_over
+from .task_decisions import NOT_YET, DecisionRecords
+from .task_owners import TaskOwners
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -123,13 +125,27 @@ def _in_group(
     first = next(batches)
     writer.write(first.slice(0, 1), options.topic)
     writer.settle()
-    if _group(options, place).decision(place.number).outcome != UNDECIDED:
+    if _is_decided(_group(options, place), place):
         return None
     for each in chain([first.slice(1)], batches):
         writer.write(each, options.topic)
         writer.settle_new()
     check_whole(place.member, surely=False)
     return writer.written()
+
+
+def _is_decided(group: TransactionGroup, place: Place) -> bool:
+    """A task of a query that has lost the group to a newer one writes nothing: `CouldNotWrite`."""
+    number = place.number
+    if place.is_batch_id:
+        found = standing(group, place.owner)
+        if found.newer:
+            what = f"{place.member} in batch {number}"
+            raise CouldNotWrite(why_taken_over(group.name, place.owner, found.newer, what))
+        if not found.may_be_decided(number):
+            return False
+        number = found.number(number)
+    return group.decision(number).outcome != UNDECIDED
 
 
 def _alone(
@@ -146,14 +162,19 @@ def _alone(
     rows are compared.
     """
     name = f"{place.group}{SEPARATOR}{place.task}"
+    owners = TaskOwners(place.group, whose(place.owner)) if place.is_batch_id else None
     decisions = DecisionRecords(
         options.client[BOOTSTRAP],
         options.client,
         options.decision_topic,
         name,
         formerly=f"{place.group}{SEPARATOR}{place.task_of_any_topic}",
+        owners=owners,
     )
     last = decisions.last()
+    if owners and (newer := owners.newer(has_written=last.batch != NOT_YET)):
+        what = f"{place.task} in batch {place.number}"
+        raise CouldNotWrite(why_taken_over(place.group, place.owner, newer, what))
     if last.batch > place.number:
         raise CouldNotWrite(_why_lower(name, place, last.batch))
     if last.batch < place.number:

@@ -94,9 +94,9 @@ class TransactionGroup:
         answer = self._admin.call("GET", f"{self._path}/decisions/{number}")
         return _decision(answer)
 
-    def decisions(self) -> tuple[Decision, ...]:
+    def decisions(self, most: int = DECISIONS_MAX) -> tuple[Decision, ...]:
         """Those that the cluster remembers, of the highest numbers, in their order."""
-        answer = self._admin.call("GET", f"{self._path}?limit={DECISIONS_MAX}&members=0")
+        answer = self._admin.call("GET", f"{self._path}?limit={most}&members=0")
         return tuple(_decision(each) for each in answer["decisions"])
 
     def members(self) -> dict[str, MemberWrote]:

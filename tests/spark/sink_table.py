@@ -93,8 +93,8 @@ class Table:
             raise self.asking.pop()
         return self.decided.get(number, Decision(number=number, outcome="undecided"))
 
-    def decisions(self) -> tuple[Decision, ...]:
-        return tuple(self.decided[number] for number in sorted(self.decided))
+    def decisions(self, most: int = 1_000) -> tuple[Decision, ...]:
+        return tuple(self.decided[number] for number in sorted(self.decided)[-most:])
 
     def open_members(self) -> dict[str, MemberWrote]:
         if self.listing is not None:

@@ -7,7 +7,7 @@ from fencepost.clients.spark.commit_refusals import Wrote
 from fencepost.clients.spark.row_marks import RowMarks
 from fencepost.clients.spark.sink_commit import CouldNotCommit, abort, commit
 from fencepost.clients.transactional import Decision
-from sink_table import ANOTHER_ID, OTHER, OWNER, Table, batch, member, wrote
+from sink_table import ANOTHER_ID, OWNER, Table, batch, member, wrote
 
 
 def test_an_older_run_is_fenced_and_says_so() -> None:
@@ -101,10 +101,10 @@ def test_numbers_that_somebody_chose_come_again_in_any_order() -> None:
     assert not commit(table, Wrote(20261121, OWNER, (), found_decided=True), table.fence)
 
 
-def test_decisions_of_other_queries_do_not_make_a_batch_an_old_one() -> None:
+def test_decisions_of_a_querys_other_writes_do_not_make_a_batch_an_old_one() -> None:
     """As of a function that writes to two topics, under twice its batch id and one more."""
     table = Table()
-    for number, owner in ((0, OWNER), (1, OTHER)):
+    for number, owner in ((0, OWNER), (1, f"{OWNER}.t11111111")):
         members = (member(0, owner=owner),)
         table.decided[number] = Decision(number=number, outcome="commit", members=members)
     assert not commit(table, batch(number=0), table.fence)

@@ -248,18 +248,24 @@ def test_a_batch_that_failed_is_written_by_the_next_run(streamed: Streamed) -> N
     assert streamed.written() == NUMBERS
 
 
-def test_a_second_query_with_the_same_group_is_refused_and_loses_nothing(
+def test_a_second_query_with_the_same_group_takes_it_over_and_the_first_one_is_refused(
     streamed: Streamed, spark: Any, node: Served, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
     group = fresh("group")
     streamed.run(transactionGroup=group)
     (tmp_path / "other").mkdir()
     other = Streamed(spark, node, fresh, tmp_path / "other")
-    with pytest.raises(Exception, match="two queries with the same transactionGroup"):
-        other.run(transactionGroup=group)
-    assert (streamed.written(), other.written()) == (NUMBERS, [])
-    other.run()
-    assert other.written() == NUMBERS
+    other.run(transactionGroup=group)
+    streamed.node.write(streamed.source, ["more"])
+    with pytest.raises(Exception, match=r"the newer query q.* has taken .* over, as two queries"):
+        streamed.run(transactionGroup=group)
+    assert (streamed.written(), other.written()) == (NUMBERS, NUMBERS)
+    other.forget(2)
+    other.node.write(other.source, ["more"])
+    other.run(transactionGroup=group)
+    assert other.written() == sorted([*NUMBERS, "more"])
+    streamed.run(transactionGroup=fresh("group"))
+    assert streamed.written() == sorted([*NUMBERS, "more"])
 
 
 def in_foreach_batch(streamed: Streamed, checkpoint: str, group: str) -> None:
@@ -279,7 +285,7 @@ def in_foreach_batch(streamed: Streamed, checkpoint: str, group: str) -> None:
     query.option("checkpointLocation", folder).trigger(availableNow=True).start().awaitTermination()
 
 
-def test_foreach_batch_goes_on_from_its_checkpoint_and_is_refused_without_it(
+def test_foreach_batch_goes_on_from_its_checkpoint_and_is_another_query_without_it(
     streamed: Streamed, fresh: Callable[[str], str]
 ) -> None:
     """A new checkpoint counts from 0 again: its batches must not pass for those that were committed."""
@@ -290,7 +296,9 @@ def test_foreach_batch_goes_on_from_its_checkpoint_and_is_refused_without_it(
     in_foreach_batch(streamed, "checkpoint", group)
     assert streamed.written() == NUMBERS
     streamed.node.write(streamed.source, ["more"])
-    with pytest.raises(Exception, match="one whose checkpoint was deleted"):
-        in_foreach_batch(streamed, "anew", group)
-    in_foreach_batch(streamed, "checkpoint", group)
-    assert streamed.written() == sorted([*NUMBERS, "more"])
+    in_foreach_batch(streamed, "anew", group)
+    twice = sorted([*NUMBERS, *NUMBERS, "more"])
+    assert streamed.written() == twice
+    with pytest.raises(Exception, match=r"the newer query q.* has taken .* over"):
+        in_foreach_batch(streamed, "checkpoint", group)
+    assert streamed.written() == twice

@@ -184,7 +184,9 @@ def test_a_task_that_is_alone_is_known_by_its_topic_and_by_its_older_name(monkey
     """Two save() of a number to two topics: both are written. What an older build wrote is asked for, too."""
     asked: list[tuple[str, str]] = []
 
-    def records(_brokers: Any, _client: Any, _topic: Any, key: str, *, formerly: str) -> Alone:
+    def records(
+        _brokers: Any, _client: Any, _topic: Any, key: str, *, formerly: str, owners: Any
+    ) -> Alone:
         asked.append((key, formerly))
         return Alone(NOT_YET)
 
