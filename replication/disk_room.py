@@ -29,6 +29,7 @@ class DiskRoom:
 
     def __init__(self, env: Env, folder: str) -> None:
         self.is_full = False
+        self.when_room: list[Callable[[], None]] = []  # whom to tell that there is some again
         self._env = env
         self._folder = folder
         self._refused = 0  # writes
@@ -48,6 +49,8 @@ class DiskRoom:
             self.is_full = False
             self._looks.clear()
             self._env.log.info("disk_has_space_again")
+            for tell in self.when_room:
+                tell()
 
     async def watch(self) -> None:
         path = f"{self._folder}/{FILE_NAME}"

@@ -57,6 +57,9 @@ class GroupNode:
     def record_log(self, partition: TopicPartition) -> FakeLog | ErrorCode:
         return self.logs.get(partition.partition, ErrorCode.not_leader_or_follower)
 
+    def when_room(self, tell: Callable[[], None]) -> None:
+        """Its disk is never full."""
+
     async def confirm_image(self) -> bool:
         return True
 

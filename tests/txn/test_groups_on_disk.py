@@ -231,3 +231,25 @@ def test_a_transaction_that_was_open_at_the_crash_is_ended_after_it() -> None:
             await node.stop()
 
         on(world, second)
+
+
+def test_a_disk_that_has_room_again_is_waited_for_no_longer_than_that() -> None:
+    """Its coordinator is loaded after pauses that grow to five seconds; who commits, and transactions that hold up readers,
+    would wait for the rest of one."""
+
+    async def scene(node: Node) -> None:
+        files = node.env.machine.disk.files
+        assert await node.commit(1) is E.none
+        files.capacity = files.used
+        for _ in range(60):
+            assert await node.commit(2) is not E.none
+            await asyncio.sleep(0.5)
+        files.capacity = None
+        while node.replicas.is_disk_full:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1.1)
+        assert await node.commit(3) is E.none
+        await node.stop()
+
+    with World(seed=6) as world:
+        on(world, scene)

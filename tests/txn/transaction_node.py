@@ -137,6 +137,9 @@ class TransactionNode(Cluster):
     def record_log(self, partition: TopicPartition) -> FakeLog | ErrorCode:
         return self.logs.get(partition.partition, E.not_leader_or_follower)
 
+    def when_room(self, tell: Callable[[], None]) -> None:
+        """Its disk is never full."""
+
     async def create_state_topic(self, name: str) -> None:
         assert name == TRANSACTION_STATE_TOPIC
         await asyncio.sleep(0.01)

@@ -7,6 +7,7 @@ PROVED BY  tests/txn/test_coordinator.py::test_a_command_is_refused_until_the_lo
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,8 @@ from .ticker import Ticker
 # After a failed append or load: long enough not to replay a full disk's log over and over.
 RELOAD_PAUSE_MS: Final = 250
 RELOAD_PAUSE_MS_MAX: Final = 5_000
+# Of a pause that the disk's having room again cuts short: one that is full by turns is not replayed all day either.
+ROOM_PAUSE_MS: Final = 1_000
 CALM_S: Final = 30.0  # a shard that lived this long is not failing over and over
 
 
@@ -34,14 +37,20 @@ class Partitions(Protocol):
 
     def record_log(self, partition: TopicPartition) -> RecordLog | ErrorCode: ...
 
+    def when_room(self, tell: Callable[[], None]) -> None:
+        """`tell` is called when the disk was full, and is not any more."""
+
 
 class _Seat:
     """A partition that is ours. `machine` is there while it is loaded, `shard` from then on."""
 
-    __slots__ = ("answer", "failures", "machine", "opened", "opened_s", "reads_all", "shard")
+    __slots__ = (
+        "again", "answer", "failures", "machine", "opened", "opened_s", "reads_all", "shard"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()  # for the first time
+        self.again = asyncio.Event()  # there is room again: no use in a long pause
         self.answer = ErrorCode.coordinator_load_in_progress  # as long as there is no shard
         self.machine: Machine | None = None
         self.shard: Shard | None = None
@@ -83,6 +92,7 @@ class Coordinator:
         self._is_stopped = False
         self.counters = CoordinatorCounters()
         self._ownership = Ownership(topic, node_id, elected=self._elected, resigned=self._resigned)
+        partitions.when_room(self._has_room)
 
     def on_image(self, delta: ImageDelta) -> None:
         if not self._is_stopped:
@@ -178,8 +188,7 @@ class Coordinator:
         """Try until it is loaded or no longer ours: the replica may become leader a moment after us."""
         while self._seats.get(partition) is seat:
             if seat.failures:
-                pause_ms = min(RELOAD_PAUSE_MS << min(seat.failures - 1, 8), RELOAD_PAUSE_MS_MAX)
-                await self._env.clock.sleep(pause_ms / 1000)
+                await self._pause(seat)
             began = self._env.clock.steady()
             code = await self._try_load(partition, seat)
             if code is ErrorCode.none:
@@ -187,6 +196,21 @@ class Coordinator:
                 return
             seat.failures += 1
             self.counters.load_failures += 1
+
+    async def _pause(self, seat: _Seat) -> None:
+        """1. A shard is lost to a full disk, and its pauses have grown.
+        2. There is room again; who commits, and transactions whose time is up, need not wait for the rest of one.
+        """
+        seat.again.clear()
+        pause_ms = min(RELOAD_PAUSE_MS << min(seat.failures - 1, 8), RELOAD_PAUSE_MS_MAX)
+        await self._env.clock.sleep(min(pause_ms, ROOM_PAUSE_MS) / 1000)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(pause_ms - ROOM_PAUSE_MS, 0) / 1000):
+                await seat.again.wait()
+
+    def _has_room(self) -> None:
+        for seat in self._seats.values():
+            seat.again.set()
 
     async def _try_load(self, partition: int, seat: _Seat) -> ErrorCode:
         name = f"{self.topic}-{partition}"

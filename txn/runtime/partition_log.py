@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import Offset, TopicPartition
 from fencepost.cluster.base.ports import Chunk, FileSlice
+from fencepost.replication.disk_room import DiskRoom
 from fencepost.replication.log.producer_verdicts import Refused
 from fencepost.replication.partition import Partition, Refusal
 
@@ -28,6 +29,9 @@ class _Write(NamedTuple):
 
 
 class Replicas(Protocol):
+    @property
+    def room(self) -> DiskRoom: ...
+
     def partition(self, topic_partition: TopicPartition, /) -> Partition | ErrorCode: ...
 
 
@@ -108,6 +112,9 @@ class LocalPartitions:
         if isinstance(found, ErrorCode):
             return found
         return PartitionLog(found) if found.is_leader else ErrorCode.not_leader_or_follower
+
+    def when_room(self, tell: Callable[[], None]) -> None:
+        self._replicas.room.when_room.append(tell)
 
 
 def _committed(code: ErrorCode) -> ErrorCode:
