@@ -99,6 +99,10 @@ class CutsOff(Interrupts):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Who was cut off is about to end: a signal that comes again does not change its exit code."""
+        """Who was cut off is about to end: a signal that comes again does not change its exit code. Not even while Python ends: it
+        takes back handlers then, and leaves what is ignored."""
         if not self.asked:
             super().__exit__(kind, error, trace)
+            return
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)

@@ -41,7 +41,19 @@ SEEN.polls = [
     Polled("out-0", 0, 20, 2, 10),
     Polled("out-1", 0, 30, 3, 11),
 ]
-WHOLE = [FED, BY_IDS, BY_GROUP, *JOINED, SEEN]
+
+
+def told(*ops: Txn) -> Txn:
+    """What groups have committed, asked in the end."""
+    places = {place: (op.number, at) for op in ops for place, at in op.offsets.items()}
+    found = Txn("position", "ok", FINAL, began_s=9.6, ended_s=9.6)
+    found.writers = {place: number for place, (number, _) in places.items()}
+    found.offsets = {place: at for place, (_, at) in places.items()}
+    return found
+
+
+TOLD = told(BY_IDS, BY_GROUP)
+WHOLE = [FED, BY_IDS, BY_GROUP, *JOINED, TOLD, SEEN]
 
 
 def verdict(path, *ops, workload="pipeline", via=BOTH, **more):
@@ -62,7 +74,8 @@ def without(*gone: Txn) -> list[Txn]:
     values = {sent.value for op in gone for sent in op.sends}
     seen = Txn("read", "ok", FINAL, began_s=9.0, ended_s=9.5)
     seen.polls = [each for each in SEEN.polls if each.value not in values]
-    return [op for op in WHOLE if op not in gone and op is not SEEN] + [seen]
+    kept = [op for op in WHOLE if op not in gone and op not in (SEEN, TOLD)]
+    return [*kept, told(*kept), seen]
 
 
 def test_a_pipeline_that_has_transformed_nothing_proves_nothing(tmp_path) -> None:
