@@ -99,11 +99,7 @@ class ColumnProducer:
 
     def _read_news(self) -> None:
         while not self._is_over.wait(NEWS_S):
-            if self._turn.acquire(blocking=False):
-                try:
-                    self.poll(0)
-                finally:
-                    self._turn.release()
+            self.poll(0)
 
     # -- transactions ----------------------------------------------------------------------------
 
@@ -202,11 +198,12 @@ class ColumnProducer:
                 return
 
     def poll(self, wait_s: float) -> None:
-        self._c.rd_kafka_poll(self._handle, c_library.milliseconds(wait_s))
+        with self._turn:  # what the other thread has taken is in `failed`, too
+            self._c.rd_kafka_poll(self._handle, c_library.milliseconds(wait_s))
 
     def flush(self, timeout_s: float) -> bool:
         """Whether nothing is left: each row was delivered, or is in `failed`."""
-        with self._turn:  # what the other thread has taken is in `failed`, too
+        with self._turn:
             code = self._c.rd_kafka_flush(self._handle, c_library.milliseconds(timeout_s))
         return bool(code == NO_ERROR)
 

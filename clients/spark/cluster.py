@@ -25,10 +25,8 @@ from ..transactional.asking_again import (
 )
 from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place, TopicIds
 from .options import BOOTSTRAP, Bound, ReadOptions
-from .topic_ids import ids_of
+from .topic_ids import ASK_S, TRIES_S, ids_of
 
-ASK_S: Final = 20.0
-TRIES_S: Final = 60.0  # a leader that is away comes back, or another one is elected
 NO_SUCH_OFFSET: Final = -1  # the answer for a time after the youngest record
 # Of a consumer, which an admin client is not asked to know.
 READERS_OWN: Final = ("isolation.level", "group.id", "fetch.", "queued.", "max.poll.", "check.crcs")

@@ -15,6 +15,7 @@ from ..transactional.groups import COMMIT, FORGOTTEN, MEMBERS_MAX, Decision, Mem
 from .row_marks import RowMarks, marks_of
 from .sink_names import JOB, is_own, owner_of, whose
 from .takeover import Standing, batch_of
+from .written_topics import WHAT_TO_DO
 
 TIMED_OUT_OR_FENCED: Final = (
     "PRODUCER_FENCED",
@@ -179,8 +180,8 @@ def why_topics(name: str, wrote: Wrote) -> str:
         else "Then start the query again, which runs the batch again, and writes all of it"
     )
     return (
-        f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {wrote.why_not}. See who deletes "
-        f"topics that are being written to, and create it with as many partitions as it is to have. {again}"
+        f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {wrote.why_not}. "
+        f"{WHAT_TO_DO}. {again}"
     )
 
 

@@ -22,7 +22,7 @@ from ..transactional.asking_again import who_was_asked
 from ..transactional.identity import retrying
 from . import client_settings
 from .c_producer import ColumnProducer, Identity, NotTaken
-from .written_topics import WrittenTopics
+from .written_topics import WHAT_TO_DO, WrittenTopics
 
 START_S: Final = 60.0
 CALL_S: Final = 5.0
@@ -53,7 +53,7 @@ class MemberWriter:
         of_sink = client_settings.of_sink(transactional_id, client)
         self.producer = ColumnProducer({**of_sink, "bootstrap.servers": bootstrap})
         self.records = 0
-        self.topics = WrittenTopics({"bootstrap.servers": bootstrap, **client})
+        self.topics = WrittenTopics(self._client)
 
     def begin(self) -> None:
         """Fences an earlier run's attempt of this name, and has what it left open aborted."""
@@ -114,8 +114,7 @@ class MemberWriter:
         self.settle()
         if said := self.topics.trouble():
             raise CouldNotWrite(
-                f"{self._id}: {said}. Nothing of this task is committed; Spark tries it again. See who deletes topics that "
-                "are being written to, and create it with as many partitions as it is to have"
+                f"{self._id}: {said}. Nothing of this task is committed; Spark tries it again. {WHAT_TO_DO}"
             )
 
     def written(self) -> Identity:

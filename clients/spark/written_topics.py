@@ -23,6 +23,7 @@ from .topic_ids import ids_of, made_anew
 # A broker that has just started may not know a topic yet.
 GONE_S: Final = 5.0
 PAUSE_S: Final = 0.2
+WHAT_TO_DO: Final = "See who deletes topics that are being written to, and create it with as many partitions as it is to have"
 
 
 class WrittenTopics:
