@@ -187,8 +187,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _judged(path: Path) -> int:
     """Whatever is wrong with one folder, the others are judged."""
-    from .asked import judge
     from .folder import EXIT_CODES, NoRun, RunFolder
+    from .judging import judge
 
     try:
         return EXIT_CODES[judge(RunFolder(path), _say)["verdict"]]

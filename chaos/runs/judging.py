@@ -23,6 +23,7 @@ from ..checkers.promised import promise_of
 from ..checkers.queue_verdict import ALLOWED, Checker, Judged
 from ..checkers.queue_verdict import judge as judge_history
 from ..checkers.worked import Worked, lacking
+from .asked import with_asked
 from .folder import ANOMALIES, FAULTS, INVALID, SEEN, UNKNOWN, VALID, RunFolder
 
 KEPT_PER_NAME: Final = 1_000
@@ -61,7 +62,8 @@ def _whole(folder: RunFolder, summary: dict[str, Any]) -> tuple[dict[str, Any], 
     summary["counts"] = counts | {f"allowed {n}": names[n] for n in names if n in ALLOWED}
     summary["recovery_ms"] = judged.recovery_ms or summary.get("recovery_ms", {})
     struck = {str(line.get("fault")) for line in folder.lines(FAULTS)}
-    summary["verdict"], summary["why"] = _said(summary, judged, names, struck)
+    summary["verdict"], why = _said(summary, judged, names, struck)
+    summary["why"] = with_asked(why, summary["counts"])
     folder.write(summary)
     return summary, anomalies
 
@@ -73,7 +75,10 @@ def _undecided(
     anomalies = _seen_by_the_harness(summary)
     found = _found(summary, Counter(each.rule for each in anomalies))
     reasons = [found] if found else _sentences(summary.get("unknown"))
-    summary |= {"verdict": INVALID if found else UNKNOWN, "why": "; ".join([*reasons, why])}
+    why = "; ".join([*reasons, why])
+    if folder.history.is_file():
+        why = with_asked(why, summary.get("counts"))
+    summary |= {"verdict": INVALID if found else UNKNOWN, "why": why}
     try:
         if not folder.lines(ANOMALIES):
             folder.replace(ANOMALIES, map(_line, anomalies))

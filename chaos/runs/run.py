@@ -28,12 +28,12 @@ from ..faults.schedule import TROUBLE, Schedule
 from ..faults.system import CannotDo, System
 from ..faults.systems import system_of
 from ..faults.targets import Asking
-from .asked import judge
 from .clients import Clients
 from .draining import Draining
 from .final_polls import final_polls
 from .folder import FAULTS, FIGURES, UNKNOWN, RunFolder
 from .interrupts import Beside, Interrupts
+from .judging import judge
 from .lent import Lent, age, has_elder_of
 from .plan import Plan, machine, versions
 from .watch import Watch
