@@ -14,23 +14,16 @@ fencepost=${FENCEPOST:-.venv/bin/fencepost}
 seeds=$1 file=$2
 worst=0
 
-child=
-ended=0
+source chaos/child.sh
 # What runs writes its line and ends; nothing more is begun.
-trap 'ended=$((ended + 1)); [[ -z $child ]] || kill -s TERM "$child" 2>/dev/null' INT TERM HUP
+trap 'signals=$((signals + 1)); [[ -z $child ]] || kill -s TERM "$child" 2>/dev/null' INT TERM HUP
 
 run() {
-  local code=0 before
-  if [[ $ended -gt 0 ]]; then exit $((worst == 1 ? 1 : 130)); fi
+  local code=0
+  if [[ $signals -gt 0 ]]; then exit $((worst == 1 ? 1 : 130)); fi
   "$fencepost" sim run --seeds "$seeds" --summary "$file" "$@" &
   child=$!
-  while :; do
-    before=$ended
-    wait "$child"
-    code=$?
-    [[ $ended -gt $before ]] || break # else it was a signal that ended the wait
-  done
-  child=
+  wait_for_child || code=$?
   if [[ $code -gt 128 ]]; then exit $((worst == 1 ? 1 : code)); fi
   if [[ $code -eq 1 || ($code -ne 0 && $worst -eq 0) ]]; then worst=$code; fi
 }

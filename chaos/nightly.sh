@@ -36,27 +36,18 @@ worse() { # a broken promise (1) weighs more than what is unknown (2)
   if [[ $1 -eq 1 || $worst -eq 0 ]]; then worst=$1; fi
 }
 
-child=
-ended=   # the signal that ended the night
-signals=0 # that came
+source chaos/child.sh
+ended=    # the signal that ended the night
 exec 3>&1 # what is said goes there, wherever a child's words go
 
 # In a group of its own, so that a Ctrl-C reaches it through us alone; it is waited for until it has ended by itself.
 run() { # COMMAND…
-  local code=0 before
   set -m
   "$@" </dev/null 3>&- &
   child=$!
   set +m
   [[ -z $ended ]] || kill -s TERM "$child" 2>/dev/null
-  while :; do
-    before=$signals
-    wait "$child"
-    code=$?
-    [[ $signals -gt $before ]] || break # else it was a signal that ended the wait
-  done
-  child=
-  return "$code"
+  wait_for_child
 }
 
 end() { # SIGNAL
