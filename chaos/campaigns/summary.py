@@ -7,7 +7,6 @@ PROVED BY  tests/sim/test_sim_summary.py::test_each_campaign_of_a_run_appends_on
 
 import json
 import os
-import subprocess
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -15,9 +14,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from ..harness.checkout import commit
 from .campaign import Outcome
 
-FILE: Final = Path(__file__).resolve()  # mypy's types are links to it
 FAILURE_SHOWN: Final = 500
 
 
@@ -110,20 +109,3 @@ def spans(seeds: list[int]) -> str:
         else:
             found.append([seed, seed + 1])
     return ",".join(f"{a}..{b}" if b > a + 1 else f"{a}" for a, b in found)
-
-
-def commit() -> str:
-    """Of the code that runs; with a `+` when something of it was changed since. Empty when nobody knows."""
-    try:
-        _git("ls-files", "--error-unmatch", str(FILE))  # else the checkout is somebody else's
-        named = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return f"{named}{'+' if changed else ''}"
-
-
-def _git(*words: str) -> str:
-    command = ["git", "-C", str(FILE.parent), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603 - git
-    return done.stdout.strip()

@@ -7,22 +7,20 @@ PROVED BY  tests/chaos/test_faults_older.py::test_a_node_that_would_run_another_
 
 import io
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ..harness import checkout
 from ..harness.processes import DidNotStart
 
 # Of before the newest change of a stored record (GroupDecided's note, dacd8f6). The three nodes that were measured beside Kafka 4.3
 # are of it (367175f).
 OLDER: Final = "d2b95e5"
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
 PARTS: Final = ("cluster", "replication", "txn", "node")  # what a node is made of
 NODE: Final = "older_node.py"  # how it starts
-GIT_S: Final = 60.0
 
 
 def why_none(older: str) -> str:
@@ -33,17 +31,18 @@ def why_none(older: str) -> str:
         return ""
     if shutil.which("git") is None:
         return f"git, to take {older} out of the history"
-    if _git("rev-parse", "--show-toplevel") is None:
-        return f"a checkout with its history, to take {older} from ({CHECKOUT} is none); or --older DIR"
-    if _git("cat-file", "-e", f"{older}^{{commit}}") is None:
+    if checkout.git("rev-parse", "--show-toplevel") is None:
+        return f"a checkout with its history, to take {older} from ({checkout.ROOT} is none); or --older DIR"
+    if checkout.git("cat-file", "-e", f"{older}^{{commit}}") is None:
         return f"a history that has commit {older} (this one is cut short); or --older DIR"
     return ""
 
 
 def called(older: str) -> str:
     """As a person finds it again."""
-    said = None if Path(older).is_dir() else _git("rev-parse", "--short", f"{older}^{{commit}}")
-    return said.decode().strip() if said else older
+    if Path(older).is_dir():
+        return older
+    return checkout.said("rev-parse", "--short", f"{older}^{{commit}}") or older
 
 
 def make(older: str, into: Path) -> None:
@@ -57,8 +56,8 @@ def make(older: str, into: Path) -> None:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(packages / name, parts / name, ignore=ignored)
     else:
-        top = _git("rev-parse", "--show-toplevel")
-        archive = top and _git("archive", older, *PARTS, at=Path(top.decode().strip()))
+        top = checkout.said("rev-parse", "--show-toplevel")
+        archive = top and checkout.git("archive", older, *PARTS, at=Path(top))
         if not archive:
             raise DidNotStart(f"git can't take {', '.join(PARTS)} out of {older}")
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
@@ -75,17 +74,3 @@ def _packages(folder: Path) -> Path | None:
     """A checkout has them at its root; where they are installed they are in `fencepost`."""
     both: Sequence[Path] = (folder, folder / "fencepost")
     return next((each for each in both if (each / "node" / "main.py").is_file()), None)
-
-
-def _git(*words: str, at: Path | None = None) -> bytes | None:
-    """What it printed; None when it can't."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(at or CHECKOUT), *words],
-            capture_output=True,
-            timeout=GIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

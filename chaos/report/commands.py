@@ -121,6 +121,7 @@ def _index(arguments: argparse.Namespace) -> int:
 
 def _record(arguments: argparse.Namespace) -> int:
     from . import record_tables
+    from .nodes_code import NodesCode
     from .record import LEDGER, RECORD, Ledger, add_all
 
     missing = [place for place in arguments.places if not place.exists()]
@@ -131,7 +132,7 @@ def _record(arguments: argparse.Namespace) -> int:
         return _refuse(f"{into} has no {RECORD}; name its folder with --into")
     if arguments.show:
         ledger = Ledger.read(into / LEDGER)
-        print(record_tables.tables(ledger))
+        print(record_tables.tables(ledger, NodesCode()))
         return 0
     ledger = Ledger.read(into / LEDGER)
     add_all(ledger, arguments.places)

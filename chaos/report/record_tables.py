@@ -2,15 +2,16 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..faults.kinds import FAULTS
 from ..runs.plan_words import TARGETS
 from . import words
 from .digest import RECOVERIES_MIN, Digest
 from .markup import visible
+from .nodes_code import NOW, NodesCode
 from .record import Campaign, Ledger
 from .run_folder import INVALID, UNKNOWN, VALID
 from .side_by_side import KAFKA, SIMULATOR, Side, groups_of, system_of
@@ -25,6 +26,12 @@ COMPARED_NOTE: Final = (
     "*Busy* are runs that began on a machine which had more to do than it has cores: of those only losses can be compared. "
     f"Percentiles are of runs in which at least {RECOVERIES_MIN} faults were recovered from.\n"
 )
+CODE_NOTE: Final = (
+    "*As it stands* is what was run on commits whose nodes are, file by file, those of the commit on which this was counted; "
+    "*unknown* had changes that are in no commit, or a commit that is not in this history.\n"
+)
+CODES_MAX: Final = 8
+CODE_COMMITS_MAX: Final = 6
 COMMITS_MAX: Final = 40
 FAILURES_MAX: Final = 60
 _SHORT: Final = 7  # of a commit
@@ -37,14 +44,18 @@ def write(record: Path, ledger: Ledger) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{record} has no place for the tables: {BEGIN} … {END}")
-    record.write_text(f"{start}{BEGIN}\n{tables(ledger)}\n{END}{after}", encoding="utf-8")
+    counted = tables(ledger, NodesCode())
+    record.write_text(f"{start}{BEGIN}\n{counted}\n{END}{after}", encoding="utf-8")
 
 
-def tables(ledger: Ledger) -> str:
+def tables(ledger: Ledger, code_of: Callable[[str], str]) -> str:
+    """`code_of` says which code of the nodes a commit has (`NodesCode`)."""
     runs, campaigns = list(ledger.runs.values()), list(ledger.campaigns.values())
     if not runs and not campaigns:
         return "Nothing has been counted yet."
-    parts = [_totals(runs, campaigns), _by_commit(runs, campaigns)]
+    parts = [_totals(runs, campaigns)]
+    parts += ["### By the nodes' code\n", _by_code(runs, campaigns, code_of), CODE_NOTE]
+    parts += ["### By commit\n", _by_commit(runs, campaigns)]
     if struck := _struck(runs):
         parts += ["### Faults that struck, on real nodes\n", struck, STRUCK_NOTE]
     if compared := _compared(runs):
@@ -110,6 +121,53 @@ def _run_row(name: str, found: Sequence[Digest]) -> list[str]:
         words.count(verdicts[INVALID]),
         words.count(verdicts[UNKNOWN]),
     ]
+
+
+# -- by the nodes' code ------------------------------------------------------------------------------
+
+
+def _by_code(
+    runs: Sequence[Digest], campaigns: Sequence[Campaign], code_of: Callable[[str], str]
+) -> str:
+    """Of Fencepost; what stands now comes first, also when nothing was run on it, then the newest."""
+    now, unknown = code_of(NOW) or NOW, ""
+    of_runs: dict[str, list[Digest]] = defaultdict(list)
+    of_campaigns: dict[str, list[Campaign]] = defaultdict(list)
+    commits: dict[str, dict[str, str]] = defaultdict(dict)  # of a code, and when each was last run
+    began: list[tuple[str, str]] = []
+    for run in runs:
+        if run.target != KAFKA:
+            of_runs[code_of(run.commit)].append(run)
+            began.append((run.began, run.commit))
+    for each in campaigns:
+        of_campaigns[code_of(each.commit)].append(each)
+        began.append((each.began, each.commit))
+    for when, commit in sorted(began):
+        commits[code_of(commit)][_short(commit)] = when
+    newest = sorted(commits, key=lambda code: max(commits[code].values()), reverse=True)
+    known = [code for code in newest if code not in (now, unknown)]
+    named = [(_code_named(code, commits[code], now), [code]) for code in (now, *known[:CODES_MAX])]
+    if older := known[CODES_MAX:]:
+        named.append((f"{len(older)} older ones", older))
+    if unknown in commits:
+        named.append(("unknown", [unknown]))
+    rows = [
+        [name, *_counted(_of(of_campaigns, codes), _of(of_runs, codes))] for name, codes in named
+    ]
+    head = ("the nodes of", "seeds", "failed", "runs", "hours", "broken", "unknown")
+    return _table(head, rows, right=range(1, 7))
+
+
+def _of(found: Mapping[str, list[Any]], codes: Iterable[str]) -> list[Any]:
+    return [each for code in codes for each in found.get(code, ())]
+
+
+def _code_named(code: str, commits: dict[str, str], now: str) -> str:
+    newest = sorted(commits, key=lambda commit: commits[commit], reverse=True)
+    some = ", ".join(f"`{each}`" for each in newest[:CODE_COMMITS_MAX])
+    if (more := len(newest) - CODE_COMMITS_MAX) > 0:
+        some += f" and {more} more"
+    return f"**as it stands**: {some or 'nothing was run on it yet'}" if code == now else some
 
 
 # -- by commit ---------------------------------------------------------------------------------------

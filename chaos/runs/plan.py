@@ -3,14 +3,13 @@
 import os
 import platform
 import shlex
-import subprocess
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final
 
 from ..faults.older import OLDER, called
 from ..faults.system import UPGRADE
+from ..harness.checkout import said
 
 QUEUE: Final = "queue"
 BANK: Final = "bank"
@@ -99,13 +98,8 @@ def versions(plan: Plan) -> dict[str, str]:
         found["kafka"] = VERSION
     if UPGRADE in plan.faults:
         found["older build"] = called(plan.older)
-    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    try:
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return found
-    if said.returncode == 0:
-        found["commit"] = said.stdout.strip()
+    if commit := said("describe", "--always", "--dirty"):
+        found["commit"] = commit
     return found
 
 

@@ -12,7 +12,9 @@ from fencepost.chaos.faults.older_node import KNOWS
 from fencepost.chaos.faults.processes import Processes
 from fencepost.chaos.faults.system import UPGRADE, CannotDo
 from fencepost.chaos.faults.systems import system_of
+from fencepost.chaos.harness import checkout
 from fencepost.chaos.report import reach
+from support.some_git import git
 
 # What a build says of itself, from inside.
 TELLS = """
@@ -25,11 +27,6 @@ from fencepost.cluster.controller import brokers_policy as policy
 from fencepost.node import broker
 started["run"]()
 """
-
-
-def git(folder: Path, *words: str) -> None:
-    who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
 
 
 def test_a_node_that_would_run_another_build_does_not_start(tmp_path) -> None:
@@ -46,7 +43,7 @@ def test_a_node_that_would_run_another_build_does_not_start(tmp_path) -> None:
 def test_a_history_that_is_cut_short_has_no_older_build_and_a_sentence_says_so(
     tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(older, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(checkout, "ROOT", tmp_path)
     assert "a checkout with its history" in older.why_none("d2b95e5")
     git(tmp_path, "init")
     git(tmp_path, "commit", "--allow-empty", "-m", "all there is")
@@ -60,7 +57,7 @@ def test_a_machine_without_git_has_no_older_build(monkeypatch) -> None:
 
 
 def test_who_lacks_the_older_build_is_told_before_anything_begins(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(older, "CHECKOUT", tmp_path)  # as a source package is
+    monkeypatch.setattr(checkout, "ROOT", tmp_path)  # as a source package is
     with pytest.raises(CannotDo, match=r"an upgrade from HEAD takes .*--older DIR"):
         system_of("processes", tmp_path / "nodes", older="HEAD", faults=["upgrade"])
     assert not (tmp_path / "nodes").exists()
@@ -92,7 +89,7 @@ def test_the_older_build_is_that_commit_s_and_knows_less(tmp_path) -> None:
     older.make(older.OLDER, made)
     decided = "txn/transactions/group_commit_records.py"
     assert "note" not in (made / "fencepost" / decided).read_text()
-    assert "note" in (older.CHECKOUT / decided).read_text()
+    assert "note" in (checkout.ROOT / decided).read_text()
     said = subprocess.run(
         [sys.executable, "-c", TELLS, str(made / older.NODE)],
         capture_output=True,

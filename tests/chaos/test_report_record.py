@@ -8,8 +8,9 @@ from fencepost.chaos.faults.kinds import FAULTS
 from fencepost.chaos.report import digest, measured, record_tables
 from fencepost.chaos.report.__main__ import main
 from fencepost.chaos.report.index import write_index
+from fencepost.chaos.report.nodes_code import NOW
 from fencepost.chaos.report.prune import prune
-from fencepost.chaos.report.record import Ledger, add_all
+from fencepost.chaos.report.record import Ledger, add_all, campaign_of
 from report_scene import HOSTILE, bad_run, good_run, history, run_json, write
 from test_report_page import read
 
@@ -103,6 +104,35 @@ def test_a_run_that_was_added_while_it_went_on_counts_whole_when_it_has_ended(tm
         add_all(Ledger.read(file), [folder])
     (kept,) = Ledger.read(file).runs.values()
     assert kept.acknowledged == 80
+
+
+NOBODY_KNOWS = "d0d0d0d+"
+
+
+def test_what_was_run_counts_for_every_commit_of_the_same_nodes(tmp_path) -> None:
+    """Also for one that nothing was run on: that nothing was is the first row then."""
+    ledger = Ledger(tmp_path / "record.jsonl")
+    for day, commit in enumerate(("aaaaaaa", "bbbbbbb", "ccccccc", NOBODY_KNOWS)):
+        line = {"commit": commit, "began": f"2026-11-2{day}", "failures": [], "runs": 10 + day}
+        ledger.add_campaign(campaign_of(CAMPAIGN | line))
+    run = digest.Digest(
+        name="a", began="2026-11-25", commit="aaaaaaa", seconds=1_800.0, verdict="valid"
+    )
+    ledger.add_run(run)
+
+    def rows(now: str) -> list[str]:
+        codes = {"aaaaaaa": "1", "bbbbbbb": "1", "ccccccc": "2", NOBODY_KNOWS: "", NOW: now}
+        told = record_tables.tables(ledger, codes.__getitem__)
+        part = told.partition("### By the nodes' code")[2].partition("### By commit")[0]
+        return [line for line in part.splitlines() if line.startswith("|")][2:]
+
+    first, second = "`aaaaaaa`, `bbbbbbb` | 21 | 0 | 1 | 0.50 | 0 | 0 |", "`ccccccc` | 12 | 0 | 0 | 0.00 | 0 | 0 |"  # fmt: skip
+    last = "| unknown | 13 | 0 | 0 | 0.00 | 0 | 0 |"
+    assert rows("1") == [f"| **as it stands**: {first}", f"| {second}", last]
+    assert rows("2") == [f"| **as it stands**: {second}", f"| {first}", last]
+    none = "| **as it stands**: nothing was run on it yet | 0 | 0 | 0 | 0.00 | 0 | 0 |"
+    for now in ("3", ""):  # "": what runs is in no commit
+        assert rows(now) == [none, f"| {first}", f"| {second}", last]
 
 
 def test_seeds_that_were_not_the_same_run_twice_failed(tmp_path) -> None:
@@ -276,7 +306,7 @@ def test_every_fault_is_counted_by_target_also_those_that_never_struck(tmp_path)
         ledger.add_run(run)
     loop = digest.Digest(workload="kill-loop", target="processes", began="x", struck={"power": 9})
     ledger.add_run(loop)
-    told = record_tables.tables(ledger)
+    told = record_tables.tables(ledger, str)
     assert "### Faults that struck, on real nodes" in told
     assert "| `kill` | 7 | 0 | 1 |" in told and "| `cut` | 0 | 0 | 2 |" in told
     assert "| `power` | 0 | 0 | 0 |" in told
