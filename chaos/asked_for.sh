@@ -30,6 +30,7 @@ run() {
 
 run --campaign cluster --faults power-apart --at-once 1 --config flush.policy=os # machines that go down one by one
 run --campaign cluster --faults kill,pause,isolate --at-once 1                   # waiting has a bound
+run --campaign cluster --faults full-for-long,kill --at-once 1 --seconds 40      # one disk is full, and two have room
 run --campaign cluster --faults failing-log,kill                                 # the metadata log's own disk
 run --campaign cluster --faults each-write                                       # every write in its turn, by seed
 run --campaign transactions --faults each-write

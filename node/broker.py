@@ -15,7 +15,7 @@ from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.controller import reassign_policy
 from fencepost.cluster.controller.balance_policy import LeaderBalance
-from fencepost.cluster.controller.commands import AutoCreateTopics, FailedReplica, FormCluster
+from fencepost.cluster.controller.commands import AutoCreateTopics, FormCluster
 from fencepost.cluster.controller.gate import ControllerGate
 from fencepost.cluster.controller.liveness import Liveness
 from fencepost.cluster.controller.service import Controller
@@ -53,7 +53,7 @@ from .recent_brokers import RecentBrokers
 from .server.dispatch import Dispatcher
 from .server.listener import ClientListener
 from .services import Services
-from .session import BrokerSession
+from .session import BrokerSession, failed_replicas
 from .topics import Topics
 from .tracing.requests import RequestTracing
 from .tracing.spans import Spans
@@ -183,20 +183,15 @@ class Broker:
             on_registered=self._lead,
             disk=lambda: self.folder.disk_id,
             lacking=self.replicas.lacking,
-            failed_logs=lambda: self._failed_logs(untold=False),
-            untold_failures=lambda: self._failed_logs(untold=True),
+            failed_logs=lambda: failed_replicas(self.replicas.failures(untold=False)),
+            untold_failures=lambda: failed_replicas(self.replicas.failures(untold=True)),
+            is_disk_full=lambda: self.replicas.is_disk_full,
         )
 
     def _lead(self) -> None:
         self.replicas.lead()
         if self.replication is not None:
             self.replication.registered()
-
-    def _failed_logs(self, *, untold: bool) -> list[FailedReplica]:
-        return [
-            FailedReplica(topic_id=topic_id, partition=index, may_lack=may_lack)
-            for topic_id, index, may_lack in self.replicas.failures(untold=untold)
-        ]
 
     def _make_verifier(self) -> Verifier:
         return Verifier(

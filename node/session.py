@@ -7,11 +7,12 @@ PROVED BY  tests/node/test_cluster_session.py::test_a_node_whose_id_is_taken_say
 It registers as fenced; the first heartbeat that has seen the registration lets it in (Kafka's two steps). Told that
 its epoch is stale it registers again, unless another process has its node id. Before a clean stop it asks to go:
 its leaderships move first, so that clients lose no more than one refusal that names the new leader. Heartbeats name
-the logs that failed here, until the image says that they did: others lead then.
+the logs that failed here, until the image says that they did: others lead then. While the disk is full it says so behind each
+heartbeat, and others lead, too.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -24,9 +25,10 @@ from fencepost.cluster.controller.commands import (
     FailedReplica,
     HeartbeatResult,
     RegisterBroker,
+    ReportDisk,
     logs_of_topics,
 )
-from fencepost.cluster.controller.gate import ControllerGate
+from fencepost.cluster.controller.gate import ControllerGate, Unreadable
 from fencepost.cluster.metadata.image import (
     NO_BROKER_EPOCH,
     BrokerState,
@@ -41,7 +43,15 @@ RETRY_S: Final = 0.2
 DUPLICATE_SESSIONS: Final = 2
 LEAVE_WITHIN_S: Final = 5.0  # for the leaderships to move
 LEAVE_CHECK_S: Final = 0.02
+UNKNOWN_S: Final = 30.0  # until a controller that does not know a command is asked again
 FAILED_TOLD_MAX: Final = 5000  # logs in one heartbeat; the next one names others
+
+
+def failed_replicas(failures: Iterable[tuple[UUID, int, bool]]) -> list[FailedReplica]:
+    return [
+        FailedReplica(topic_id=topic_id, partition=index, may_lack=may_lack)
+        for topic_id, index, may_lack in failures
+    ]
 
 
 class BrokerSession:
@@ -64,6 +74,7 @@ class BrokerSession:
         lacking: Callable[[], Sequence[tuple[UUID, int]] | None],
         failed_logs: Callable[[], Sequence[FailedReplica]],
         untold_failures: Callable[[], Sequence[FailedReplica]],
+        is_disk_full: Callable[[], bool],
     ) -> None:
         self._env = env
         self._gate = gate
@@ -79,6 +90,9 @@ class BrokerSession:
         self._lacking = lacking
         self._failed_logs = failed_logs
         self._untold_failures = untold_failures
+        self._is_disk_full = is_disk_full
+        self._told_full = False  # by the last report that arrived
+        self._tells_again_s = 0.0
         self._incarnation = UUID(int=env.rng.getrandbits(128), version=4)
         self._endpoints: tuple[Endpoint, ...] = ()
         self.broker_epoch = NO_BROKER_EPOCH
@@ -186,11 +200,29 @@ class BrokerSession:
             return
         if result.error_code is ErrorCode.stale_broker_epoch:
             await self._come_back(result.error_message)
-        elif result.is_fenced:
+        elif not result.is_fenced:
+            await self._report_disk()
+        else:
             # It has not seen its registration, or what fenced it: the next beat comes with the image.
             if not result.is_caught_up:
                 await self._env.clock.sleep(LEAVE_CHECK_S)
             self._now.set()
+
+    async def _report_disk(self) -> None:
+        is_full = self._is_disk_full()
+        if not (is_full or self._told_full) or self._env.clock.steady() < self._tells_again_s:
+            return
+        report = ReportDisk(broker_id=self._me, broker_epoch=self.broker_epoch, is_full=is_full)
+        try:
+            # A part of a session: heartbeats come behind it.
+            await self._gate.execute(report, within_s=self._timeout_s / 2)
+        except Trouble as trouble:
+            # The next one tells it; what was told before is not believed for longer than a session.
+            self._env.log.warn("disk_report_failed", cause=str(trouble))
+            if isinstance(trouble, Unreadable):
+                self._tells_again_s = self._env.clock.steady() + UNKNOWN_S
+        else:
+            self._told_full = is_full
 
     def log_failed(self) -> None:
         """The controller should hear of it now: what this broker leads without its log, nobody can write to."""

@@ -15,7 +15,13 @@ from .cluster_disks import (
 )
 from .cluster_faults import ON_TOP, ClusterFaults, Fault
 from .cluster_members import broker_comes, broker_goes, change_voters, older_build
-from .cluster_rare_disks import full_at_a_sync, full_then_power, no_descriptors, read_only
+from .cluster_rare_disks import (
+    full_at_a_sync,
+    full_for_long,
+    full_then_power,
+    no_descriptors,
+    read_only,
+)
 from .cluster_rare_faults import clock, drift, each_write, reorder, suspend
 from .cluster_stopped_rot import rotten_stopped
 
@@ -43,6 +49,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "slow-disk": slow_disk,
     "full-then-power": full_then_power,
     "full-at-a-sync": full_at_a_sync,
+    "full-for-long": full_for_long,
     "read-only": read_only,
     "no-descriptors": no_descriptors,
     "clock": clock,
@@ -62,6 +69,13 @@ FAULTS: Final[dict[str, Fault]] = {
     "unheard-write": unheard_write,
 }
 # Only when asked for: runs in which everything happens have worse.
-ASKED_FOR: Final = ("power-apart", "failing-log", "each-write", "left-behind", "unheard-write")
+ASKED_FOR: Final = (
+    "power-apart",
+    "failing-log",
+    "full-for-long",
+    "each-write",
+    "left-behind",
+    "unheard-write",
+)
 _ON_TOP: Final = {name for _, names in ON_TOP.values() for name in names}
 USUAL: Final = tuple(name for name in FAULTS if name not in (*ASKED_FOR, *_ON_TOP))

@@ -37,6 +37,7 @@ LEAVES_A_MAJORITY: Final = frozenset(
         "clock",
         "drift",
         "full-disk",
+        "full-for-long",
         "failing-disk",
         "failing-log",
         "change-voters",

@@ -1,6 +1,6 @@
 """Disks in the trouble that is seldom tested: what follows a full one, a file system that went read-only, no descriptors left.
 
-All of them are on top in some seeds (`ON_TOP`), by dice of their own.
+All but `full-for-long` are on top in some seeds (`ON_TOP`), by dice of their own.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MANY: Final = 1_000_000  # until it is taken back
 CHANGING: Final = ("create", "append", "write_at", "truncate", "remove", "rename")
 ROOM_BYTES: Final = 3000
+FULL_FOR_S: Final = 15.0  # longer than any client may wait: others have to take the writes
 SOON_S: Final = (0.0, 0.0, 0.05, 0.5)
 
 
@@ -37,6 +38,14 @@ async def full_then_power(faults: "ClusterFaults") -> None:
     faults.power_now(node_id)
     disk.files.capacity = None
     disk.faults.planned.clear()
+
+
+async def full_for_long(faults: "ClusterFaults") -> None:
+    """Nobody makes room on a leader's disk for longer than its clients may wait."""
+    files = faults.world.disk(node_name(faults.leader())).files
+    files.capacity = files.used + faults.rng.randint(0, ROOM_BYTES)
+    await asyncio.sleep(FULL_FOR_S)
+    files.capacity = None
 
 
 async def full_at_a_sync(faults: "ClusterFaults") -> None:

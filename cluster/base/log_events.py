@@ -125,6 +125,7 @@ NODE: Final[Mapping[str, str]] = {
     "broker_was_fenced": "The cluster took this node for dead and fenced it (broker epoch"
     " {broker_epoch}): it was not heard for broker.session.timeout.ms. It comes back by itself.",
     "heartbeat_failed": "No heartbeat got through: {cause} It is tried again.",
+    "disk_report_failed": "The controller was not told whether this node's disk is full: {cause} It is tried again.",
     "leaderships_not_handed_over": "Leaderships were not handed over before the stop: {cause}."
     " Other nodes take them over when they miss this one.",
     "connection_refused": "A connection from {remote} is refused: {limit} allows {allowed}.",

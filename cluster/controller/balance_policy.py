@@ -41,7 +41,7 @@ def decide_tick(scene: Scene) -> Decision[None]:
     changes: list[tuple[TopicState, PartitionChange]] = []
     if not scene.settings.of("auto.leader.rebalance.enable"):
         return Decision(reply=lambda _version: None)
-    alive = active_brokers(scene.image)
+    alive = active_brokers(scene.image) - scene.full_disks  # who gives leads away gets none
     for name in sorted(scene.image.topics):
         topic = scene.image.topics[name]
         for now in topic.partitions:

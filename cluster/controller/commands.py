@@ -252,6 +252,16 @@ class BrokerHeartbeat(ControllerCommand[HeartbeatResult]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportDisk(ControllerCommand[ItemResult]):
+    """Whether a broker's disk has no room for records. No field of the heartbeat: a controller of an older build refuses this
+    one, and goes on to hear heartbeats."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterBroker(ControllerCommand[ItemResult]):
     """A broker is gone for good. Its replicas stay where they are until they are moved."""
 

@@ -51,6 +51,9 @@ class Scene:
     topic_configs: TopicConfigs
     rng: random.Random
     now_ms: int
+    full_disks: frozenset[BrokerId] = (
+        frozenset()
+    )  # whose brokers have said that they take no records
 
     @property
     def settings(self) -> BrokerValues:

@@ -63,10 +63,11 @@ def _elected(
         raise CommandRefused(ErrorCode.unknown_topic_or_partition, why)
     if _is_needless(wish, now):
         raise CommandRefused(ErrorCode.election_not_needed, NOT_NEEDED)
+    alive = active_brokers(scene.image)
     change = changed(
         now,
         wish,
-        alive=active_brokers(scene.image),
+        alive=alive - (scene.full_disks - {now.leader}) if wish.preferred else alive,
         min_isr=scene.min_insync_replicas(topic.name, now),
     )
     if change is not None and change.leader not in (now.leader, NO_LEADER):

@@ -29,6 +29,7 @@ from .commands import (
     ControllerCommand,
     FormCluster,
     RegisterBroker,
+    ReportDisk,
 )
 from .service import Agreement, Executes, NotController
 
@@ -54,11 +55,18 @@ REPEATABLE: Final = (
     BrokerHeartbeat,
     FormCluster,
     RegisterBroker,
+    ReportDisk,
 )
 # And of these each time is another record, which makes the one before it void: not asked again of who is about to answer.
 _ANEW_EACH_TIME: Final = (AllocateProducerIds, RegisterBroker)
 # What a node may say of itself only.
-_OF_ITSELF: Final = (AllocateProducerIds, AlterPartition, BrokerHeartbeat, RegisterBroker)
+_OF_ITSELF: Final = (
+    AllocateProducerIds,
+    AlterPartition,
+    BrokerHeartbeat,
+    RegisterBroker,
+    ReportDisk,
+)
 
 
 class Door(Protocol):

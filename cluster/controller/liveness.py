@@ -29,8 +29,10 @@ from .commands import (
     HeartbeatResult,
     RegisterBroker,
     Registered,
+    ReportDisk,
 )
 from .decision import Decision, Scene
+from .full_disks import FullDisks
 from .heartbeats_machine import HeartbeatsMachine
 from .service import Agreement, Controller
 
@@ -78,6 +80,8 @@ class Liveness:
         self._wake = asyncio.Event()
         self._changed = False
         self._next_duty = 0.0
+        self._full_disks = FullDisks(session_timeout_ms)
+        controller.full_disks = lambda: self._full_disks.now(self._now_ms())
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -99,6 +103,9 @@ class Liveness:
             answer = await self._heartbeat(command)
         elif isinstance(command, RegisterBroker):
             answer = await self._register(command)
+        elif isinstance(command, ReportDisk):
+            self._full_disks.heard(command.broker_id, self._now_ms(), is_full=command.is_full)
+            answer = await self._controller.execute(command)
         else:
             answer = await self._controller.execute(command)
         result: R = answer

@@ -27,6 +27,7 @@ from . import (
     configs_policy,
     elect_policy,
     features_policy,
+    full_disks,
     isr_policy,
     metrics,
     partitions_policy,
@@ -49,6 +50,7 @@ from .commands import (
     ElectLeaders,
     FormCluster,
     RegisterBroker,
+    ReportDisk,
     UnregisterBroker,
     UpdateFeatures,
 )
@@ -71,6 +73,7 @@ DECIDE: Final[Mapping[type[ControllerCommand[Any]], Callable[[Scene, Any], Decis
     ElectLeaders: elect_policy.decide_elect_leaders,
     FormCluster: brokers_policy.decide_form_cluster,
     RegisterBroker: brokers_policy.decide_register_broker,
+    ReportDisk: full_disks.decide_report_disk,
     UnregisterBroker: brokers_policy.decide_unregister_broker,
     UpdateFeatures: features_policy.decide_update_features,
 }
@@ -127,6 +130,7 @@ class Controller:
         self._topic_configs = TopicConfigs(node_config, quorum.node_id)
         self._ahead = Ahead(quorum.image)
         self.counters = metrics.ControllerCounters()
+        self.full_disks: Callable[[], frozenset[BrokerId]] = frozenset
 
     async def execute(self, command: ControllerCommand[R]) -> R:
         """Answers when it is done. NotController, or Trouble with outcome UNKNOWN when the lead was lost midway."""
@@ -222,4 +226,5 @@ class Controller:
             topic_configs=self._topic_configs,
             rng=self._env.rng,
             now_ms=self._env.clock.now_ms(),
+            full_disks=self.full_disks(),
         )

@@ -37,6 +37,7 @@ from .commands import (
     ElectionType,
     ElectLeaders,
     RegisterBroker,
+    ReportDisk,
     UnregisterBroker,
 )
 from .election_policy import is_unclean
@@ -81,6 +82,7 @@ _CAUSES: Final[Mapping[type[Any], Callable[[Any], str]]] = {
     DeleteTopics: lambda _: "an admin asked for it",
     ElectLeaders: _of_election,
     RegisterBroker: _of_registration,
+    ReportDisk: lambda command: f"the disk of node {command.broker_id} is full",
     UnregisterBroker: lambda _: "an admin asked for it",
 }
 # Of what nobody asked for.

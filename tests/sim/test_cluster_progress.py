@@ -6,7 +6,10 @@ import pytest
 from fencepost.chaos.campaigns.campaign import run_plan
 from fencepost.chaos.sim.cluster_fault_table import FAULTS
 from fencepost.chaos.sim.cluster_progress import LEAVES_A_MAJORITY, SERVED_S, Progress
+from fencepost.chaos.sim.cluster_rare_disks import FULL_FOR_S
 from fencepost.chaos.sim.plan import Plan
+
+FULL = "full-for-long"
 
 
 class Clock:
@@ -68,10 +71,25 @@ def test_faults_that_leave_a_majority_are_faults_that_there_are() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_disk_that_stays_full_keeps_nobody_waiting(seed: int) -> None:
+    outcome = run_plan(
+        Plan(campaign="cluster", seed=seed, faults=(FULL,), at_once=1, seconds=FULL_FOR_S + 1)
+    )
+    assert not outcome.failure, outcome.failure
+    assert [each.name for each in outcome.struck] == [FULL]
+    assert outcome.counts["longest gap ms"] <= SERVED_S * 1000
+
+
+def test_a_full_disk_that_lasts_outlasts_what_producers_may_wait() -> None:
+    """Or whoever waited for room would pass."""
+    assert FULL_FOR_S > SERVED_S
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_broken_alone_everybody_is_served_meanwhile(seed: int) -> None:
-    outcome = run_plan(
-        Plan(campaign="cluster", seed=seed, faults=tuple(sorted(LEAVES_A_MAJORITY)), at_once=1)
-    )
+    faults = tuple(sorted(LEAVES_A_MAJORITY - {FULL}))  # which takes all the time that there is
+    outcome = run_plan(Plan(campaign="cluster", seed=seed, faults=faults, at_once=1))
     assert not outcome.failure, outcome.failure
     assert 0 < outcome.counts["longest wait ms"] <= SERVED_S * 1000

@@ -9,6 +9,7 @@ from fencepost.cluster.base.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
 SEEDS = range(3)
+FULL_S = 3.0  # a heartbeat, and an election of the controller where it was that, too
 REFUSED = (
     ErrorCode.not_enough_replicas,
     ErrorCode.not_enough_replicas_after_append,
@@ -151,6 +152,25 @@ def test_a_follower_with_a_full_disk_leaves_the_isr_and_comes_back(seed: int) ->
         await scene.until_acknowledged(20)
         files.capacity = None
         await scene.until("it is back", lambda: follower in scene.isr, within_s=30)
+
+    play(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leader_with_a_full_disk_lets_another_lead_until_it_has_room(seed: int) -> None:
+    """Its partition took no records until there was room, though two others had some."""
+
+    async def scenario(scene: Scene) -> None:
+        old = scene.leader
+        files = scene.world.disk(node_name(old)).files
+        files.capacity = files.used
+        await scene.until("another leads", lambda: scene.leader != old, within_s=FULL_S)
+        await scene.until_acknowledged(20, within_s=FULL_S)
+        await asyncio.sleep(10.0)
+        assert scene.leader != old and old not in scene.isr
+        await scene.until_acknowledged(20, within_s=FULL_S)
+        files.capacity = None
+        await scene.until("it is back", lambda: old in scene.isr, within_s=30)
 
     play(seed, scenario)
 

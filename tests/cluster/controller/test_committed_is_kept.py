@@ -26,6 +26,7 @@ from fencepost.cluster.controller.commands import (
     IsrMember,
     NewTopic,
     Reassignment,
+    ReportDisk,
     ResourceChange,
     UnregisterBroker,
 )
@@ -46,6 +47,8 @@ class Model:
         replicas = tuple(self.dice.sample(BROKERS, self.dice.choice((1, 2, 3, 3, 3))))
         topic = NewTopic(name=NAME, assignments=((0, replicas),))
         assert self.scene.when(CreateTopics(topics=(topic,)))[0].error_code is ErrorCode.none
+        self.full: set[int] = set()
+        self.scene.controller.full_disks = lambda: frozenset(self.full)
         self.logs: dict[int, list[int]] = {broker_id: [] for broker_id in BROKERS}
         self.committed: list[int] = []
         self.written = 0
@@ -168,6 +171,14 @@ class Model:
                 )
             )
 
+    def fill(self) -> None:
+        """Or there is room again."""
+        broker_id = self.dice.choice(BROKERS)
+        self.full ^= {broker_id}
+        if self.alive(broker_id):
+            epoch, is_full = self.scene.epoch(broker_id), broker_id in self.full
+            self.scene.when(ReportDisk(broker_id=broker_id, broker_epoch=epoch, is_full=is_full))
+
     def unregister(self) -> None:
         self.scene.when(UnregisterBroker(broker_id=self.dice.choice(BROKERS)))
 
@@ -232,7 +243,7 @@ ACTIONS = (
     *("write",) * 4,
     *("catch_up",) * 3,
     *("expand",) * 4,
-    *("shrink", "fence", "fence", "come_back", "come_back", "lose_power", "shut_down"),
+    *("shrink", "fence", "fence", "come_back", "come_back", "lose_power", "shut_down", "fill"),
     *("unregister", "move", "move", "cancel", "elect", "tick", "set_min_isr"),
 )
 

@@ -18,6 +18,7 @@ from fencepost.cluster.controller.commands import (
     CreateTopics,
     NewTopic,
     RegisterBroker,
+    ReportDisk,
 )
 from fencepost.cluster.controller.decision import Decision
 from fencepost.cluster.controller.liveness import DUTY_S, LATE_S, TICK_S, Liveness
@@ -128,6 +129,27 @@ def test_a_broker_whose_process_died_is_fenced_at_once(scene: Scene) -> None:
     scene.silence(2)
     scene.play(0.4, (0.3, lambda: scene.liveness.on_gone(2)))
     assert scene.fenced == [2]
+
+
+def test_a_full_disk_is_believed_for_a_session_or_until_there_is_room(scene: Scene) -> None:
+    """A controller that leads again, or has never been told, asks nobody: the next heartbeat brings it."""
+
+    def report(*, is_full: bool) -> None:
+        epoch = scene.controller.epoch(2)
+        scene.ask(ReportDisk(broker_id=2, broker_epoch=epoch, is_full=is_full))
+
+    def full() -> frozenset[int]:
+        return scene.controller.controller._scene().full_disks
+
+    report(is_full=True)
+    assert full() == {2}
+    report(is_full=False)
+    assert full() == set()
+    report(is_full=True)
+    scene.play(TIMEOUT_S - BEAT_S)
+    assert full() == {2}
+    scene.play(BEAT_S)
+    assert full() == set()
 
 
 def test_one_that_is_heard_again_is_let_in_again(scene: Scene) -> None:
