@@ -59,6 +59,8 @@ REPEATABLE: Final = (
 )
 # And of these each time is another record, which makes the one before it void: not asked again of who is about to answer.
 _ANEW_EACH_TIME: Final = (AllocateProducerIds, RegisterBroker)
+# Their answers tell of nothing that has to be seen here, and heartbeats come one after the other. On a full disk the image may stand.
+_OF_A_SESSION: Final = (BrokerHeartbeat, ReportDisk)
 # What a node may say of itself only.
 _OF_ITSELF: Final = (
     AllocateProducerIds,
@@ -160,7 +162,7 @@ class ControllerGate:
             answer = read_answer(command, payload)
         except FrameRefused as refused:
             raise Trouble(str(refused)) from refused  # it was done
-        if not isinstance(command, BrokerHeartbeat):
+        if not isinstance(command, _OF_A_SESSION):
             await self._applied(version, deadline)
         return answer
 

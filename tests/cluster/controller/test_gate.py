@@ -19,6 +19,7 @@ from fencepost.cluster.controller.commands import (
     ConfigOperation,
     CreateTopics,
     NewTopic,
+    ReportDisk,
     ResourceChange,
     UnregisterBroker,
 )
@@ -136,6 +137,21 @@ def test_a_node_that_lags_for_long_answers_all_the_same(scene: Scene) -> None:
     assert result.error_code is ErrorCode.none
     assert scene.now == pytest.approx(APPLY_WAIT_S)
     assert [name for name, _ in scene.env.log] == ["image_behind_the_controller"]
+
+
+def test_what_a_broker_says_of_itself_keeps_no_heartbeat_waiting_for_its_image(
+    scene: Scene,
+) -> None:
+    """A node whose disk is full may lag for as long as it is: two seconds with each heartbeat were too near a session's three."""
+    epoch = scene.controller.epoch(2)
+    scene.ask(2, CREATE, within_s=0.5)
+    began = scene.now
+    for command in (
+        BrokerHeartbeat(broker_id=2, broker_epoch=epoch, image_version=0),
+        ReportDisk(broker_id=2, broker_epoch=epoch, is_full=True),
+    ):
+        assert scene.ask(2, command).error_code is ErrorCode.none
+    assert scene.now == began
 
 
 def test_while_nobody_leads_a_command_waits_for_who_will(scene: Scene) -> None:
