@@ -172,7 +172,8 @@ def test_a_failed_disk_and_a_full_one_are_told_with_what_to_do() -> None:
         assert state is State.DISK_FULL and "Make room" in why
         disk.files.capacity = None
         await cluster.until(lambda: verdict(cluster, leader).is_ready)  # nobody writes
-        leader = cluster.partition().leader  # another, if it was full for as long as a heartbeat takes
+        # Another, if it was full for as long as a heartbeat takes.
+        leader = cluster.partition().leader
         disk = cluster.world.disk(node_name(leader))
         assert await cluster.produce(leader, b"x" * 1000) is ErrorCode.none
         disk.faults.fail("sync", path="*/t-0/*.log")
