@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..faults.kinds import FAULTS
 from ..runs.plan_words import TARGETS
@@ -123,81 +124,87 @@ def _run_row(name: str, found: Sequence[Digest]) -> list[str]:
     ]
 
 
-# -- by the nodes' code ------------------------------------------------------------------------------
+# -- by commit, and by the nodes' code -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Group:
+    """What was run of Fencepost on some commits."""
+
+    campaigns: list[Campaign] = field(default_factory=list)
+    runs: list[Digest] = field(default_factory=list)
+    commits: dict[str, str] = field(default_factory=dict)  # and when each was last run
+
+    def began(self, commit: str, when: str) -> None:
+        self.commits[_short(commit)] = max(self.commits.get(_short(commit), ""), when)
+
+    @property
+    def last(self) -> str:
+        return max(self.commits.values())
+
+    def counted(self) -> list[str]:
+        return _counted(self.campaigns, self.runs)
+
+
+def _grouped(
+    runs: Iterable[Digest], campaigns: Iterable[Campaign], name_of: Callable[[str], str]
+) -> dict[str, _Group]:
+    """By what `name_of` makes of their commits; what was run last comes first."""
+    groups: dict[str, _Group] = defaultdict(_Group)
+    for run in runs:
+        if run.target != KAFKA:
+            groups[name_of(run.commit)].runs.append(run)
+            groups[name_of(run.commit)].began(run.commit, run.began)
+    for each in campaigns:
+        groups[name_of(each.commit)].campaigns.append(each)
+        groups[name_of(each.commit)].began(each.commit, each.began)
+    return dict(sorted(groups.items(), key=lambda named: named[1].last, reverse=True))
+
+
+def _older(groups: Sequence[_Group], *between: str) -> list[list[str]]:
+    """One row for all of them, if there are any; `between` are cells behind its name."""
+    if not groups:
+        return []
+    all_campaigns = [each for group in groups for each in group.campaigns]
+    all_runs = [each for group in groups for each in group.runs]
+    return [[f"{len(groups)} older ones", *between, *_counted(all_campaigns, all_runs)]]
 
 
 def _by_code(
     runs: Sequence[Digest], campaigns: Sequence[Campaign], code_of: Callable[[str], str]
 ) -> str:
-    """Of Fencepost; what stands now comes first, also when nothing was run on it, then the newest."""
-    now, unknown = code_of(NOW) or NOW, ""
-    of_runs: dict[str, list[Digest]] = defaultdict(list)
-    of_campaigns: dict[str, list[Campaign]] = defaultdict(list)
-    commits: dict[str, dict[str, str]] = defaultdict(dict)  # of a code, and when each was last run
-    began: list[tuple[str, str]] = []
-    for run in runs:
-        if run.target != KAFKA:
-            of_runs[code_of(run.commit)].append(run)
-            began.append((run.began, run.commit))
-    for each in campaigns:
-        of_campaigns[code_of(each.commit)].append(each)
-        began.append((each.began, each.commit))
-    for when, commit in sorted(began):
-        commits[code_of(commit)][_short(commit)] = when
-    newest = sorted(commits, key=lambda code: max(commits[code].values()), reverse=True)
-    known = [code for code in newest if code not in (now, unknown)]
-    named = [(_code_named(code, commits[code], now), [code]) for code in (now, *known[:CODES_MAX])]
-    if older := known[CODES_MAX:]:
-        named.append((f"{len(older)} older ones", older))
-    if unknown in commits:
-        named.append(("unknown", [unknown]))
+    """What stands now comes first, also when nothing was run on it, then the newest."""
+    groups = _grouped(runs, campaigns, code_of)
+    unknown = groups.pop("", None)
+    now = groups.pop(code_of(NOW), _Group())
+    known = list(groups.values())
+    named = _commits_named(now) or "nothing was run on it yet"
     rows = [
-        [name, *_counted(_of(of_campaigns, codes), _of(of_runs, codes))] for name, codes in named
+        [f"**as it stands**: {named}", *now.counted()],
+        *([_commits_named(each), *each.counted()] for each in known[:CODES_MAX]),
+        *_older(known[CODES_MAX:]),
     ]
+    if unknown is not None:
+        rows.append(["unknown", *unknown.counted()])
     head = ("the nodes of", "seeds", "failed", "runs", "hours", "broken", "unknown")
     return _table(head, rows, right=range(1, 7))
 
 
-def _of(found: Mapping[str, list[Any]], codes: Iterable[str]) -> list[Any]:
-    return [each for code in codes for each in found.get(code, ())]
-
-
-def _code_named(code: str, commits: dict[str, str], now: str) -> str:
-    newest = sorted(commits, key=lambda commit: commits[commit], reverse=True)
+def _commits_named(group: _Group) -> str:
+    newest = sorted(group.commits, key=lambda commit: group.commits[commit], reverse=True)
     some = ", ".join(f"`{each}`" for each in newest[:CODE_COMMITS_MAX])
-    if (more := len(newest) - CODE_COMMITS_MAX) > 0:
-        some += f" and {more} more"
-    return f"**as it stands**: {some or 'nothing was run on it yet'}" if code == now else some
-
-
-# -- by commit ---------------------------------------------------------------------------------------
+    more = len(newest) - CODE_COMMITS_MAX
+    return f"{some} and {more} more" if more > 0 else some
 
 
 def _by_commit(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
-    """Of Fencepost; the newest first. A `+` says that something was changed since that commit."""
-    of_runs: dict[str, list[Digest]] = defaultdict(list)
-    of_campaigns: dict[str, list[Campaign]] = defaultdict(list)
-    last: dict[str, str] = {}
-    for run in runs:
-        if run.target != KAFKA:
-            of_runs[_short(run.commit)].append(run)
-            last[_short(run.commit)] = max(last.get(_short(run.commit), ""), run.began)
-    for each in campaigns:
-        of_campaigns[_short(each.commit)].append(each)
-        last[_short(each.commit)] = max(last.get(_short(each.commit), ""), each.began)
-    newest = sorted(last, key=lambda commit: last[commit], reverse=True)
+    """A `+` says that something was changed since that commit."""
+    groups = list(_grouped(runs, campaigns, _short).items())
     rows = [
-        [
-            f"`{commit}`" if commit else "not known",
-            last[commit][:10],
-            *_counted(of_campaigns[commit], of_runs[commit]),
-        ]
-        for commit in newest[:COMMITS_MAX]
+        [f"`{commit}`" if commit else "not known", group.last[:10], *group.counted()]
+        for commit, group in groups[:COMMITS_MAX]
     ]
-    if older := newest[COMMITS_MAX:]:
-        all_campaigns = [each for commit in older for each in of_campaigns[commit]]
-        all_runs = [each for commit in older for each in of_runs[commit]]
-        rows.append([f"{len(older)} older ones", "", *_counted(all_campaigns, all_runs)])
+    rows += _older([group for _, group in groups[COMMITS_MAX:]], "")
     head = ("commit", "last", "seeds", "failed", "runs", "hours", "broken", "unknown")
     return _table(head, rows, right=range(2, 8)) if rows else ""
 
