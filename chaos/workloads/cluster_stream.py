@@ -2,7 +2,8 @@
 
 A producer does what librdkafka does: up to five batches in flight; after any failure, and whenever it can't know,
 it sends what was not acknowledged again, in order, with the sequence numbers that it had, to whoever leads by
-then. It never asks for a new producer id: the cluster must know it through every failover.
+then; where the former leader has refused the first of them, others may overtake it, as in librdkafka, where it waits for
+a pause of its own. It never asks for a new producer id: the cluster must know it through every failover.
 
 INVARIANT  a producer is never told anything that would end it, and a reader never that its offset is not there.
 PREVENTS   OUT_OF_ORDER_SEQUENCE_NUMBER after a failover, and OFFSET_OUT_OF_RANGE for what was read before.
@@ -27,6 +28,7 @@ RETRY_PAUSE_S: Final = 0.1
 ACK_TIMEOUT_MS: Final = 3000
 MAX_WAIT_MS: Final = 200
 ASK_END_ODDS: Final = 0.1
+OVERTAKEN_ODDS: Final = 0.5
 ANY_EPOCH: Final = -1
 # Also behind a batch that was refused: librdkafka begins a new epoch on it, and sends again under it what may be written.
 OUT_OF_ORDER: Final = ErrorCode.out_of_order_sequence_number
@@ -83,6 +85,7 @@ class StreamProducer:
         self._unacknowledged: deque[Batch] = deque()
         self._producer_id = -1
         self._count = 0
+        self._refused_by: Leader | None = None  # who sent the first batch away just now
 
     @property
     def waiting(self) -> int:
@@ -127,10 +130,24 @@ class StreamProducer:
         while len(self._unacknowledged) < in_flight and not self.stopping:
             self._unacknowledged.append(self._new_batch())
         batches = list(self._unacknowledged)
+        sent = self._overtaken(leader, batches)
         replies = await asyncio.gather(
-            *(self._send(leader, batch) for batch in batches), return_exceptions=True
+            *(self._send(leader, batch) for batch in sent), return_exceptions=True
         )
-        return self._take_all(leader, batches, replies)
+        told = dict(zip(sent, replies, strict=True))
+        return self._take_all(leader, batches, [told[batch] for batch in batches])
+
+    def _overtaken(self, leader: Leader, batches: list[Batch]) -> list[Batch]:
+        """In the order in which they are sent."""
+        refused_by, self._refused_by = self._refused_by, None
+        if refused_by is None or len(batches) < 2 or not self.acknowledged:
+            return batches
+        if refused_by.node_id == leader.node_id or refused_by.leader_epoch >= leader.leader_epoch:
+            return batches
+        if self.env.rng.random() >= OVERTAKEN_ODDS:
+            return batches
+        place = self.env.rng.randint(1, len(batches) - 1)
+        return [*batches[1 : place + 1], batches[0], *batches[place + 1 :]]
 
     def _take_all(self, leader: Leader, batches: Sequence[Batch], replies: Sequence[Any]) -> bool:
         well, lost = True, False
@@ -157,6 +174,8 @@ class StreamProducer:
         self._count_error(error.name)
         if error in LOOK_AGAIN:
             self.client.forget(self.topic, self.partition, leader)
+            if is_head:
+                self._refused_by = leader
         elif error not in TRY_AGAIN and (is_head or (error is OUT_OF_ORDER and not lost)):
             why = (
                 f"{error.name} from node {leader.node_id} for sequence {batch.base_sequence} "

@@ -51,9 +51,8 @@ class Scene:
     topic_configs: TopicConfigs
     rng: random.Random
     now_ms: int
-    full_disks: frozenset[BrokerId] = (
-        frozenset()
-    )  # whose brokers have said that they take no records
+    # Whose brokers have said that they take no records.
+    full_disks: frozenset[BrokerId] = frozenset()
 
     @property
     def settings(self) -> BrokerValues:

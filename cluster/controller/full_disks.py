@@ -12,6 +12,8 @@ again; who was not heard of for as long as a session lasts is not full any more,
 full disk tells its leader, which goes on without it (`replication/partition_machine.py`).
 """
 
+from typing import Final
+
 from ..base.ids import BrokerId
 from ..metadata.image import TopicState
 from ..metadata.records import PartitionChange
@@ -21,8 +23,7 @@ from .decision import CommandRefused, Decision, Scene
 from .election_policy import Wish, changed, records_of
 from .placement_policy import active_brokers
 
-# A decision moves so many: the next report moves others.
-MOVES_MAX = 1000
+MOVES_MAX: Final = 1000  # in one decision: the next report moves others
 
 
 class FullDisks:

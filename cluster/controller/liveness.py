@@ -104,7 +104,8 @@ class Liveness:
         elif isinstance(command, RegisterBroker):
             answer = await self._register(command)
         elif isinstance(command, ReportDisk):
-            self._full_disks.heard(command.broker_id, self._now_ms(), is_full=command.is_full)
+            if self._is_registered(command.broker_id, command.broker_epoch):
+                self._full_disks.heard(command.broker_id, self._now_ms(), is_full=command.is_full)
             answer = await self._controller.execute(command)
         else:
             answer = await self._controller.execute(command)
@@ -112,10 +113,13 @@ class Liveness:
         return result
 
     async def _heartbeat(self, command: BrokerHeartbeat) -> HeartbeatResult:
-        broker = self._quorum.image.brokers.get(command.broker_id)
-        if broker is not None and broker.broker_epoch == command.broker_epoch:
+        if self._is_registered(command.broker_id, command.broker_epoch):
             self._heard(command.broker_id, command.broker_epoch)
         return await self._controller.execute(command)
+
+    def _is_registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
+        broker = self._quorum.image.brokers.get(broker_id)
+        return broker is not None and broker.broker_epoch == broker_epoch
 
     async def _register(self, command: RegisterBroker) -> Registered:
         before = self._quorum.image.brokers.get(command.broker_id)

@@ -188,12 +188,46 @@ def test_what_overtakes_a_batch_that_the_former_leader_has_refused_is_sent_back(
         cluster.elect(2)
         for sequence in range(first + 1, first + 5):
             assert produce(two, sequence, epoch=epoch) is E.not_leader_or_follower
-        for sequence in range(first, first + 3):
+        for sequence in range(first, first + 5):
             assert produce(two, sequence, epoch=epoch) is E.none
         # by now nobody else is to blame
-        assert produce(two, first + 4, epoch=epoch) is E.out_of_order_sequence_number
+        assert produce(two, first + 6, epoch=epoch) is E.out_of_order_sequence_number
 
     play_three(scene)
+
+
+def test_what_comes_between_the_missing_one_and_those_that_overtook_it_is_sent_back() -> None:
+    """1. Batches 3 and 4 overtake batch 2, and are sent back. 2. Their answers are on their way when batch 2 comes, with batch 5
+    right behind it: 3 and 4 were sent back just before. Told OUT_OF_ORDER librdkafka began a new epoch.
+    """
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        one, two = cluster[1], cluster[2]
+        for sequence in (0, 1):
+            await one.write(batch("x", pid=7, sequence=sequence))
+        cluster.elect(2)
+        assert [produce(two, each) for each in (3, 4)] == [E.not_leader_or_follower] * 2
+        assert [produce(two, each) for each in (2, 5)] == [E.none, E.not_leader_or_follower]
+        assert [produce(two, each) for each in (3, 6)] == [E.none, E.not_leader_or_follower]
+        assert [produce(two, each) for each in (4, 5, 6, 7)] == [E.none] * 4
+        assert produce(two, 9) is E.out_of_order_sequence_number
+
+    play_three(scene)
+
+
+def test_of_several_that_were_sent_back_each_is_waited_for_in_its_turn() -> None:
+    async def scene(node: Node) -> None:
+        assert produce(node, 0) is E.none
+        node.env.machine.disk.faults.fail("append", path="*.log", number=errno.ENOSPC)
+        assert [produce(node, each) for each in (1, 2, 3)] == [E.kafka_storage_error] * 3
+        assert [produce(node, each) for each in (1, 4)] == [E.none, E.kafka_storage_error]
+        # ... and one that never comes again is given up
+        told = [produce(node, each) for each in (4, 5, 6, 7, 8)]
+        assert told[-1] is E.out_of_order_sequence_number
+        assert [produce(node, each) for each in (2, 8)] == [E.none, E.out_of_order_sequence_number]
+
+    play(scene)
 
 
 def test_what_the_former_leader_never_refuses_is_missing_in_the_end() -> None:

@@ -73,6 +73,30 @@ def test_a_producer_that_is_told_to_end_says_so_in_the_history(world: World) -> 
         a_round(world, Answer(ErrorCode.out_of_order_sequence_number))
 
 
+def test_what_a_former_leader_refused_is_overtaken_at_the_next_one_and_only_there(
+    world: World,
+) -> None:
+    """As in librdkafka, where a refused batch waits for a pause of its own; each comes once, the others in their order."""
+    producer, _ = a_round(world, *[Answer(ErrorCode.not_leader_or_follower)] * 4)
+    batches = list(producer._unacknowledged)
+
+    def sent_to(leader: Any) -> list[list[int]]:
+        orders = []
+        for _ in range(40):
+            producer._refused_by = LEADER
+            orders.append([batches.index(each) for each in producer._overtaken(leader, batches)])
+        return [list(each) for each in sorted(set(map(tuple, orders)))]
+
+    assert producer._refused_by is LEADER
+    successor: Any = Leader(2, 4, None, None)  # type: ignore[arg-type]
+    assert sent_to(successor) == [
+        [0, 1, 2, 3]
+    ]  # nothing is known of it there: any sequence would be taken
+    producer.acknowledged = 1
+    assert sent_to(successor) == [[0, 1, 2, 3], [1, 0, 2, 3], [1, 2, 0, 3], [1, 2, 3, 0]]
+    assert sent_to(LEADER) == [[0, 1, 2, 3]]
+
+
 def test_a_client_does_not_go_back_to_an_older_leader(world: World) -> None:
     asks = client(world)
     asks._learn(TOPIC, 0, 2, 7)

@@ -152,6 +152,16 @@ def test_a_full_disk_is_believed_for_a_session_or_until_there_is_room(scene: Sce
     assert full() == set()
 
 
+@pytest.mark.parametrize("broker_id", [2, 9])
+def test_a_report_of_an_earlier_registration_or_of_nobody_is_not_heard(
+    scene: Scene, broker_id: int
+) -> None:
+    before = scene.controller.epoch(2) - 1
+    refused = scene.ask(ReportDisk(broker_id=broker_id, broker_epoch=before, is_full=True))
+    assert refused.error_code is ErrorCode.stale_broker_epoch
+    assert scene.controller.controller._scene().full_disks == set()
+
+
 def test_one_that_is_heard_again_is_let_in_again(scene: Scene) -> None:
     scene.silence(2)
     scene.play(0.4, (0.3, lambda: scene.liveness.on_gone(2)))
