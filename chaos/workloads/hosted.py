@@ -11,7 +11,7 @@ import asyncio
 import random
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -84,9 +84,19 @@ def whose(chosen: argparse.Namespace) -> tuple[int, Sequence[str]]:
 async def _live(actor: Actor, name: str, book: NotedBook) -> None:
     try:
         await actor.run()
-    except BrokenPromise as broken:
-        book.close(Txn("die", "info", name, why=str(broken)))
+    except* BrokenPromise as group:
+        for broken in _each(group):
+            book.close(Txn("die", "info", name, why=str(broken)))
         raise
+
+
+def _each(group: BaseExceptionGroup[BrokenPromise]) -> Iterator[BrokenPromise]:
+    """An actor may be several clients, each with a task of its own."""
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _each(each)
+        else:
+            yield each
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             asyncio.run(host(chosen, NotedBook(notes, chosen.slot)))
         except* BrokenPromise as group:
-            broken += map(str, group.exceptions)
+            broken += map(str, _each(group))
     for each in broken:
         sys.stderr.write(f"{each}\n")
     return BROKEN if broken else 0
