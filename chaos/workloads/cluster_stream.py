@@ -28,7 +28,6 @@ RETRY_PAUSE_S: Final = 0.1
 ACK_TIMEOUT_MS: Final = 3000
 MAX_WAIT_MS: Final = 200
 ASK_END_ODDS: Final = 0.1
-OVERTAKEN_ODDS: Final = 0.5
 ANY_EPOCH: Final = -1
 # Also behind a batch that was refused: librdkafka begins a new epoch on it, and sends again under it what may be written.
 OUT_OF_ORDER: Final = ErrorCode.out_of_order_sequence_number
@@ -59,6 +58,8 @@ class Batch:
 
 class StreamProducer:
     """Writes ascending numbers to one partition until told to stop and all of it is acknowledged."""
+
+    overtaken_odds = 0.5
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class StreamProducer:
             return batches
         if refused_by.node_id == leader.node_id or refused_by.leader_epoch >= leader.leader_epoch:
             return batches
-        if self.env.rng.random() >= OVERTAKEN_ODDS:
+        if self.env.rng.random() >= self.overtaken_odds:
             return batches
         place = self.env.rng.randint(1, len(batches) - 1)
         return [*batches[1 : place + 1], batches[0], *batches[place + 1 :]]
