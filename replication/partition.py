@@ -8,8 +8,7 @@ PROVED BY  tests/replication/test_partition_crash.py::test_what_was_acknowledged
 The decisions are in `partition_machine.py` and `log/producers_machine.py`; this is the shell around them.
 """
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
@@ -32,10 +31,10 @@ from .log.log import PASSING, Log
 from .log.producer_verdicts import Duplicate
 from .log.sync import needs_sync
 from .metrics import Counters
-from .partition_copies import CopiedPartition, Owner
+from .partition_copies import Owner
 from .partition_machine import ALL_REPLICAS, PartitionMachine
 from .partition_reads import Read
-from .sent_back import TRIED_AGAIN, SentBack
+from .partition_refusals import RefusingPartition
 from .waits import OffsetWait, OffsetWaits
 
 __all__ = ["Appended", "Owner", "Partition", "Read", "Refusal"]
@@ -45,8 +44,8 @@ SYNC_AGAIN_MS: Final = 200  # after a sync for which nothing could be opened
 HANDOVER_S: Final = 5.0  # longer than it takes a follower to tell the controller of a failed log
 
 
-class Partition(CopiedPartition):
-    __slots__ = ("_commits", "_hands_over", "_rules", "_sent_back", "_syncs")
+class Partition(RefusingPartition):
+    __slots__ = ("_commits", "_hands_over", "_rules", "_syncs")
 
     def __init__(
         self,
@@ -71,8 +70,9 @@ class Partition(CopiedPartition):
         super().__init__(env, topic_id, log, config, machine, counters, flusher, owner)
         self._commits: OffsetWaits | None = None
         self._syncs: OffsetWaits | None = None
-        self._sent_back: SentBack | None = None
+        self._sent_back = None
         self._hands_over = False
+        self._led_from_ms = 0
         self.set_config(config)
 
     def set_config(self, config: TopicConfig) -> None:
@@ -104,6 +104,7 @@ class Partition(CopiedPartition):
             self._high_watermark_moved()
         if is_new_epoch and self.is_leader:
             self._counters.elections += 1
+            self._led_from_ms = self._steady_ms()
         if self.is_leader:
             self._maybe_deleted()  # who was waited for may be no replica any more
         if self.log.damage:
@@ -196,7 +197,7 @@ class Partition(CopiedPartition):
             else:
                 buffer, headers = appends.take(records)
         except BatchRefused as refused:
-            return self._refused(refused.code, refused.message, refused.record_errors)
+            return self._not_taken(refused, records, origin_client=origin_client)
         # from here ...
         log = self.log
         try:
@@ -214,6 +215,8 @@ class Partition(CopiedPartition):
             return self._written_before(verdict, headers[0][1])
         if verdict is not None:
             return self._refused(self._told(verdict.error, headers[0][1]), verdict.message)
+        if origin_client and (early := self._begins_too_early(producers, headers[0][1])):
+            return early
         append_time_ms = now_ms if self._rules.timestamp_type == LOG_APPEND_TIME else None
         first_offset = log.log_end_offset
         appends.stamp(buffer, headers, first_offset, self.machine.leader_epoch, append_time_ms)
@@ -232,51 +235,6 @@ class Partition(CopiedPartition):
 
     def _check_log(self) -> ErrorCode:
         return ErrorCode.none if self.log.failed is None else ErrorCode.kafka_storage_error
-
-    def _remember_sent_back(self, batch: BatchHeader) -> SentBack:
-        if self._sent_back is None:
-            self._sent_back = SentBack()
-        if self._sent_back and self.log.producers_loaded:
-            self._sent_back.known(self.log.producers.state_of(batch.producer_id))
-        return self._sent_back
-
-    def _note_sent_back(self, batch: BatchHeader, error: ErrorCode) -> None:
-        self._remember_sent_back(batch).note(batch, error)
-
-    def note_sent_back(self, records: Buffer, error: ErrorCode) -> None:
-        """A batch that was refused before it was asked of this partition: its transaction's coordinator said so, or nothing."""
-        if error in TRIED_AGAIN and self.is_leader:
-            with contextlib.suppress(
-                BatchRefused
-            ):  # it is no batch at all: there is nothing to remember
-                self._note_sent_back(parse_header(records), error)
-
-    def _told(self, error: ErrorCode, batch: BatchHeader) -> ErrorCode:
-        if error is not ErrorCode.out_of_order_sequence_number:
-            return error
-        producer = self.log.producers.state_of(batch.producer_id)
-        if producer is not None and producer.last_offset < self.machine.epoch_start_offset:
-            self._remember_sent_back(batch).note_not_come(producer, batch)
-        return (self._sent_back and self._sent_back.was_behind(batch)) or error
-
-    def _written_before(self, retry: Duplicate, batch: BatchHeader) -> Appended:
-        self._counters.duplicates += 1
-        if self._sent_back:
-            self._sent_back.written(batch)
-        return Appended(
-            retry.first_offset, retry.last_offset, retry.timestamp, self.log.log_start_offset,
-            duplicate=True,
-        )  # fmt: skip
-
-    def _refused(
-        self, error: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]] = ()
-    ) -> Refusal:
-        self._counters.refuse(error)
-        if error is ErrorCode.invalid_producer_epoch:
-            self._env.log.info(
-                "producer_fenced", partition=str(self.topic_partition), cause=message
-            )
-        return Refusal(error, message, record_errors)
 
     def _write_failed(
         self, failed: OSError, headers: appends.Headers, *, origin_client: bool

@@ -3,11 +3,14 @@
 INVARIANT  a batch of an idempotent producer is called out of order only if the one that is missing in front of it is
            not one that was sent back just before, to be tried again as it is: by this leader, or on the batch's own
            connection before this partition was here, or led; or, it may be, by the former leader. Of several that were
-           sent back each is waited for in its turn.
-PREVENTS   librdkafka taking OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to begin a new epoch, under which it sends again
+           sent back each is waited for in its turn. A producer that is unknown here, and does not begin with 0, is asked to try
+           again some times first: what it sent before may have been on its way to the former leader.
+PREVENTS   librdkafka taking a batch as acknowledged that was never written, as one behind it was (its first ones went to a
+           leader that hung, and overtook each other on their way to the next); and taking OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to begin a new epoch, under which it sends again
            all that is not acknowledged: a batch that was written, and waited for its followers when the lead moved, is
            then in the log twice.
-PROVED BY  tests/replication/test_sent_back.py::test_what_follows_a_batch_that_was_sent_back_is_not_out_of_order
+PROVED BY  tests/replication/test_sent_back.py::test_what_follows_a_batch_that_was_sent_back_is_not_out_of_order,
+           tests/replication/test_sent_back.py::test_the_first_batches_of_a_producer_do_not_overtake_each_other_when_the_lead_moves
 
 Kafka answers OUT_OF_ORDER here; Java's producer tries all of them again in order, whatever the answer is.
 """
@@ -17,7 +20,7 @@ from typing import Final, NamedTuple
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.batch import BatchHeader
 
-from .log.producer_snapshot import SEQUENCE_MAX, ProducerState
+from .log.producer_snapshot import SEQUENCE_MAX, ProducerState, sequence_plus
 
 IN_FLIGHT_MAX: Final = 5  # batches that an idempotent producer may have on their way
 PRODUCERS_MAX: Final = 1_000  # the oldest go first
@@ -39,22 +42,25 @@ class Missing(NamedTuple):
     error: ErrorCode  # what it was told, and what those behind it are
     more: int  # how many of those there may still be; without any its producer has given it up
     last: int  # the sequence of the last one that was sent back
+    away: BatchHeader | None = None  # the one that was sent away on its connection, that time
 
 
 class SentBack:
     """Of one partition; made when first needed. Empty, and then false, when all of them came again."""
 
-    __slots__ = ("_first",)
+    __slots__ = ("_beginnings", "_first")
 
     def __init__(self) -> None:
         self._first: dict[int, Missing] = {}  # by producer id
+        # Likewise, of those that are unknown here and did not begin with 0: `more` is how often their lowest waits.
+        self._beginnings: dict[int, Missing] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._first)
+        return bool(self._first or self._beginnings)
 
     def known(self, producer: ProducerState | None) -> None:
         """What its log has of a producer by now: what was sent back may have been written by another leader meanwhile."""
-        if producer is not None:
+        if producer is not None and producer.batches:
             self._came(producer.producer_id, producer.producer_epoch, producer.last_sequence)
 
     def note(self, batch: BatchHeader, error: ErrorCode) -> None:
@@ -64,23 +70,31 @@ class SentBack:
         if known and known.epoch > batch.producer_epoch:
             return  # of one that was fenced
         self._first.pop(batch.producer_id, None)
-        if known and known.epoch == batch.producer_epoch and known.sequence < batch.base_sequence:
-            self._first[batch.producer_id] = _with(known, batch)
-            return
-        first = batch.base_sequence
-        missing = Missing(batch.producer_epoch, first, error, IN_FLIGHT_MAX - 1, first)
-        self._put(batch.producer_id, missing)
+        first, epoch = batch.base_sequence, batch.producer_epoch
+        if known and known.epoch == epoch and _is_after(first, known.sequence):
+            self._first[batch.producer_id] = _with(known, first)
+        else:
+            self._put(
+                batch.producer_id, Missing(epoch, first, error, IN_FLIGHT_MAX - 1, first), known
+            )
 
-    def _put(self, producer_id: int, missing: Missing) -> None:
-        if len(self._first) >= PRODUCERS_MAX:
+    def _put(self, producer_id: int, missing: Missing, before: Missing | None) -> None:
+        """Those behind it that were sent back already are waited for in their turn."""
+        if before is not None and before.epoch == missing.epoch:
+            missing = _with(missing, before.last)
+        if producer_id not in self._first and len(self._first) >= PRODUCERS_MAX:
             del self._first[next(iter(self._first))]
         self._first[producer_id] = missing
 
     def note_sent_away(self, batch: BatchHeader) -> None:
         """On its connection, before this partition was here or led (`node/server/overtaking.py`); told again with each behind it."""
         known = self._first.get(batch.producer_id)
-        if known is None or known[:2] != (batch.producer_epoch, batch.base_sequence):
-            self.note(batch, ErrorCode.not_leader_or_follower)
+        if known is not None and known.away is batch:
+            return
+        self.note(batch, ErrorCode.not_leader_or_follower)
+        known = self._first.get(batch.producer_id)
+        if known is not None and known[:2] == (batch.producer_epoch, batch.base_sequence):
+            self._first[batch.producer_id] = known._replace(away=batch)
 
     def note_not_come(self, producer: ProducerState, batch: BatchHeader) -> None:
         """The lead came here since this producer wrote: the one before this batch may be on its way from the former leader."""
@@ -94,32 +108,77 @@ class SentBack:
         if known is None or known[:2] != (batch.producer_epoch, missing):
             error = ErrorCode.not_leader_or_follower
             of_it = Missing(batch.producer_epoch, missing, error, IN_FLIGHT_MAX, missing)
-            self._put(batch.producer_id, of_it)
+            self._put(batch.producer_id, of_it, known)
 
     def was_behind(self, batch: BatchHeader) -> ErrorCode | None:
         """What a batch that is out of order is told instead, if it may have been on its way behind the one sent back."""
         known = self._first.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
             return None
-        if batch.base_sequence <= known.sequence or not known.more:
+        if not _is_after(batch.base_sequence, known.sequence) or not known.more:
             return None
-        self._first[batch.producer_id] = _with(known, batch)._replace(more=known.more - 1)
+        fewer = known._replace(more=known.more - 1)
+        self._first[batch.producer_id] = _with(fewer, batch.base_sequence)
+        return known.error
+
+    def may_begin(self, batch: BatchHeader) -> bool:
+        """A batch that is the lowest of an unknown producer's, and not its first: was it asked often enough to try again?"""
+        known = self._beginnings.pop(batch.producer_id, None)
+        if known is None or known.epoch != batch.producer_epoch:
+            error, first = ErrorCode.not_leader_or_follower, batch.base_sequence
+            known = Missing(batch.producer_epoch, first, error, IN_FLIGHT_MAX, first)
+        if len(self._beginnings) >= PRODUCERS_MAX:
+            del self._beginnings[next(iter(self._beginnings))]
+        fewer = known._replace(more=max(0, known.more - 1))
+        self._beginnings[batch.producer_id] = _with(fewer, batch.base_sequence)
+        return not known.more
+
+    def was_behind_a_beginning(self, batch: BatchHeader) -> ErrorCode | None:
+        """Until its lowest is taken, or its first one has come, what is behind it is not out of order."""
+        known = self._beginnings.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            return None
+        self._beginnings[batch.producer_id] = _with(known, batch.base_sequence)
         return known.error
 
     def written(self, batch: BatchHeader) -> None:
         """Now, or before: then what was sent back came again, and is known."""
-        self._came(batch.producer_id, batch.producer_epoch, batch.last_sequence)
+        producer_id = batch.producer_id
+        begun = self._beginnings.pop(producer_id, None)
+        if (
+            begun is not None
+            and begun.epoch == batch.producer_epoch
+            and producer_id not in self._first
+        ):
+            waited_for = begun._replace(sequence=batch.base_sequence, more=IN_FLIGHT_MAX)
+            self._put(producer_id, waited_for, None)
+        self._came(producer_id, batch.producer_epoch, batch.last_sequence)
 
     def _came(self, producer_id: int, epoch: int, last_sequence: int) -> None:
         """All of a producer's up to this one: the next that was sent back is the one to wait for."""
         known = self._first.get(producer_id)
-        if known is None or (epoch, last_sequence) < known[:2]:
+        if known is None or epoch < known.epoch:
+            return
+        if epoch == known.epoch and _is_after(known.sequence, last_sequence):
             return
         del self._first[producer_id]
-        if epoch == known.epoch and last_sequence < known.last and known.more:
-            self._put(producer_id, known._replace(sequence=last_sequence + 1, more=IN_FLIGHT_MAX))
+        if epoch == known.epoch and _is_after(known.last, last_sequence) and known.more:
+            following = sequence_plus(last_sequence, 1)
+            self._first[producer_id] = known._replace(sequence=following, more=IN_FLIGHT_MAX)
 
 
-def _with(known: Missing, batch: BatchHeader) -> Missing:
+def may_be_behind_others(producer: ProducerState, led_from: int) -> bool:
+    """Whether batches in front of this producer's next may be on their way from the former leader, to which it may have sent
+    so many: fewer than that were written since this node leads."""
+    written = sum(batch.last_offset >= led_from for batch in producer.batches)
+    return led_from > 0 and written < IN_FLIGHT_MAX
+
+
+def _with(known: Missing, sequence: int) -> Missing:
     """This one is sent back, too."""
-    return known._replace(last=max(known.last, batch.base_sequence))
+    return known._replace(last=sequence) if _is_after(sequence, known.last) else known
+
+
+def _is_after(sequence: int, other: int) -> bool:
+    """On the circle of sequence numbers."""
+    return 0 < (sequence - other) & SEQUENCE_MAX < SEQUENCE_MAX // 2

@@ -141,9 +141,9 @@ class StreamProducer:
     def _overtaken(self, leader: Leader, batches: list[Batch]) -> list[Batch]:
         """In the order in which they are sent."""
         refused_by, self._refused_by = self._refused_by, None
-        if refused_by is None or len(batches) < 2 or not self.acknowledged:
+        if refused_by is None or len(batches) < 2 or refused_by.node_id == leader.node_id:
             return batches
-        if refused_by.node_id == leader.node_id or refused_by.leader_epoch >= leader.leader_epoch:
+        if refused_by.leader_epoch >= leader.leader_epoch:
             return batches
         if self.env.rng.random() >= self.overtaken_odds:
             return batches

@@ -370,6 +370,9 @@ class ProducersMachine:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def knows(self, producer_id: int) -> bool:
+        return producer_id in self._entries
+
     def state_of(self, producer_id: int) -> ProducerState | None:
         entry = self._entries.get(producer_id)
         return None if entry is None else unpack_entry(producer_id, entry)
@@ -377,10 +380,8 @@ class ProducersMachine:
     def has_taken(self, batch: ProducedBatch) -> bool:
         """Or one behind it, or it was fenced: by another connection, or from another leader."""
         known = self.state_of(batch.producer_id)
-        if known is None or known.producer_epoch < batch.producer_epoch:
-            return False
-        is_known = known.last_sequence >= batch.base_sequence
-        return is_known or known.producer_epoch > batch.producer_epoch
+        asked = batch.producer_epoch, batch.base_sequence
+        return known is not None and (known.producer_epoch, known.last_sequence) >= asked
 
     def states(self) -> list[ProducerState]:
         """Every producer, for DescribeProducers."""

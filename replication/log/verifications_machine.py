@@ -138,15 +138,15 @@ class Verifications:
         return self._waiting.get(producer_id)
 
     def note_refused(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
-        known = self._refused.get(producer_id)
+        known = self._refused.pop(producer_id, None)
         if known is None and len(self._refused) >= REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
-        if (
-            known is None
-            or producer_epoch > known[0]
-            or (producer_epoch == known[0] and sequence < known[1])
-        ):
-            self._refused[producer_id] = (producer_epoch, sequence)
+        # The lowest of the newest epoch; whoever was refused just now goes last.
+        is_newer = known is None or producer_epoch > known[0]
+        is_lower = known is not None and producer_epoch == known[0] and sequence < known[1]
+        self._refused[producer_id] = (
+            (producer_epoch, sequence) if known is None or is_newer or is_lower else known
+        )
 
     def lowest_refused(self, producer_id: int, producer_epoch: int) -> int | None:
         """The sequence that must come first, of a producer that had this epoch when it was refused."""

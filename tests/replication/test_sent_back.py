@@ -6,7 +6,7 @@ import pytest
 from fencepost.cluster.base.errors import ErrorCode as E
 from fencepost.cluster.wire.batch import BatchHeader, parse_header
 from fencepost.replication.partition import Appended
-from fencepost.replication.sent_back import SentBack
+from fencepost.replication.sent_back import PRODUCERS_MAX, SentBack
 from replica_cluster import Cluster
 from replica_cluster import play as play_three
 from replica_helpers import Node, batch, play
@@ -58,8 +58,8 @@ def test_one_that_was_fenced_does_not_stand_for_its_successor() -> None:
     assert back.was_behind(header(sequence=1, epoch=0)) is None
 
 
-def header(*, sequence: int, epoch: int) -> BatchHeader:
-    return parse_header(memoryview(batch("x", pid=7, sequence=sequence, epoch=epoch)))
+def header(*, sequence: int, epoch: int, pid: int = 7) -> BatchHeader:
+    return parse_header(memoryview(batch("x", pid=pid, sequence=sequence, epoch=epoch)))
 
 
 def test_a_retry_that_is_known_is_no_longer_missing() -> None:
@@ -245,3 +245,121 @@ def test_what_the_former_leader_never_refuses_is_missing_in_the_end() -> None:
         assert told[0] is E.out_of_order_sequence_number
 
     play_three(scene)
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_the_first_batches_of_a_producer_do_not_overtake_each_other_when_the_lead_moves(
+    written: int,
+) -> None:
+    """1. Batch 0 is on its way to node 1, which is stopped. 2. Node 2 leads: it has never heard of the producer. 3. Batch 1
+    overtakes batch 0. Taken, it would have been the beginning, batch 0 out of order for ever, and librdkafka would have called it
+    acknowledged, as what follows it was.
+    """
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        one, two = cluster[1], cluster[2]
+        for sequence in range(written):
+            await one.write(batch("x", pid=8, sequence=sequence))
+        cluster.elect(2)
+        assert [produce(two, each) for each in (1, 2)] == [E.not_leader_or_follower] * 2
+        assert [produce(two, each) for each in (0, 3)] == [E.none, E.not_leader_or_follower]
+        assert [produce(two, each) for each in (1, 2, 3)] == [E.none] * 3
+
+    play_three(scene)
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 5])
+def test_a_producer_that_was_forgotten_begins_where_it_is(in_flight: int) -> None:
+    """Its first ones were written long ago: after some tries the lowest is taken, and the others behind it."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        two = cluster[2]
+        cluster.elect(2)
+        waiting, tries = list(range(40, 40 + in_flight)), 0
+        while waiting:
+            tries += 1
+            told = [produce(two, each) for each in waiting]
+            assert set(told) <= {E.none, E.not_leader_or_follower}
+            waiting = [
+                each for each, error in zip(waiting, told, strict=True) if error is not E.none
+            ]
+        assert tries == 6
+        assert produce(two, 40 + in_flight) is E.none
+
+    play_three(scene)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_batch_that_was_damaged_on_its_way_is_not_overtaken(known: bool) -> None:
+    async def scene(node: Node) -> None:
+        first = int(known)
+        if known:
+            assert produce(node, 0) is E.none
+        damaged = batch("x", pid=7, sequence=first)
+        damaged[-1] ^= 1
+        assert node.produce(damaged).error is E.corrupt_message
+        assert produce(node, first + 1) is E.not_leader_or_follower
+        assert [produce(node, each) for each in (first, first + 1)] == [E.none] * 2
+
+    play(scene)
+
+
+def test_of_what_a_former_leader_has_the_second_may_come_late_too() -> None:
+    """Batches 1 and 2 were on their way to node 1, and 3 comes between them."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        one, two = cluster[1], cluster[2]
+        await one.write(batch("x", pid=7, sequence=0))
+        cluster.elect(2)
+        assert [produce(two, each) for each in (1, 3)] == [E.none, E.not_leader_or_follower]
+        assert [produce(two, each) for each in (2, 3, 4, 5)] == [E.none] * 4
+        assert produce(two, 7) is E.out_of_order_sequence_number
+
+    play_three(scene)
+
+
+@pytest.mark.parametrize("refused", [(1, 2, 3, 1), (2, 3, 1)])
+def test_one_that_is_refused_again_does_not_make_those_behind_it_forgotten(
+    refused: tuple[int, ...],
+) -> None:
+    back = SentBack()
+    for sequence in refused:
+        back.note(header(sequence=sequence, epoch=0), E.not_enough_replicas)
+    back.written(header(sequence=1, epoch=0))
+    assert back.was_behind(header(sequence=4, epoch=0)) is E.not_enough_replicas
+
+
+def test_sequence_numbers_begin_again_behind_the_last() -> None:
+    back, last = SentBack(), 2**31 - 1
+    back.note(header(sequence=last, epoch=0), E.kafka_storage_error)
+    assert back.was_behind(header(sequence=0, epoch=0)) is E.kafka_storage_error
+    back.written(header(sequence=last, epoch=0))
+    assert back.was_behind(header(sequence=1, epoch=0)) is E.kafka_storage_error
+    back.written(header(sequence=0, epoch=0))
+    assert back.was_behind(header(sequence=2, epoch=0)) is E.kafka_storage_error
+
+
+def test_who_is_remembered_already_takes_nobodys_place() -> None:
+    back = SentBack()
+    for pid in range(PRODUCERS_MAX):
+        back.note(header(sequence=5, epoch=0, pid=pid), E.not_enough_replicas)
+    back.note(header(sequence=4, epoch=0, pid=9), E.not_enough_replicas)
+    assert back.was_behind(header(sequence=6, epoch=0, pid=0)) is E.not_enough_replicas
+
+
+def test_one_that_is_sent_away_once_more_has_as_many_behind_it_once_more() -> None:
+    """The first time for a full disk, with all behind it; then on its connection, as another led just then."""
+    back = SentBack()
+    back.note(header(sequence=1, epoch=0), E.kafka_storage_error)
+    behind = [header(sequence=each, epoch=0) for each in (2, 3, 4, 5)]
+    assert [back.was_behind(each) for each in behind] == [E.kafka_storage_error] * 4
+    for _ in range(2):
+        away = header(sequence=1, epoch=0)
+        for each in behind:
+            back.note_sent_away(away)
+            assert back.was_behind(each) is E.not_leader_or_follower
+    back.note_sent_away(away)
+    assert back.was_behind(header(sequence=6, epoch=0)) is None

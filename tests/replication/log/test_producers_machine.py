@@ -121,6 +121,14 @@ def test_refusals_are_remembered_for_a_bounded_number_of_producers() -> None:
     assert log.answer(Produced(1, producer_id=1_499)) == OUT_OF_ORDER
 
 
+def test_who_was_refused_just_now_is_not_the_first_to_be_forgotten() -> None:
+    log = Given()
+    for producer_id in (*range(1_000), 0, 1_000):
+        log.machine.note_refused(Produced(0, producer_id=producer_id))
+    assert log.answer(Produced(1, producer_id=0)) == OUT_OF_ORDER
+    assert log.answer(Produced(1, producer_id=1)) is ACCEPT
+
+
 # -- transactions ------------------------------------------------------------------------------------
 
 
