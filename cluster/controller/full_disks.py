@@ -56,9 +56,11 @@ def decide_report_disk(scene: Scene, command: ReportDisk) -> Decision[ItemResult
     have_room = active_brokers(scene.image) - full
     led = scene.image.partitions_of(mine) if command.is_full else ()
     for topic, now in led:
+        if now.leader != mine:
+            continue
         isr = tuple(each for each in now.isr if each not in full)
         min_isr = scene.min_insync_replicas(topic.name, now)
-        if now.leader != mine or len(isr) < min_isr or have_room.isdisjoint(isr):
+        if len(isr) < min_isr or have_room.isdisjoint(isr):
             continue
         change = changed(now, Wish(isr=isr), alive=have_room, min_isr=min_isr)
         if change is not None:
