@@ -241,8 +241,7 @@ class Partition(RefusingPartition):
     ) -> Refusal:
         if origin_client:
             for _, header in headers:
-                self.log.producers.note_refused(header)
-                self._note_sent_back(header, ErrorCode.kafka_storage_error)
+                self._note_refused(header, ErrorCode.kafka_storage_error)
         self._owner.on_write(self, failed)
         self._counters.refuse(ErrorCode.kafka_storage_error)
         why = "the disk is full" if failed.errno in NO_SPACE else str(failed)
@@ -262,9 +261,7 @@ class Partition(RefusingPartition):
         self._counters.refuse(error)
         if self.closed is None and origin_client and self.is_leader:
             try:
-                header = parse_header(records)
-                self.log.producers.note_refused(header)
-                self._note_sent_back(header, error)
+                self._note_refused(parse_header(records), error)
             except BatchRefused:
                 pass  # it is no batch at all: there is nothing to remember, and the error stands
             except (OSError, LogDamaged) as failed:

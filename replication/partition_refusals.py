@@ -21,9 +21,8 @@ from .partition_copies import CopiedPartition
 from .sent_back import TRIED_AGAIN, SentBack, may_be_behind_others
 
 FIRST_EPOCH: Final = 0  # nobody has led before
-ON_THEIR_WAY_MS: Final = (
-    300_000  # to a former leader: so long librdkafka tries (message.timeout.ms)
-)
+# So long a client's batches may be on their way to a former leader: librdkafka's message.timeout.ms.
+ON_THEIR_WAY_MS: Final = 300_000
 
 
 class RefusingPartition(CopiedPartition):
@@ -42,15 +41,18 @@ class RefusingPartition(CopiedPartition):
     def _note_sent_back(self, batch: BatchHeader, error: ErrorCode) -> None:
         self._remember_sent_back(batch).note(batch, error)
 
+    def _note_refused(self, batch: BatchHeader, error: ErrorCode) -> None:
+        """Whether or not its producer is known here: nothing is to overtake it."""
+        self.log.producers.note_refused(batch)
+        self._note_sent_back(batch, error)
+
     def _not_taken(self, refused: BatchRefused, records: Buffer, *, origin_client: bool) -> Refusal:
         """One that was damaged on its way comes again, and nothing is to overtake it. If even its head is wrong another is asked
         to come again."""
         if refused.code is ErrorCode.corrupt_message and origin_client:
             # What is suppressed here the next batch meets itself.
             with contextlib.suppress(BatchRefused, OSError, LogDamaged):
-                header = parse_header(records)
-                self.log.producers.note_refused(header)
-                self._note_sent_back(header, ErrorCode.not_leader_or_follower)
+                self._note_refused(parse_header(records), ErrorCode.not_leader_or_follower)
         return self._refused(refused.code, refused.message, refused.record_errors)
 
     def note_sent_back(self, records: Buffer, error: ErrorCode) -> None:

@@ -5,10 +5,10 @@ INVARIANT  a batch of an idempotent producer is called out of order only if the 
            connection before this partition was here, or led; or, it may be, by the former leader. Of several that were
            sent back each is waited for in its turn. A producer that is unknown here, and does not begin with 0, is asked to try
            again some times first: what it sent before may have been on its way to the former leader.
-PREVENTS   librdkafka taking a batch as acknowledged that was never written, as one behind it was (its first ones went to a
-           leader that hung, and overtook each other on their way to the next); and taking OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to begin a new epoch, under which it sends again
+PREVENTS   librdkafka taking OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to begin a new epoch, under which it sends again
            all that is not acknowledged: a batch that was written, and waited for its followers when the lead moved, is
-           then in the log twice.
+           then in the log twice. And librdkafka taking a batch for acknowledged that was never written, as one behind it
+           was: the first ones of a producer, which overtook each other on their way from a leader that hung to the next.
 PROVED BY  tests/replication/test_sent_back.py::test_what_follows_a_batch_that_was_sent_back_is_not_out_of_order,
            tests/replication/test_sent_back.py::test_the_first_batches_of_a_producer_do_not_overtake_each_other_when_the_lead_moves
 
@@ -63,7 +63,9 @@ class SentBack:
         if producer is not None and producer.batches:
             self._came(producer.producer_id, producer.producer_epoch, producer.last_sequence)
 
-    def note(self, batch: BatchHeader, error: ErrorCode) -> None:
+    def note(
+        self, batch: BatchHeader, error: ErrorCode, *, away: BatchHeader | None = None
+    ) -> None:
         if batch.base_sequence < 0 or error not in TRIED_AGAIN:
             return
         known = self._first.get(batch.producer_id)
@@ -74,41 +76,30 @@ class SentBack:
         if known and known.epoch == epoch and _is_after(first, known.sequence):
             self._first[batch.producer_id] = _with(known, first)
         else:
-            self._put(
-                batch.producer_id, Missing(epoch, first, error, IN_FLIGHT_MAX - 1, first), known
-            )
+            missing = Missing(epoch, first, error, IN_FLIGHT_MAX - 1, first, away)
+            self._wait_for(batch.producer_id, missing, known)
 
-    def _put(self, producer_id: int, missing: Missing, before: Missing | None) -> None:
+    def _wait_for(self, producer_id: int, missing: Missing, before: Missing | None) -> None:
         """Those behind it that were sent back already are waited for in their turn."""
         if before is not None and before.epoch == missing.epoch:
             missing = _with(missing, before.last)
-        if producer_id not in self._first and len(self._first) >= PRODUCERS_MAX:
-            del self._first[next(iter(self._first))]
-        self._first[producer_id] = missing
+        _keep(self._first, producer_id, missing)
 
     def note_sent_away(self, batch: BatchHeader) -> None:
         """On its connection, before this partition was here or led (`node/server/overtaking.py`); told again with each behind it."""
         known = self._first.get(batch.producer_id)
-        if known is not None and known.away is batch:
-            return
-        self.note(batch, ErrorCode.not_leader_or_follower)
-        known = self._first.get(batch.producer_id)
-        if known is not None and known[:2] == (batch.producer_epoch, batch.base_sequence):
-            self._first[batch.producer_id] = known._replace(away=batch)
+        if known is None or known.away is not batch:
+            self.note(batch, ErrorCode.not_leader_or_follower, away=batch)
 
     def note_not_come(self, producer: ProducerState, batch: BatchHeader) -> None:
         """The lead came here since this producer wrote: the one before this batch may be on its way from the former leader."""
-        missing = 0  # of another epoch; or all numbers are used up
-        if (
-            batch.producer_epoch == producer.producer_epoch
-            and producer.last_sequence < SEQUENCE_MAX
-        ):
-            missing = producer.last_sequence + 1
+        is_same = batch.producer_epoch == producer.producer_epoch
+        missing = sequence_plus(producer.last_sequence, 1) if is_same else 0
         known = self._first.get(batch.producer_id)
         if known is None or known[:2] != (batch.producer_epoch, missing):
             error = ErrorCode.not_leader_or_follower
             of_it = Missing(batch.producer_epoch, missing, error, IN_FLIGHT_MAX, missing)
-            self._put(batch.producer_id, of_it, known)
+            self._wait_for(batch.producer_id, of_it, known)
 
     def was_behind(self, batch: BatchHeader) -> ErrorCode | None:
         """What a batch that is out of order is told instead, if it may have been on its way behind the one sent back."""
@@ -127,10 +118,8 @@ class SentBack:
         if known is None or known.epoch != batch.producer_epoch:
             error, first = ErrorCode.not_leader_or_follower, batch.base_sequence
             known = Missing(batch.producer_epoch, first, error, IN_FLIGHT_MAX, first)
-        if len(self._beginnings) >= PRODUCERS_MAX:
-            del self._beginnings[next(iter(self._beginnings))]
         fewer = known._replace(more=max(0, known.more - 1))
-        self._beginnings[batch.producer_id] = _with(fewer, batch.base_sequence)
+        _keep(self._beginnings, batch.producer_id, _with(fewer, batch.base_sequence))
         return not known.more
 
     def was_behind_a_beginning(self, batch: BatchHeader) -> ErrorCode | None:
@@ -151,7 +140,7 @@ class SentBack:
             and producer_id not in self._first
         ):
             waited_for = begun._replace(sequence=batch.base_sequence, more=IN_FLIGHT_MAX)
-            self._put(producer_id, waited_for, None)
+            self._wait_for(producer_id, waited_for, None)
         self._came(producer_id, batch.producer_epoch, batch.last_sequence)
 
     def _came(self, producer_id: int, epoch: int, last_sequence: int) -> None:
@@ -172,6 +161,12 @@ def may_be_behind_others(producer: ProducerState, led_from: int) -> bool:
     so many: fewer than that were written since this node leads."""
     written = sum(batch.last_offset >= led_from for batch in producer.batches)
     return led_from > 0 and written < IN_FLIGHT_MAX
+
+
+def _keep(some: dict[int, Missing], producer_id: int, missing: Missing) -> None:
+    if producer_id not in some and len(some) >= PRODUCERS_MAX:
+        del some[next(iter(some))]
+    some[producer_id] = missing
 
 
 def _with(known: Missing, sequence: int) -> Missing:

@@ -142,11 +142,8 @@ class Verifications:
         if known is None and len(self._refused) >= REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
         # The lowest of the newest epoch; whoever was refused just now goes last.
-        is_newer = known is None or producer_epoch > known[0]
-        is_lower = known is not None and producer_epoch == known[0] and sequence < known[1]
-        self._refused[producer_id] = (
-            (producer_epoch, sequence) if known is None or is_newer or is_lower else known
-        )
+        told = (producer_epoch, sequence)
+        self._refused[producer_id] = min(known or told, told, key=lambda each: (-each[0], each[1]))
 
     def lowest_refused(self, producer_id: int, producer_epoch: int) -> int | None:
         """The sequence that must come first, of a producer that had this epoch when it was refused."""
