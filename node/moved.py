@@ -24,6 +24,11 @@ def name_new_leaders(
         for answer in answers:
             if answer["error_code"] in MOVED:
                 state = ctx.services.partition_state(topic, answer[index])
+                # Who is told to try again here is named nobody: clients take a leader that is named for one that has moved, and
+                # don't wait before they ask it.
+                here = state is not None and state.leader == ctx.services.config.node_id
+                if here and answer["error_code"] is ErrorCode.not_leader_or_follower:
+                    continue
                 if state is not None:
                     answer["current_leader"] = {
                         "leader_id": state.leader,

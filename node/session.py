@@ -132,11 +132,16 @@ class BrokerSession:
             disk=self._disk(),
             failed=tuple(self._failed_logs()),
         )
+        said = ""
         while True:
             try:
                 registered = await self._gate.execute(command, within_s=REGISTER_WITHIN_S)
             except Trouble as trouble:
-                self._env.log.warn("broker_not_registered_yet", cause=str(trouble))
+                if said != str(
+                    trouble
+                ):  # a controller without room on its disk may say it for hours
+                    said = str(trouble)
+                    self._env.log.warn("broker_not_registered_yet", cause=said)
                 give_up = clock.steady() + self.patience_s
             else:
                 if registered.error_code is ErrorCode.none:

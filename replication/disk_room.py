@@ -41,7 +41,9 @@ class DiskRoom:
         if not self.is_full:
             self.is_full = True
             self._env.log.error("disk_full", folder=self._folder, cause=str(error))
-        if error.errno != errno.EFBIG:  # what one file must not outgrow a small one does not show
+        # What one file must not outgrow a small one does not show: that holds until a batch is taken. It is a limit of the process,
+        # so no room is made while it runs.
+        if error.errno != errno.EFBIG:
             self._looks.set()
 
     def written(self) -> None:

@@ -105,6 +105,8 @@ class Partition(RefusingPartition):
         if is_new_epoch and self.is_leader:
             self._counters.elections += 1
             self._led_from_ms = self._steady_ms()
+            if self._sent_back:
+                self._sent_back.renew()
         if self.is_leader:
             self._maybe_deleted()  # who was waited for may be no replica any more
         if self.log.damage:

@@ -18,11 +18,10 @@ from .appends import Appended, Refusal
 from .log.producer_verdicts import Duplicate
 from .log.producers_machine import ProducersMachine
 from .partition_copies import CopiedPartition
+from .places import ON_THEIR_WAY_MS
 from .sent_back import TRIED_AGAIN, SentBack, may_be_behind_others
 
 FIRST_EPOCH: Final = 0  # nobody has led before
-# So long a client's batches may be on their way to a former leader: librdkafka's message.timeout.ms.
-ON_THEIR_WAY_MS: Final = 300_000
 
 
 class RefusingPartition(CopiedPartition):
@@ -34,6 +33,7 @@ class RefusingPartition(CopiedPartition):
     def _remember_sent_back(self, batch: BatchHeader) -> SentBack:
         if self._sent_back is None:
             self._sent_back = SentBack()
+        self._sent_back.now_ms = self._steady_ms()
         if self._sent_back and self.log.producers_loaded:
             self._sent_back.known(self.log.producers.state_of(batch.producer_id))
         return self._sent_back
@@ -55,12 +55,16 @@ class RefusingPartition(CopiedPartition):
                 self._note_refused(parse_header(records), ErrorCode.not_leader_or_follower)
         return self._refused(refused.code, refused.message, refused.record_errors)
 
-    def note_sent_back(self, records: Buffer, error: ErrorCode) -> None:
-        """A batch that was refused before it was asked of this partition: its transaction's coordinator said so, or nothing."""
-        if error in TRIED_AGAIN and self.is_leader:
+    def note_sent_back(self, records: Buffer, error: ErrorCode) -> bool:
+        """A batch that was refused before it was asked of this partition: its transaction's coordinator said so, or nothing. False:
+        this node does not lead it, and remembers nothing."""
+        if not self.is_leader:
+            return False
+        if error in TRIED_AGAIN:
             # What is no batch at all is nothing to remember.
             with contextlib.suppress(BatchRefused):
                 self._note_sent_back(parse_header(records), error)
+        return True
 
     def _told(self, error: ErrorCode, batch: BatchHeader) -> ErrorCode:
         if error is not ErrorCode.out_of_order_sequence_number:
@@ -72,17 +76,30 @@ class RefusingPartition(CopiedPartition):
         if self._sent_back and (told := self._sent_back.was_behind(batch)):
             return told
         if producer is None and self._sent_back:
-            return self._sent_back.was_behind_a_beginning(batch) or error
+            return self._told_behind_a_beginning(batch, error)
         return error
+
+    def _told_behind_a_beginning(self, batch: BatchHeader, error: ErrorCode) -> ErrorCode:
+        beginnings, now_ms = self._remember_sent_back(batch).beginnings, self._steady_ms()
+        if self._may_be_on_their_way() and beginnings.is_behind(batch, now_ms):
+            return ErrorCode.not_leader_or_follower
+        if beginnings.is_given_up(batch, now_ms):
+            self.log.producers.verifications.forget_refused(batch.producer_id)
+            return ErrorCode.not_leader_or_follower
+        return error
+
+    def _may_be_on_their_way(self) -> bool:
+        """Batches, to whoever led before."""
+        return self._steady_ms() - self._led_from_ms <= ON_THEIR_WAY_MS
 
     def _begins_too_early(self, producers: ProducersMachine, batch: BatchHeader) -> Refusal | None:
         if batch.base_sequence <= 0 or producers.knows(batch.producer_id):
             return None
         if self.machine.leader_epoch == FIRST_EPOCH:
             return None
-        if self._steady_ms() - self._led_from_ms > ON_THEIR_WAY_MS:
+        if not self._may_be_on_their_way():
             return None
-        if self._remember_sent_back(batch).may_begin(batch):
+        if self._remember_sent_back(batch).beginnings.may_begin(batch, self._steady_ms()):
             return None
         producers.note_refused(batch)  # nothing behind it begins before it
         why = f"{self.topic_partition}: what this producer sent first may be on its way from the former leader"

@@ -3,14 +3,11 @@
 INVARIANT  a batch of an idempotent producer is called out of order only if the one that is missing in front of it is
            not one that was sent back just before, to be tried again as it is: by this leader, or on the batch's own
            connection before this partition was here, or led; or, it may be, by the former leader. Of several that were
-           sent back each is waited for in its turn. A producer that is unknown here, and does not begin with 0, is asked to try
-           again some times first: what it sent before may have been on its way to the former leader.
+           sent back each is waited for in its turn. (Of producers that are unknown here: `beginnings.py`.)
 PREVENTS   librdkafka taking OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to begin a new epoch, under which it sends again
            all that is not acknowledged: a batch that was written, and waited for its followers when the lead moved, is
-           then in the log twice. And librdkafka taking a batch for acknowledged that was never written, as one behind it
-           was: the first ones of a producer, which overtook each other on their way from a leader that hung to the next.
-PROVED BY  tests/replication/test_sent_back.py::test_what_follows_a_batch_that_was_sent_back_is_not_out_of_order,
-           tests/replication/test_sent_back.py::test_the_first_batches_of_a_producer_do_not_overtake_each_other_when_the_lead_moves
+           then in the log twice.
+PROVED BY  tests/replication/test_sent_back.py::test_what_follows_a_batch_that_was_sent_back_is_not_out_of_order
 
 Kafka answers OUT_OF_ORDER here; Java's producer tries all of them again in order, whatever the answer is.
 """
@@ -20,10 +17,10 @@ from typing import Final, NamedTuple
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.batch import BatchHeader
 
-from .log.producer_snapshot import SEQUENCE_MAX, ProducerState, sequence_plus
+from .beginnings import Beginnings
+from .log.producer_snapshot import ProducerState, is_after, sequence_plus
+from .places import IN_FLIGHT_MAX, Places
 
-IN_FLIGHT_MAX: Final = 5  # batches that an idempotent producer may have on their way
-PRODUCERS_MAX: Final = 1_000  # the oldest go first
 TRIED_AGAIN: Final = frozenset(
     {
         ErrorCode.concurrent_transactions,
@@ -48,15 +45,15 @@ class Missing(NamedTuple):
 class SentBack:
     """Of one partition; made when first needed. Empty, and then false, when all of them came again."""
 
-    __slots__ = ("_beginnings", "_first")
+    __slots__ = ("_first", "beginnings", "now_ms")
 
     def __init__(self) -> None:
-        self._first: dict[int, Missing] = {}  # by producer id
-        # Likewise, of those that are unknown here and did not begin with 0: `more` is how often their lowest waits.
-        self._beginnings: dict[int, Missing] = {}
+        self._first: Places[Missing] = Places()
+        self.beginnings = Beginnings()
+        self.now_ms = 0  # by the steady clock, as the partition told last
 
     def __bool__(self) -> bool:
-        return bool(self._first or self._beginnings)
+        return bool(self._first or self.beginnings)
 
     def known(self, producer: ProducerState | None) -> None:
         """What its log has of a producer by now: what was sent back may have been written by another leader meanwhile."""
@@ -68,26 +65,28 @@ class SentBack:
     ) -> None:
         if batch.base_sequence < 0 or error not in TRIED_AGAIN:
             return
-        known = self._first.get(batch.producer_id)
+        known = self._first.of(batch.producer_id)
         if known and known.epoch > batch.producer_epoch:
             return  # of one that was fenced
-        self._first.pop(batch.producer_id, None)
         first, epoch = batch.base_sequence, batch.producer_epoch
-        if known and known.epoch == epoch and _is_after(first, known.sequence):
-            self._first[batch.producer_id] = _with(known, first)
+        if known and known.epoch == epoch and is_after(first, known.sequence):
+            self._keep(batch.producer_id, _with(known, first))
         else:
             missing = Missing(epoch, first, error, IN_FLIGHT_MAX - 1, first, away)
             self._wait_for(batch.producer_id, missing, known)
+
+    def _keep(self, producer_id: int, missing: Missing) -> None:
+        self._first.take(producer_id, missing, self.now_ms)
 
     def _wait_for(self, producer_id: int, missing: Missing, before: Missing | None) -> None:
         """Those behind it that were sent back already are waited for in their turn."""
         if before is not None and before.epoch == missing.epoch:
             missing = _with(missing, before.last)
-        _keep(self._first, producer_id, missing)
+        self._keep(producer_id, missing)
 
     def note_sent_away(self, batch: BatchHeader) -> None:
         """On its connection, before this partition was here or led (`node/server/overtaking.py`); told again with each behind it."""
-        known = self._first.get(batch.producer_id)
+        known = self._first.of(batch.producer_id)
         if known is None or known.away is not batch:
             self.note(batch, ErrorCode.not_leader_or_follower, away=batch)
 
@@ -95,7 +94,7 @@ class SentBack:
         """The lead came here since this producer wrote: the one before this batch may be on its way from the former leader."""
         is_same = batch.producer_epoch == producer.producer_epoch
         missing = sequence_plus(producer.last_sequence, 1) if is_same else 0
-        known = self._first.get(batch.producer_id)
+        known = self._first.of(batch.producer_id)
         if known is None or known[:2] != (batch.producer_epoch, missing):
             error = ErrorCode.not_leader_or_follower
             of_it = Missing(batch.producer_epoch, missing, error, IN_FLIGHT_MAX, missing)
@@ -103,57 +102,41 @@ class SentBack:
 
     def was_behind(self, batch: BatchHeader) -> ErrorCode | None:
         """What a batch that is out of order is told instead, if it may have been on its way behind the one sent back."""
-        known = self._first.get(batch.producer_id)
+        known = self._first.of(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
             return None
-        if not _is_after(batch.base_sequence, known.sequence) or not known.more:
+        if not is_after(batch.base_sequence, known.sequence) or not known.more:
             return None
         fewer = known._replace(more=known.more - 1)
-        self._first[batch.producer_id] = _with(fewer, batch.base_sequence)
-        return known.error
-
-    def may_begin(self, batch: BatchHeader) -> bool:
-        """A batch that is the lowest of an unknown producer's, and not its first: was it asked often enough to try again?"""
-        known = self._beginnings.pop(batch.producer_id, None)
-        if known is None or known.epoch != batch.producer_epoch:
-            error, first = ErrorCode.not_leader_or_follower, batch.base_sequence
-            known = Missing(batch.producer_epoch, first, error, IN_FLIGHT_MAX, first)
-        fewer = known._replace(more=max(0, known.more - 1))
-        _keep(self._beginnings, batch.producer_id, _with(fewer, batch.base_sequence))
-        return not known.more
-
-    def was_behind_a_beginning(self, batch: BatchHeader) -> ErrorCode | None:
-        """Until its lowest is taken, or its first one has come, what is behind it is not out of order."""
-        known = self._beginnings.get(batch.producer_id)
-        if known is None or known.epoch != batch.producer_epoch:
-            return None
-        self._beginnings[batch.producer_id] = _with(known, batch.base_sequence)
+        self._keep(batch.producer_id, _with(fewer, batch.base_sequence))
         return known.error
 
     def written(self, batch: BatchHeader) -> None:
         """Now, or before: then what was sent back came again, and is known."""
         producer_id = batch.producer_id
-        begun = self._beginnings.pop(producer_id, None)
-        if (
-            begun is not None
-            and begun.epoch == batch.producer_epoch
-            and producer_id not in self._first
-        ):
-            waited_for = begun._replace(sequence=batch.base_sequence, more=IN_FLIGHT_MAX)
-            self._wait_for(producer_id, waited_for, None)
+        begun = self.beginnings.written(batch)
+        if begun is not None and self._first.of(producer_id) is None:
+            first, epoch = batch.base_sequence, batch.producer_epoch
+            error = ErrorCode.not_leader_or_follower
+            self._keep(producer_id, Missing(epoch, first, error, IN_FLIGHT_MAX, begun.last))
         self._came(producer_id, batch.producer_epoch, batch.last_sequence)
 
     def _came(self, producer_id: int, epoch: int, last_sequence: int) -> None:
         """All of a producer's up to this one: the next that was sent back is the one to wait for."""
-        known = self._first.get(producer_id)
+        known = self._first.of(producer_id)
         if known is None or epoch < known.epoch:
             return
-        if epoch == known.epoch and _is_after(known.sequence, last_sequence):
+        if epoch == known.epoch and is_after(known.sequence, last_sequence):
             return
-        del self._first[producer_id]
-        if epoch == known.epoch and _is_after(known.last, last_sequence) and known.more:
+        self._first.give_up(producer_id)
+        if epoch == known.epoch and is_after(known.last, last_sequence) and known.more:
             following = sequence_plus(last_sequence, 1)
-            self._first[producer_id] = known._replace(sequence=following, more=IN_FLIGHT_MAX)
+            self._keep(producer_id, known._replace(sequence=following, more=IN_FLIGHT_MAX))
+
+    def renew(self) -> None:
+        """This node leads anew: what is missing may be on its way from another one again."""
+        self._first.change(lambda known: known._replace(more=IN_FLIGHT_MAX))
+        self.beginnings.renew()
 
 
 def may_be_behind_others(producer: ProducerState, led_from: int) -> bool:
@@ -163,17 +146,6 @@ def may_be_behind_others(producer: ProducerState, led_from: int) -> bool:
     return led_from > 0 and written < IN_FLIGHT_MAX
 
 
-def _keep(some: dict[int, Missing], producer_id: int, missing: Missing) -> None:
-    if producer_id not in some and len(some) >= PRODUCERS_MAX:
-        del some[next(iter(some))]
-    some[producer_id] = missing
-
-
 def _with(known: Missing, sequence: int) -> Missing:
     """This one is sent back, too."""
-    return known._replace(last=sequence) if _is_after(sequence, known.last) else known
-
-
-def _is_after(sequence: int, other: int) -> bool:
-    """On the circle of sequence numbers."""
-    return 0 < (sequence - other) & SEQUENCE_MAX < SEQUENCE_MAX // 2
+    return known._replace(last=sequence) if is_after(sequence, known.last) else known

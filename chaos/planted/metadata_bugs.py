@@ -15,12 +15,11 @@ from fencepost.cluster.controller import (
 from fencepost.cluster.metadata import codec, records
 from fencepost.cluster.metadata import machine as metadata_machine
 from fencepost.cluster.metadata.machine import MetadataMachine
-from fencepost.cluster.quorum import raft_files
 from fencepost.cluster.quorum.held import NEVER, HeldSyncObj, Peer
 from fencepost.cluster.quorum.raft import Raft
-from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.raft_follower import FollowerSide
 from fencepost.cluster.quorum.raft_leader import LeaderSide
+from fencepost.cluster.quorum.vote_file import Vote, VoteFile
 from fencepost.node.peers import Peers
 
 from .bugs import Patch, bug
@@ -36,8 +35,8 @@ def vote_not_kept(patch: Patch) -> None:
     ) -> None:
         right(self, term, voted_for, fresh=fresh)
         if voted_for is not None:
-            left = raft_files._write([term, None, self.fresh])
-            self._env.disk.replace(self._path, left)
+            for place in range(2):
+                self._write(place, Vote(term, None, self.fresh))
 
     patch.put(VoteFile, "store", forgetful)
 

@@ -51,6 +51,9 @@ class QuorumFaults:
         self._rotten: BrokerId | None = None  # whose it is
         self._wiped: BrokerId | None = None
         self._at_a_vote: random.Random | None = None
+        self._sleeper: BrokerId | None = (
+            None  # a candidate that is stopped while its requests are on their way
+        )
 
     async def run(self) -> None:
         run = self._run
@@ -110,7 +113,8 @@ class QuorumFaults:
 
     async def _strike_voters(self, rng: random.Random) -> None:
         """Two stand for one term at once, and can't hear each other; whoever votes dies behind its vote, and is back before
-        the other one's request comes: a vote that was not kept would be given again."""
+        the other one's request comes: a vote that was not kept would be given again. Who is back votes for nobody for an
+        election's time, in which that other one would stand anew: so it sleeps meanwhile."""
         run = self._run
         leaders = run.leaders()
         if len(leaders) != 1:
@@ -124,13 +128,17 @@ class QuorumFaults:
         one, late = rng.sample(others, 2)
         self._world.net.cut(host_of(one), host_of(late))
         run.links[late].late_odds = 1.0
-        self._at_a_vote = rng
+        self._at_a_vote, self._sleeper = rng, late if rng.random() < 0.7 else None
         let_go = {"type": "pre_vote_granted", "round": LETS_GO, "fresh": False}
         for each in others:
             stands = each in (one, late)
             raft._transport.say(each, {"type": "timeout_now"} if stands else let_go)
         await asyncio.sleep(rng.uniform(0.3, 1.5))
-        self._at_a_vote = None
+        if self._sleeper is not None:
+            if self._world.is_paused(host_of(self._sleeper)):
+                self._world.resume(host_of(self._sleeper))
+            await asyncio.sleep(0.3)
+        self._at_a_vote = self._sleeper = None
         if late in run.links:
             run.links[late].late_odds = 0.0
         self._world.net.heal_all()
@@ -138,6 +146,8 @@ class QuorumFaults:
     def on_vote(self, voter: BrokerId, candidate: BrokerId) -> None:
         """A vote was stored, and its answer is about to leave."""
         rng = self._at_a_vote
+        if rng is not None and voter == candidate == self._sleeper:
+            self._world.net.later(0.001, lambda: self._put_to_sleep(voter))
         if rng is None or voter == candidate or rng.random() < 0.2:
             return
 
@@ -149,6 +159,10 @@ class QuorumFaults:
             self._world.net.cut(host_of(voter), host_of(candidate))
 
         self._world.net.later(rng.choice((0.0, 0.001)), strike)
+
+    def _put_to_sleep(self, node_id: BrokerId) -> None:
+        if node_id == self._sleeper and self._world.is_up(host_of(node_id)):
+            self._world.pause(host_of(node_id))
 
     # The network.
 

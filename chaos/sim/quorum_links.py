@@ -4,6 +4,7 @@ Each node dials every other one, and hears on the connections that others dialed
 travels on two connections, and what one says before and after a reset on two more. The order between them is chance.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,6 +19,7 @@ PORT: Final = 9192
 FRAME_MAX: Final = 64 * 1024 * 1024
 RETRY_S: Final = (0.02, 0.5)
 DIAL_S: Final = 1.0
+TRY_S, TRIES = 0.01, 20  # of what is late: its connection may be gone by then, and the next not up
 
 
 def host_of(node_id: BrokerId) -> str:
@@ -56,12 +58,20 @@ class QuorumLinks:
 
     def _send_later(self, node_id: BrokerId, frame: bytes) -> None:
         wait = self._env.rng.choice((0.01, 0.1, 1.0)) * self._env.rng.random()
-        self._env.clock.call_later(wait, lambda: self._send_now(node_id, frame))
+        self._env.clock.call_later(wait, lambda: self._send_late(node_id, frame, TRIES))
 
-    def _send_now(self, node_id: BrokerId, frame: bytes) -> None:
+    def _send_late(self, node_id: BrokerId, frame: bytes, tries: int) -> None:
+        """Also to the process that came after the one for which it was."""
+        if not self._send_now(node_id, frame) and tries:
+            again = functools.partial(self._send_late, node_id, frame, tries - 1)
+            self._env.clock.call_later(TRY_S, again)
+
+    def _send_now(self, node_id: BrokerId, frame: bytes) -> bool:
         connection = self._connections.get(node_id)
-        if connection is not None:
-            write_frame(connection, frame)
+        if connection is None:
+            return False
+        write_frame(connection, frame)
+        return True
 
     async def open(self, quorum: Quorum) -> None:
         self._quorum = quorum

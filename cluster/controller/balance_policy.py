@@ -28,7 +28,8 @@ class LeaderBalance:
         """The interval begins when nothing is left to do: a decision that was refused is made again."""
         interval_ms = scene.settings.integer("leader.imbalance.check.interval.seconds") * 1000
         wait_ms = self._next_ms - scene.now_ms
-        if 0 < wait_ms <= interval_ms:  # more than that: the clock was set back
+        is_early = 0 < wait_ms <= interval_ms  # more than that: the clock was set back
+        if is_early or not scene.disks.all_heard:
             return Decision(reply=lambda _version: None)
         decision = decide_tick(scene)
         if not decision.records:
@@ -41,7 +42,7 @@ def decide_tick(scene: Scene) -> Decision[None]:
     changes: list[tuple[TopicState, PartitionChange]] = []
     if not scene.settings.of("auto.leader.rebalance.enable"):
         return Decision(reply=lambda _version: None)
-    alive = active_brokers(scene.image) - scene.full_disks  # who gives leads away gets none
+    alive = active_brokers(scene.image) - scene.disks.full - scene.disks.lately_full
     for name in sorted(scene.image.topics):
         topic = scene.image.topics[name]
         for now in topic.partitions:

@@ -123,7 +123,9 @@ def _changes(
     by_topic: dict[str, tuple[TopicState, list[PartitionChange]]] = {}
     for topic, partition in scene.image.partitions_of(broker_id):
         min_isr = scene.min_insync_replicas(topic.name, partition)
-        change = changed(partition, wish(topic, partition), alive=alive, min_isr=min_isr)
+        change = changed(
+            partition, wish(topic, partition), alive=alive, disks=scene.disks, min_isr=min_isr
+        )
         if change is not None:
             by_topic.setdefault(topic.name, (topic, []))[1].append(change)
     return [
@@ -193,7 +195,7 @@ def _failures(scene: Scene, broker: BrokerState, failed: Sequence[FailedReplica]
             continue
         wish = Wish(isr=_without(now, mine), failed=mine, lost=mine if each.may_lack else None)
         min_isr = scene.min_insync_replicas(topic.name, now)
-        change = changed(now, wish, alive=alive, min_isr=min_isr)
+        change = changed(now, wish, alive=alive, disks=scene.disks, min_isr=min_isr)
         if change is not None:
             changes.append((topic, change))
     return list(records_of(changes))

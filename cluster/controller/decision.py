@@ -42,6 +42,22 @@ class Decision(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
+class Disks:
+    """What brokers have said of their disks, as far as this controller has heard (`full_disks.py`)."""
+
+    full: frozenset[BrokerId] = frozenset()  # they take no records
+    lately_full: frozenset[BrokerId] = frozenset()  # now, or so lately that it may be so again
+    all_heard: bool = True  # since it leads each of them has had the time to say so
+
+    def in_turn(self, broker_id: BrokerId) -> tuple[bool, bool]:
+        """To sort by, those with room first. Who takes no records can be read, so it leads where nobody else can."""
+        return broker_id in self.full, broker_id in self.lately_full
+
+
+NOTHING_HEARD: Final = Disks()
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """What the active controller knows: the image, its node's settings, and its dice."""
 
@@ -51,8 +67,7 @@ class Scene:
     topic_configs: TopicConfigs
     rng: random.Random
     now_ms: int
-    # Whose brokers have said that they take no records.
-    full_disks: frozenset[BrokerId] = frozenset()
+    disks: Disks = NOTHING_HEARD
 
     @property
     def settings(self) -> BrokerValues:

@@ -67,7 +67,8 @@ def _elected(
     change = changed(
         now,
         wish,
-        alive=alive - (scene.full_disks - {now.leader}) if wish.preferred else alive,
+        alive=alive - (scene.disks.full - {now.leader}) if wish.preferred else alive,
+        disks=scene.disks,
         min_isr=scene.min_insync_replicas(topic.name, now),
     )
     if change is not None and change.leader not in (now.leader, NO_LEADER):

@@ -8,15 +8,17 @@ PROVED BY  tests/cluster/controller/test_election.py::test_no_one_but_isr_and_el
            tests/cluster/controller/test_committed_is_kept.py::test_a_leader_has_all_that_was_committed
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from ..base.ids import NO_LEADER, BrokerId, LeaderEpoch
 from ..metadata.image import PartitionState, TopicState
 from ..metadata.records import PartitionChange, PartitionsChanged
+from .decision import NOTHING_HEARD, Disks
 
 Brokers = tuple[BrokerId, ...]
+Ids = Collection[BrokerId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,11 @@ class Wish:
 
 
 def changed(
-    now: PartitionState, wish: Wish, *, alive: Iterable[BrokerId], min_isr: int
+    now: PartitionState, wish: Wish, *, alive: Ids, disks: Disks = NOTHING_HEARD, min_isr: int
 ) -> PartitionChange | None:
     """The partition's next state, or None when it stays as it is. `alive` are those that may lead.
 
-    Of them those may not whose logs failed: they can't even read what they have.
+    Of them those may not whose logs failed: they can't even read what they have. Those with full `disks` come last.
     """
     isr = now.isr if wish.isr is None else wish.isr
     if wish.lost is not None:
@@ -86,9 +88,10 @@ def changed(
     if not isr and not elr:
         # The last that has everything, whatever it went through: there is nobody else.
         isr = tuple(each for each in now.isr if each in replicas)
-    leader = _leader(now.leader, replicas, isr, may_lead, preferred=wish.preferred)
+    in_turn = sorted((each for each in replicas if each in may_lead), key=disks.in_turn)
+    leader = _leader(now.leader, replicas, isr, in_turn, preferred=wish.preferred)
     if leader == NO_LEADER:
-        heir = next((each for each in replicas if each in elr and each in may_lead), NO_LEADER)
+        heir = next((each for each in in_turn if each in elr), NO_LEADER)
         survivor = _survivor(placed, may_lead) if wish.unclean else NO_LEADER
         if wish.unclean and survivor == NO_LEADER and wish.on_other_disks.issuperset((*isr, *elr)):
             survivor = _survivor(placed, wish.on_other_disks.intersection(alive))
@@ -158,16 +161,16 @@ def _leader(
     leader: BrokerId,
     replicas: Brokers,
     isr: Brokers,
-    alive: frozenset[BrokerId],
+    in_turn: Sequence[BrokerId],
     *,
     preferred: bool,
 ) -> BrokerId:
     first = replicas[0]
-    if preferred and first in isr and first in alive:
+    if preferred and first in isr and first in in_turn:
         return first
-    if leader in isr and leader in alive:
+    if leader in isr and leader in in_turn:
         return leader
-    return next((each for each in replicas if each in isr and each in alive), NO_LEADER)
+    return next((each for each in in_turn if each in isr), NO_LEADER)
 
 
 def _survivor(placed: Placement, alive: frozenset[BrokerId]) -> BrokerId:

@@ -46,9 +46,8 @@ def decide_alter_partition(scene: Scene, command: AlterPartition) -> Decision[li
             continue
         isr = tuple(member.broker_id for member in wish.isr)
         min_isr = scene.min_insync_replicas(topic.name, now)
-        change = changed(
-            now, Wish(isr=isr), alive=active_brokers(scene.image) | {now.leader}, min_isr=min_isr
-        )
+        alive = active_brokers(scene.image) | {now.leader}
+        change = changed(now, Wish(isr=isr), alive=alive, disks=scene.disks, min_isr=min_isr)
         if change is not None:
             changes.append((topic, change))
         results.append(_in_force(wish, now, change))

@@ -81,7 +81,7 @@ class Liveness:
         self._changed = False
         self._next_duty = 0.0
         self._full_disks = FullDisks(session_timeout_ms)
-        controller.full_disks = lambda: self._full_disks.now(self._now_ms())
+        controller.disks = lambda: self._full_disks.now(self._now_ms())
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -197,11 +197,13 @@ class Liveness:
             # Its lease was over for a moment, and nobody else has led. Sessions that began anew each time would never
             # end under a load that lets the lease lapse now and then.
             self._sessions.excuse(now_ms - self._lapsed_ms)
+            self._full_disks.excuse(now_ms - self._lapsed_ms)
         else:
             self._term = self._quorum.term
             self._doomed.clear()
             self._known.clear()
             self._sessions = HeartbeatsMachine(self._session_timeout_ms)
+            self._full_disks.begin(now_ms)
         self._watch_all()
         for broker_id in self._dead:
             self._doom(broker_id)

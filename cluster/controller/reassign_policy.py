@@ -108,6 +108,7 @@ def _change(
         now,
         wish,
         alive=active_brokers(scene.image),
+        disks=scene.disks,
         min_isr=scene.min_insync_replicas(topic.name, now),
     )
 

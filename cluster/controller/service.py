@@ -54,7 +54,7 @@ from .commands import (
     UnregisterBroker,
     UpdateFeatures,
 )
-from .decision import TOO_LARGE, CommandRefused, Decision, Scene
+from .decision import TOO_LARGE, CommandRefused, Decision, Disks, Scene
 
 R = TypeVar("R")
 
@@ -130,7 +130,7 @@ class Controller:
         self._topic_configs = TopicConfigs(node_config, quorum.node_id)
         self._ahead = Ahead(quorum.image)
         self.counters = metrics.ControllerCounters()
-        self.full_disks: Callable[[], frozenset[BrokerId]] = frozenset
+        self.disks: Callable[[], Disks] = Disks
 
     async def execute(self, command: ControllerCommand[R]) -> R:
         """Answers when it is done. NotController, or Trouble with outcome UNKNOWN when the lead was lost midway."""
@@ -226,5 +226,5 @@ class Controller:
             topic_configs=self._topic_configs,
             rng=self._env.rng,
             now_ms=self._env.clock.now_ms(),
-            full_disks=self.full_disks(),
+            disks=self.disks(),
         )

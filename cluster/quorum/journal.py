@@ -21,7 +21,6 @@ from typing import Final
 from ..base.errors import LogDamaged, Trouble
 from ..base.metrics import Histogram
 from ..base.ports import Env, File
-from .raft_files import VoteFile
 from .segment_format import (
     FORMAT,
     RESET,
@@ -36,6 +35,7 @@ from .segment_format import (
     write_group,
     write_segment_header,
 )
+from .vote_file import VoteFile
 
 SEGMENT_BYTES_MAX: Final = 4 * 1024 * 1024  # then the next group begins a new segment
 _SUFFIX: Final = ".journal"
@@ -367,6 +367,7 @@ class Journal:
 
     async def close(self) -> None:
         """Mark that all before was durable: damage to the last entries will not pass for a torn tail."""
+        self.vote.close()
         if self._file is None:
             return
         try:

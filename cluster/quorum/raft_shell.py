@@ -292,10 +292,10 @@ class Quorum:
         """A voter alone leads from its first tick on, which begins with a vote for itself."""
         while raft.elects_itself(self._env.clock.steady()) and not self._journal.undurable:
             try:
+                self._store.look_for_room()
                 with in_world(self._env):
                     raft.elect_at_once()
                     raft.doTick()
-                self._store.has_room()  # its vote is there
             except OSError as trouble:
                 # Nobody has seen this vote. The next try is one for a higher term.
                 await self._store.wait_for_room(trouble)

@@ -15,8 +15,9 @@ from ..base.ports import Env
 from ..metadata.machine import MetadataMachine
 from .journal import Journal
 from .raft import Raft
-from .raft_files import Snapshot, SnapshotFile, VoteFile
+from .raft_files import Snapshot, SnapshotFile
 from .redirected import in_world
+from .vote_file import VoteFile
 from .voters import Voters
 
 SNAPSHOT_ENTRIES: Final = 5_000  # in the log since the last snapshot: take the next
@@ -31,6 +32,7 @@ FULL_DISK_RETRY_S: Final = 0.5
 STALLED_S: Final = 1.0
 # Twice as long each time that it was in vain, up to this: where all disks are slow there is no better one.
 PATIENCE_S_MAX: Final = 30.0
+ROOM_BYTES: Final = 4096
 FULL: Final = DISK_FULL_ERRNOS
 
 
@@ -126,6 +128,7 @@ class Store:
     async def run(self, raft: Raft) -> None:
         while self._journal.dirty:
             await self._make_durable(raft)
+        await self._settle_vote()
         self.opened = True
         self._stored()
         while True:
@@ -160,8 +163,22 @@ class Store:
         self.has_room()
         self._stored()
 
+    async def _settle_vote(self) -> None:
+        while True:
+            try:
+                self._journal.vote.settle()
+                return
+            except OSError as trouble:
+                await self.wait_for_room(trouble)
+
+    def look_for_room(self) -> None:
+        """OSError: who leads alone now could write nothing down. (A vote takes no room, so it says nothing of that.)"""
+        path = f"{self._folder}/room"
+        self._env.disk.replace(path, bytes(ROOM_BYTES))
+        self._env.disk.remove(path)
+        self.has_room()
+
     def has_room(self) -> None:
-        """Something was written."""
         if self.disk_full is not None:
             self._env.log.info("metadata_disk_has_room_again", folder=self._folder)
             self.disk_full = None

@@ -27,6 +27,7 @@ from fencepost.cluster.wire.batch import (
     BatchRefused,
     parse_header,
 )
+from fencepost.replication import sent_back
 from fencepost.replication.appends import Checked, light_steps, may_be_heavy
 from fencepost.replication.partition import Appended, Partition
 from fencepost.replication.waits import OffsetWait
@@ -305,10 +306,9 @@ def _append(
         return _refused(index, ErrorCode.invalid_required_acks), None
     prepared: _Prepared = ctx.prepared or _NOTHING
     partition = services.replicas.partition(TopicPartition(topic, index))
-    if id(wanted) in prepared.refused:
-        error = prepared.refused[id(wanted)]
-        if isinstance(partition, Partition) and wanted.records is not None:
-            partition.note_sent_back(wanted.records, error)
+    if (error := prepared.refused.get(id(wanted))) is not None:
+        if wanted.records is not None and error in sent_back.TRIED_AGAIN:
+            _remember(ctx, partition, place, wanted.records, error)
         return _refused(index, error), None
     if topic in INTERNAL_TOPICS:
         return _refused(index, ErrorCode.invalid_topic_exception), None
@@ -354,6 +354,14 @@ def _append(
         "log_start_offset": appended.log_start_offset,
     }
     return answer, (partition, appended.last_offset)
+
+
+def _remember(
+    ctx: HandlerContext, found: Any, place: Place, records: Any, error: ErrorCode
+) -> None:
+    """Refused by its coordinator: by who leads now, or, where the partition has gone meanwhile, by its connection."""
+    if isinstance(found, ErrorCode) or not found.note_sent_back(records, error):
+        ctx.origin.refused.note(place, records)
 
 
 def _refused(index: int, error: ErrorCode) -> Fields:

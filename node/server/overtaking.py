@@ -15,9 +15,12 @@ from typing import Final
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.metadata.topic_names import TOPIC_NAME_LENGTH_MAX
 from fencepost.cluster.wire.batch import BatchHeader, BatchRefused, parse_header
+from fencepost.replication.log.producer_snapshot import is_after
 
-REFUSED_MAX: Final = 1_000  # remembered a connection; the oldest go first
+# Remembered a connection; the oldest go first. As many as a producer may have partitions on one node, under a kilobyte each.
+REFUSED_MAX: Final = 10_000
 # What a client tries again as it was. After anything else it gives the batch up, and must not be held to it.
 TRIED_AGAIN: Final = frozenset(
     {
@@ -45,13 +48,13 @@ class RefusedBatches:
 
     def note(self, place: Place, records: memoryview) -> None:
         header = _header_of(records)
-        if header is None:
-            return
+        if header is None or len(str(place[0])) > TOPIC_NAME_LENGTH_MAX:
+            return  # no topic has that name, or ever will
         key = (place, header.producer_id, header.producer_epoch)
         known = self._lowest.get(key)
         if known is None and len(self._lowest) >= REFUSED_MAX:
             del self._lowest[next(iter(self._lowest))]
-        if known is None or header.base_sequence < known.base_sequence:
+        if known is None or is_after(known.base_sequence, header.base_sequence):
             self._lowest[key] = header
 
     def before(self, place: Place, records: memoryview) -> BatchHeader | None:
@@ -61,7 +64,7 @@ class RefusedBatches:
             return None
         key = (place, header.producer_id, header.producer_epoch)
         lowest = self._lowest.get(key)
-        if lowest is not None and header.base_sequence <= lowest.base_sequence:
+        if lowest is not None and not is_after(header.base_sequence, lowest.base_sequence):
             del self._lowest[key]
             return None
         return lowest

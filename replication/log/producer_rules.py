@@ -2,7 +2,7 @@
 
 from fencepost.cluster.base.errors import ErrorCode
 
-from .producer_snapshot import BATCH, BATCH_SIZE, ENTRY, ENTRY_SIZE, SEQUENCE_MAX
+from .producer_snapshot import BATCH, BATCH_SIZE, ENTRY, ENTRY_SIZE, SEQUENCE_MAX, is_after
 from .producer_verdicts import ACCEPT, Accept, ProducedBatch, Refused
 from .verifications_machine import Verifications
 
@@ -28,7 +28,7 @@ def check_sequence(
     if entry is None:
         if verifications:
             lowest = verifications.lowest_refused(producer_id, batch.producer_epoch)
-            if lowest is not None and sequence > lowest:
+            if lowest is not None and is_after(sequence, lowest):
                 return out_of_order(partition, producer_id, sequence, f"{lowest} (refused before)")
         return None  # Kafka accepts any sequence of a producer that it does not know
     known_epoch = ENTRY.unpack_from(entry)[0]

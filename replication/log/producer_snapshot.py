@@ -93,6 +93,11 @@ def sequence_plus(sequence: int, delta: int) -> int:
     return total if total <= SEQUENCE_MAX else total - SEQUENCE_MAX - 1
 
 
+def is_after(sequence: int, other: int) -> bool:
+    """On that circle."""
+    return 0 < (sequence - other) & SEQUENCE_MAX < SEQUENCE_MAX // 2
+
+
 def unpack_entry(producer_id: int, entry: bytes) -> ProducerState:
     batches = tuple(
         Batch(

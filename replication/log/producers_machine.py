@@ -37,6 +37,7 @@ from .producer_snapshot import (
     WINDOW_SIZE,
     ProducerState,
     find_duplicate,
+    is_after,
     read_snapshot,
     sequence_plus,
     unpack_entry,
@@ -291,11 +292,9 @@ class ProducersMachine:
 
     def note_refused(self, batch: ProducedBatch) -> None:
         """A client's batch was not written for a reason that it will retry: no later one may overtake it."""
-        if batch.base_sequence < 0 or batch.producer_id in self._entries:
-            return  # known producers have their last sequence for that
-        self.verifications.note_refused(
-            batch.producer_id, batch.producer_epoch, batch.base_sequence
-        )
+        first = batch.base_sequence
+        if first >= 0 and batch.producer_id not in self._entries:  # others have their last sequence
+            self.verifications.note_refused(batch.producer_id, batch.producer_epoch, first)
 
     # -- forgetting -----------------------------------------------------------------------------------
 
@@ -380,8 +379,9 @@ class ProducersMachine:
     def has_taken(self, batch: ProducedBatch) -> bool:
         """Or one behind it, or it was fenced: by another connection, or from another leader."""
         known = self.state_of(batch.producer_id)
-        asked = batch.producer_epoch, batch.base_sequence
-        return known is not None and (known.producer_epoch, known.last_sequence) >= asked
+        if known is None or not known.batches or known.producer_epoch != batch.producer_epoch:
+            return known is not None and known.producer_epoch > batch.producer_epoch
+        return not is_after(batch.base_sequence, known.last_sequence)
 
     def states(self) -> list[ProducerState]:
         """Every producer, for DescribeProducers."""

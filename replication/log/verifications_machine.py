@@ -12,6 +12,8 @@ comes before anybody has asked for it, which must not count once a marker has en
 
 from typing import Final
 
+from .producer_snapshot import is_after
+
 REFUSED_MAX: Final = 1_000  # remembered refusals a partition; the oldest go first
 ENDED_MAX: Final = 1_000  # remembered ends a partition; likewise
 NO_GUARD: Final = 0  # VerificationGuard.SENTINEL
@@ -142,8 +144,14 @@ class Verifications:
         if known is None and len(self._refused) >= REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
         # The lowest of the newest epoch; whoever was refused just now goes last.
-        told = (producer_epoch, sequence)
-        self._refused[producer_id] = min(known or told, told, key=lambda each: (-each[0], each[1]))
+        epoch, lowest = known or (producer_epoch, sequence)
+        if producer_epoch > epoch or (producer_epoch == epoch and is_after(lowest, sequence)):
+            epoch, lowest = producer_epoch, sequence
+        self._refused[producer_id] = epoch, lowest
+
+    def forget_refused(self, producer_id: int) -> None:
+        """Its client has given that one up."""
+        self._refused.pop(producer_id, None)
 
     def lowest_refused(self, producer_id: int, producer_epoch: int) -> int | None:
         """The sequence that must come first, of a producer that had this epoch when it was refused."""

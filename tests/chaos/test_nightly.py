@@ -125,8 +125,9 @@ def test_a_night_that_is_ended_ends_what_runs_once_and_keeps_what_it_found(
         "PIPELINE": "0",
     }
     hours = "0.1" if lasts == "sim run" else "0.001"
+    # Who starts the tests with & has Ctrl-C ignored, by them and by all that they start.
     night = subprocess.Popen(
-        ["bash", str(NIGHTLY), hours, str(tmp_path / "out")],
+        ["env", "--default-signal=INT", "bash", str(NIGHTLY), hours, str(tmp_path / "out")],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,

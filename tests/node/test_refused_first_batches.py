@@ -1,15 +1,19 @@
 """Batches in flight while their partition comes to this node: a later one must not overtake one that was sent away."""
 
+import asyncio
 import errno
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, node_name
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.metadata.topic_names import TOPIC_NAME_LENGTH_MAX
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.node.server.overtaking import REFUSED_MAX, RefusedBatches
+from fencepost.replication.log.producer_snapshot import SEQUENCE_MAX
 from sim_cluster import CLIENT, Cluster
 from sim_node import NODE, PORT, SimNode
 
@@ -18,9 +22,17 @@ BY_NAME = 12  # the last version of Produce that names topics
 PLACE = ("t", 0)
 
 
-def batch(sequence: int, *, producer_id: int = 7, epoch: int = 0) -> bytes:
+def batch(
+    sequence: int, *, producer_id: int = 7, producer_epoch: int = 0, transactional: bool = False
+) -> bytes:
     rows = [Record(place, 1_000, None, b"%d" % (sequence + place), ()) for place in range(4)]
-    return build_batch(rows, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return build_batch(
+        rows,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
 
 
 def to_topic(data: bytes) -> dict[str, Any]:
@@ -85,6 +97,53 @@ def test_one_that_came_by_another_connection_is_waited_for_no_longer() -> None:
         node.close()
 
 
+def test_a_batch_does_not_overtake_one_that_its_coordinator_sent_back_when_the_partition_had_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The partition that comes in its place knows nothing of it, and takes any sequence of a producer that is new to it."""
+    node = SimNode(seed="overtaking")
+    node.start()
+    node.create_topic("t")
+    node.ask(ApiKey.find_coordinator, 3, key="x", key_type=1)
+    node.sleep(1.0)
+    asked = {"transactional_id": "x", "transaction_timeout": 60_000}
+    mine = node.ask(ApiKey.init_producer_id, 5, **asked)
+    assert mine.error_code is E.none
+    other = WireClient(node.env, NODE, PORT, timeout_s=60.0)
+
+    async def send(sequence: int) -> ErrorCode:
+        who = {"producer_id": mine.producer_id, "producer_epoch": mine.producer_epoch}
+        fields = to_topic(batch(sequence, **who, transactional=True))
+        fields["transactional_id"] = "x"
+        return code_of(await node.wire.request(ApiKey.produce, BY_NAME, **fields))
+
+    async def send_while_the_topic_goes() -> ErrorCode:
+        gone = asyncio.Event()
+
+        async def refused(_id: str, writes: Sequence[object], *, add: bool) -> list[ErrorCode]:
+            await gone.wait()
+            return [E.not_enough_replicas for _ in writes]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(node.broker.verifier, "verify", refused)
+            sending = asyncio.ensure_future(send(0))
+            await asyncio.sleep(0.1)
+            topics = [{"name": "t", "topic_id": None}]
+            await other.request(ApiKey.delete_topics, topics=topics, timeout=5_000)
+            gone.set()
+            return await sending
+
+    try:
+        assert node.run(send_while_the_topic_goes) is E.not_enough_replicas
+        node.create_topic("t")
+        assert node.run(lambda: send(4)) is E.not_leader_or_follower
+        assert node.run(lambda: send(0)) is E.none
+        assert node.run(lambda: send(4)) is E.none
+    finally:
+        node.run(other.close)
+        node.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_batch_does_not_overtake_one_that_came_before_the_lead(is_known: bool) -> None:
@@ -139,10 +198,64 @@ def test_a_batch_that_is_garbage_or_has_no_sequence_is_not_remembered() -> None:
 def test_a_new_epoch_begins_anew() -> None:
     refused = RefusedBatches()
     refused.note(PLACE, memoryview(batch(0)))
-    assert refused.before(PLACE, memoryview(batch(4, epoch=1))) is None
+    assert refused.before(PLACE, memoryview(batch(4, producer_epoch=1))) is None
     waited_for = refused.before(PLACE, memoryview(batch(4)))
     assert waited_for is not None
     assert waited_for.base_sequence == 0
+
+
+def test_of_a_name_that_no_topic_can_have_nothing_is_remembered() -> None:
+    """A client may send any: ten thousand of 32 KB were 331 MB."""
+    refused = RefusedBatches()
+    refused.note(("x" * (TOPIC_NAME_LENGTH_MAX + 1), 0), memoryview(batch(0)))
+    assert not refused
+    refused.note(("x" * TOPIC_NAME_LENGTH_MAX, 0), memoryview(batch(0)))
+    assert refused
+
+
+def test_the_last_sequence_number_is_not_behind_the_first() -> None:
+    refused = RefusedBatches()
+    for sequence in (SEQUENCE_MAX, 0):
+        refused.note(PLACE, memoryview(batch(sequence)))
+    assert refused.before(PLACE, memoryview(batch(0))) is not None
+    assert refused.before(PLACE, memoryview(batch(SEQUENCE_MAX))) is None
+
+
+def test_who_is_told_to_try_again_here_is_named_no_other_leader() -> None:
+    """franz-go takes a leader that is named for one that has moved: it asked again at once, without a pause, five times."""
+    cluster = Cluster(seed="overtaking the lead")
+
+    async def scenario() -> None:
+        await cluster.create("t")
+        await cluster.nodes.until_whole()
+        first = cluster.leaders()[0]
+        cluster.kill(first)
+        await cluster.until(lambda: cluster.leaders() not in ([], [first]))
+        leader = cluster.leaders()[0]
+        other = next(each for each in cluster.nodes.ids if each not in (leader, first))
+        image = cluster.nodes.image
+        assert image is not None
+        topic_id = image.topics["t"].topic_id
+        client = cluster.world.node(CLIENT)
+
+        async def named_by(node_id: int) -> tuple[ErrorCode, Any]:
+            wire = WireClient(client, node_name(node_id), CLIENT_PORT, timeout_s=60.0)
+            fields = to_topic(batch(40))
+            (topic,) = fields["topic_data"]
+            del topic["name"]
+            topic["topic_id"] = topic_id
+            reply = await wire.request(ApiKey.produce, **fields)
+            (part,) = reply.responses[0].partition_responses
+            await wire.close()
+            return part.error_code, part.current_leader.leader_id
+
+        async def work() -> None:
+            assert await named_by(other) == (E.not_leader_or_follower, leader)
+            assert await named_by(leader) == (E.not_leader_or_follower, -1)
+
+        await cluster.world.on(client, work())
+
+    cluster.play(scenario)
 
 
 def test_what_a_connection_has_remembered_is_bounded() -> None:

@@ -6,14 +6,15 @@ import pytest
 from fencepost.cluster.base.errors import ErrorCode as E
 from fencepost.cluster.wire.batch import BatchHeader, parse_header
 from fencepost.replication.partition import Appended
-from fencepost.replication.sent_back import PRODUCERS_MAX, SentBack
+from fencepost.replication.places import IN_FLIGHT_MAX, PLACES_MAX
+from fencepost.replication.sent_back import SentBack
 from replica_cluster import Cluster
 from replica_cluster import play as play_three
 from replica_helpers import Node, batch, play
 
 
-def produce(node: Node, sequence: int, **fields: int) -> E:
-    answer = node.produce(batch(f"{sequence}", pid=7, sequence=sequence, **fields))
+def produce(node: Node, sequence: int, *, pid: int = 7, **fields: int) -> E:
+    answer = node.produce(batch(f"{sequence}", pid=pid, sequence=sequence, **fields))
     return getattr(answer, "error", E.none)
 
 
@@ -247,50 +248,6 @@ def test_what_the_former_leader_never_refuses_is_missing_in_the_end() -> None:
     play_three(scene)
 
 
-@pytest.mark.parametrize("written", [0, 1])
-def test_the_first_batches_of_a_producer_do_not_overtake_each_other_when_the_lead_moves(
-    written: int,
-) -> None:
-    """1. Batch 0 is on its way to node 1, which is stopped. 2. Node 2 leads: it has never heard of the producer. 3. Batch 1
-    overtakes batch 0. Taken, it would have been the beginning, batch 0 out of order for ever, and librdkafka would have called it
-    acknowledged, as what follows it was.
-    """
-
-    async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="1")
-        one, two = cluster[1], cluster[2]
-        for sequence in range(written):
-            await one.write(batch("x", pid=8, sequence=sequence))
-        cluster.elect(2)
-        assert [produce(two, each) for each in (1, 2)] == [E.not_leader_or_follower] * 2
-        assert [produce(two, each) for each in (0, 3)] == [E.none, E.not_leader_or_follower]
-        assert [produce(two, each) for each in (1, 2, 3)] == [E.none] * 3
-
-    play_three(scene)
-
-
-@pytest.mark.parametrize("in_flight", [1, 2, 5])
-def test_a_producer_that_was_forgotten_begins_where_it_is(in_flight: int) -> None:
-    """Its first ones were written long ago: after some tries the lowest is taken, and the others behind it."""
-
-    async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="1")
-        two = cluster[2]
-        cluster.elect(2)
-        waiting, tries = list(range(40, 40 + in_flight)), 0
-        while waiting:
-            tries += 1
-            told = [produce(two, each) for each in waiting]
-            assert set(told) <= {E.none, E.not_leader_or_follower}
-            waiting = [
-                each for each, error in zip(waiting, told, strict=True) if error is not E.none
-            ]
-        assert tries == 6
-        assert produce(two, 40 + in_flight) is E.none
-
-    play_three(scene)
-
-
 @pytest.mark.parametrize("known", [False, True])
 def test_a_batch_that_was_damaged_on_its_way_is_not_overtaken(known: bool) -> None:
     async def scene(node: Node) -> None:
@@ -344,7 +301,7 @@ def test_sequence_numbers_begin_again_behind_the_last() -> None:
 
 def test_who_is_remembered_already_takes_nobodys_place() -> None:
     back = SentBack()
-    for pid in range(PRODUCERS_MAX):
+    for pid in range(PLACES_MAX):
         back.note(header(sequence=5, epoch=0, pid=pid), E.not_enough_replicas)
     back.note(header(sequence=4, epoch=0, pid=9), E.not_enough_replicas)
     assert back.was_behind(header(sequence=6, epoch=0, pid=0)) is E.not_enough_replicas
@@ -363,3 +320,38 @@ def test_one_that_is_sent_away_once_more_has_as_many_behind_it_once_more() -> No
             assert back.was_behind(each) is E.not_leader_or_follower
     back.note_sent_away(away)
     assert back.was_behind(header(sequence=6, epoch=0)) is None
+
+
+def test_who_leads_again_waits_anew_for_what_may_be_on_its_way_from_the_other() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        one, two = cluster[1], cluster[2]
+        await one.write(batch("0", pid=7, sequence=0))
+        for leader, other in ((two, one), (one, two), (two, one)):
+            cluster.elect(2 if leader is two else 1)
+            told = [produce(leader, sequence) for sequence in (2, 3, 4, 5, 6, 7)]
+            assert told == [E.not_leader_or_follower] * 5 + [E.out_of_order_sequence_number]
+            assert other is not leader
+
+    play_three(scene)
+
+
+def test_more_producers_than_have_a_place_are_told_of_their_gaps() -> None:
+    """They pushed each other out, and each was waited for from the beginning, for ever: franz-go tries as long as that."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        one, two = cluster[1], cluster[2]
+        many = range(PLACES_MAX + 1)
+        for pid in many:
+            one.append(batch("x", pid=pid, sequence=0))
+        await cluster.until(lambda: two.partition().log_end_offset == len(many))
+        cluster.elect(2)
+        ended: set[int] = set()
+        for _ in range(IN_FLIGHT_MAX + 1):
+            for pid in many:
+                if produce(two, 2, pid=pid) is E.out_of_order_sequence_number:
+                    ended.add(pid)
+        assert ended == set(many)
+
+    play_three(scene)

@@ -132,10 +132,15 @@ class Scene:
         return verdict
 
 
-def play(seed: int, scenario: Callable[[Scene], Awaitable[None]], count: int = 3) -> Scene:
+def play(
+    seed: int,
+    scenario: Callable[[Scene], Awaitable[None]],
+    count: int = 3,
+    config: Sequence[str] = (),
+) -> Scene:
     """Run a scenario to its end and check all of it."""
     with World(seed, time_limit_s=600) as world:
-        scene = Scene(world, count)
+        scene = Scene(world, count, config)
 
         async def all_of_it() -> None:
             await scene.start()

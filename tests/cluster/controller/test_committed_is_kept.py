@@ -30,6 +30,7 @@ from fencepost.cluster.controller.commands import (
     ResourceChange,
     UnregisterBroker,
 )
+from fencepost.cluster.controller.decision import Disks
 from fencepost.cluster.metadata.codec import encode
 from fencepost.cluster.metadata.image import ConfigType, PartitionState
 
@@ -48,7 +49,7 @@ class Model:
         topic = NewTopic(name=NAME, assignments=((0, replicas),))
         assert self.scene.when(CreateTopics(topics=(topic,)))[0].error_code is ErrorCode.none
         self.full: set[int] = set()
-        self.scene.controller.full_disks = lambda: frozenset(self.full)
+        self.scene.controller.disks = lambda: Disks(full=frozenset(self.full))
         self.logs: dict[int, list[int]] = {broker_id: [] for broker_id in BROKERS}
         self.committed: list[int] = []
         self.written = 0

@@ -1,18 +1,25 @@
 """Whose disk is full leads no longer, where others can take the writes; and gets no lead before it has room."""
 
+import asyncio
+import functools
 from typing import Any
 
 import pytest
 from controller_scene import Scene, wish
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.controller import balance_policy, full_disks
+from fencepost.cluster.controller.balance_policy import LeaderBalance
+from fencepost.cluster.controller.brokers_policy import decide_fence
 from fencepost.cluster.controller.commands import (
+    BrokerHeartbeat,
     CreateTopics,
     ElectionType,
     ElectLeaders,
     NewTopic,
     ReportDisk,
 )
+from fencepost.cluster.controller.decision import Disks
+from fencepost.cluster.controller.full_disks import CALM_MS, CALM_MS_MAX, FullDisks
 
 PREFERRED = ElectLeaders(election=ElectionType.PREFERRED, partitions=(("t", 0),))
 
@@ -32,7 +39,12 @@ def report(scene: Scene, broker: int, *, is_full: bool = True, **other: Any) -> 
 
 
 def believe(scene: Scene, *full: int) -> None:
-    scene.controller.full_disks = lambda: frozenset(full)
+    scene.controller.disks = lambda: Disks(full=frozenset(full))
+
+
+def fence(scene: Scene, broker: int) -> None:
+    decide = functools.partial(decide_fence, broker_id=broker, broker_epoch=scene.epoch(broker))
+    asyncio.run(scene.controller.run("fence", decide, cause="it was silent"))
 
 
 def test_whoever_has_a_full_disk_gives_its_leads_to_others_in_sync(scene: Scene) -> None:
@@ -119,3 +131,120 @@ def test_a_report_moves_so_many_and_the_next_one_goes_on(
             )
         )
     assert led == [4, 2, 0]
+
+
+# --- who leads instead, and when it gets its leads back ---
+
+
+@pytest.mark.parametrize("leaves", ["fenced", "drained"])
+def test_of_those_in_sync_one_with_room_takes_over(scene: Scene, leaves: str) -> None:
+    """Whatever the reason is that its leader goes; 2, which comes first, is full."""
+    believe(scene, 2)
+    if leaves == "fenced":
+        fence(scene, 1)
+    else:
+        beat = BrokerHeartbeat(
+            broker_id=1,
+            broker_epoch=scene.epoch(1),
+            image_version=scene.image.version,
+            want_shut_down=True,
+        )
+        scene.when(beat)
+    assert scene.partition().leader == 3
+
+
+def test_of_those_below_the_minimum_one_with_room_takes_over_and_else_a_full_one(
+    scene: Scene,
+) -> None:
+    """Who is in the ELR has all that was committed, too. A full disk can be read."""
+    wish(scene, 1)
+    believe(scene, 2)
+    fence(scene, 1)
+    assert scene.partition().leader == 3
+    fence(scene, 3)
+    assert scene.partition().leader == 2
+
+
+def test_the_balance_waits_until_a_new_controller_has_been_told(scene: Scene) -> None:
+    """Its list of full disks is empty, and each of them would get leads that it gives away at once."""
+    balance = LeaderBalance()
+    report(scene, 1)
+    wish(scene, 2, 3, 1, broker=2)
+    for all_heard, moved in ((False, 0), (True, 1)):
+        scene.controller.disks = lambda all_heard=all_heard: Disks(all_heard=all_heard)
+        assert len(balance.decide_tick(scene.controller._scene()).records) == moved
+
+
+def test_the_balance_leaves_out_who_was_full_lately_and_a_person_does_not(scene: Scene) -> None:
+    report(scene, 1)
+    wish(scene, 2, 3, 1, broker=2)
+    scene.controller.disks = lambda: Disks(lately_full=frozenset({1}))
+    assert balance_policy.decide_tick(scene.controller._scene()).records == []
+    (asked,) = scene.when(PREFERRED)
+    assert asked.error_code is ErrorCode.none
+    assert scene.partition().leader == 1
+
+
+def test_who_is_full_again_soon_after_its_calm_gets_a_longer_one() -> None:
+    disks, now = FullDisks(9_000), 1_000
+    calms = []
+    for _ in range(8):
+        disks.heard(1, now, is_full=True)
+        disks.heard(1, now + 500, is_full=True)
+        disks.heard(1, now + 1_000, is_full=False)
+        assert disks.now(now + 1_000).full == set()
+        until = next(at for at in range(now, now + 10**7, 500) if not disks.now(at).lately_full)
+        calms.append(until - now - 500)
+        now = until + 10
+    assert calms == [min(CALM_MS << each, CALM_MS_MAX) for each in range(8)]
+    now += 2 * CALM_MS_MAX
+    disks.heard(1, now, is_full=True)
+    assert disks.now(now + CALM_MS - 1).lately_full == {1}
+    assert disks.now(now + CALM_MS).lately_full == set()
+
+
+def test_a_disk_that_is_full_by_turns_within_its_calm_makes_it_no_longer() -> None:
+    disks = FullDisks(9_000)
+    for now in range(0, 20_000, 2_000):
+        disks.heard(1, now, is_full=True)
+        disks.heard(1, now + 1_000, is_full=False)
+    assert disks.now(18_000 + CALM_MS).lately_full == set()
+
+
+def test_a_new_controller_has_heard_of_all_after_a_session() -> None:
+    disks = FullDisks(9_000)
+    assert disks.now(0).all_heard
+    disks.begin(5_000)
+    assert not disks.now(13_999).all_heard
+    assert disks.now(14_000).all_heard
+
+
+def test_leads_do_not_go_to_and_fro_between_two_disks_that_are_full_by_turns() -> None:
+    """The third in sync has always had room: it comes before one that was full lately."""
+    scene = Scene(brokers=3)
+    scene.when(CreateTopics(topics=(NewTopic(name="t", assignments=((0, (1, 2, 3)),)),)))
+    disks, now, led = FullDisks(9_000), 0, []
+    scene.controller.disks = lambda: disks.now(now)
+    other = {1: 2, 2: 1}
+    while scene.partition().leader in other:
+        full = scene.partition().leader
+        led.append(full)
+        disks.heard(other[full], now, is_full=False)
+        report(scene, other[full], is_full=False)
+        wish(scene, 1, 2, 3, broker=full)
+        disks.heard(full, now, is_full=True)
+        report(scene, full)
+        now += 5_000
+    assert led == [1, 2]
+    believe(scene, 3)
+    fence(scene, 3)  # and if nobody else is left one that was full lately is better than none
+    assert scene.partition().leader in other
+
+
+def test_time_in_which_nobody_led_is_nobodys_time_to_say_so() -> None:
+    disks = FullDisks(9_000)
+    disks.begin(0)
+    disks.heard(1, 0, is_full=True)
+    disks.excuse(5_000)
+    assert disks.now(13_999) == Disks(full={1}, lately_full={1}, all_heard=False)
+    assert disks.now(14_000) == Disks(lately_full={1})

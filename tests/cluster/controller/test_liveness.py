@@ -139,7 +139,7 @@ def test_a_full_disk_is_believed_for_a_session_or_until_there_is_room(scene: Sce
         scene.ask(ReportDisk(broker_id=2, broker_epoch=epoch, is_full=is_full))
 
     def full() -> frozenset[int]:
-        return scene.controller.controller._scene().full_disks
+        return scene.controller.controller._scene().disks.full
 
     report(is_full=True)
     assert full() == {2}
@@ -159,7 +159,7 @@ def test_a_report_of_an_earlier_registration_or_of_nobody_is_not_heard(
     before = scene.controller.epoch(2) - 1
     refused = scene.ask(ReportDisk(broker_id=broker_id, broker_epoch=before, is_full=True))
     assert refused.error_code is ErrorCode.stale_broker_epoch
-    assert scene.controller.controller._scene().full_disks == set()
+    assert scene.controller.controller._scene().disks.full == set()
 
 
 def test_one_that_is_heard_again_is_let_in_again(scene: Scene) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from fencepost.chaos.sim.node import SimEnv
 from fencepost.chaos.sim.world import NodeLost, World
 from fencepost.cluster.quorum.journal import Journal
-from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.segment_format import Entry
+from fencepost.cluster.quorum.vote_file import VoteFile
 
 FOLDER = "/data/quorum"
 Step = tuple[str, int]

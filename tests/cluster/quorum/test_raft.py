@@ -10,9 +10,9 @@ from fencepost.chaos.sim.world import World
 from fencepost.cluster.quorum.held import Snapshots
 from fencepost.cluster.quorum.journal import Journal
 from fencepost.cluster.quorum.raft import Raft
-from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.redirected import in_world
 from fencepost.cluster.quorum.transport import QuorumTransport
+from fencepost.cluster.quorum.vote_file import VoteFile
 from pysyncobj import SyncObj, syncobj
 from pysyncobj.version import VERSION
 

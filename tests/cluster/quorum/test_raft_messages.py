@@ -11,11 +11,11 @@ from fencepost.cluster.quorum.election_machine import ELECTION_S
 from fencepost.cluster.quorum.held import Snapshots
 from fencepost.cluster.quorum.journal import Journal
 from fencepost.cluster.quorum.raft import Raft
-from fencepost.cluster.quorum.raft_files import VoteFile
 from fencepost.cluster.quorum.raft_leader import LEASE_S
 from fencepost.cluster.quorum.redirected import in_world
 from fencepost.cluster.quorum.segment_format import Entry
 from fencepost.cluster.quorum.transport import QuorumTransport, read_message, write_message
+from fencepost.cluster.quorum.vote_file import VoteFile
 from fencepost.cluster.quorum.voters import VOTERS_KIND, write_voters
 
 VOTERS = {each: (f"n{each}", 9192) for each in (1, 2, 3)}

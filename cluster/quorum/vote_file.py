@@ -1,0 +1,199 @@
+"""For whom this node voted in which term.
+
+INVARIANT  what `store` was given is on the disk when it returns, and stays there if one of its two copies rots. Where neither can be
+           read the node does not start. Once both files are there a vote takes no room on the disk.
+PREVENTS   a voter that reads an unreadable vote as no vote, and elects a second leader in the same term. And a node with a
+           full disk that can't write down the term of a new leader, so follows nobody, and is fenced with all that only it has.
+PROVED BY  tests/cluster/quorum/test_vote_file.py::test_an_unreadable_vote_keeps_the_node_from_voting
+           tests/cluster/quorum/test_vote_file.py::test_a_vote_is_durable_when_store_returns_and_never_half
+           tests/cluster/quorum/test_vote_file.py::test_a_full_disk_takes_votes
+
+Two files have the same. They are written over where they are, one after the other, each synced before the next, and first the one
+that is not known to be sound: whenever the power goes one of the two is whole. Of two that are whole the later one counts: nobody
+has heard of it yet, and may. (A term only grows, and in a term there is no vote, then one, which says which is the later one.)
+
+`vote` is what builds before this one read and write, and all that they know of: so a node can go back to them. What is on the other
+one is as long, whatever it says: `_pack`.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from ..base.errors import DISK_FULL_ERRNOS, LogDamaged
+from ..base.ports import Env, File
+from .raft_files import ADVICE, CHECKSUM_SIZE, FORMAT, Rotten, read_packed
+
+_COPY: Final = "-copy"
+
+
+class Vote(NamedTuple):
+    term: int = 0
+    voted_for: int | None = None
+    fresh: bool = True
+
+    @property
+    def age(self) -> tuple[int, bool, bool]:
+        """Of two that a node gives one after the other the second has more of it."""
+        return self.term, self.voted_for is not None, not self.fresh
+
+
+def _pack(vote: Vote) -> bytes:
+    """As `raft_files.write_packed` does, but always as long: so it is written over without taking room. The array is written in four
+    bytes more where nobody was voted for, which takes four less."""
+    array = b"\xdd\0\0\0\2" if vote.voted_for is None else b"\x92"
+    voted_for = b"\xc0" if vote.voted_for is None else b"\xd2" + vote.voted_for.to_bytes(4, "big")
+    fresh = b"\xc3" if vote.fresh else b"\xc2"
+    body = b"\x93\xcf" + vote.term.to_bytes(8, "big") + voted_for + fresh
+    data = array + bytes((FORMAT,)) + body
+    return data + int(crc32c(data)).to_bytes(CHECKSUM_SIZE, "big")
+
+
+SIZE: Final = len(_pack(Vote()))
+
+
+class VoteFile:
+    """The current term and the vote given in it, durable before any message that shows them leaves.
+
+    `fresh`: this voter began with an empty folder and has not caught up yet (`voters.is_elected`).
+    """
+
+    def __init__(self, env: Env, path: str) -> None:
+        self._env = env
+        self._paths = (path, path + _COPY)
+        self._files: list[File | None] = [None, None]
+        self._sound = 0  # which of them is known to have it on the disk
+        self._owed = False  # the other one has not
+        self._is_made = False
+        self._is_settled = True
+        self._now = Vote()
+        self._load()
+
+    @property
+    def term(self) -> int:
+        return self._now.term
+
+    @property
+    def voted_for(self) -> int | None:
+        return self._now.voted_for
+
+    @property
+    def fresh(self) -> bool:
+        return self._now.fresh
+
+    def _load(self) -> None:
+        disk = self._env.disk
+        found: list[Vote | None] = [None, None]
+        damage: list[Rotten] = []
+        for place, path in enumerate(self._paths):
+            if not disk.exists(path):
+                continue
+            try:
+                found[place] = _read(path, disk.read_all(path))
+            except Rotten as rotten:
+                if not self._has_size(place):
+                    raise  # by an older build, which knows of one file: the other one may be of long ago
+                damage.append(rotten)
+        if found[0] is None and not damage and found[1] is not None:
+            first, second = self._paths
+            raise LogDamaged(f"There is no {first} beside {second}. {ADVICE}")
+        whole = [each for each in found if each is not None]
+        if damage and not whole:
+            raise damage[0]
+        for each in damage:
+            self._env.log.warn("quorum_vote_copy_damaged", cause=str(each))
+        if whole:
+            # Of two that are as old the first: older builds write that one alone.
+            self._now = max(whole, key=lambda each: each.age)
+            self._sound = found.index(self._now)
+            self._is_settled = False
+
+    def _has_size(self, place: int) -> bool:
+        """Else it is not there yet, or an older build wrote it."""
+        disk, path = self._env.disk, self._paths[place]
+        return disk.exists(path) and disk.size(path) == SIZE
+
+    def settle(self) -> None:
+        """Before anybody is told what was read: a killed process may not have synced it, or have seen that sync fail; then the kernel
+        takes it for written, and a sync alone would pass it over. OSError: it is not settled, and this may be called again."""
+        if self._is_settled:
+            return
+        if self._has_size(self._sound):
+            self._write(self._sound, self._now)
+        self._is_settled = self._owed = True
+        try:
+            self._make()
+        except OSError as trouble:
+            if trouble.errno not in DISK_FULL_ERRNOS:
+                raise
+        self._pay()
+
+    def _make(self) -> None:
+        """Both files, as they are from now on. The only thing that takes room."""
+        if self._is_made:
+            return
+        for place, path in enumerate(self._paths):
+            if not self._has_size(place):
+                self._env.disk.replace(path, _pack(self._now))
+        self._is_made = True
+
+    def check(self, last_term: int | None) -> None:
+        """A term is stored before its first entry: LogDamaged when vote and journal disagree about that."""
+        path = self._paths[0]
+        if last_term is None and self.term > 0:
+            raise LogDamaged(f"There is no metadata journal beside {path}. {ADVICE}")
+        if last_term is not None and self.term < last_term:
+            raise LogDamaged(
+                f"The metadata journal has entries of term {last_term}, and {path} knows of"
+                f" term {self.term} at most: votes were lost. {ADVICE}"
+            )
+
+    def store(self, term: int, voted_for: int | None, *, fresh: bool | None = None) -> None:
+        """OSError: it is as before."""
+        assert term >= self.term, "a term went backwards"
+        assert term > self.term or self.voted_for in (None, voted_for), "a second vote in one term"
+        self.settle()
+        vote = Vote(term, voted_for, self.fresh if fresh is None else fresh)
+        if vote != self._now:
+            self._make()
+            self._write(1 - self._sound, vote)
+            self._sound, self._now, self._owed = 1 - self._sound, vote, True
+        self._pay()
+
+    def _pay(self) -> None:
+        """The second copy. Where even writing over takes room, and there is none, the first one has to do until the next vote."""
+        if not (self._owed and self._is_made):
+            return
+        try:
+            self._write(1 - self._sound, self._now)
+        except OSError as trouble:
+            if trouble.errno not in DISK_FULL_ERRNOS:
+                raise
+        else:
+            self._owed = False
+
+    def _write(self, place: int, vote: Vote) -> None:
+        """The file stays open: where there are no descriptors left votes are stored all the same."""
+        file = self._files[place] or self._env.disk.open(self._paths[place])
+        self._files[place] = file
+        try:
+            file.write_at(0, _pack(vote))
+            file.sync()
+        except OSError:
+            file.close()  # after a sync that failed it promises nothing any more
+            self._files[place] = None
+            raise
+
+    def close(self) -> None:
+        for file in self._files:
+            if file is not None:
+                file.close()
+        self._files = [None, None]
+
+
+def _read(path: str, data: bytes) -> Vote:
+    body: Sequence[object] = read_packed(path, data)
+    term, voted_for, *rest = body
+    assert isinstance(term, int) and (voted_for is None or isinstance(voted_for, int))
+    return Vote(term, voted_for, fresh=rest == [True])  # the first builds did not write it
