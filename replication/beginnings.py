@@ -1,7 +1,8 @@
 """Producers that a new leader does not know, and whose lowest batch is not their first: what came before may be on its way.
 
 INVARIANT  such a batch is taken only after its client was asked to send it again some times: what it had sent before, to the former
-           leader, gets the time to come. And no longer than that: who is behind one that was given up begins in its place.
+           leader, gets the time to come. And no longer than that: who is behind one that was given up begins in its place. So of as
+           many producers as have a place (`places.py`); others begin where they are, as in Kafka.
 PREVENTS   librdkafka taking a batch for acknowledged that was never written, as one behind it was: the first ones of a producer, which
            overtook each other on their way from a leader that hung to the next. And a producer that is refused for ever, since it has
            given up the one that is waited for.
@@ -48,6 +49,10 @@ class Beginnings:
         if known is None:
             first = batch.base_sequence
             known = Beginning(batch.producer_epoch, first, first)
+        elif is_after(
+            batch.base_sequence, known.sequence
+        ):  # the partition's history has forgotten that
+            return not self.is_behind(batch, now_ms)
         elif is_after(known.sequence, batch.base_sequence):
             known = Beginning(known.epoch, batch.base_sequence, known.last)
         fewer = known._replace(tries=max(0, known.tries - 1))
@@ -61,9 +66,12 @@ class Beginnings:
         return self._put(batch, known._replace(behind=known.behind - 1), now_ms)
 
     def is_given_up(self, batch: BatchHeader, now_ms: int) -> bool:
-        """What is behind the lowest was sent back so often that its producer must have given that one up: the next may begin."""
+        """What is behind the lowest was sent back so often that its producer must have given that one up: the next may begin. Said
+        once: what it is refused for after that is something else."""
         known = self._of(batch)
-        return known is not None and self._put(batch, known._replace(tries=0, behind=0), now_ms)
+        if known is None or not (known.tries or known.behind):
+            return False
+        return self._put(batch, known._replace(tries=0, behind=0), now_ms)
 
     def written(self, batch: BatchHeader) -> Beginning | None:
         """Its producer has begun. What was waited for, if anything was."""

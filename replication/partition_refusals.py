@@ -38,6 +38,11 @@ class RefusingPartition(CopiedPartition):
             self._sent_back.known(self.log.producers.state_of(batch.producer_id))
         return self._sent_back
 
+    @property
+    def remembers(self) -> bool:
+        """Whether a batch that is sent back here is remembered here, so that its connection need not."""
+        return self.closed is None and self.is_leader and self.log.producers_loaded
+
     def _note_sent_back(self, batch: BatchHeader, error: ErrorCode) -> None:
         self._remember_sent_back(batch).note(batch, error)
 
@@ -81,24 +86,20 @@ class RefusingPartition(CopiedPartition):
 
     def _told_behind_a_beginning(self, batch: BatchHeader, error: ErrorCode) -> ErrorCode:
         beginnings, now_ms = self._remember_sent_back(batch).beginnings, self._steady_ms()
-        if self._may_be_on_their_way() and beginnings.is_behind(batch, now_ms):
+        if beginnings.is_behind(batch, now_ms):
             return ErrorCode.not_leader_or_follower
         if beginnings.is_given_up(batch, now_ms):
             self.log.producers.verifications.forget_refused(batch.producer_id)
             return ErrorCode.not_leader_or_follower
         return error
 
-    def _may_be_on_their_way(self) -> bool:
-        """Batches, to whoever led before."""
-        return self._steady_ms() - self._led_from_ms <= ON_THEIR_WAY_MS
-
     def _begins_too_early(self, producers: ProducersMachine, batch: BatchHeader) -> Refusal | None:
         if batch.base_sequence <= 0 or producers.knows(batch.producer_id):
             return None
         if self.machine.leader_epoch == FIRST_EPOCH:
             return None
-        if not self._may_be_on_their_way():
-            return None
+        if self._steady_ms() - self._led_from_ms > ON_THEIR_WAY_MS:
+            return None  # but what is behind one that was asked for before goes on waiting for that
         if self._remember_sent_back(batch).beginnings.may_begin(batch, self._steady_ms()):
             return None
         producers.note_refused(batch)  # nothing behind it begins before it

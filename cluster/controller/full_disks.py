@@ -25,8 +25,8 @@ from .decision import CommandRefused, Decision, Disks, Scene
 from .election_policy import Wish, changed, records_of
 from .placement_policy import active_brokers
 
-# Retention makes room, and who writes fills it again: without a pause leads would go to and fro every few seconds. Who was
-# full again soon after the pause gets one that is twice as long.
+# Retention makes room, and who writes fills it again: without a pause leads would go to and fro every few seconds. Who is full
+# again within the longest pause after one gets one that is twice as long.
 CALM_MS: Final = 60_000
 CALM_MS_MAX: Final = 30 * 60_000
 MOVES_MAX: Final = 1000  # in one decision: the next report moves others
@@ -52,10 +52,12 @@ class FullDisks:
         """This node is the controller from now on, and others may have been told what it was not."""
         self._all_heard_ms = now_ms + self._holds_ms
 
-    def excuse(self, away_ms: int) -> None:
-        """It did not lead for so long, and nobody else did: nobody could say anything."""
+    def excuse(self, away_ms: int, now_ms: int) -> None:
+        """It did not lead for so long until now, and nobody else did: nobody could say anything."""
         self._all_heard_ms += away_ms
-        self._said_ms = {each: at_ms + away_ms for each, at_ms in self._said_ms.items()}
+        self._said_ms = {
+            each: min(now_ms, at_ms + away_ms) for each, at_ms in self._said_ms.items()
+        }
 
     def heard(self, broker_id: BrokerId, now_ms: int, *, is_full: bool) -> None:
         if not is_full:
@@ -63,7 +65,7 @@ class FullDisks:
             return
         length_ms, until_ms = self._calms.get(broker_id, Calm(CALM_MS, now_ms))
         if now_ms >= until_ms:  # it may have had leads again since
-            soon = now_ms < until_ms + length_ms and broker_id in self._calms
+            soon = now_ms < until_ms + CALM_MS_MAX and broker_id in self._calms
             length_ms = min(2 * length_ms, CALM_MS_MAX) if soon else CALM_MS
         self._said_ms[broker_id] = now_ms
         self._calms[broker_id] = Calm(length_ms, now_ms + length_ms)

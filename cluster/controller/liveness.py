@@ -197,7 +197,7 @@ class Liveness:
             # Its lease was over for a moment, and nobody else has led. Sessions that began anew each time would never
             # end under a load that lets the lease lapse now and then.
             self._sessions.excuse(now_ms - self._lapsed_ms)
-            self._full_disks.excuse(now_ms - self._lapsed_ms)
+            self._full_disks.excuse(now_ms - self._lapsed_ms, now_ms)
         else:
             self._term = self._quorum.term
             self._doomed.clear()

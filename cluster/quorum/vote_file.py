@@ -1,7 +1,8 @@
 """For whom this node voted in which term.
 
-INVARIANT  what `store` was given is on the disk when it returns, and stays there if one of its two copies rots. Where neither can be
-           read the node does not start. Once both files are there a vote takes no room on the disk.
+INVARIANT  what `store` was given is on the disk when it returns, and stays there if one of its two copies rots (a disk without room that
+           takes nothing even to write over may have one until the next vote). Where neither can be read the node does not start. Once
+           both files are there a vote takes no room on any other disk.
 PREVENTS   a voter that reads an unreadable vote as no vote, and elects a second leader in the same term. And a node with a
            full disk that can't write down the term of a new leader, so follows nobody, and is fenced with all that only it has.
 PROVED BY  tests/cluster/quorum/test_vote_file.py::test_an_unreadable_vote_keeps_the_node_from_voting
@@ -12,12 +13,12 @@ Two files have the same. They are written over where they are, one after the oth
 that is not known to be sound: whenever the power goes one of the two is whole. Of two that are whole the later one counts: nobody
 has heard of it yet, and may. (A term only grows, and in a term there is no vote, then one, which says which is the later one.)
 
-`vote` is what builds before this one read and write, and all that they know of: so a node can go back to them. What is on the other
-one is as long, whatever it says: `_pack`.
+`vote` is what builds before this one read and write, and all that they know of: so a node can go back to them, after a clean stop (one
+that was killed while it wrote `vote` has that only in the other file). What is in them is as long whatever it says: `_pack`.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from crc32c import crc32c
 
@@ -37,6 +38,10 @@ class Vote(NamedTuple):
     def age(self) -> tuple[int, bool, bool]:
         """Of two that a node gives one after the other the second has more of it."""
         return self.term, self.voted_for is not None, not self.fresh
+
+    def excludes(self, other: Self) -> bool:
+        """Another vote in one term: a node gives one of the two."""
+        return self.term == other.term and self.voted_for not in (None, other.voted_for)
 
 
 def _pack(vote: Vote) -> bytes:
@@ -65,7 +70,7 @@ class VoteFile:
         self._files: list[File | None] = [None, None]
         self._sound = 0  # which of them is known to have it on the disk
         self._owed = False  # the other one has not
-        self._is_made = False
+        self._is_made = self._has_rotten = False
         self._is_settled = True
         self._now = Vote()
         self._load()
@@ -104,8 +109,10 @@ class VoteFile:
         for each in damage:
             self._env.log.warn("quorum_vote_copy_damaged", cause=str(each))
         if whole:
-            # Of two that are as old the first: older builds write that one alone.
             self._now = max(whole, key=lambda each: each.age)
+            if found[0] is not None and found[0].excludes(self._now):
+                self._now = found[0]  # by an older build, which writes that one alone
+            self._has_rotten = bool(damage)
             self._sound = found.index(self._now)
             self._is_settled = False
 
@@ -119,8 +126,11 @@ class VoteFile:
         takes it for written, and a sync alone would pass it over. OSError: it is not settled, and this may be called again."""
         if self._is_settled:
             return
-        if self._has_size(self._sound):
-            self._write(self._sound, self._now)
+        # A copy that is not whole is so since the power went, or rotted: the other one is on the disk then, and is not touched before.
+        first = 1 - self._sound if self._has_rotten else self._sound
+        if self._has_size(first):
+            self._write(first, self._now)
+        self._sound = first
         self._is_settled = self._owed = True
         try:
             self._make()

@@ -191,7 +191,9 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
             place = (topic.topic_id if by_id else topic.name, wanted.index)
             part, wait = _append(ctx, name, place, wanted, acks)
             if part["error_code"] in TRIED_AGAIN and wanted.records is not None:
-                ctx.origin.refused.note(place, wanted.records)
+                judge = _partition_of(ctx, topic, wanted)
+                if judge is None or not judge.remembers:
+                    ctx.origin.refused.note(place, wanted.records)
             answers.append(part)
             if wait is not None:
                 appended.append((part, *wait))
@@ -318,6 +320,7 @@ def _append(
         return _refused(index, ErrorCode.invalid_record), None
     if prepared.led_in.get(id(wanted), partition.leader_epoch) != partition.leader_epoch:
         # It came, or came back, while others were asked about: what was said of it then does not hold.
+        _remember(ctx, partition, place, wanted.records, ErrorCode.not_leader_or_follower)
         return _refused(index, ErrorCode.not_leader_or_follower), None
     refused = ctx.origin.refused
     behind = refused.before(place, wanted.records) if refused else None

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.node.server.overtaking import REFUSED_MAX, RefusedBatches
+from fencepost.replication.beginnings import TRIES_BEHIND
 from fencepost.replication.log.producer_snapshot import SEQUENCE_MAX
 from sim_cluster import CLIENT, Cluster
 from sim_node import NODE, PORT, SimNode
@@ -221,41 +222,64 @@ def test_the_last_sequence_number_is_not_behind_the_first() -> None:
     assert refused.before(PLACE, memoryview(batch(SEQUENCE_MAX))) is None
 
 
-def test_who_is_told_to_try_again_here_is_named_no_other_leader() -> None:
-    """franz-go takes a leader that is named for one that has moved: it asked again at once, without a pause, five times."""
+def on_a_new_leader(
+    work: Callable[[Callable[[int, int], Awaitable[Any]], int, int], Awaitable[None]],
+) -> None:
+    """`work(send, leader, other)`: `send(node, sequence)` asks that node, by one connection each, for its part of the answer."""
     cluster = Cluster(seed="overtaking the lead")
 
     async def scenario() -> None:
         await cluster.create("t")
         await cluster.nodes.until_whole()
+        image = cluster.nodes.image
+        assert image is not None
+        topic_id = image.topics["t"].topic_id
         first = cluster.leaders()[0]
         cluster.kill(first)
         await cluster.until(lambda: cluster.leaders() not in ([], [first]))
         leader = cluster.leaders()[0]
         other = next(each for each in cluster.nodes.ids if each not in (leader, first))
-        image = cluster.nodes.image
-        assert image is not None
-        topic_id = image.topics["t"].topic_id
         client = cluster.world.node(CLIENT)
+        wires = {
+            each: WireClient(client, node_name(each), CLIENT_PORT, timeout_s=60.0)
+            for each in (leader, other)
+        }
 
-        async def named_by(node_id: int) -> tuple[ErrorCode, Any]:
-            wire = WireClient(client, node_name(node_id), CLIENT_PORT, timeout_s=60.0)
-            fields = to_topic(batch(40))
-            (topic,) = fields["topic_data"]
-            del topic["name"]
-            topic["topic_id"] = topic_id
-            reply = await wire.request(ApiKey.produce, **fields)
-            (part,) = reply.responses[0].partition_responses
-            await wire.close()
-            return part.error_code, part.current_leader.leader_id
+        async def send(node_id: int, sequence: int) -> Any:
+            fields = to_topic(batch(sequence))
+            fields["topic_data"] = [{**fields["topic_data"][0], "topic_id": topic_id}]
+            del fields["topic_data"][0]["name"]
+            reply = await wires[node_id].request(ApiKey.produce, **fields)
+            return reply.responses[0].partition_responses[0]
 
-        async def work() -> None:
-            assert await named_by(other) == (E.not_leader_or_follower, leader)
-            assert await named_by(leader) == (E.not_leader_or_follower, -1)
-
-        await cluster.world.on(client, work())
+        await cluster.world.on(client, work(send, leader, other))
+        for wire in wires.values():
+            await cluster.world.on(client, wire.close())
 
     cluster.play(scenario)
+
+
+def test_who_is_told_to_try_again_here_is_named_no_other_leader() -> None:
+    """franz-go takes a leader that is named for one that has moved: it asked again at once, without a pause, five times."""
+
+    async def work(send: Any, leader: int, other: int) -> None:
+        for node_id, named in ((other, leader), (leader, -1)):
+            part = await send(node_id, 40)
+            assert part.error_code is E.not_leader_or_follower
+            assert part.current_leader.leader_id == named
+
+    on_a_new_leader(work)
+
+
+def test_who_gives_the_first_batch_up_writes_what_comes_behind_it_by_the_same_connection() -> None:
+    """The connection remembered what the partition itself had sent back, and had it waited for again each time, for ever."""
+
+    async def work(send: Any, leader: int, _other: int) -> None:
+        assert (await send(leader, 40)).error_code is E.not_leader_or_follower
+        told = [(await send(leader, 44)).error_code for _ in range(2 + TRIES_BEHIND)]
+        assert told[-1] is E.none
+
+    on_a_new_leader(work)
 
 
 def test_what_a_connection_has_remembered_is_bounded() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from fencepost.cluster.base.errors import ErrorCode as E
 from fencepost.replication.beginnings import TRIES, TRIES_BEHIND
+from fencepost.replication.log import verifications_machine
 from fencepost.replication.log.producer_snapshot import SEQUENCE_MAX
 from fencepost.replication.places import ON_THEIR_WAY_MS, PLACES_MAX, Places
 from replica_cluster import Cluster
@@ -79,13 +80,55 @@ def test_who_gives_the_lowest_up_begins_with_one_behind_it(tries: int) -> None:
     play_three(scene)
 
 
-def test_five_minutes_after_the_lead_came_nothing_is_on_its_way_any_more() -> None:
+def test_five_minutes_after_the_lead_came_only_what_was_asked_for_before_is_waited_for() -> None:
+    """What came behind the lowest just before that was taken in front of it just after."""
+
     async def scene(cluster: Cluster) -> None:
         cluster.create(min_insync_replicas="1")
         cluster.elect(2)
-        assert produce(cluster[2], 40) is SENT_BACK
-        await asyncio.sleep(ON_THEIR_WAY_MS / 1000 + 1)
-        assert [produce(cluster[2], 41) for _ in range(2)] == [SENT_BACK, E.none]
+        two = cluster[2]
+        await asyncio.sleep(ON_THEIR_WAY_MS / 1000 - 0.1)
+        assert [produce(two, each) for each in (40, 41, 42)] == [SENT_BACK] * 3
+        await asyncio.sleep(0.2)
+        assert [produce(two, each) for each in (41, 42)] == [SENT_BACK] * 2
+        assert [produce(two, each) for each in (40, 41, 42)] == [E.none] * 3
+        assert produce(two, 40, pid=8) is E.none
+
+    play_three(scene)
+
+
+def test_what_the_history_has_forgotten_is_waited_for_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It remembers a thousand of the lowest; that of this producer was pushed out between each two."""
+    monkeypatch.setattr(verifications_machine, "REFUSED_MAX", 1)
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        cluster.elect(2)
+        two, told = cluster[2], []
+        while E.none not in told:
+            for sequence in (40, 41):
+                told.append(produce(two, sequence))
+                produce(two, 40, pid=8 + len(told))
+        assert told == [SENT_BACK] * (2 * TRIES) + [E.none, E.none]
+
+    play_three(scene)
+
+
+def test_one_that_is_refused_by_the_rules_of_its_transaction_is_told_so_in_the_end() -> None:
+    """Its history asks for the lowest that it was verified for, whatever is given up."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        cluster.elect(2)
+        two = cluster[2]
+        producers = two.partition().log.producers
+        guard = producers.start_verification(7, 40, 0, supports_epoch_bump=False, now_ms=0)
+        assert producers.verifications.confirm(7, 0, guard)
+        assert produce(two, 40) is SENT_BACK
+        told = [produce(two, 41) for _ in range(TRIES_BEHIND + 3)]
+        assert told[-1] is OUT_OF_ORDER
 
     play_three(scene)
 

@@ -195,7 +195,7 @@ def test_who_is_full_again_soon_after_its_calm_gets_a_longer_one() -> None:
         assert disks.now(now + 1_000).full == set()
         until = next(at for at in range(now, now + 10**7, 500) if not disks.now(at).lately_full)
         calms.append(until - now - 500)
-        now = until + 10
+        now = until + 70_000  # slowly
     assert calms == [min(CALM_MS << each, CALM_MS_MAX) for each in range(8)]
     now += 2 * CALM_MS_MAX
     disks.heard(1, now, is_full=True)
@@ -245,6 +245,6 @@ def test_time_in_which_nobody_led_is_nobodys_time_to_say_so() -> None:
     disks = FullDisks(9_000)
     disks.begin(0)
     disks.heard(1, 0, is_full=True)
-    disks.excuse(5_000)
+    disks.excuse(5_000, 6_000)
     assert disks.now(13_999) == Disks(full={1}, lately_full={1}, all_heard=False)
     assert disks.now(14_000) == Disks(lately_full={1})

@@ -254,6 +254,9 @@ def test_what_an_older_build_voted_in_between_counts() -> None:
         env.disk.replace(COPY, vote_file._pack(Vote(9, 1, fresh=False)))
         old_build_stores(env, 9, 2, False)
         assert read(env)[:2] == (9, 2)
+        env.disk.replace(COPY, vote_file._pack(Vote(9, 1, fresh=False)))
+        old_build_stores(env, 9, 2, True)
+        assert read(env)[:2] == (9, 2)
         # And if what it wrote has rotted nobody knows how it voted.
         old_build_stores(env, 12, 2, False)
         flip(world, 5, VOTE)
