@@ -17,6 +17,7 @@ from fencepost.txn.groups.service import GroupService
 from fencepost.txn.transactions.service import TransactionService
 
 from .config import NodeConfig
+from .heard_over import HeardOver
 from .sent_away import SentAway
 from .server.dispatch import Api, Context
 from .voters import VoterChanges
@@ -61,6 +62,7 @@ class Services:
     # Feature name -> the levels that this build can work at.
     supported_features: Mapping[str, tuple[int, int]]
     sent_away: SentAway = field(default_factory=SentAway)
+    positions_heard_over: HeardOver = field(default_factory=HeardOver)
     # Client ids by which this node looks for itself, and whether it was found (`address_check.py`).
     address_checks: dict[str, bool] = field(default_factory=dict)
 

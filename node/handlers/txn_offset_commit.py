@@ -37,6 +37,9 @@ _IN_OTHER_WORDS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     async def verify(place: TopicPartition) -> ErrorCode:
+        heard = ctx.services.positions_heard_over
+        if heard.is_late(request.producer_id, request.producer_epoch, ctx.connection):
+            return E.not_coordinator  # nobody reads this
         said = await ctx.services.verifier.verify_producer(
             place,
             transactional_id=request.transactional_id,

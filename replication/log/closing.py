@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def close(log: "Log", *, clean: bool) -> LogHint | None:
     """Let go of the files. When `clean`, and all was synced and settled before, the answer is what to start from."""
     hint = None
+    log.cuts += 1  # what is under way off the loop is of a log that is open
     if clean and _is_settled(log):
         write_index_files(log, log.active)
         hint = _write_hint(log)

@@ -192,8 +192,7 @@ class Log:
             if size > self.config.segment_bytes:
                 self._append_parts(buffer, headers, now_ms)
                 return
-        if not self.created:
-            rolling.create_folder(self)
+        rolling.make_ready(self)
         active = self.segments[-1]
         last_offset = last.base_offset + last.last_offset_delta
         try:

@@ -9,6 +9,7 @@ from .metadata_file import write_topic_id
 from .names import INDEX, METADATA, TIMEINDEX
 from .segment import Segment
 from .segment_files import remove_if_there
+from .sync import sync_now
 
 if TYPE_CHECKING:
     from .log import Log
@@ -90,6 +91,14 @@ def create_file(log: "Log", segment: Segment) -> None:
     if segment.fresh:
         segment.file()
         log.folder_version += 1
+
+
+def make_ready(log: "Log") -> None:
+    """Before anything is written: there is a folder, and what was cut off does not come back."""
+    if not log.created:
+        create_folder(log)
+    elif log.cut_unsynced:
+        sync_now(log)
 
 
 def create_folder(log: "Log") -> None:

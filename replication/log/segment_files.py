@@ -1,15 +1,25 @@
 """What is done to a segment's files by name."""
 
+import errno
+from typing import Final
+
 from fencepost.cluster.base.ports import Disk
 
 from .names import SEGMENT_FILES, file_name
 
+UNREADABLE: Final = b"\xff"  # no index, list or snapshot says that
+
 
 def read_if_there(disk: Disk, path: str) -> bytes | None:
+    """Of a file that can be made anew from the log. Where the disk can't read it, it is as good as damaged."""
     try:
         return disk.read_all(path)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return UNREADABLE
 
 
 def extend(disk: Disk, path: str, at: int, data: bytes) -> bool:

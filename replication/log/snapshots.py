@@ -12,7 +12,7 @@ from bisect import insort
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cluster.base.ports import Buffer, Disk
-from fencepost.cluster.wire.batch import BatchHeader
+from fencepost.cluster.wire.batch import BatchHeader, BatchRefused
 from fencepost.cluster.wire.records import read_control, read_records
 
 from .names import PRODUCERS, file_name
@@ -20,7 +20,8 @@ from .producer_snapshot import SnapshotDamaged, write_snapshot
 from .producer_verdicts import CompletedTxn, Marker
 from .producers_machine import ProducersMachine
 from .segment import Segment
-from .segment_files import remove_if_there
+from .segment_files import read_if_there, remove_if_there
+from .walk import damaged
 
 if TYPE_CHECKING:
     from .log import Log
@@ -47,7 +48,9 @@ def write(log: "Log") -> bool:
     producers = log.producers
     producers.end_offset = offset  # beyond its last batch when the log ends in a gap
     if len(producers) > AT_ONCE_MAX:
-        if log not in log.shared.snapshotting:
+        if log in log.shared.snapshotting:
+            _is_overdue(log)
+        else:
             log.shared.snapshotting.add(log)
             work = _write_behind(log, offset, log.cuts, producers.copied())
             log.env.tasks.spawn(work, name=f"snapshot of {log.topic_partition}")
@@ -59,8 +62,7 @@ def write(log: "Log") -> bool:
     except OSError as error:
         log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
         remove_if_there(disk, path)
-        log.bytes_since_snapshot = OVERDUE  # the next checkpoint tries again
-        log.unsettled()
+        _is_overdue(log)
         return False
     log.snapshots.append(offset)
     log.snapshots_unsynced.append(offset)
@@ -68,10 +70,17 @@ def write(log: "Log") -> bool:
     return True
 
 
+def _is_overdue(log: "Log") -> None:
+    """The next checkpoint tries again."""
+    log.bytes_since_snapshot = OVERDUE
+    log.unsettled()
+
+
 async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> None:
     """The same off the loop, for as many producers as would hold it up; what is copied of them is a table of names.
 
-    The file gets its name when it is whole, and only if the log still holds what it is of.
+    The file gets its name when it is whole, and only if the log still holds what it is of, and is open: what a clean stop has not
+    told of, the next start does not know.
     """
     disk, path = log.env.disk, path_of(log, offset)
     unnamed = f"{path}.tmp"
@@ -83,6 +92,7 @@ async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> N
         disk.rename(unnamed, path)
     except OSError as error:
         log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
+        _is_overdue(log)
         return
     finally:
         log.shared.snapshotting.discard(log)
@@ -169,14 +179,14 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
     while log.snapshots:
         path = path_of(log, log.snapshots[-1])
         try:
-            data = log.env.disk.read_all(path)
+            data = read_if_there(log.env.disk, path)
+            if data is None:
+                raise SnapshotDamaged("it is gone")
             if machine.restore(data, now_ms=NOBODY_EXPIRES) == log.snapshots[-1]:
                 if machine.end_offset < log.segments[0].base_offset:
                     break  # what is between the two is gone: better to know nobody than what was true once
                 return
             why = "it is of another offset than its name says"
-        except FileNotFoundError:
-            why = "it is gone"
         except SnapshotDamaged as error:
             why = str(error)
         log.env.log.warn("snapshot_not_usable", path=path, cause=why)
@@ -190,7 +200,11 @@ def replay(
 ) -> CompletedTxn | None:
     marker = None
     if header.is_control and header.record_count:
-        marker = read_marker(segment.file().read(position, header.size), header)
+        try:
+            marker = read_marker(segment.file().read(position, header.size), header)
+        except BatchRefused as refused:
+            why = f"a transaction's marker can't be read: {refused.message}"
+            raise damaged(segment.path, position, header.base_offset, why) from refused
     return machine.apply(
         header, header.base_offset, header.last_offset, now_ms=now_ms, marker=marker
     )

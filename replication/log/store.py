@@ -146,7 +146,11 @@ class LogStore:
         if recovery_point is None:
             log.put(Kind.RECOVERY_POINT, log.settled_point)
         self.doubts.opens(partition, config, is_late=is_late)  # not before what was found is synced
-        log.cleaned_to = self.offsets.get(Kind.CLEANED, partition) or -1
+        cleaned_to = self.offsets.get(Kind.CLEANED, partition) or -1
+        # A crash may have taken what was cleaned, and not synced since: what comes there instead is yet to be.
+        log.cleaned_to = min(cleaned_to, log.log_end_offset)
+        if log.cleaned_to < cleaned_to:
+            log.put(Kind.CLEANED, log.cleaned_to)
         return log
 
     def _set_aside_stray(self, partition: TopicPartition, folder: str, topic_id: UUID) -> None:

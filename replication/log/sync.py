@@ -109,6 +109,21 @@ async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
         raise unopened
 
 
+def sync_now(log: "Log") -> None:
+    """Blocks, where nothing may come before it: what was cut off must not be back behind what is written now."""
+    try:
+        ticket = SyncTicket(log)
+        _sync_names(log.env.disk, [(path, False) for path in ticket.paths])
+        _sync_names(log.env.disk, [(folder, True) for folder in ticket.folders])
+        for file in ticket.files:
+            file.sync()
+    except OSError as error:
+        if error.errno not in NO_DESCRIPTOR_ERRNOS:
+            log.fail(error)
+        raise
+    ticket.done()
+
+
 def _take(logs: Iterable["Log"]) -> tuple[list[SyncTicket], OSError | None]:
     """And why some of them can't be synced now; what can't be opened for another reason than too many open files has failed."""
     tickets: list[SyncTicket] = []

@@ -90,3 +90,6 @@ def _drop(log: "Log", at: int, bad: Bad) -> None:
     segment.file().truncate(bad.position)
     segment.size, segment.next_offset = bad.position, bad.offset
     segment.synced_size = bad.position
+    log.mark_dirty(segment)
+    log.folder_version += 1
+    log.cut_unsynced = True

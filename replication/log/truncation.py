@@ -1,9 +1,14 @@
 """What goes at the new end of a log, when its leader has another history.
 
-INVARIANT  the checkpointed recovery point is at or below the new end, durably, before the first byte goes.
-PREVENTS   a start after a crash taking the truncated log for one that lost synced data; and the state of producers,
-           leader epochs or aborted transactions outliving the batches that it came from.
+INVARIANT  the checkpointed recovery point is at or below the new end, durably, before the first byte goes; and what went is gone for
+           good before the first byte comes behind the cut (`Log.append`). Nothing above the cut counts as cleaned.
+PREVENTS   a start after a crash taking the truncated log for one that lost synced data; the state of producers, leader epochs or
+           aborted transactions outliving the batches that it came from; one log of two histories, when the power takes back the
+           cut of one file and leaves what was written to the next; and a deleted key that comes back, as its tombstone was
+           never set against it.
 PROVED BY  tests/replication/log/test_log_model.py::test_the_log_answers_as_a_plain_list_does
+           tests/replication/test_cuts_undone.py::test_what_was_cut_does_not_come_back_between_what_was_acknowledged
+           tests/replication/log/test_what_outlives.py::test_what_comes_where_the_log_was_cut_is_cleaned_anew
 """
 
 from typing import TYPE_CHECKING
@@ -96,6 +101,9 @@ def _lower_start(log: "Log", offset: int) -> None:
 
 def _lower_below(log: "Log", end: int) -> None:
     """Below, not to the new end: a start after a kill must see that something of this log was not synced."""
+    if log.cleaned_to > end:  # what comes there instead is yet to be cleaned
+        log.cleaned_to = end
+        log.lower(Kind.CLEANED, end)
     log.lower(Kind.RECOVERY_POINT, max(end - 1, 0))
     log.settled_point = min(log.settled_point, max(end - 1, 0))
     log.cut_unsynced = True

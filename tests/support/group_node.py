@@ -86,6 +86,13 @@ class GroupNode:
         self.service.on_image(delta)
         return topic
 
+    def add_partition(self, name: str) -> None:
+        topic = self.image.topics[name]
+        topic.partitions.append(_partition(len(topic.partitions), NODE, 0))
+        delta = self._delta()
+        delta.partitions_changed.append((topic, topic.partitions[-1]))
+        self.service.on_image(delta)
+
     def delete_topic(self, name: str) -> None:
         topic = self.image.topics.pop(name)
         del self.image.topics_by_id[topic.topic_id]

@@ -27,8 +27,10 @@ from fencepost.txn.groups.consumer_embedded import (
 )
 from fencepost.txn.groups.consumer_member import MemberState
 from fencepost.txn.groups.consumer_records import ClassicMember
+from fencepost.txn.groups.consumer_turn import session_timer
 from fencepost.txn.groups.records import GroupForgotten, GroupMetadata
 from fencepost.txn.runtime.decision import Decision
+from fencepost.txn.runtime.encoding import encode
 
 ORDERS = UUID(int=1)
 
@@ -753,3 +755,35 @@ def test_a_group_that_changed_its_kind_is_the_same_after_a_replay() -> None:
         kinds = [type(decode(*entry)) for entry in run.world.log]
         changes += kinds.count(GroupForgotten) + kinds.count(GroupMetadata)
     assert changes > 40, "groups did change their kind"
+
+
+# ---- more than a record holds ---------------------------------------------------------------------
+
+MANY = [f"{'x' * 34}-{number:05}" for number in range(2_000)]
+
+
+def test_a_group_that_fits_no_batch_is_not_taken_along_by_half() -> None:
+    """Two batches, with a crash between them: some members were known, owned nothing, and the others' partitions were given away."""
+    world = _world(size=10)
+    world.topics_are(**dict.fromkeys(MANY, 1))
+    how = {"protocols": ("range", "cooperative-sticky"), "metadata": subscription_bytes(MANY, {})}
+    members = [world.join("", MANY, **how)["member_id"] for _ in range(6)]
+    for member_id in members:
+        world.join(member_id, MANY, **how)
+    decision = world.machine.decide(command(request("c", names=MANY)), world.now_ms)
+    assert decision.whole
+    assert len(encode(decision.records, world.now_ms, None)) > 1
+
+
+def test_the_last_of_the_new_protocol_is_taken_out_of_a_group_that_fits_no_classic_record() -> None:
+    """What it was to become was refused every half a second, and its partitions had no reader."""
+    world = _world(size=20)
+    world.topics_are(**dict.fromkeys(MANY, 1))
+    world.hear(request("c", names=MANY))
+    data = subscription_bytes(MANY, {})
+    for _ in range(13):
+        who = world.join("", MANY, metadata=data)["member_id"]
+        world.join(who, MANY, metadata=data)
+    decision = world.machine.tick(session_timer(GROUP, "c"), world.now_ms)
+    assert isinstance(encode(decision.records, world.now_ms, None), list)
+    assert not decision.whole

@@ -593,6 +593,40 @@ def test_a_consumer_of_the_new_protocol_gets_its_partitions() -> None:
     on_node(scenario)
 
 
+def test_members_that_are_heard_while_nothing_can_be_written_stay() -> None:
+    """A partition comes, so each heartbeat has something to write: after 45 s their sessions were over, and they were thrown out as soon
+    as there were enough replicas again."""
+
+    async def scenario(node: GroupNode) -> None:
+        async def beat(epoch: int) -> Any:
+            return await node.ask(
+                "consumer_group_heartbeat",
+                1,
+                group_id="g",
+                member_id="m",
+                member_epoch=epoch,
+                server_assignor=None,
+                rebalance_timeout_ms=-1 if epoch else 60_000,
+                subscribed_topic_names=None if epoch else ["t"],
+                topic_partitions=None if epoch else [],
+            )
+
+        await ready(node)
+        node.make_topic("t", 2)
+        epoch = (await beat(0)).member_epoch
+        log = node.logs[node.service.coordinator.partition_of("g")]
+        log.refuse = E.not_enough_replicas
+        node.add_partition("t")
+        for _ in range(12):
+            await node.env.clock.sleep(5)
+            assert (await beat(epoch)).error_code is E.coordinator_not_available
+        log.refuse = E.none
+        await node.env.clock.sleep(1)
+        assert (await beat(epoch)).error_code is E.none
+
+    on_node(scenario)
+
+
 def test_the_offsets_topic_itself_is_an_ordinary_topic_of_the_image() -> None:
     async def scenario(node: GroupNode) -> None:
         await ready(node)

@@ -328,3 +328,26 @@ def test_a_lost_shard_has_no_timers() -> None:
         await asyncio.sleep(2)
 
     assert run(scenario).machine.ticked == []
+
+
+def test_of_what_can_not_be_written_it_stays_that_somebody_was_heard() -> None:
+    """Members of a group that spoke all the while were thrown out when there were enough replicas again."""
+
+    async def scenario(s: Setting) -> None:
+        s.log.refuse = E.not_enough_replicas
+        timers = SetTimer(("heard",), 1_000, heard=True), SetTimer(("other",), 1_000)
+        assert await s.say("a", effects=timers) is E.coordinator_not_available
+        s.log.refuse = E.none
+        await asyncio.sleep(1.5)
+
+    assert run(scenario, commits_at_once=True).machine.ticked == [("heard",)]
+
+
+def test_what_makes_sense_in_one_batch_only_is_not_split() -> None:
+    async def scenario(s: Setting) -> None:
+        lines = ["x" * 600_000, "y" * 600_000]
+        assert await s.say(*lines, whole=True) is E.unknown_server_error
+        assert await s.say(*lines[:1], whole=True) == "done"
+        assert await s.say(*lines) == "done"
+
+    assert len(run(scenario, commits_at_once=True).machine.applied) == 3

@@ -100,6 +100,26 @@ def test_a_coordinator_that_was_deposed_ends_no_producer(becomes: str) -> None:
     on_node(scenario)
 
 
+def test_a_coordinator_that_was_deposed_says_of_no_transaction_that_it_is_not_open() -> None:
+    """aiokafka ends on it. The next one may have been opened at its successor."""
+
+    async def scenario(node: TransactionNode) -> None:
+        await ready(node)
+        who = await node.init()
+        told = {}
+        for is_of_now in (True, False):
+
+            async def confirm(answer: bool = is_of_now) -> bool:
+                return answer
+
+            node.service._confirm_image = confirm
+            identity = who.producer_id, who.producer_epoch
+            told[is_of_now] = await node.service.age_ms(ID, *identity)
+        assert told == {True: E.invalid_producer_epoch, False: E.not_coordinator}
+
+    on_node(scenario)
+
+
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 def test_a_coordinator_that_was_deposed_takes_no_commit_for_the_last_one_s(commit: bool) -> None:
     """Up to EndTxn 4 both have the same epoch: the next transaction was opened where another coordinates by now, and its

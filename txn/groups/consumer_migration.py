@@ -19,6 +19,7 @@ from fencepost.cluster.base.errors import ErrorCode
 
 from ..runtime.codec import RecordRefused
 from ..runtime.decision import Answer, CancelTimer, Decision, Effect, LogRecord, SetTimer
+from ..runtime.encoding import encode
 from . import classic_turn
 from .classic_group import ClassicGroup, Phase
 from .classic_group import Member as ClassicGroupMember
@@ -115,6 +116,7 @@ class MigratingGroups(GroupsMachine):
             rest,
             records=(GroupForgotten(group_id=command.group_id), *records, *rest.records),
             effects=(*_leave_classic(classic, group), *rest.effects),
+            whole=True,
         )
 
     def _join_of_either(self, command: JoinGroup, now_ms: int) -> Decision:
@@ -274,7 +276,10 @@ class ToClassic:
         stay = [group.members[id_] for id_ in sorted(group.members) if id_ not in gone]
         if not stay or not self._may(stay):
             return None
-        return self._downgrade(group, stay, {}, now_ms, rebalance=True)
+        decision = self._downgrade(group, stay, {}, now_ms, rebalance=True)
+        # A classic group is one record. Without room in it they stay what they are: who left has to be taken out.
+        batches = encode(decision.records, now_ms, None)
+        return None if isinstance(batches, ErrorCode) or len(batches) > 1 else decision
 
     def may_replace(self, group: ConsumerGroup, replaced: Member) -> bool:
         others = [m for m in group.members.values() if m is not replaced]
@@ -328,6 +333,7 @@ class ToClassic:
             records=(*records, *rest.records),
             steps=rest.steps,
             effects=(*effects, *rest.effects),
+            whole=True,
         )
 
     def _classic(

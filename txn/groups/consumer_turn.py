@@ -141,7 +141,8 @@ class Turn:
 
     def keep_session(self, member_id: str, timeout_ms: int | None = None) -> None:
         timeout_ms = self.world.times.session_timeout_ms if timeout_ms is None else timeout_ms
-        self.effects.append(SetTimer(session_timer(self.group.group_id, member_id), timeout_ms))
+        key = session_timer(self.group.group_id, member_id)
+        self.effects.append(SetTimer(key, timeout_ms, heard=True))
 
     def cancel_timers(self, member_id: str) -> None:
         group_id = self.group.group_id
@@ -306,6 +307,7 @@ class Turn:
             records=(*self.records, *rest.records),
             steps=(*self.steps, *rest.steps),
             effects=(*self.effects, *rest.effects),
+            whole=rest.whole,
         )
 
     def _removal(self, member_id: str) -> list[ConsumerRecord]:

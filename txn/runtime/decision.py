@@ -4,7 +4,7 @@ INVARIANT  `decide` and `tick` change nothing; all that is to change stands in t
 PREVENTS   a client seeing an answer that rests on a change whose record was never written.
 PROVED BY  tests/txn/test_classic_join.py::test_deciding_twice_gives_the_same_decision_and_changes_nothing
 
-A Decision names six things, and the shell (`shard.py`) treats each in its own way:
+A Decision names seven things, and the shell (`shard.py`) treats each in its own way:
 
     records   go to the log and to `apply`; another node can be built from them
     steps     go to `apply` only: memory that a coordinator may lose (who waits, who is about to join)
@@ -14,6 +14,7 @@ A Decision names six things, and the shell (`shard.py`) treats each in its own w
               `SetTimer`, `CancelTimer`: at once, they are promises of this process to itself
     producer  whose transaction the records belong to, if any
     notes     lines for the log, said when the decision is taken
+    whole     the records make sense in one batch only; if they don't fit in one, nothing of it is done
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,8 @@ class SetTimer:
 
     key: TimerKey
     delay_ms: int
+    # Set also where the rest can't be written now: who is waited for was heard, whatever becomes of what he asked for.
+    heard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Decision:
     effects: Sequence[Effect] = ()
     producer: Producer | None = None
     notes: Sequence[Note] = ()
+    whole: bool = False
 
 
 NOTHING = Decision()

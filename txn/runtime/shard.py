@@ -269,9 +269,12 @@ class Shard:
         batches = encode(decision.records, now_ms, decision.producer)
         if isinstance(batches, ErrorCode):
             return _as_coordinator(batches)  # before anything was applied: the machine is as it was
+        if decision.whole and len(batches) > 1:
+            return _as_coordinator(E.message_too_large)
         if batches:
             writable = self.log.may_append(decision.producer)
             if writable is not E.none:
+                self._keep_heard(decision)
                 return self._refuse(writable)
         producer_id = -1 if decision.producer is None else decision.producer.producer_id
         offset = int(self._written)
@@ -366,6 +369,11 @@ class Shard:
         """The client went away, or has its answer."""
         if self._parked.get(ticket) is reply_to:
             del self._parked[ticket]
+
+    def _keep_heard(self, decision: Decision) -> None:
+        for effect in decision.effects:
+            if isinstance(effect, SetTimer) and effect.heard:
+                self._ticker.set(self._alarm, effect.key, effect.delay_ms)
 
     def _refuse(self, code: ErrorCode) -> ErrorCode:
         """Nothing can be written now. That too few replicas are in sync will pass, a producer that is fenced is that

@@ -361,7 +361,7 @@ class TransactionService:
         (row,) = reply
         is_its = (row["producer_id"], row["producer_epoch"]) == (producer_id, producer_epoch)
         if row["error_code"] is not E.none or not is_its or not row["topics"]:
-            return E.invalid_producer_epoch
+            return E.invalid_producer_epoch if await self._confirm_image() else E.not_coordinator
         age_ms: int = self._env.clock.now_ms() - row["transaction_start_time_ms"]
         return age_ms
 

@@ -1,0 +1,213 @@
+"""What must not outlive the log that it was true of, and what must: after cuts, crashes, bad sectors and clean stops."""
+
+import asyncio
+import errno
+from typing import Any
+
+import pytest
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.wire.batch import headers_of
+from fencepost.cluster.wire.records import Record, read_records
+from fencepost.replication.log.log import Log
+from fencepost.replication.log.snapshots import AT_ONCE_MAX
+from log_helpers import START_MS, Node, append, batch_at, end_txn, produce, read_all, run
+
+MANY = AT_ONCE_MAX + 100  # producers: their snapshots are written off the loop
+
+
+def put(log: Log, *pairs: tuple[str, str | None], **fields: Any) -> None:
+    end = log.log_end_offset
+    records = [
+        Record(end + at, START_MS, key.encode(), None if value is None else value.encode())
+        for at, (key, value) in enumerate(pairs)
+    ]
+    append(log, batch_at(end, records=records, **fields))
+
+
+def table(log: Log) -> dict[bytes, bytes]:
+    """The last value of each key."""
+    found: dict[bytes, bytes] = {}
+    data = read_all(log)
+    for position, header in headers_of(data):
+        if header.is_control:
+            continue
+        for record in read_records(data, position):
+            assert record.key is not None
+            if record.value is None:
+                found.pop(record.key, None)
+            else:
+                found[record.key] = record.value
+    return found
+
+
+def first(log: Log, producer_id: int) -> None:
+    produce(log, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+
+# --- how far it was cleaned ---
+
+
+@pytest.mark.parametrize("how", ["cut", "crash"])
+def test_what_comes_where_the_log_was_cut_is_cleaned_anew(how: str) -> None:
+    """It counted as clean: a tombstone there was set against nothing, went in time, and the key was back."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, compact=True, delete=False, delete_retention_ms=0)
+        log = await node.start()
+        put(log, ("k", "old"))
+        log.roll(START_MS)
+        await node.sync()
+        for number in range(9):
+            put(log, (f"x{number}", "1"))
+        log.roll(START_MS)
+        await log.compact(START_MS, 10, force=True)
+        assert log.cleaned_to == 10
+        if how == "cut":
+            log.truncate_to(5)
+        else:  # what was cleaned had not been synced, as under flush.policy=os
+            await node.store.offsets.flush()
+            log = await node.restart("crash")
+        end = log.log_end_offset
+        assert log.cleaned_to <= end < 10 or end == 10
+        put(log, ("k", None), leader_epoch=2)
+        for number in range(10):
+            put(log, (f"y{number}", "1"), leader_epoch=2)
+        log.roll(START_MS)
+        for number in range(3):
+            await log.compact(START_MS + number, log.log_end_offset, force=True)
+            put(log, (f"z{number}", "1"), leader_epoch=2)
+            log.roll(START_MS)
+        assert b"k" not in table(log)
+
+    for seed in range(20 if how == "crash" else 1):
+        run(scenario, seed)
+
+
+# --- who has written ---
+
+
+def test_a_snapshot_that_is_written_while_the_log_is_closed_gets_no_name() -> None:
+    """The next start did not know of it, a truncation left it, and the one after believed what had been cut."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1 << 20)
+        log = await node.start()
+        for producer_id in range(MANY):
+            first(log, producer_id)
+        log.roll(START_MS)
+        produce(log)
+        produce(log, producer_id=7, producer_epoch=0, base_sequence=1)
+        await node.settle()
+        await asyncio.sleep(1)
+        produce(log, producer_id=7, producer_epoch=0, base_sequence=2)
+        faults = world.disk("n1").faults
+        usual, faults.run_s = faults.run_s, (0.5, 0.5)
+        log.roll(START_MS)
+        await asyncio.sleep(0)
+        faults.run_s = usual
+        produce(log, producer_id=8, producer_epoch=0, base_sequence=1)
+        await node.store.stop([log])
+        await asyncio.sleep(1)
+        world.kill("n1")
+        node.env = world.restart("n1")
+        log = await node.start()
+        log.truncate_to(MANY + 2)
+        produce(log, 4)
+        await node.settle()
+        log = await node.restart("kill")
+        state = log.producers.state_of(7)
+        assert state is not None
+        assert state.last_sequence == 1
+
+    run(scenario)
+
+
+def test_a_roll_while_a_snapshot_is_written_has_one_written_later() -> None:
+    """Or those whose records DeleteRecords takes were forgotten, and a retry of theirs was written again."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        for producer_id in range(MANY):
+            first(log, producer_id)
+        for _ in range(2):
+            log.roll(START_MS)
+            produce(log)
+        for _ in range(3):
+            await node.settle()
+            await asyncio.sleep(1)
+        log.delete_records_before(log.log_end_offset)
+        log.apply_retention(START_MS, log.log_end_offset)
+        await node.settle()
+        log = await node.restart("kill")
+        assert len(log.producers) >= MANY
+
+    run(scenario)
+
+
+def test_a_snapshot_for_which_there_was_no_room_is_tried_again() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1 << 20)
+        log = await node.start()
+        for producer_id in range(MANY):
+            first(log, producer_id)
+        world.disk("n1").faults.fail("append", path="*.producers*", number=errno.ENOSPC)
+        log.roll(START_MS)
+        produce(log)
+        await asyncio.sleep(1)
+        assert not log.snapshots
+        for _ in range(2):
+            await node.settle()
+            await asyncio.sleep(1)
+        assert log.snapshots
+
+    run(scenario)
+
+
+# --- what the disk can't read ---
+
+
+@pytest.mark.parametrize("path", ["*.producers", "*.txnindex", "*leader-epoch*", "*.index"])
+@pytest.mark.parametrize("how", ["kill", "crash"])
+def test_what_can_be_made_anew_is_made_anew_where_the_disk_can_not_read_it(
+    path: str, how: str
+) -> None:
+    """A bad sector in a file that says nothing new kept the partition from being used, at each start, until somebody removed it."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        end_txn(log, 1, commit=False)
+        log.roll(START_MS)
+        produce(log, 3, leader_epoch=1)
+        await node.settle()
+        was = read_all(log), log.aborted_between(0, 9), log.latest_epoch
+        node.down(how)
+        node.env = world.restart("n1")
+        world.disk("n1").faults.fail("read", path=path, number=errno.EIO, times=100)
+        log = await node.start()
+        assert log.producers.knows(1)
+        assert (read_all(log), log.aborted_between(0, 9), log.latest_epoch) == was
+
+    run(scenario)
+
+
+def test_a_rotten_marker_costs_its_partition_and_not_the_node() -> None:
+    """What its reader raised was known to nobody: the node ended in the middle of a cut, or did not start."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        at = log.active.size
+        end_txn(log, 1, commit=True)
+        produce(log, 2)
+        await node.sync()
+        world.disk("n1").files.file(node.path("0" * 20 + ".log")).flip(at + 61, 0)
+        with pytest.raises(LogDamaged, match="marker can't be read"):
+            log.truncate_to(3)
+        assert isinstance(log.failed, LogDamaged)
+
+    run(scenario)
