@@ -11,13 +11,15 @@ with one side, but then the other side comes behind what was read, and comes in 
 
 from collections import defaultdict
 
-from .history import Anomaly
+from .history import FINAL, Anomaly
 from .txn_history import Polled, Txns, final_values
 
 ACCOUNTS = "bank-"
 
 
 def check(history: Txns) -> list[Anomaly]:
+    if not any(op.process == FINAL for op in history):
+        return []  # nobody knows what came in the end: the harness says so
     sides: dict[int, list[Polled]] = defaultdict(list)
     for polled in final_values(history).values():
         if polled.key.startswith(ACCOUNTS):

@@ -295,6 +295,11 @@ def test_a_transfer_of_which_one_side_was_passed_by_makes_money() -> None:
     assert bank.check([still_behind, snapshot({"bank-0": 4, "bank-1": 6}, CREDIT), final]) == []
 
 
+def test_where_nobody_read_to_the_end_no_side_of_a_transfer_is_said_to_be_missing() -> None:
+    """A run that SIGTERM ended was called invalid, for each of a thousand transfers: it is unknown."""
+    assert bank.check([snapshot({"bank-0": 4, "bank-1": 6}, DEBIT)]) == []
+
+
 def test_two_transfers_of_one_teller_that_changed_places_are_out_of_order() -> None:
     """Both are whole and no money was made: one has overtaken the other in both accounts all the same."""
     told = [
