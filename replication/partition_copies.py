@@ -309,6 +309,7 @@ class CopiedPartition(ReadablePartition, Flushable):
             self._copying.on_durable()
 
     def _high_watermark_moved(self) -> None:
+        self.log.committed = self.machine.high_watermark
         if self.log.first_unstable_offset is not None:
             self.log.producers.on_high_watermark(self.machine.high_watermark)
         self._owner.on_high_watermark(self)

@@ -24,7 +24,7 @@ from fencepost.cluster.wire.batch import BatchHeader
 from . import aborted, closing, compaction, retention, rolling, snapshots, truncation
 from .burial import Burial
 from .checkpoint import Kind
-from .config import INT_MAX, LogConfig
+from .config import INT_MAX, LONG_MAX, LogConfig
 from .damage import Damage, below, readable_until
 from .epochs_machine import EpochsMachine
 from .finding import ReadResult, headers_of, read
@@ -47,7 +47,7 @@ class Log:
 
     __slots__ = (
         "_producers", "aborted_unsynced", "bases", "burials", "bytes_since_snapshot", "cleaned_to", "cleaning",
-        "config", "created", "cut_unsynced", "cuts", "damage", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
+        "committed", "config", "created", "cut_unsynced", "cuts", "damage", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
         "failed", "folder", "folder_synced", "folder_version", "hint", "latest_epoch", "log_end_offset", "log_start_offset",
         "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshots",
         "snapshots_unsynced", "ticket", "topic_id", "topic_partition", "unread",
@@ -102,6 +102,9 @@ class Log:
         self.burials: dict[Segment, Burial] = {}
         self.cleaned_to = -1  # compaction has been here; -1 is never
         self.cleaning = False
+        self.committed = (
+            LONG_MAX  # the high watermark, once somebody has told: no cut goes below it
+        )
 
     @classmethod
     def open(

@@ -129,8 +129,10 @@ def for_hint(log: "Log") -> tuple[int, bytes]:
 
 
 def drop_old(log: "Log") -> None:
-    """Two are enough, if the older is one that a start after a crash may believe."""
-    while len(log.snapshots) > KEEP and log.snapshots[1] <= log.settled_point:
+    """Two are enough, if the older is one that a start after a crash may believe, and that no truncation takes: what is before it
+    may be gone by then, and with it all that says who has written it."""
+    needed = min(log.settled_point, log.committed)
+    while len(log.snapshots) > KEEP and log.snapshots[1] <= needed:
         _drop(log, 0)
 
 

@@ -10,7 +10,7 @@ from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import headers_of
 from fencepost.cluster.wire.records import Record, read_records
 from fencepost.replication.log.log import Log
-from fencepost.replication.log.snapshots import AT_ONCE_MAX
+from fencepost.replication.log.snapshots import AT_ONCE_MAX, KEEP
 from log_helpers import START_MS, Node, append, batch_at, end_txn, produce, read_all, run
 
 MANY = AT_ONCE_MAX + 100  # producers: their snapshots are written off the loop
@@ -209,5 +209,36 @@ def test_a_rotten_marker_costs_its_partition_and_not_the_node() -> None:
         with pytest.raises(LogDamaged, match="marker can't be read"):
             log.truncate_to(3)
         assert isinstance(log.failed, LogDamaged)
+
+    run(scenario)
+
+
+def test_a_truncation_finds_a_snapshot_where_what_was_before_it_is_deleted() -> None:
+    """Both that were kept were above the high watermark: whoever had written before it was forgotten, and a retry written again."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        first(log, 1)
+        log.roll(START_MS)
+        log.committed = 2
+        for _ in range(4):
+            produce(log, 2)
+            log.roll(START_MS)
+        produce(log, 2)
+        for _ in range(2):
+            await node.settle()
+        log.delete_records_before(1)
+        log.apply_retention(START_MS, 2)
+        await node.settle()
+        log.truncate_to(2)
+        assert log.producers.knows(1)
+        log.committed = 20
+        for _ in range(4):
+            produce(log, 2)
+            log.roll(START_MS)
+        for _ in range(2):
+            await node.settle()
+        assert len(log.snapshots) == KEEP
 
     run(scenario)
