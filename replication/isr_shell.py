@@ -91,6 +91,7 @@ class IsrShell:
         if joiner is None:
             return
         self._manager.counters.isr_expands += 1
+        machine.proposed = joiner
         proposal = machine.isr.expand(joiner)
         self._env.log.info(
             "isr_expands",

@@ -167,6 +167,7 @@ class CopiedPartition(ReadablePartition, Flushable):
         machine = self.machine
         return (
             self.closed is None
+            and self.log.failed is None  # it copies nothing until it is opened anew
             and machine.role is Role.FOLLOWER
             and machine.leader_epoch == leader_epoch
         )

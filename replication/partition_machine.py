@@ -91,7 +91,8 @@ class Replica:
 class PartitionMachine:
     __slots__ = (
         "assigned", "broker_id", "durable_end", "elr", "epoch_start_offset", "high_watermark", "isr", "lag_ms_max",
-        "leader", "leader_epoch", "log_end", "min_insync_replicas", "replicas", "role", "settled_replicas", "sync_counts",
+        "leader", "leader_epoch", "log_end", "min_insync_replicas", "offline", "proposed", "replicas", "role", "settled_replicas",
+        "sync_counts",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +106,10 @@ class PartitionMachine:
         self.epoch_start_offset = -1
         self.isr = IsrMachine()
         self.elr: frozenset[int] = frozenset()  # who may lead, too, while the ISR is small
+        self.offline: frozenset[int] = (
+            frozenset()
+        )  # whose logs can't be used until they register anew
+        self.proposed = -1  # last, to join: if that was refused it is another one's turn
         # Who is to have a replica, this broker among them.
         self.assigned: frozenset[int] = frozenset()
         self.replicas: dict[int, Replica] = {}  # the others, while this broker leads
@@ -128,7 +133,7 @@ class PartitionMachine:
             return False, False  # the leader hears of its own proposals first
         is_new_epoch = state.leader_epoch > self.leader_epoch
         self.isr.on_image(frozenset(state.isr), state.leader_epoch, state.partition_epoch)
-        self.elr = frozenset(state.elr)
+        self.elr, self.offline = frozenset(state.elr), frozenset(state.offline)
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.assigned = frozenset(state.replicas)
         if state.leader != self.broker_id:
@@ -246,22 +251,25 @@ class PartitionMachine:
 
     def joiner(self, log_start: int = -1) -> int | None:
         """A follower to propose for the ISR: it has all that is committed, and reached this epoch, and has deleted what
-        was said to be deleted while it was away. `log_start` is our own.
+        was said to be deleted while it was away. `log_start` is our own. Not the one that was proposed last, if there is another.
         """
         if self.role is not Role.LEADER or self.isr.is_in_flight:
             return None
-        isr = self.isr.isr
+        isr, again = self.isr.isr, None
         for broker_id, replica in self.replicas.items():
             end = replica.counted_end
             if (
                 broker_id not in isr
+                and broker_id not in self.offline
                 and replica.may_join
                 and end >= self.high_watermark
                 and end >= self.epoch_start_offset
                 and replica.log_start >= log_start
             ):
-                return broker_id
-        return None
+                if broker_id != self.proposed:
+                    return broker_id
+                again = broker_id
+        return again
 
     def tick(self, now_ms: int) -> Proposal | None:
         """Followers that have not caught up for too long leave the ISR."""

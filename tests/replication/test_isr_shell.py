@@ -4,6 +4,7 @@ from asyncio import sleep, timeout
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.replication.partition import Refusal
 from fencepost.replication.replication import IsrWish
 from replica_cluster import Cluster, play
 from replica_helpers import batch
@@ -211,3 +212,57 @@ def test_a_clock_that_jumps_takes_nobody_out() -> None:
         assert cluster.proposals == []
 
     play(scene, replica_lag_time_max_ms="5000")
+
+
+def test_one_that_may_not_join_does_not_keep_the_next_one_out() -> None:
+    """Its log had failed in a write, and the controller refused it twice a second; the third replica, which had everything, was never
+    proposed, and all writes were refused."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        await sleep(0.5)
+        cluster.kill(3)
+        cluster.change(isr=BOTH)
+        cluster.world.disk("node-1").faults.fail("append", path="*orders-0*")
+        assert isinstance(cluster[1].produce(batch("b")), Refusal)
+        asked: list[tuple[int, ...]] = []
+
+        def answer(_node: int, wish: IsrWish) -> ErrorCode | None:
+            asked.append(wish.proposal.isr)
+            if 1 in wish.proposal.isr:
+                cluster.change()  # in the next partition epoch, as it is
+                return ErrorCode.ineligible_replica
+            return None
+
+        cluster.answer = answer
+        one = (BrokerId(1),)
+        cluster.elect(2, isr=(BrokerId(2),), elr=one, offline=one)
+        await cluster.restart(3)
+        await cluster.until(lambda: 3 in cluster.state().isr)
+        assert all(1 not in each for each in asked)
+
+    play(scene)
+
+
+def test_who_was_refused_lets_another_one_be_proposed_before_it_is_again() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        cluster.kill(2)
+        refused = 0
+
+        def answer(_node: int, wish: IsrWish) -> ErrorCode | None:
+            nonlocal refused
+            if 1 not in wish.proposal.isr:
+                return None
+            refused += 1
+            cluster.change()
+            return ErrorCode.ineligible_replica
+
+        cluster.answer = answer
+        cluster.elect(3, isr=(BrokerId(3),))
+        await cluster.until(lambda: refused > 0)
+        await cluster.restart(2)
+        await cluster.until(lambda: 2 in cluster.state().isr)
+
+    play(scene)

@@ -175,6 +175,27 @@ def test_a_leader_with_a_full_disk_lets_another_lead_until_it_has_room(seed: int
     play(seed, scenario)
 
 
+def test_a_former_leader_whose_log_failed_keeps_nobody_out_of_the_isr() -> None:
+    """It was proposed twice a second, and refused; the third replica had everything, and its partition took no writes."""
+
+    async def scenario(scene: Scene) -> None:
+        state = scene.nodes.partition(TOPIC, 0)
+        assert state is not None
+        old, _, away = state.replicas
+        scene.kill(away)
+        await scene.until("it left", lambda: away not in scene.isr)
+        scene.world.disk(node_name(old)).faults.fail("append", path=f"/data/{TOPIC}-0/*.log")
+        failed = scene.nodes.broker(old).replicas
+        await scene.until("the log fails", lambda: bool(failed.offline))
+        await asyncio.sleep(0.5)
+        scene.nodes.start(away)
+        await scene.until("it is back", lambda: away in scene.isr, within_s=30)
+        await scene.until_acknowledged(20)
+        scene.kill(old)
+
+    play(0, scenario)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_follower_whose_disk_hangs_in_a_sync_leaves_the_isr_and_comes_back(seed: int) -> None:
     """It writes all that comes, and tells so: by what it had written it was in sync, and waited for, as long as it hung."""
