@@ -145,7 +145,8 @@ class RealNet:
                     ssl=tls,
                     ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
                 )
-        except (OSError, TimeoutError, ssl.SSLError) as error:
+        # A name that no name server could be asked for (an empty label, one that is too long) is a UnicodeError, from idna.
+        except (OSError, TimeoutError, ssl.SSLError, UnicodeError, OverflowError) as error:
             reason = str(error) or f"no answer in {timeout_s} s"
             message = f"can't connect to {host}:{port}: {reason}"
             if _was_refused(error):

@@ -21,6 +21,7 @@ from typing import Final
 from ..base.errors import LogDamaged, Trouble
 from ..base.metrics import Histogram
 from ..base.ports import Env, File
+from .raft_files import ADVICE
 from .segment_format import (
     FORMAT,
     RESET,
@@ -39,10 +40,6 @@ from .vote_file import VoteFile
 
 SEGMENT_BYTES_MAX: Final = 4 * 1024 * 1024  # then the next group begins a new segment
 _SUFFIX: Final = ".journal"
-_ADVICE: Final = (
-    "Its disk has lost what was once written to it. Restore the folder from a backup, or, where other"
-    " voters are well, empty it and let this node join anew."
-)
 
 
 class JournalLost(Trouble):
@@ -121,7 +118,7 @@ class Journal:
         number, salt = header.number, header.salt
         if self._segments and number != self._segments[-1].number + 1:
             missing = self._path(self._segments[-1].number + 1)
-            raise LogDamaged(f"The metadata journal lacks {missing}. {_ADVICE}")
+            raise LogDamaged(f"The metadata journal lacks {missing}. {ADVICE}")
         position = last_group = SEGMENT_HEADER_SIZE
         segment: _Segment | None = None
         while position < len(data):
@@ -130,7 +127,7 @@ class Journal:
                 if not is_last or is_group_behind(data, position + 1, salt):
                     raise LogDamaged(
                         f"The metadata journal {path} is damaged at position {position}, and what"
-                        f" follows was durable once. {_ADVICE}"
+                        f" follows was durable once. {ADVICE}"
                     )
                 self._cut(path, position, lost=len(data) - position)
                 break
@@ -159,7 +156,7 @@ class Journal:
         # The header is synced before the first group is written.
         if is_last and len(data) <= SEGMENT_HEADER_SIZE:
             return None
-        raise LogDamaged(f"The metadata journal {path} is damaged at position 0. {_ADVICE}")
+        raise LogDamaged(f"The metadata journal {path} is damaged at position 0. {ADVICE}")
 
     def _replay(self, path: str, position: int, group: Group) -> None:
         if group.flags & RESET:
@@ -169,7 +166,7 @@ class Journal:
             if group.first_index > last + 1:
                 raise LogDamaged(
                     f"The metadata journal {path} goes from entry {last} to {group.first_index} at"
-                    f" position {position}. {_ADVICE}"
+                    f" position {position}. {ADVICE}"
                 )
             # Before the first one: a conflict reached back into a segment that was dropped since, as a snapshot has it.
             del self._entries[max(0, group.first_index - first) :]
@@ -201,7 +198,7 @@ class Journal:
         if not may_lag or first > previous.idx:  # or there is a hole between the two
             raise LogDamaged(
                 f"The metadata journal in {self._folder} does not hold the entries {previous.idx} and"
-                f" {last.idx} on which the snapshot ends. {_ADVICE}"
+                f" {last.idx} on which the snapshot ends. {ADVICE}"
             )
         self.clear()
         self.add(*previous)

@@ -39,8 +39,8 @@ def read_packed(path: str, data: bytes) -> Any:
 
 
 ADVICE: Final = (
-    "It is written whole or not at all, so the disk has lost it. Restore the folder from a backup, or,"
-    " where other voters are well, empty it and let this node join anew."
+    "What was written is not there whole, so the disk has lost it. Where other voters are well, empty the folder and let this node"
+    " join anew: a backup has forgotten what it acknowledged since. Only who votes alone is restored from a backup."
 )
 
 

@@ -15,7 +15,7 @@ from ..base.ports import Env
 from ..metadata.machine import MetadataMachine
 from .journal import Journal
 from .raft import Raft
-from .raft_files import Snapshot, SnapshotFile
+from .raft_files import ADVICE, Snapshot, SnapshotFile
 from .redirected import in_world
 from .vote_file import VoteFile
 from .voters import Voters
@@ -51,7 +51,7 @@ def open_folder(
     elif len(journal) and journal[0].idx != 1:
         raise LogDamaged(
             f"{folder} has no snapshot, and its journal begins at entry {journal[0].idx}: what came"
-            " before is lost. Restore the folder from a backup."
+            f" before is lost. {ADVICE}"
         )
     return journal, file, snapshot
 
@@ -167,6 +167,7 @@ class Store:
         while True:
             try:
                 self._journal.vote.settle()
+                self.has_room()
                 return
             except OSError as trouble:
                 await self.wait_for_room(trouble)

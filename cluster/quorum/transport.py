@@ -99,7 +99,7 @@ def check_message(message: Mapping[str, Any]) -> None:
         raise FrameRefused(f"A message of the quorum has the unknown type {kind!r}.")
     fields = MESSAGES[kind]
     if message.keys() != {"type", *fields}:
-        raise FrameRefused(f"A {kind} of the quorum has the fields {sorted(message)}.")
+        raise FrameRefused(f"A {kind} of the quorum has the fields {sorted(map(str, message))}.")
     for name, types in fields.items():
         # bool is an int to isinstance.
         value = message[name]

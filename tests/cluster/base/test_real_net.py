@@ -364,3 +364,16 @@ async def answers_tls(env: RealEnv, port: int, context: ssl.SSLContext) -> bool:
     connection = await env.net.connect("localhost", port, tls=context)
     connection.write([b"\0\0\0\2hi"])
     return await connection.read_frame(10) == b"hi"
+
+
+@pytest.mark.parametrize("host", ["node-2..cluster.local", f"{'x' * 64}.local", "a" * 300])
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_a_name_that_can_not_be_asked_for_is_nobody(host: str, loop: Any) -> None:
+    """uvloop raised what nobody expected of a connection: every node that was told such a name of a peer ended, at each start again."""
+
+    async def main() -> None:
+        async with open_env(log=Notes()) as env:
+            with pytest.raises(ConnectionLost, match="can't connect to"):
+                await env.net.connect(host, 9192)
+
+    loop(main())

@@ -1,6 +1,7 @@
 """Voters whose disks are all slow, as those of one storage are: there is no better one to make room for."""
 
 import asyncio
+import errno
 
 import pytest
 from fencepost.chaos.sim.quorum_links import host_of
@@ -91,5 +92,30 @@ def test_a_follower_whose_disk_is_always_behind_takes_snapshots_all_the_same(
         await asyncio.gather(*doing)
         await nodes.alike(timeout_s=20)
         assert longest < 400, longest
+
+    world.run(scenario())
+
+
+def test_voters_that_all_start_without_room_for_a_vote_elect_when_there_is_some(
+    world: World,
+) -> None:
+    """On disks that take nothing even to write over. Nothing that came later said that there was room again."""
+    nodes = Nodes(world, voters=3)
+
+    async def scenario() -> None:
+        await nodes.start()
+        await nodes.agree("before")
+        for each in nodes.ids:
+            nodes.kill(each)
+            for kind in ("write_at", "sync"):
+                faults = world.disk(host_of(each)).faults
+                faults.fail(kind, path="*/vote*", number=errno.ENOSPC, times=10**6)
+        for each in nodes.ids:
+            nodes.restart(each)
+            await nodes.start(each)
+        await asyncio.sleep(5)
+        for each in nodes.ids:
+            world.disk(host_of(each)).faults.planned.clear()
+        await nodes.agree("after", timeout_s=30)
 
     world.run(scenario())

@@ -96,3 +96,9 @@ def test_a_message_is_stamped_with_the_term_in_which_it_was_said() -> None:
         transport.term = lambda term=term: term
         transport.send(Peer(2), {"type": "alive", "stamp": 1.0})
     assert [read_message(frame)[0] for _, frame in links.frames] == [3, 4]
+
+
+def test_a_field_whose_name_is_no_text_is_refused() -> None:
+    """Its name could not be put in order with the others, for the sentence that refuses it: the node ended."""
+    with pytest.raises(FrameRefused, match="has the fields"):
+        read_message(msgpack.packb([1, {"type": "behind", b"x": 1}]))
