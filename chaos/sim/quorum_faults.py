@@ -51,9 +51,8 @@ class QuorumFaults:
         self._rotten: BrokerId | None = None  # whose it is
         self._wiped: BrokerId | None = None
         self._at_a_vote: random.Random | None = None
-        self._sleeper: BrokerId | None = (
-            None  # a candidate that is stopped while its requests are on their way
-        )
+        # A candidate that is stopped while its requests are on their way.
+        self._sleeper: BrokerId | None = None
 
     async def run(self) -> None:
         run = self._run

@@ -11,9 +11,7 @@ from sim_node import NODE, PORT, SimNode
 from txn_talk import TOPIC, Producer, Talk
 
 E = ErrorCode
-OLD = (
-    3  # the last version of TxnOffsetCommit before clients that have an epoch for each transaction
-)
+OLD = 3  # of TxnOffsetCommit: of clients that have one epoch for all transactions
 
 
 def store(talk: Talk, wire: WireClient, who: Producer, offset: int) -> ErrorCode:

@@ -101,6 +101,16 @@ def append(log: Log, data: bytes, now_ms: int = START_MS) -> list[tuple[int, Bat
     return headers
 
 
+def put(log: Log, *pairs: tuple[str, str | None], **fields: Any) -> None:
+    """Keys and their values, in one batch; None deletes a key."""
+    end = log.log_end_offset
+    records = [
+        Record(end + at, START_MS, key.encode(), None if value is None else value.encode())
+        for at, (key, value) in enumerate(pairs)
+    ]
+    append(log, batch_at(end, records=records, **fields))
+
+
 def produce(log: Log, batches: int = 1, **fields: Any) -> None:
     for _ in range(batches):
         append(log, batch_at(log.log_end_offset, **fields))

@@ -6,7 +6,7 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import DELETE_HORIZON_FLAG, headers_of
-from fencepost.cluster.wire.records import Record, read_records
+from fencepost.cluster.wire.records import read_records
 from fencepost.replication.log import snapshots
 from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.compaction import compact as one_round
@@ -18,26 +18,16 @@ from log_helpers import (
     PARTITION,
     START_MS,
     Node,
-    append,
-    batch_at,
     end_txn,
     offsets_in,
     produce,
+    put,
     read_all,
     records_in,
     run,
 )
 
 DAY_MS = 86_400_000
-
-
-def put(log: Log, *pairs: tuple[str, str | None], **fields: Any) -> None:
-    end = log.log_end_offset
-    records = [
-        Record(end + at, START_MS, key.encode(), None if value is None else value.encode())
-        for at, (key, value) in enumerate(pairs)
-    ]
-    append(log, batch_at(end, records=records, **fields))
 
 
 def data_in(log: Log) -> list[tuple[int, str, str | None]]:

@@ -2,27 +2,17 @@
 
 import asyncio
 import errno
-from typing import Any
 
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import headers_of
-from fencepost.cluster.wire.records import Record, read_records
+from fencepost.cluster.wire.records import read_records
 from fencepost.replication.log.log import Log
 from fencepost.replication.log.snapshots import AT_ONCE_MAX, KEEP
-from log_helpers import START_MS, Node, append, batch_at, end_txn, produce, read_all, run
+from log_helpers import START_MS, Node, end_txn, produce, put, read_all, run
 
 MANY = AT_ONCE_MAX + 100  # producers: their snapshots are written off the loop
-
-
-def put(log: Log, *pairs: tuple[str, str | None], **fields: Any) -> None:
-    end = log.log_end_offset
-    records = [
-        Record(end + at, START_MS, key.encode(), None if value is None else value.encode())
-        for at, (key, value) in enumerate(pairs)
-    ]
-    append(log, batch_at(end, records=records, **fields))
 
 
 def table(log: Log) -> dict[bytes, bytes]:
