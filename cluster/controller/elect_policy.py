@@ -81,10 +81,12 @@ def _elected(
 def _wish(scene: Scene, command: ElectLeaders) -> Wish:
     if command.election is ElectionType.PREFERRED:
         return Wish(preferred=True)
-    if command.partitions is None:
-        return Wish(unclean=True)  # to begin a partition anew it has to be named
     waiting = (each for each in scene.image.brokers.values() if each.waits_for_disk != NO_DISK)
-    return Wish(unclean=True, on_other_disks=frozenset(each.broker_id for each in waiting))
+    return Wish(
+        unclean=True,
+        on_other_disks=frozenset(each.broker_id for each in waiting),
+        anew=command.partitions is not None,  # to begin a partition anew it has to be named
+    )
 
 
 def _is_needless(wish: Wish, now: PartitionState) -> bool:

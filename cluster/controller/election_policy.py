@@ -62,9 +62,10 @@ class Wish:
     new_epoch: bool = False  # even if the leader stays: it starts anew
     preferred: bool = False  # the first replica leads if it can
     unclean: bool = False  # whoever is alive leads if no one has everything
-    # Who has a sound disk, only not the one that partitions wait for. If all who had everything are among them, one of them
-    # may begin anew; else those who are merely down have it.
+    # Who has a sound disk, only not the one that partitions wait for: that is waited for no more where another leads uncleanly.
     on_other_disks: frozenset[BrokerId] = frozenset()
+    # If all who had everything are on other disks, one of them may lead with nothing; else those who are merely down have it.
+    anew: bool = False
 
 
 def changed(
@@ -93,9 +94,9 @@ def changed(
     if leader == NO_LEADER:
         heir = next((each for each in in_turn if each in elr), NO_LEADER)
         survivor = _survivor(placed, may_lead) if wish.unclean else NO_LEADER
-        if wish.unclean and survivor == NO_LEADER and wish.on_other_disks.issuperset((*isr, *elr)):
+        on_other_disks = wish.on_other_disks.intersection((*isr, *elr))
+        if wish.anew and survivor == NO_LEADER and on_other_disks.issuperset((*isr, *elr)):
             survivor = _survivor(placed, wish.on_other_disks.intersection(alive))
-            offline = tuple(each for each in offline if each != survivor)
         if heir != NO_LEADER:
             # Who is in the ISR still is so as the last of it, and was alone below the minimum: nothing was committed
             # that it has not.
@@ -104,6 +105,7 @@ def changed(
             elr = tuple(each for each in replicas if each in known and each != heir)
         elif survivor != NO_LEADER:
             leader, isr, elr = survivor, (survivor,), ()
+            offline = tuple(each for each in offline if each not in {survivor, *on_other_disks})
         elif not isr:
             # Nobody can lead. The ISR says who may when one of them is back: it is never empty.
             isr = tuple(each for each in now.isr if each != wish.lost and each in replicas) or elr

@@ -9,7 +9,7 @@ PROVED BY  tests/cluster/controller/test_isr_policy.py::test_a_deposed_leader_ch
 """
 
 from ..base.errors import ErrorCode
-from ..metadata.image import PartitionState, TopicState
+from ..metadata.image import NO_DISK, PartitionState, TopicState
 from ..metadata.records import PartitionChange
 from .brokers_policy import check_broker_epoch
 from .commands import (
@@ -133,5 +133,8 @@ def _why_not(scene: Scene, now: PartitionState, member: IsrMember) -> str:
         # It was restarted since the leader heard of it: what it then had may be gone.
         return f"registered anew, with broker epoch {broker.broker_epoch}"
     if member.broker_id in now.offline:
-        return "without its log of this partition, which failed"
+        why = "which failed"
+        if broker.waits_for_disk != NO_DISK:  # which of the two the mark does not tell
+            why += ", or is on a disk that it does not have; it has to be started again"
+        return f"without its log of this partition, {why}"
     return ""

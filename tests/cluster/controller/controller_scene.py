@@ -97,12 +97,17 @@ class Scene:
 
 
 def wish(
-    scene: Scene, *isr: int, broker: int = 1, broker_epoch: int | None = None, **other: int
+    scene: Scene,
+    *isr: int,
+    broker: int = 1,
+    broker_epoch: int | None = None,
+    topic: str = "t",
+    **other: int,
 ) -> Any:
-    """The leader's wish for the ISR of t-0, and its answer."""
-    topic, now = scene.image.topics["t"], scene.partition(index=other.get("partition", 0))
+    """The leader's wish for the ISR of t-0, or another one, and its answer."""
+    now = scene.partition(topic, other.get("partition", 0))
     change = IsrChange(
-        topic_id=topic.topic_id,
+        topic_id=scene.image.topics[topic].topic_id,
         partition=other.get("partition", 0),
         leader_epoch=other.get("leader_epoch", now.leader_epoch if now else 0),
         partition_epoch=other.get("partition_epoch", now.partition_epoch if now else 0),

@@ -3,7 +3,8 @@
 from typing import Any
 from uuid import UUID
 
-from controller_scene import Scene
+import pytest
+from controller_scene import Scene, wish
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER, TopicPartition
 from fencepost.cluster.controller.commands import (
@@ -162,6 +163,41 @@ def test_a_person_may_give_the_old_disk_up() -> None:
     now = scene.partition()
     assert (now.isr, now.offline) == ((2,), ())
     assert scene.image.brokers[1].waits_for_disk == NO_DISK
+
+
+@pytest.mark.parametrize("partitions", [(("t", 0),), None])
+def test_who_waited_for_the_disk_that_was_given_up_follows_at_once(partitions: Any) -> None:
+    """Its node lives and copies the partition, empty as it is: else it would be counted out until somebody starts it again."""
+    scene = three()
+    come(scene, NEW)
+    scene.register(2, disk=UUID(int=2))
+    scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=partitions))
+    now = scene.partition()
+    assert (now.leader, now.isr, now.offline) == (2, (2,), ())
+    assert wish(scene, 2, 1, broker=2).error_code is ErrorCode.none
+    come(scene, OLD)  # which lacks what 2 wrote: it has to copy that anew
+    now = scene.partition()
+    assert (now.leader, now.isr, now.elr) == (2, (2,), ())
+
+
+def test_a_log_that_failed_is_counted_out_though_another_disk_is_given_up() -> None:
+    """Broker 1 waits for its old disk with t; what failed on the new one stays marked there."""
+    scene = three()
+    come(scene, NEW)
+    scene.register(2, disk=UUID(int=2))
+    scene.register(3, disk=UUID(int=3))
+    _create(scene, "y", [1, 2, 3])
+    _fail(scene, "y")
+    wish(scene, 2, broker=2, topic="y")
+    scene.register(2, disk=UUID(int=2), fenced=True)
+    scene.when(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("y", 0),)))
+    now = scene.partition("y")
+    assert (now.leader, now.isr, now.offline) == (3, (3,), (1,))
+    refused = wish(scene, 3, 1, broker=3, topic="y")
+    assert refused.error_message == (
+        "Broker 1 is without its log of this partition, which failed, or is on a disk that it does not have;"
+        " it has to be started again."
+    )
 
 
 def test_a_person_may_have_the_last_replica_begin_anew() -> None:
