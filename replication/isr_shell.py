@@ -23,8 +23,10 @@ from .partition_machine import NEVER_MS, PartitionMachine
 WISHES_MAX: Final = 1_000  # in one call
 RETRY_S: Final = 0.05  # Kafka's AlterPartitionManager; then twice as long, and so on
 RETRY_S_MAX: Final = 1.0
-# One that was refused by name is not proposed again at once: the reason is seldom gone after a millisecond.
+# One that was refused by name is not proposed again at once: the reason is seldom gone after a millisecond. Then twice as long, as
+# long as nothing is heard of that might be the reason: each refusal is a record of the metadata log (`isr_policy.py`).
 REFUSED_MS: Final = 500
+REFUSED_MS_MAX: Final = 16_000
 TICK_S_MAX: Final = 1.0
 PARTITIONS_A_TURN: Final = 500
 
@@ -44,6 +46,12 @@ class IsrWish(NamedTuple):
 ProposeIsr = Callable[[Sequence[IsrWish]], Awaitable[Sequence[ErrorCode]]]
 
 
+class _Refused(NamedTuple):
+    at_ms: int
+    wait_ms: int
+    seen: object  # all that the controller goes by, as it was known here
+
+
 class IsrShell:
     """Of one node."""
 
@@ -59,7 +67,7 @@ class IsrShell:
         self._propose = propose
         self._broker_epoch_of = broker_epoch_of
         self._wishes: dict[Partition, IsrWish] = {}
-        self._refused: dict[Partition, int] = {}  # and until when it is left alone
+        self._refused: dict[Partition, dict[int, _Refused]] = {}  # whom
         self._due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -84,10 +92,9 @@ class IsrShell:
 
     def look(self, partition: Partition) -> None:
         """A follower has got on, or may join now: is it in sync?"""
-        if partition in self._refused and self._refused[partition] > self._now_ms():
-            return
+        waiting = self._waiting(partition) if partition in self._refused else ()
         machine = partition.machine
-        joiner = machine.joiner(partition.log_start_offset)
+        joiner = machine.joiner(partition.log_start_offset, waiting)
         if joiner is None:
             return
         self._manager.counters.isr_expands += 1
@@ -108,6 +115,29 @@ class IsrShell:
         self._wishes[partition] = IsrWish(partition.topic_id, index, proposal, epochs)
         self._due.set()
 
+    def _waiting(self, partition: Partition) -> list[int]:
+        """Who was refused, and is not proposed yet: for longer than a moment only while all is as it was."""
+        now_ms, seen = self._now_ms(), self._seen(partition)
+        return [
+            joiner
+            for joiner, refused in self._refused[partition].items()
+            if now_ms - refused.at_ms < (refused.wait_ms if refused.seen == seen else REFUSED_MS)
+        ]
+
+    def _note_refused(self, partition: Partition, wish: IsrWish) -> None:
+        known, seen = self._refused.setdefault(partition, {}), self._seen(partition)
+        for joiner in sorted(set(wish.proposal.isr) - partition.machine.isr.isr):
+            before = known.get(joiner)
+            again = before is not None and before.seen == seen
+            wait_ms = min(2 * before.wait_ms, REFUSED_MS_MAX) if before and again else REFUSED_MS
+            known[joiner] = _Refused(self._now_ms(), wait_ms, seen)
+
+    def _seen(self, partition: Partition) -> object:
+        machine, brokers = partition.machine, self._manager.image.brokers
+        members = [BrokerId(each) for each in sorted(machine.assigned)]
+        heard = [(brokers.get(each), self._broker_epoch_of(each)) for each in members]
+        return machine.leader_epoch, machine.isr.isr, machine.offline, heard
+
     async def _tick(self) -> None:
         while True:
             await self._env.clock.sleep(min(self._manager.lag_ms_max / 4000, TICK_S_MAX))
@@ -117,7 +147,12 @@ class IsrShell:
         """Who has not kept up leaves; who was refused is looked at again."""
         now_ms = self._now_ms()
         self._refused = {
-            partition: until for partition, until in self._refused.items() if until > now_ms
+            partition: refused
+            for partition, refused in self._refused.items()
+            if partition.closed is None
+            and any(
+                now_ms - each.at_ms < each.wait_ms + REFUSED_MS_MAX for each in refused.values()
+            )
         }
         seen = 0
         for partition in list(self._manager.partitions.values()):
@@ -194,7 +229,7 @@ class IsrShell:
                 again = True
                 self._wishes.setdefault(partition, wish)
             elif not isr.is_in_flight:
-                self._refused[partition] = self._now_ms() + REFUSED_MS
+                self._note_refused(partition, wish)
                 partition.look_again()  # who was to join is waited for no more
                 name = str(partition.topic_partition)
                 self._env.log.info("isr_change_refused", partition=name, cause=error.name)

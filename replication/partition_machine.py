@@ -10,6 +10,7 @@ watermark moved"): this runs for every append, so there are no command objects. 
 """
 
 import enum
+from collections.abc import Collection
 from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -249,9 +250,10 @@ class PartitionMachine:
             default=log_start,
         )
 
-    def joiner(self, log_start: int = -1) -> int | None:
+    def joiner(self, log_start: int = -1, waiting: Collection[int] = ()) -> int | None:
         """A follower to propose for the ISR: it has all that is committed, and reached this epoch, and has deleted what
-        was said to be deleted while it was away. `log_start` is our own. Not the one that was proposed last, if there is another.
+        was said to be deleted while it was away. `log_start` is our own. Not the one that was proposed last, if there is another,
+        and none of `waiting`: those were refused.
         """
         if self.role is not Role.LEADER or self.isr.is_in_flight:
             return None
@@ -261,6 +263,7 @@ class PartitionMachine:
             if (
                 broker_id not in isr
                 and broker_id not in self.offline
+                and broker_id not in waiting
                 and replica.may_join
                 and end >= self.high_watermark
                 and end >= self.epoch_start_offset

@@ -1,6 +1,7 @@
 """Wishes for ISR changes on their way to a controller that may be slow, gone or of another opinion."""
 
 from asyncio import sleep, timeout
+from itertools import pairwise
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ids import BrokerId
@@ -264,5 +265,56 @@ def test_who_was_refused_lets_another_one_be_proposed_before_it_is_again() -> No
         await cluster.until(lambda: refused > 0)
         await cluster.restart(2)
         await cluster.until(lambda: 2 in cluster.state().isr)
+
+    play(scene)
+
+
+def test_one_that_is_refused_again_and_again_is_proposed_more_and_more_rarely() -> None:
+    """Each refusal is a record of the metadata log: it was one every half a second, for as long as a replica could not join."""
+
+    async def scene(cluster: Cluster) -> None:
+        await with_three_out(cluster)
+        asked_s: list[float] = []
+        allowed = False
+
+        def answer(_node: int, _wish: IsrWish) -> ErrorCode | None:
+            asked_s.append(cluster[1].env.clock.steady())
+            if allowed:
+                return None
+            cluster.change()  # in the next partition epoch, as it is
+            return ErrorCode.ineligible_replica
+
+        cluster.answer = answer
+        await cluster.restart(3)
+        await sleep(120.0)
+        assert len(asked_s) <= 13
+        pauses_s = [after - before for before, after in pairwise(asked_s)]
+        assert pauses_s[0] < 2
+        assert 15 < pauses_s[-1] < 18, "there is an end to that"
+        allowed = True
+        await sleep(0.5)
+        assert 3 not in cluster.state().isr
+        cluster.change_broker(2, rack="r2")  # it may be what the controller has waited for
+        await cluster.until(lambda: 3 in cluster.state().isr, seconds=2)
+
+    play(scene)
+
+
+def test_the_wait_of_one_that_was_refused_keeps_no_other_one_out() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        cluster.kill(2)
+
+        def answer(_node: int, wish: IsrWish) -> ErrorCode | None:
+            if 1 not in wish.proposal.isr:
+                return None
+            cluster.change()
+            return ErrorCode.ineligible_replica
+
+        cluster.answer = answer
+        cluster.elect(3, isr=(BrokerId(3),))
+        await sleep(60.0)
+        await cluster.restart(2)
+        await cluster.until(lambda: 2 in cluster.state().isr, seconds=4)
 
     play(scene)
