@@ -269,5 +269,8 @@ class SimConnection:
         self._in.unblock()  # what waits for it to read is sent again, and answered with a reset
         self._network.connections.pop(self.number, None)
 
+    async def secure(self) -> None:
+        """There is no TLS here."""
+
     async def wait_closed(self) -> None:
         await asyncio.shield(self._closed)

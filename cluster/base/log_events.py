@@ -26,7 +26,6 @@ CLUSTER: Final[Mapping[str, str]] = {
     " know: run the same version on all nodes.",
     "peer_stream_lost": "A stream of node {node} ended: {cause}",
     "peer_stream_ended": "A stream of node {node} was ended: {cause}",
-    "handshake_failed": "A TLS handshake failed: {cause}",
     "connection_ended": "The connection with {remote} ended: {cause}",
     "http_connection_failed": "An HTTP connection failed: {cause}",
     "accepting_paused": "No new connections on port {port} for a moment, {open} are open: {cause}."

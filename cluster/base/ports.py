@@ -148,6 +148,12 @@ class Connection(Protocol):
     def received_bytes(self) -> int:
         """All that came in so far, in whole frames or not: while it grows, the other end lives."""
 
+    async def secure(self) -> None:
+        """Shake hands, where the listener that accepted it has TLS; until then it can only be closed or aborted.
+
+        ConnectionLost when that fails, or when it is aborted meanwhile. Without TLS there is nothing to wait for.
+        """
+
     async def read_frame(self, size_max: int) -> memoryview | None:
         """The next frame without its length; None at a clean end between frames.
 
@@ -223,6 +229,7 @@ class Net(Protocol):
         """Accept connections; each is served by a task of its own running `on_connect`, closed when it ends.
 
         An `essential` listener accepts when all others have as many connections as they may, and bounds its own.
+        With `tls` it is for `on_connect` to call `secure`, so that who never shakes hands can be bounded, too.
         """
 
     async def connect(

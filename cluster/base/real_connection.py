@@ -60,6 +60,9 @@ class RealConnection(asyncio.BufferedProtocol):
             return None
         return cast("dict[str, Any] | None", self._transport.get_extra_info("peercert") or None)
 
+    async def secure(self) -> None:
+        """Nothing to do: without TLS, or dialed, when the handshake belongs to `connect`."""
+
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

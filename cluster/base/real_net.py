@@ -18,6 +18,7 @@ from .errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
 from .framing import SCRATCH_SIZE
 from .ports import Connection, Disk, Log, OnHttp, Tasks
 from .real_connection import RealConnection
+from .real_tls import HANDSHAKE_TIMEOUT_S, TlsConnection, address_of
 
 if TYPE_CHECKING:
     from .real_http import RealHttp
@@ -26,7 +27,6 @@ HTTP_MODULE: Final = "fencepost.cluster.base.real_http"
 BACKLOG: Final = 4096
 ACCEPTS_AT_ONCE: Final = 256  # then the loop's other work has its turn
 ACCEPT_PAUSE_S: Final = 0.2
-HANDSHAKE_TIMEOUT_S: Final = 20.0
 CLOSE_TIMEOUT_S: Final = 1.0  # for all connections together, when the node stops
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 # Linux hands errors of a connection that ended before it was accepted to `accept` (its manual page).
@@ -154,27 +154,28 @@ class RealNet:
             raise ConnectionLost(message, Outcome.REFUSED) from error
         return connection
 
-    def new_connection(self, plain: socket.socket | None = None) -> RealConnection:
-        return RealConnection(self._scratch, self._disk, self._tasks, self._log, self._open, plain)
+    def new_connection(
+        self, accepted: socket.socket | None = None, tls: ssl.SSLContext | None = None
+    ) -> RealConnection:
+        parts = self._scratch, self._disk, self._tasks, self._log, self._open
+        if accepted is not None and tls is not None:
+            return TlsConnection(accepted, tls, *parts)
+        return RealConnection(*parts, accepted)
 
     async def serve(
         self, accepted: socket.socket, on_connect: OnConnect, tls: ssl.SSLContext | None
     ) -> None:
         """The task of one accepted connection."""
         loop = asyncio.get_running_loop()
-        # Not what the call returns: under TLS that is uvloop's own protocol.
-        connection = self.new_connection(None if tls else accepted)
-        try:
-            await loop.connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
-            )
-        except (OSError, TimeoutError) as error:
-            accepted.close()
-            self._log.info("handshake_failed", cause=str(error))
-            return
+        connection = self.new_connection(accepted, tls)
+        if tls is None:
+            try:
+                await loop.connect_accepted_socket(lambda: connection, accepted)
+            except OSError as error:
+                remote = address_of(accepted)
+                accepted.close()
+                self._log.info("connection_ended", remote=remote, cause=str(error))
+                return
         try:
             await on_connect(connection)
         except Trouble as trouble:

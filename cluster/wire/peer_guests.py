@@ -1,8 +1,10 @@
 """Who comes to the peer door, until it is known.
 
-INVARIANT  what strangers make this node hold is bounded: GUESTS_MAX connections, each for `handshake_s` and a frame.
+INVARIANT  what strangers make this node hold is bounded: GUESTS_MAX connections, each for `handshake_s` and a frame
+           (once more that time to go), with TLS and without.
 PREVENTS   a stranger keeping the cluster's own nodes out, or filling a node, by opening connections.
 PROVED BY  tests/cluster/wire/test_peer_strangers.py::test_silent_strangers_do_not_keep_a_peer_out
+           tests/node/test_peer_tls.py::test_strangers_that_never_shake_hands_have_the_same_few_places_and_seconds_as_without_tls
 
 Room is made by closing the connection that has been greeting for longest: a peer's greeting takes milliseconds.
 
@@ -77,6 +79,7 @@ class Guests:
         self._greeting[connection] = None
         try:
             async with asyncio.timeout(self._times.handshake_s):
+                await connection.secure()
                 guest = await challenge_guest(connection, self._me, self._cluster_id())
                 await self._give_place(guest.name, connection)
             guest.let_in(connection)
@@ -86,11 +89,22 @@ class Guests:
             connection.abort()
         except PeerRefused as refused:
             self._refused(connection, "refused", str(refused))
+            await self._see_off(connection)
         except Trouble as trouble:
             self._refused(connection, "stranger", str(trouble))
+            await self._see_off(connection)
         finally:
             self._greeting.pop(connection, None)
         return None
+
+    async def _see_off(self, connection: Connection) -> None:
+        """Under TLS the other end has to say goodbye: it keeps its place until it has, or its time is over."""
+        connection.close()
+        try:
+            async with asyncio.timeout(self._times.handshake_s):
+                await connection.wait_closed()
+        except TimeoutError:
+            connection.abort()
 
     def _refused(self, connection: Connection, sort: str, why: str) -> None:
         self._counters.handshakes_refused += 1

@@ -1,7 +1,9 @@
 """Certificates beneath the peer door, over real sockets."""
 
 import asyncio
+import contextlib
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.log import StreamLog
 from fencepost.cluster.base.real_env import open_env
 from fencepost.cluster.wire.peer_door import PeerDoor, PeerTls
+from fencepost.cluster.wire.peer_guests import GUESTS_MAX
 from fencepost.node.config import NodeConfig
 from fencepost.node.peer_tls import peer_tls
 
@@ -64,9 +67,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("tls") / "ours")
 
 
-def in_reality(scenario: Any) -> None:
+def in_reality(scenario: Any, log: Any = None) -> None:
     async def main() -> None:
-        async with open_env(log=StreamLog(levels="error")) as env, asyncio.timeout(20):
+        own = log or StreamLog(levels="error")
+        async with open_env(log=own) as env, asyncio.timeout(20):
             addresses: dict[BrokerId, tuple[str, int]] = {}
 
             async def door(node_id: BrokerId, tls: PeerTls | None) -> PeerDoor:
@@ -143,6 +147,98 @@ def test_a_certificate_with_another_name_is_refused_unless_names_are_not_checked
             await one.request(TWO, "echo", {}, timeout_s=5)
         assert trouble.value.outcome is Outcome.REFUSED
         await two.request(ONE, "echo", {}, timeout_s=5)
+
+    in_reality(scenario)
+
+
+class Notes:
+    """A log that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def info(self, event: str, **fields: object) -> None:
+        self.events.append(event)
+
+    warn = error = info
+
+
+def have_ended(strangers: list[socket.socket]) -> int:
+    """Of sockets that are read without waiting."""
+    ended = 0
+    for each in strangers:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                ended += not each.recv(100)
+            except ConnectionError:
+                ended += 1
+    return ended
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
+def test_strangers_that_never_shake_hands_have_the_same_few_places_and_seconds_as_without_tls(
+    authority: Authority, said: bytes
+) -> None:
+    """Each was held for 20 s before anything counted it: descriptors that the logs need."""
+    ours = peer_tls(authority.keystore("localhost"), authority.trust, "", "https")
+    notes = Notes()
+
+    async def scenario(door: Any) -> None:
+        one, two = await door(ONE, ours), await door(TWO, ours)
+        port = two._address_of(ONE)[1]
+        strangers = [socket.create_connection(("localhost", port)) for _ in range(300)]
+        for each in strangers:
+            each.setblocking(False)
+            each.send(said)
+        try:
+            await asyncio.sleep(0.5)
+            assert have_ended(strangers) >= len(strangers) - GUESTS_MAX
+            assert (await two.request(ONE, "echo", {"n": 1}, timeout_s=2))[0] == {"n": 1}
+            await asyncio.sleep(one.times.handshake_s)
+            assert have_ended(strangers) == len(strangers)
+        finally:
+            for each in strangers:
+                each.close()
+        assert one.counters.handshakes_refused == len(strangers)
+        assert [each for each in notes.events if each != "peer_up"] == ["peer_refused"] * 2
+
+    in_reality(scenario, notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("said", [b"\0\0\0\4what", b"\x7f\0\0\0"])
+def test_a_stranger_with_a_certificate_that_is_refused_can_not_stay_by_not_saying_goodbye(
+    authority: Authority, said: bytes
+) -> None:
+    """TLS waits for the other end's goodbye. Whoever never said it had its connection for 10 s more, uncounted."""
+    ours = peer_tls(authority.keystore("localhost"), authority.trust, "", "https")
+    assert ours is not None
+
+    async def scenario(door: Any) -> None:
+        one = await door(ONE, ours)
+        two = await door(TWO, ours)
+        port = two._address_of(ONE)[1]
+        plain = socket.create_connection(("localhost", port))
+
+        def shake_hands_and_say() -> None:
+            stranger = ours.client.wrap_socket(plain, server_hostname="localhost")
+            stranger.send(said)
+            bare.append(socket.socket(fileno=stranger.detach()))
+
+        bare: list[socket.socket] = []
+        await asyncio.get_running_loop().run_in_executor(None, shake_hands_and_say)
+        stranger = bare[0]
+        stranger.setblocking(False)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(one.times.handshake_s + 1):
+                with contextlib.suppress(ConnectionError):
+                    while await loop.sock_recv(stranger, 1000):
+                        pass
+        finally:
+            stranger.close()
+        assert one.counters.handshakes_refused == 1
 
     in_reality(scenario)
 

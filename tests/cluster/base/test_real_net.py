@@ -334,6 +334,7 @@ def test_tls_both_ways_carries_frames_and_shows_the_peers_certificate(
         shown: list[Any] = []
 
         async def serve(connection: Any) -> None:
+            await connection.secure()
             shown.append(connection.peer_certificate)
             await echo(connection)
 
@@ -356,6 +357,42 @@ def test_tls_both_ways_carries_frames_and_shows_the_peers_certificate(
                 if await plain.read_frame(100) is None:
                     raise ConnectionLost("closed without a word")
             assert await answers_tls(env, listener.address[1], context(ssl.Purpose.SERVER_AUTH))
+
+    run(main())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_connection_that_shakes_hands_still_can_be_ended_at_once(
+    run: Any, certificate: str, begun: bool
+) -> None:
+    """Whoever bounds strangers ends the oldest, from another task; its descriptor is free then."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate)
+
+    async def main() -> None:
+        accepted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def serve(connection: Any) -> None:
+            accepted.set_result(connection)
+            if not begun:
+                await asyncio.sleep(0.05)
+            try:
+                await connection.secure()
+            except ConnectionLost as lost:
+                told.set_result(str(lost))
+
+        async with open_env(log=Notes()) as env, asyncio.timeout(5):
+            listener = await env.net.listen("127.0.0.1", 0, serve, tls=server)
+            reader, writer = await asyncio.open_connection(*listener.address)
+            connection = await accepted
+            assert connection.remote == writer.get_extra_info("sockname")
+            await asyncio.sleep(0.01)
+            connection.abort()
+            assert await reader.read() == b""
+            assert "was aborted here" in await told
+            await connection.wait_closed()
+            writer.close()
 
     run(main())
 
