@@ -62,6 +62,10 @@ QUORUM: Final[Mapping[str, str]] = {
     "metadata_disk_full": "The disk of {folder} is full ({cause}): the metadata log takes nothing"
     " more, and this node does not lead it. Free some space; it goes on by itself.",
     "metadata_disk_has_room_again": "The disk of {folder} has room again: the metadata log goes on.",
+    "metadata_no_descriptors": "No file can be opened in {folder} ({cause}): the metadata log takes nothing"
+    " more, and this node does not lead it. It goes on by itself when files can be opened; raise the"
+    " limit of open files (ulimit -n) if this comes back.",
+    "metadata_files_open_again": "Files in {folder} can be opened again: the metadata log goes on.",
     "metadata_snapshot_failed": "No snapshot of the metadata could be written in {folder}: {cause}."
     " It is tried again; until then the journal grows.",
     "metadata_snapshot_installed": "A snapshot of the metadata up to entry {last} was installed.",

@@ -291,7 +291,11 @@ class Journal:
             await self._write()
         if self._heads_dropped:
             self._heads_dropped = False
-            await self._drop_segments()
+            try:
+                await self._drop_segments()
+            except OSError:
+                self._heads_dropped = True
+                raise
 
     async def _write(self) -> None:
         await self._make_room(self._next_write)
@@ -341,11 +345,11 @@ class Journal:
         try:
             file.truncate(0)
             file.append([write_segment_header(number, salt)])
+            await self._sync_file(file)
+            await self._env.disk.run(self._env.disk.sync_folder, self._folder)
         except OSError:
-            file.close()
+            file.close()  # or each try would keep one: there may be no descriptors left
             raise
-        await self._sync_file(file)
-        await self._env.disk.run(self._env.disk.sync_folder, self._folder)
         if self._file is not None:
             self._file.close()
         self._file, self._salt = file, salt
@@ -358,7 +362,9 @@ class Journal:
         """
         needed = self._entries[0].idx
         while len(self._segments) > 1 and self._segments[1].first_index <= needed:
-            self._env.disk.remove(self._segments[0].path)
+            if self._env.disk.exists(self._segments[0].path):
+                self._env.disk.remove(self._segments[0].path)
+            # else removed before, and the folder could not be opened to be synced
             await self._env.disk.run(self._env.disk.sync_folder, self._folder)
             del self._segments[0]
 

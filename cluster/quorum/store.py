@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ..base.errors import DISK_FULL_ERRNOS, LogDamaged
+from ..base.errors import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, LogDamaged
 from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.machine import MetadataMachine
@@ -33,7 +33,8 @@ STALLED_S: Final = 1.0
 # Twice as long each time that it was in vain, up to this: where all disks are slow there is no better one.
 PATIENCE_S_MAX: Final = 30.0
 ROOM_BYTES: Final = 4096
-FULL: Final = DISK_FULL_ERRNOS
+# Nothing was written, nothing has failed: it is tried again until there is room, or a file can be opened.
+FULL: Final = DISK_FULL_ERRNOS | NO_DESCRIPTOR_ERRNOS
 
 
 def open_folder(
@@ -79,7 +80,8 @@ class Store:
         self._undurable_since: float | None = None
         self._patience_s = STALLED_S  # of a leader, with its own disk
         self.bytes_since_snapshot = 0
-        self.disk_full: str | None = None
+        self.disk_full: str | None = None  # or no file can be opened
+        self._lacks_files = False
         self.opened = False  # the log's beginning is durable: now a vote may be stored beside it
 
     # --- what the shell asks between two steps ---
@@ -181,15 +183,20 @@ class Store:
 
     def has_room(self) -> None:
         if self.disk_full is not None:
-            self._env.log.info("metadata_disk_has_room_again", folder=self._folder)
+            event = "metadata_disk_has_room_again"
+            if self._lacks_files:
+                event = "metadata_files_open_again"
+            self._env.log.info(event, folder=self._folder)
             self.disk_full = None
 
     async def wait_for_room(self, trouble: OSError) -> None:
         if trouble.errno not in FULL:
             raise trouble
-        if self.disk_full is None:
-            self._env.log.error("metadata_disk_full", folder=self._folder, cause=str(trouble))
-        self.disk_full = str(trouble)
+        lacks_files = trouble.errno in NO_DESCRIPTOR_ERRNOS
+        if self.disk_full is None or self._lacks_files != lacks_files:
+            event = "metadata_no_descriptors" if lacks_files else "metadata_disk_full"
+            self._env.log.error(event, folder=self._folder, cause=str(trouble))
+        self.disk_full, self._lacks_files = str(trouble), lacks_files
         self._stored()  # a leader gives up its lead then
         await self._env.clock.sleep(FULL_DISK_RETRY_S)
 
