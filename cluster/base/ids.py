@@ -14,6 +14,7 @@ TopicId = NewType("TopicId", UUID)
 
 # Kafka's "none" values on the wire.
 NO_LEADER: Final = BrokerId(-1)
+NODE_ID_END: Final = 2**31  # of node ids: Kafka's are 32 bits with a sign
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)

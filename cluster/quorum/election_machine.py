@@ -23,8 +23,11 @@ GONE_S: Final = 0.05
 RETRY_S: Final = 0.1  # and up to twice that
 # How long a candidate waits for votes, which its peers sync to their disks, before it asks anew.
 CANDIDATE_S: Final = 0.2
+# Grants of rounds that began so long ago count still, where a round trip is longer than a round. A lead that is answered
+# later than this can't be held anyway.
+GRANTED_S: Final = ELECTION_S
 # A timer that fires so late means that this process stood still, not its leader: what the leader said meanwhile lies
-# unread in the socket. It is given the time to be read.
+# unread in the socket. It is given the time to be read, once: where each turn of the loop takes so long nobody else may stand.
 LATE_S: Final = 0.1
 READ_S: Final = 0.05
 
@@ -40,9 +43,11 @@ class ElectionMachine:
         self._draw = draw
         self._heard_at: float | None = None
         self._promised_until = now if first else now + ELECTION_S
-        self._granted: dict[BrokerId, bool] = {}  # whether it is fresh
+        self._granted: dict[BrokerId, tuple[int, bool]] = {}  # the round, and whether it is fresh
+        self._asked: dict[int, float] = {}  # the rounds that count, and when they began
         self.round = 0
-        self._deadline = now + RETRY_S * (1 + draw())
+        self._put_off = False  # the deadline, as this process was late for it
+        self._set(now + RETRY_S * (1 + draw()))
 
     @property
     def deadline(self) -> float:
@@ -50,8 +55,8 @@ class ElectionMachine:
 
     def heard_leader(self, now: float) -> None:
         self._heard_at = self._promised_until = now
-        self._granted.clear()
-        self._deadline = now + ELECTION_S * (1 + self._draw())
+        self._end_rounds()
+        self._set(now + ELECTION_S * (1 + self._draw()))
 
     def leader_gone(self, now: float) -> None:
         """The leader's process is dead, or it has stepped down: it need not be waited for."""
@@ -63,39 +68,52 @@ class ElectionMachine:
         self._heard_at, self._promised_until = None, now
 
     def hurry(self, now: float) -> None:
-        self._deadline = min(self._deadline, now + GONE_S * self._draw())
+        self._set(min(self._deadline, now + GONE_S * self._draw()))
 
     def voted(self, now: float) -> None:
         """For another voter: it gets the time to win."""
-        self._deadline = max(self._deadline, now + CANDIDATE_S * (1 + self._draw()))
+        self._set(max(self._deadline, now + CANDIDATE_S * (1 + self._draw())))
 
     def is_due(self, now: float) -> bool:
-        if now - self.deadline > LATE_S:
-            self._deadline = now + READ_S
+        if now - self.deadline > LATE_S and not self._put_off:
+            self._set(now + READ_S)
+            self._put_off = True
         return now >= self.deadline
 
+    def _set(self, deadline: float) -> None:
+        self._deadline, self._put_off = deadline, False
+
+    def _end_rounds(self) -> None:
+        self._granted.clear()
+        self._asked.clear()
+
     def ask(self, now: float, me: BrokerId, *, fresh: bool) -> int:
-        """A round of pre-votes begins. Answers to earlier rounds count no more."""
+        """A round of pre-votes begins. Answers to rounds of long ago count no more."""
         self.round += 1
-        self._granted = {me: fresh}
-        self._deadline = now + RETRY_S * (1 + self._draw())
+        self._asked = {each: at for each, at in self._asked.items() if now - at < GRANTED_S}
+        self._asked[self.round] = now
+        self._granted = {
+            each: given for each, given in self._granted.items() if given[0] in self._asked
+        }
+        self._granted[me] = self.round, fresh
+        self._set(now + RETRY_S * (1 + self._draw()))
         return self.round
 
     def stand(self, now: float) -> None:
         """The pre-vote was won, or a leader has asked for it: the real election begins."""
-        self._granted.clear()
-        self._deadline = now + CANDIDATE_S * (1 + self._draw())
+        self._end_rounds()
+        self._set(now + CANDIDATE_S * (1 + self._draw()))
 
     def on_granted(
         self, voter: BrokerId, round_: int, voters: Collection[BrokerId], *, fresh: bool
     ) -> bool:
-        """Whether enough have now granted this round. Says so once."""
-        if round_ != self.round or not self._granted:
+        """Whether enough have now granted this round or one shortly before it. Says so once."""
+        if round_ not in self._asked:
             return False
-        self._granted[voter] = fresh
-        won = is_elected(voters, self._granted)
+        self._granted[voter] = max(round_, self._granted.get(voter, (0, False))[0]), fresh
+        won = is_elected(voters, {each: fresh for each, (_, fresh) in self._granted.items()})
         if won:
-            self._granted.clear()
+            self._end_rounds()
         return won
 
     def waits_for(self, voters: Collection[BrokerId]) -> list[BrokerId]:

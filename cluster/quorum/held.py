@@ -272,10 +272,10 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         """A set of voters is on its way to the log, whoever still waits for it."""
         return any(entry[0] == VOTERS_KIND for entry, _ in self._submitted)
 
-    def adopt(self, term: int) -> None:
-        """Another node is in a later term: this one follows in it."""
+    def adopt(self, term: int, voted_for: BrokerId | None = None) -> None:
+        """Another node is in a later term: this one follows in it, and may vote for it at once."""
         assert term > self.term, "a term went backwards"
-        self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__setCurrentTerm(term, voted_for)
         self.step_down()
 
     def step_down(self) -> None:

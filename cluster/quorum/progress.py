@@ -38,9 +38,14 @@ class Progress:
         self.caught_up_ms = -1
         self.bytes_under_way = 0
         self.sending: SnapshotSending | None = None
-        self._void_before = float("-inf")  # gaps behind what was sent until then are known
+        self._void_before = float(
+            "-inf"
+        )  # gaps behind what was sent until then are known, and what was held is not
 
-    def on_held(self, next_index: int) -> None:
+    def on_held(self, next_index: int, *, stamp: float) -> None:
+        """What was said before a gap counts no more: its disk may have been lost in between."""
+        if stamp < self._void_before:
+            return
         self.match_index = max(self.match_index, next_index - 1)
         self.next_index = max(self.next_index, self.match_index + 1)
         if self.sending is not None and self.match_index >= self.sending.last.idx:

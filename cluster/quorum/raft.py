@@ -24,6 +24,8 @@ _TOLD_WHEN_BEHIND: Final = frozenset(
 )
 # How often a voter says for whom it waits.
 COMPLAIN_S: Final = 5.0
+# Between two that have not heard each other for long: ten elections a second for ten years. Terms end (`transport._TERM_END`).
+TERMS_AHEAD_MAX: Final = 2**32
 
 
 class Raft(FollowerSide):
@@ -87,8 +89,11 @@ class Raft(FollowerSide):
             return
         if kind == "request_vote" and not self.leads and not self._misses_leader():
             return  # not even its term is taken up: whoever leads has this node's promise (dissertation, §4.2.3)
+        if sender_term > self.term + TERMS_AHEAD_MAX:
+            raise FrameRefused(f"Node {node_id} is in term {sender_term}, this one in {self.term}.")
         if sender_term > self.term:
-            self.adopt(sender_term)
+            votes = kind == "request_vote" and self._is_as_far(message)
+            self.adopt(sender_term, node_id if votes else None)  # stored together: once
         self._handlers[kind](node_id, message)
 
     # --- before a term ---

@@ -92,9 +92,9 @@ class LeaderSide(HeldSyncObj):
         return answered >= majority(len(self.voters))
 
     def silent(self, voters: Collection[BrokerId], now: float) -> list[BrokerId]:
-        """Those of them that have not answered for a while."""
+        """Those of them that have not answered this leader for a while, or ever: a vote is no answer, for it may be of one that died since."""
         since = now - SILENT_S
-        heard = (each for each in self._progress if self._progress[each].answered >= since)
+        heard = (each for each in self._progress if self._progress[each].echoed >= since)
         return sorted({*voters} - {*heard, self.node_id})
 
     # --- what it sends ---
@@ -201,7 +201,7 @@ class LeaderSide(HeldSyncObj):
             return
         if message["next_index"] > self.last.idx + 1:
             raise FrameRefused(f"Node {node_id} claims to hold what this leader does not have.")
-        progress.on_held(message["next_index"])
+        progress.on_held(message["next_index"], stamp=message["stamp"])
         self._count(progress)
         start = progress.match_index + 1 - self.journal[0].idx
         under_way = progress.next_index - progress.match_index - 1

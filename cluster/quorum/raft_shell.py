@@ -32,7 +32,7 @@ from .redirected import in_world
 from .store import FULL, Store, open_folder
 from .transport import Links, QuorumTransport
 from .view import QuorumView, view_of
-from .voter_checks import check_majority_answers, wait_caught_up
+from .voter_checks import check_majority_answers, wait_answers, wait_caught_up
 from .voters import Address, VoterChangeRefused, Voters, change_by_one, write_voters
 
 PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
@@ -188,9 +188,10 @@ class Quorum:
         self._changing_voters = True
         try:
             raft = self._leading()
-            change_by_one(raft.voters, add=add, remove=remove)  # what can't be need not wait
+            wanted = change_by_one(raft.voters, add=add, remove=remove)
             if add is not None:
                 await wait_caught_up(self._leading, self._env.clock, add[0])
+            await wait_answers(self._leading, self._env.clock, wanted)
             raft = self._leading()
             if raft.voters_submitted or raft.sets.index > raft.commit_index:
                 why = "The last change of the voters is not committed."

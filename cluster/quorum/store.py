@@ -1,8 +1,11 @@
 """What Raft has to write, made durable by one task: the journal, snapshots of its own, snapshots of a leader.
 
-INVARIANT  the machine takes up a snapshot of a leader only after its file is durable, and the journal follows it.
-PREVENTS   a node that comes back with a journal that begins behind the snapshot it has.
+INVARIANT  the machine takes up a snapshot of a leader only after its file is durable, and the journal follows it; and no snapshot
+           is stored that this build can't read.
+PREVENTS   a node that comes back with a journal that begins behind the snapshot it has. And one that never comes back: a leader of a
+           later version would put an end to all that it knew.
 PROVED BY  tests/cluster/quorum/test_snapshot_install.py::test_a_crash_at_any_disk_operation_of_an_install_loses_nothing
+           tests/cluster/quorum/test_snapshot_install.py::test_a_snapshot_of_a_later_version_is_refused_and_what_was_there_stays
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from ..base.errors import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, LogDamaged
 from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.machine import MetadataMachine
+from ..metadata.snapshot import SnapshotUnreadable, read_image
 from .journal import Journal
 from .raft import Raft
 from .raft_files import ADVICE, Snapshot, SnapshotFile
@@ -77,6 +81,7 @@ class Store:
         self._stored = stored
         self._work = asyncio.Event()
         self._no_snapshot_before = float("-inf")
+        self._refused: Snapshot | None = None  # of a leader; not asked for again for a while
         self._undurable_since: float | None = None
         self._patience_s = STALLED_S  # of a leader, with its own disk
         self.bytes_since_snapshot = 0
@@ -138,13 +143,15 @@ class Store:
             self._work.clear()
             while self._has_work(raft):
                 await self._make_durable(raft)
+                await self._journal.vote.copy()
                 await self._write_snapshot(raft)
                 await self._install(raft)
                 self._stored()
 
     def _has_work(self, raft: Raft) -> bool:
-        to_write = raft.snapshots.to_write is not None or raft.to_install is not None
-        return self._journal.dirty or to_write
+        to_install = raft.to_install is not None and raft.to_install is not self._refused
+        to_write = raft.snapshots.to_write is not None or to_install
+        return self._journal.dirty or to_write or self._journal.vote.to_copy
 
     async def _make_durable(self, raft: Raft) -> None:
         """What is there now. A full disk is waited for, with proposals refused; one that fails ends the process."""
@@ -233,23 +240,35 @@ class Store:
     async def _install(self, raft: Raft) -> None:
         """A leader's snapshot takes the place of all that is here, unless the log has come that far by itself."""
         snapshot = raft.to_install
-        if snapshot is None:
+        if snapshot is None or snapshot is self._refused:
             return
         try:
             if not raft.has(snapshot.last):
+                image = read_image(snapshot.machine)
                 await self._snapshot_file.store(snapshot)
                 # from here ...
                 raft.snapshots.newest = snapshot
                 if not raft.has(snapshot.last):
-                    self._machine.restore(snapshot.machine)
+                    self._machine.become(image)
                     with in_world(self._env):
                         raft.install(snapshot)
                     self.bytes_since_snapshot = 0
                     self._env.log.info("metadata_snapshot_installed", last=snapshot.last.idx)
                 # ... to here no await: the machine, the log and the voters change together
+        except SnapshotUnreadable as trouble:
+            cause = str(trouble)
+            self._env.log.error("metadata_snapshot_unreadable", last=snapshot.last.idx, cause=cause)
+            # While it is there no other one is asked for: the leader would send the same, again and again.
+            self._refused = snapshot
+            self._env.clock.call_later(SNAPSHOT_RETRY_S, lambda: self._ask_again(raft))
+            return
         except OSError as trouble:
             if trouble.errno not in FULL:
                 raise
             self._env.log.error("metadata_snapshot_failed", folder=self._folder, cause=str(trouble))
             await self._env.clock.sleep(FULL_DISK_RETRY_S)
+        raft.installed()
+
+    def _ask_again(self, raft: Raft) -> None:
+        self._refused = None
         raft.installed()

@@ -16,7 +16,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from ..base.errors import FrameRefused, LogDamaged
-from ..base.ids import BrokerId
+from ..base.ids import NODE_ID_END, BrokerId
 from .segment_format import Entry
 from .voters import VOTERS_KIND, read_voters
 
@@ -103,7 +103,8 @@ def check_message(message: Mapping[str, Any]) -> None:
     for name, types in fields.items():
         # bool is an int to isinstance.
         value = message[name]
-        if type(value) not in types or (types is _INT and not 0 <= value < _INT_END):
+        end = NODE_ID_END if name == "node_id" else _INT_END
+        if type(value) not in types or (types is _INT and not 0 <= value < end):
             raise FrameRefused(f"A {kind} of the quorum has {name} {value!r:.100}.")
 
 

@@ -1,8 +1,8 @@
 """For whom this node voted in which term.
 
-INVARIANT  what `store` was given is on the disk when it returns, and stays there if one of its two copies rots (a disk without room that
-           takes nothing even to write over may have one until the next vote). Where neither can be read the node does not start. Once
-           both files are there a vote takes no room on any other disk.
+INVARIANT  what `store` was given is on the disk when it returns, and soon twice, so that it stays there if one of the copies rots (a disk
+           without room that takes nothing even to write over may have one until the next vote). Where neither can be read the node
+           does not start. Once both files are there a vote takes no room on any other disk.
 PREVENTS   a voter that reads an unreadable vote as no vote, and elects a second leader in the same term. And a node with a
            full disk that can't write down the term of a new leader, so follows nobody, and is fenced with all that only it has.
 PROVED BY  tests/cluster/quorum/test_vote_file.py::test_an_unreadable_vote_keeps_the_node_from_voting
@@ -13,10 +13,15 @@ Two files have the same. They are written over where they are, one after the oth
 that is not known to be sound: whenever the power goes one of the two is whole. Of two that are whole the later one counts: nobody
 has heard of it yet, and may. (A term only grows, and in a term there is no vote, then one, which says which is the later one.)
 
+A vote holds up everything, for nothing may be said before it is stored; so it waits for one sync. The second copy is made by the task
+that writes the journal (`copy`): on a disk that takes half a second to sync, two or four of them one after the other were longer
+than the other nodes wait for a sign of life, and nobody was ever elected.
+
 `vote` is what builds before this one read and write, and all that they know of: so a node can go back to them, after a clean stop (one
 that was killed while it wrote `vote` has that only in the other file). What is in them is as long whatever it says: `_pack`.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
@@ -70,6 +75,7 @@ class VoteFile:
         self._files: list[File | None] = [None, None]
         self._sound = 0  # which of them is known to have it on the disk
         self._owed = False  # the other one has not
+        self.to_copy = False  # nor has anybody tried since
         self._is_made = self._has_rotten = False
         self._is_settled = True
         self._now = Vote()
@@ -132,6 +138,7 @@ class VoteFile:
             self._write(first, self._now)
         self._sound = first
         self._is_settled = self._owed = True
+        self.to_copy = False
         try:
             self._make()
         except OSError as trouble:
@@ -143,9 +150,12 @@ class VoteFile:
         """Both files, as they are from now on. The only thing that takes room."""
         if self._is_made:
             return
-        for place, path in enumerate(self._paths):
-            if not self._has_size(place):
+        found = [self._has_size(place) for place in (0, 1)]
+        for path, is_there in zip(self._paths, found, strict=True):
+            if not is_there:
                 self._env.disk.replace(path, _pack(self._now))
+        if all(found):  # and one that was killed before may not have synced their names
+            self._env.disk.sync_folder(self._paths[0].rpartition("/")[0])
         self._is_made = True
 
     def check(self, last_term: int | None) -> None:
@@ -168,8 +178,30 @@ class VoteFile:
         if vote != self._now:
             self._make()
             self._write(1 - self._sound, vote)
-            self._sound, self._now, self._owed = 1 - self._sound, vote, True
-        self._pay()
+            self._sound, self._now = 1 - self._sound, vote
+            self._owed = self.to_copy = True
+
+    async def copy(self) -> None:
+        """The second copy, while the loop goes on. A vote that is stored meanwhile takes its place, and has its own to come.
+
+        The file is opened once more: what the kernel has to say of a sync that failed it says to each descriptor once.
+        """
+        self.to_copy = False
+        if not self._owed:
+            return
+        place, vote = 1 - self._sound, self._now
+        try:
+            file = self._env.disk.open(self._paths[place])
+            try:
+                file.write_at(0, _pack(vote))
+                await self._env.disk.sync([file])
+            finally:
+                file.close()
+        except OSError as trouble:
+            if trouble.errno not in (*DISK_FULL_ERRNOS, errno.EMFILE, errno.ENFILE):
+                raise
+        else:
+            self._owed = (place, vote) != (1 - self._sound, self._now)
 
     def _pay(self) -> None:
         """The second copy. Where even writing over takes room, and there is none, the first one has to do until the next vote."""
@@ -196,6 +228,8 @@ class VoteFile:
             raise
 
     def close(self) -> None:
+        """Twice, if it can be: a build that knows of one file may be next."""
+        self._pay()
         for file in self._files:
             if file is not None:
                 file.close()

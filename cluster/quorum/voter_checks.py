@@ -13,6 +13,7 @@ from ..base.errors import ErrorCode
 from ..base.ids import BrokerId
 from ..base.ports import Clock
 from .raft import Raft
+from .raft_leader import SILENT_S
 from .voters import VoterChangeRefused, Voters, majority
 
 CATCH_UP_S: Final = 10.0
@@ -33,11 +34,23 @@ async def wait_caught_up(leading: Callable[[], Raft], clock: Clock, node_id: Bro
         await clock.sleep(CATCH_UP_POLL_S)
 
 
+async def wait_answers(leading: Callable[[], Raft], clock: Clock, voters: Voters) -> None:
+    """A leader that was just elected has heard nobody as such: give a majority the time to answer, or not to."""
+    deadline = clock.steady() + SILENT_S
+    while clock.steady() < deadline and not _majority_answers(leading(), clock, voters):
+        await clock.sleep(CATCH_UP_POLL_S)
+
+
+def _majority_answers(raft: Raft, clock: Clock, voters: Voters) -> bool:
+    silent = raft.silent(voters, clock.steady())
+    return len(voters) - len(silent) >= majority(len(voters))
+
+
 def check_majority_answers(raft: Raft, clock: Clock, voters: Voters) -> None:
     """VoterChangeRefused when too few of those who would vote answer the leader."""
-    silent = raft.silent(voters, clock.steady())
-    if len(voters) - len(silent) >= majority(len(voters)):
+    if _majority_answers(raft, clock, voters):
         return
+    silent = raft.silent(voters, clock.steady())
     dead = " and ".join(f"node {each}" for each in silent)
     does, them = ("does", "it") if len(silent) == 1 else ("do", "them")
     raise VoterChangeRefused(

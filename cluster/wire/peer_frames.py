@@ -21,6 +21,7 @@ from ..base.ports import Chunk
 
 PAYLOAD_MAX: Final = 64 * 1024 * 1024
 HEADER_MAX: Final = 0xFFFF
+SENTENCE_MAX: Final = 4096  # characters of what went wrong: it is in a header
 FRAME_MAX: Final = PAYLOAD_MAX + HEADER_MAX + 1
 
 _PREFIX: Final = Struct(">iH")
@@ -86,7 +87,8 @@ def answer(number: int, header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trouble(number: int, sentence: str, outcome: Outcome) -> dict[str, Any]:
-    return {"type": TROUBLE, "id": number, "sentence": sentence, "outcome": outcome.value}
+    said = sentence[:SENTENCE_MAX]
+    return {"type": TROUBLE, "id": number, "sentence": said, "outcome": outcome.value}
 
 
 def read_envelope(header: dict[str, Any]) -> Envelope:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..base.errors import FrameRefused, Outcome, Trouble
-from ..base.ids import BrokerId
+from ..base.ids import NODE_ID_END, BrokerId
 from ..base.ports import Connection, Env
 from .peer_frames import pack_frame, unpack_frame
 
@@ -106,7 +106,8 @@ def read_hello(header: dict[str, Any]) -> Hello:
             "nonce": bytes(nonce),
             "channel": ("control" | "stream") as channel,
         } if len(nonce) == NONCE_SIZE and len(cluster_id) <= CLUSTER_ID_MAX:
-            _check_ids(from_id, to_id, incarnation)
+            _check_numbers(NODE_ID_END, from_id, to_id)
+            _check_numbers(_INT_64, incarnation)
             return Hello(
                 version=version,
                 cluster_id=cluster_id,
@@ -129,7 +130,8 @@ def read_challenge(header: dict[str, Any]) -> Challenge:
             "incarnation": int(incarnation),
             "nonce": bytes(nonce),
         } if len(nonce) == NONCE_SIZE and len(cluster_id) <= CLUSTER_ID_MAX:
-            _check_ids(node_id, incarnation)
+            _check_numbers(NODE_ID_END, node_id)
+            _check_numbers(_INT_64, incarnation)
             return Challenge(
                 version=version,
                 cluster_id=cluster_id,
@@ -147,8 +149,8 @@ def read_proof(header: dict[str, Any]) -> bytes:
     raise FrameRefused("a proof was due, and something else came")
 
 
-def _check_ids(*numbers: int) -> None:
-    if any(type(number) is bool or not 0 <= number < _INT_64 for number in numbers):
+def _check_numbers(end: int, *numbers: int) -> None:
+    if any(type(number) is bool or not 0 <= number < end for number in numbers):
         raise FrameRefused("a greeting with an impossible number")
 
 

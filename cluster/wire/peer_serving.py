@@ -70,7 +70,7 @@ class PeerServing:
                 case _:
                     raise FrameRefused("a stream did not begin with what it is for")
             if handler is None:
-                why = f"node {self._node_id} knows no stream {kind!r}; it may be of an older build"
+                why = f"node {self._node_id} knows no stream {kind!r:.100}; it may be of an older build"
                 stream.write({"refused": why})
             else:
                 stream.write({"opened": True})
@@ -117,7 +117,7 @@ class PeerServing:
     def _asked(self, wire: PeerWire, envelope: Envelope, payload: memoryview) -> None:
         handler = self.on_request.get(envelope.kind)
         if handler is None:
-            why = f"node {self._node_id} knows no request {envelope.kind!r}; it may be of an older build"
+            why = f"node {self._node_id} knows no request {envelope.kind!r:.100}; it may be of an older build"
         elif wire.serving >= SERVED_AT_ONCE_MAX:
             why = f"node {self._node_id} serves {wire.serving} requests of this node already"
         else:

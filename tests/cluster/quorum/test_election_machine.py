@@ -1,8 +1,10 @@
 from fencepost.cluster.quorum.election_machine import (
     ELECTION_S,
     GONE_S,
+    GRANTED_S,
     LATE_S,
     READ_S,
+    RETRY_S,
     ElectionMachine,
 )
 
@@ -42,14 +44,41 @@ def test_a_timer_that_fires_late_lets_this_process_read_first() -> None:
     assert not election.is_due(late + READ_S)
 
 
-def test_a_round_is_won_once_by_a_majority_that_answered_that_round() -> None:
+def test_where_each_turn_of_the_loop_is_late_a_deadline_is_put_off_once() -> None:
+    election = machine()
+    late = election.deadline + LATE_S + 0.01
+    assert not election.is_due(late)
+    assert election.is_due(late + READ_S + LATE_S + 0.01)
+    election.ask(late, 1, fresh=False)
+    late = election.deadline + LATE_S + 0.01
+    assert not election.is_due(late)  # another deadline
+
+
+def test_a_round_is_won_once_by_a_majority_that_answered_it() -> None:
     election = machine()
     first = election.ask(11.0, 1, fresh=False)
-    second = election.ask(11.2, 1, fresh=False)
+    second = election.ask(11.0 + GRANTED_S, 1, fresh=False)
     assert not election.on_granted(2, first, VOTERS, fresh=False)
     assert not election.on_granted(9, second, VOTERS, fresh=False)
     assert election.on_granted(2, second, VOTERS, fresh=False)
     assert not election.on_granted(3, second, VOTERS, fresh=False)
+
+
+def test_where_a_round_trip_is_longer_than_a_round_its_answers_count_all_the_same() -> None:
+    """Each answer came to a round that was over; nobody was ever elected."""
+    five = (1, 2, 3, 4, 5)
+    election = machine()
+    rounds = [election.ask(11.0 + number * 1.5 * RETRY_S, 1, fresh=False) for number in range(3)]
+    assert not election.on_granted(2, rounds[0], five, fresh=False)
+    assert not election.on_granted(2, rounds[1], five, fresh=False)
+    assert election.on_granted(3, rounds[0], five, fresh=False)
+    # Of the rounds before an election nothing counts in the next.
+    election.stand(11.4)
+    again = election.ask(11.5, 1, fresh=False)
+    assert not election.on_granted(2, rounds[2], five, fresh=False)
+    assert not election.on_granted(3, rounds[2], five, fresh=False)
+    assert not election.on_granted(2, again, five, fresh=False)
+    assert election.on_granted(3, again, five, fresh=False)
 
 
 def test_a_leader_that_is_heard_ends_the_round() -> None:

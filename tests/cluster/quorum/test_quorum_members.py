@@ -327,6 +327,25 @@ def test_a_voter_that_is_needed_is_not_removed(world: World) -> None:
     world.run(scenario())
 
 
+def test_nor_right_after_the_dead_one_has_led(world: World) -> None:
+    """A new leader has heard nobody yet: it believed for a second that all live."""
+    nodes = Nodes(world, voters=3)
+
+    async def scenario() -> None:
+        await nodes.start()
+        await nodes.agree("first")
+        dead = await nodes.leader()
+        nodes.kill(dead)
+        leader = await nodes.leader()
+        needed = next(each for each in nodes.ids if each not in (dead, leader))
+        with pytest.raises(VoterChangeRefused, match=f"node {dead} does not answer"):
+            await change(nodes, remove=needed)
+        await change(nodes, remove=dead)
+        assert set(nodes.quorums[leader].view().voters) == {leader, needed}
+
+    world.run(scenario())
+
+
 def test_a_change_that_is_not_in_the_log_yet_holds_up_the_next(world: World) -> None:
     """The leader's disk is slow, and whoever asked has gone: both sets were made of the same one."""
     nodes = Nodes(world, voters=4)

@@ -6,6 +6,7 @@ import socket
 import time
 
 import pytest
+from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.real_env import RealEnv
 from fencepost.cluster.metadata.codec import encode
 from fencepost.cluster.metadata.image import ConfigType
@@ -55,6 +56,19 @@ class Node:
         await self.env.tasks.cancel_all()
 
 
+async def agree(nodes: list[Node], name: str) -> Node:
+    """Whoever leads then: on a busy machine a lead may lapse."""
+    while True:
+        for node in nodes:
+            if node.quorum.is_leader:
+                try:
+                    await node.quorum.propose(setting(name))
+                    return node
+                except Trouble:
+                    continue
+        await asyncio.sleep(0.005)
+
+
 @pytest.mark.slow
 def test_three_voters_agree_and_go_on_when_the_leader_stops(tmp_path: pathlib.Path) -> None:
     async def life() -> None:
@@ -65,16 +79,15 @@ def test_three_voters_agree_and_go_on_when_the_leader_stops(tmp_path: pathlib.Pa
             await node.start()
         async with asyncio.timeout(15):
             await asyncio.gather(*(node.quorum.wait_ready() for node in nodes))
-            leader = next(node for node in nodes if node.quorum.is_leader)
-            await asyncio.gather(*(leader.quorum.propose(setting(f"s{n}")) for n in range(200)))
+            await asyncio.gather(*(agree(nodes, f"s{number}") for number in range(200)))
+            leader = await agree(nodes, "s0")
             nodes.remove(leader)
             await leader.stop()
             stopped = time.monotonic()
             while not any(node.quorum.is_leader for node in nodes):
                 await asyncio.sleep(0.005)
             assert time.monotonic() - stopped < 3
-            second = next(node for node in nodes if node.quorum.is_leader)
-            await second.quorum.propose(setting("after"))
+            second = await agree(nodes, "after")
             assert len(second.machine.image.config(ConfigType.BROKER, "")) == 201
             for node in nodes:
                 await node.stop()

@@ -278,6 +278,23 @@ def test_one_vote_a_term_and_it_is_on_the_disk_before_it_leaves(one: Peers) -> N
     assert asks(one, 3, 2) == [(3, "response_vote")]
 
 
+def test_a_later_term_and_the_vote_in_it_are_stored_at_once(one: Peers) -> None:
+    """Each sync holds up everything: two were enough, on a slow disk, that nobody was ever elected."""
+    asks(one, 2, 1)  # the files are made
+    synced = one.world.trace.counts["disk.sync"]
+    assert asks(one, 2, 5) == [(2, "response_vote")]
+    assert one.world.trace.counts["disk.sync"] == synced + 1
+    assert asks(one, 3, 6, last=(0, 0)) == []  # it is less far: the term alone
+    assert (one.raft.term, one.journal.vote.voted_for) == (6, None)
+
+
+def test_a_term_that_no_elections_have_brought_is_refused(one: Peers) -> None:
+    """Taken up, it would have been the last one: each later vote would need a term above it."""
+    with pytest.raises(FrameRefused, match=f"Node 2 is in term {2**62 - 1}"):
+        one.hear(2, 2**62 - 1, "behind")
+    assert one.raft.term == 0
+
+
 def test_a_vote_that_can_not_be_stored_is_not_given(one: Peers) -> None:
     one.world.disk("a").faults.fail("*", path="*vote*", number=28)
     with pytest.raises(OSError, match="No space"):
@@ -403,6 +420,29 @@ def test_what_a_follower_lost_with_its_disk_counts_no_more(one: Peers) -> None:
     one.sync()
     one.tick()
     assert one.raft.commit_index == 2
+
+
+def test_what_was_held_before_the_disk_was_lost_counts_no_more_when_it_comes_late(
+    one: Peers,
+) -> None:
+    """It came on another connection than the gap, behind it: the leader committed what one disk had."""
+    one.lead()
+    one.held(2, 3)
+    one.tick()
+    with in_world(one.env):
+        one.raft.submit(b"x", lambda *_: None)
+        one.raft.doTick()
+        one.raft.replicate()
+    one.sync()
+    early = one.world.loop.time()
+    one.sleep(0.01)
+    one.hear(2, 1, "gap", next_index=2, stamp=one.world.loop.time())
+    one.hear(2, 1, "held", next_index=4, stamp=early)
+    one.tick()
+    assert one.raft.commit_index == 2
+    one.held(2, 4)
+    one.tick()
+    assert one.raft.commit_index == 3
 
 
 def test_of_gaps_behind_one_burst_the_first_is_answered(one: Peers) -> None:

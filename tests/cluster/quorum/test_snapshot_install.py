@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from fencepost.chaos.sim.quorum_links import host_of
 from fencepost.chaos.sim.world import World
+from fencepost.cluster.metadata import snapshot
 from fencepost.cluster.quorum import progress, store
 from fencepost.cluster.quorum.transport import QuorumTransport
 from support.quorum_nodes import FOLDER, Nodes
@@ -107,21 +108,24 @@ def test_a_follower_does_not_put_its_own_snapshot_in_the_place_of_a_newer_one(
 def test_a_follower_that_is_a_little_behind_is_sent_entries_and_no_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As one is whose connection broke a moment before the leader cuts its log."""
-    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 50)
-    with World(seed=5) as world:
+    """As one is that is down for a moment in which the leader cuts its log."""
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 100)
+    with World(seed=2) as world:
         nodes = Nodes(world, voters=3)
 
         async def scenario() -> None:
             await nodes.start()
             leader = await nodes.leader()
             other = next(each for each in nodes.ids if each != leader)
-            for number in range(200):
-                if number % 3 == 0:
-                    world.net.reset(host_of(leader), host_of(other))
+            for number in range(320):
+                if number % 100 == 93:
+                    nodes.kill(other)
+                if number > 1 and number % 100 == 1:
+                    nodes.restart(other)
+                    await nodes.start(other)
                 await nodes.agree(f"s{number}")
             await nodes.alike()
-            assert len(nodes.quorums[leader]._journal) < 100
+            assert len(nodes.quorums[leader]._journal) < 200
             events = [event for _, event, _ in world.machine(host_of(other)).events]
             assert "metadata_snapshot_installed" not in events
 
@@ -198,5 +202,49 @@ def test_a_full_disk_puts_an_install_off() -> None:
             files.capacity = None
             await nodes.alike()
             assert nodes.env(behind).disk.exists(f"{FOLDER}/snapshot")
+
+        world.run(scenario())
+
+
+def test_a_snapshot_of_a_later_version_is_refused_and_what_was_there_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It took the place of the one that this build can read, ended the node, and every start of it until it was upgraded."""
+    with World(seed=4) as world:
+        nodes = Nodes(world, voters=3)
+
+        def told(node_id: int) -> list[str]:
+            events = world.machine(host_of(node_id)).events
+            return [str(of["cause"]) for _, event, of in events if event.endswith("_unreadable")]
+
+        async def scenario() -> None:
+            await nodes.start()
+            leader = await nodes.leader()
+            for number in range(40):
+                await nodes.agree(f"before{number}")
+            await nodes.alike()
+            behind = next(each for each in nodes.ids if each != leader)
+            known = nodes.settings(behind)
+            nodes.kill(behind)
+            monkeypatch.setattr(snapshot, "SNAPSHOT_VERSION", 9)
+            for number in range(60):
+                await nodes.agree(f"s{number}")
+            for _ in range(2):  # started by a supervisor, or by hand to look
+                nodes.restart(behind)
+                before = world.disk(host_of(behind)).files.file(f"{FOLDER}/snapshot").content
+                await nodes.start(behind)
+                await asyncio.sleep(25)
+                assert nodes.is_up(behind)
+                assert nodes.settings(behind).items() <= known.items()
+                after = world.disk(host_of(behind)).files.file(f"{FOLDER}/snapshot").content
+                assert after == before
+                nodes.kill(behind)
+            assert 4 <= len(told(behind)) <= 8, "not at each of the leader's heartbeats"
+            assert "has version 9; this version of Fencepost reads 1 to 3" in told(behind)[0]
+            monkeypatch.setattr(snapshot, "READ", (1, 2, 3, 9))
+            nodes.restart(behind)
+            await nodes.start(behind)
+            await nodes.alike()
+            assert len(nodes.settings(behind)) == 100
 
         world.run(scenario())

@@ -3,6 +3,7 @@ from typing import Any
 import msgpack
 import pytest
 from fencepost.cluster.base.errors import FrameRefused
+from fencepost.cluster.base.ids import NODE_ID_END
 from fencepost.cluster.quorum.held import Peer
 from fencepost.cluster.quorum.segment_format import Entry
 from fencepost.cluster.quorum.transport import (
@@ -33,6 +34,8 @@ def messages_of(kind: str) -> st.SearchStrategy:
     fields = {
         name: st.one_of([OF_TYPE[each] for each in types]) for name, types in MESSAGES[kind].items()
     }
+    if "node_id" in fields:
+        fields["node_id"] = st.integers(0, NODE_ID_END - 1)
     return st.fixed_dictionaries({"type": st.just(kind), **fields})
 
 

@@ -1,3 +1,4 @@
+import asyncio
 import errno
 import functools
 import random
@@ -26,6 +27,16 @@ def read(env: SimEnv) -> tuple[int, int | None, bool]:
     return vote.term, vote.voted_for, vote.fresh
 
 
+def store_twice(world: World, vote: VoteFile, *what: int | None, **how: bool) -> None:
+    """And the second copy, as the task makes it that writes the journal."""
+
+    async def stores() -> None:
+        vote.store(*what, **how)
+        await vote.copy()
+
+    world.run(world.on(vote._env, stores()))
+
+
 def flip(world: World, position: int, *paths: str) -> None:
     for each in paths:
         world.disk("a").files.file(each).flip(position, 0)
@@ -35,7 +46,7 @@ def test_an_unreadable_vote_keeps_the_node_from_voting() -> None:
     """pysyncobj takes it for an empty one: the vote is forgotten, and given again in the same term."""
     with World(seed=1) as world:
         env = world.node("a")
-        VoteFile(env, VOTE).store(4, 2)
+        store_twice(world, VoteFile(env, VOTE), 4, 2)
         for position in range(SIZE):
             flip(world, position, VOTE, COPY)
             with pytest.raises(LogDamaged, match=f"{VOTE} is damaged"):
@@ -51,7 +62,7 @@ def test_one_copy_that_rots_is_made_anew_from_the_other(stored: int) -> None:
         env = world.node("a")
         vote = VoteFile(env, VOTE)
         for term in range(1, stored + 1):
-            vote.store(term, 2, fresh=False)
+            store_twice(world, vote, term, 2, fresh=False)
         for position in range(SIZE):
             for path in (VOTE, COPY):
                 flip(world, position, path)
@@ -79,7 +90,7 @@ def test_a_vote_is_always_as_long_and_older_builds_read_it(vote: Vote) -> None:
     with World(seed=1) as world:
         env = world.node("a")
         stored = VoteFile(env, VOTE)
-        stored.store(vote.term, vote.voted_for, fresh=vote.fresh)
+        store_twice(world, stored, vote.term, vote.voted_for, fresh=vote.fresh)
         if vote == Vote():
             assert not env.disk.exists(VOTE)  # nothing was voted
             return
@@ -90,17 +101,21 @@ def test_a_vote_is_always_as_long_and_older_builds_read_it(vote: Vote) -> None:
         assert (term, voted_for, rest == [True]) == vote
 
 
-def _votes(env: SimEnv, stored: list[tuple[int, int | None]]) -> Callable[[], None]:
+async def votes(env: SimEnv, stored: list[tuple[int, int | None]]) -> None:
     """What `stored` holds in the end: the last that is known to be durable, and what was under way."""
     vote = VoteFile(env, VOTE)
-
-    def store() -> None:
-        for term, voted_for in ((vote.term + 1, None), (vote.term + 1, 3), (vote.term + 2, 1)):
-            stored.append((term, voted_for))
-            vote.store(term, voted_for)
-            stored[:] = stored[-1:]
-
-    return store
+    copying = asyncio.ensure_future(vote.copy())
+    for term, voted_for in ((vote.term + 1, None), (vote.term + 1, 3), (vote.term + 2, 1)):
+        stored.append((term, voted_for))
+        vote.store(term, voted_for)
+        stored[:] = stored[-1:]
+        await copying
+        copying = asyncio.ensure_future(vote.copy())
+        if voted_for is None:
+            await copying
+        await asyncio.sleep(0)  # it is under way
+    await copying
+    vote.close()
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -109,17 +124,11 @@ def test_a_vote_is_durable_when_store_returns_and_never_half(operation: int, bef
     for seed in range(10):
         with World(seed=seed) as world:
             env, stored = world.node("a"), [(0, None)]
-            store = _votes(env, stored)
             if before:
-                store()
-                store = _votes(env, stored)
-
-            async def votes(store: Callable[[], None] = store) -> None:
-                store()
-
+                world.run(world.on(env, votes(env, stored)))
             world.crash_at_disk_op("a", operation)
             try:
-                world.run(world.on(env, votes()))
+                world.run(world.on(env, votes(env, stored)))
             except NodeLost:
                 pass
             world.disk("a").on_operation = None
@@ -133,17 +142,12 @@ def test_what_a_node_read_of_a_killed_one_is_durable(operation: int, sync_fails:
     for seed in range(10):
         with World(seed=seed) as world:
             env, stored = world.node("a"), [(0, None)]
-            _votes(env, stored)()
-            store = _votes(env, stored)
-
-            async def votes(store: Callable[[], None] = store) -> None:
-                store()
-
+            world.run(world.on(env, votes(env, stored)))
             world.crash_at_disk_op("a", operation, kill=True)
             if sync_fails:
                 world.disk("a").faults.fail("sync", path=f"{VOTE}*")
             try:
-                world.run(world.on(env, votes()))
+                world.run(world.on(env, votes(env, stored)))
             except (NodeLost, OSError):
                 pass
             world.disk("a").on_operation = None
@@ -162,7 +166,8 @@ def test_a_full_disk_takes_votes() -> None:
         files = world.disk("a").files
         files.capacity = files.used
         for term in range(2, 5):
-            vote.store(term, 3)
+            store_twice(world, vote, term, 3)
+            assert not vote._owed
             assert read(world.restart("a"))[:2] == (term, 3)
             vote = VoteFile(world.node("a"), VOTE)
 
@@ -190,28 +195,66 @@ def test_a_vote_whose_second_copy_could_not_be_synced_is_given_and_the_copy_owed
         vote = VoteFile(env, VOTE)
         vote.store(1, None)
         faults = world.disk("a").faults
-        world.at_disk_op("a", 3, lambda: faults.fail("sync", number=errno.ENOSPC))
         vote.store(2, 3)
+        faults.fail("sync", number=errno.ENOSPC)
+        world.run(world.on(env, vote.copy()))
         assert vote._owed
+        assert not vote.to_copy  # with the next vote
         world.crash("a", torn=True)
+        faults.heal()
         assert read(world.restart("a"))[:2] == (2, 3)
         env = world.node("a")
         vote = VoteFile(env, VOTE)
         world.at_disk_op("a", 3, lambda: faults.fail("sync", number=errno.ENOSPC))
         vote.settle()
         assert vote._owed
-        vote.store(2, 3)
+        faults.heal()
+        vote.store(2, 3)  # nothing is stored for what is known
+        assert vote._owed
+        store_twice(world, vote, 3, 3)
         assert not vote._owed
-        world.at_disk_op("a", 3, lambda: faults.fail("sync", number=errno.EIO))
+        vote.store(3, 3)
+        vote.store(4, 3)
+        faults.fail("sync", number=errno.EIO)
         with pytest.raises(OSError, match="Input"):  # its node ends for that
-            vote.store(3, 3)
+            world.run(world.on(env, vote.copy()))
+
+
+def test_a_vote_is_stored_while_the_copy_of_the_last_one_is_synced() -> None:
+    with World(seed=1) as world:
+        env = world.node("a")
+        world.disk("a").faults.sync_s = (0.4, 0.4)
+        vote = VoteFile(env, VOTE)
+
+        async def copies() -> None:
+            vote.store(1, None)
+            copying = asyncio.ensure_future(vote.copy())
+            await asyncio.sleep(0.1)
+            vote.store(1, 3)
+            await copying
+            assert vote.to_copy, "the copy that was under way is of before"
+            await vote.copy()
+
+        world.run(world.on(env, copies()))
+        assert env.disk.read_all(VOTE) == env.disk.read_all(COPY) == vote_file._pack(Vote(1, 3))
+
+
+def test_a_node_that_stops_leaves_both_copies() -> None:
+    """The next one may be of an older build, which reads one of them."""
+    with World(seed=1) as world:
+        env = world.node("a")
+        vote = VoteFile(env, VOTE)
+        vote.store(1, 3)
+        assert env.disk.read_all(VOTE) != env.disk.read_all(COPY)
+        vote.close()
+        assert env.disk.read_all(VOTE) == env.disk.read_all(COPY) == vote_file._pack(Vote(1, 3))
 
 
 def test_a_lost_vote_beside_its_copy_keeps_the_node_from_voting() -> None:
     """It is made first: the copy may be of before an older build wrote the vote alone."""
     with World(seed=1) as world:
         env = world.node("a")
-        VoteFile(env, VOTE).store(4, 2)
+        store_twice(world, VoteFile(env, VOTE), 4, 2)
         env.disk.remove(VOTE)
         with pytest.raises(LogDamaged, match=f"no {VOTE} beside {COPY}"):
             VoteFile(env, VOTE)
@@ -310,7 +353,7 @@ def test_garbage_is_no_vote(garbage: bytes) -> None:
             VoteFile(env, VOTE)
 
 
-def lives(env: SimEnv, dice: random.Random, told: list[Vote]) -> None:
+async def lives(env: SimEnv, dice: random.Random, told: list[Vote]) -> None:
     """A node starts, and votes some times. `told` is what others know of last."""
     vote = VoteFile(env, VOTE)
     vote.settle()
@@ -326,6 +369,10 @@ def lives(env: SimEnv, dice: random.Random, told: list[Vote]) -> None:
         except OSError:
             continue  # nobody is told; the next may be another one
         told[0] = Vote(vote.term, vote.voted_for, vote.fresh)
+        copying = asyncio.ensure_future(vote.copy())
+        await asyncio.sleep(0)
+        if dice.random() < 0.7:
+            await copying
 
 
 @pytest.mark.parametrize("first_seed", range(0, 400, 50))
@@ -352,11 +399,8 @@ def test_whatever_happens_no_vote_that_was_told_is_forgotten_or_given_again(
                 elif strike < 0.9:
                     world.at_disk_op("a", dice.randint(1, 12), full)
 
-                async def live(env: SimEnv = env, dice=dice, told=told) -> None:
-                    lives(env, dice, told)
-
                 try:
-                    world.run(world.on(env, live()))
+                    world.run(world.on(env, lives(env, dice, told)))
                     world.kill("a")
                 except (NodeLost, OSError):
                     if world.is_up("a"):

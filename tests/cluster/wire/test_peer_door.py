@@ -133,6 +133,28 @@ def test_a_request_that_the_peer_does_not_know_is_refused_with_a_sentence(host: 
     host.run(scenario)
 
 
+def test_a_request_whose_name_is_long_is_refused_in_a_sentence_that_fits(host: Any) -> None:
+    """The whole name, written out, made the answer's header too large, and its door fail."""
+
+    async def scenario(place: Place) -> None:
+        one, two = await connected(place)
+        two.on_request("reverse", reverse)
+        with pytest.raises(Trouble, match="node 2 knows no request"):
+            await one.request(TWO, "\0" * 20_000, {}, timeout_s=5)
+        with pytest.raises(Trouble, match="node 2 knows no stream"):
+            await one.open_stream(TWO, "\0" * 20_000, {})
+
+        async def fail(peer: BrokerId, header: dict[str, Any], payload: memoryview) -> Any:
+            raise Trouble("\N{SNOWMAN}" * 50_000, Outcome.REFUSED)
+
+        two.on_request("fail", fail)
+        with pytest.raises(Trouble, match="\N{SNOWMAN}"):
+            await one.request(TWO, "fail", {}, timeout_s=5)
+        await one.request(TWO, "reverse", {}, timeout_s=5)
+
+    host.run(scenario)
+
+
 def test_a_request_whose_answer_is_lost_may_have_been_done(host: Any) -> None:
     async def scenario(place: Place) -> None:
         done: list[int] = []

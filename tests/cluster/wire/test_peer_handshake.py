@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import FrameRefused, Outcome, Trouble
-from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ids import NODE_ID_END, BrokerId
 from fencepost.cluster.wire import peer_handshake
 from fencepost.cluster.wire.peer_frames import pack_frame
 from fencepost.cluster.wire.peer_handshake import (
@@ -101,7 +101,7 @@ def test_nonces_do_not_come_twice_even_when_the_dice_do() -> None:
 @given(
     version=st.integers(-(2**63), 2**63),
     cluster=st.text(max_size=64),
-    a=numbers,
+    a=st.integers(0, NODE_ID_END - 1),
     b=numbers,
     nonce=nonces,
 )
@@ -112,6 +112,18 @@ def test_greetings_come_back_as_they_were_made(
     assert read_hello(first.header()) == first
     second = challenge(version=version, cluster_id=cluster, node_id=a, incarnation=b, nonce=nonce)
     assert read_challenge(second.header()) == second
+
+
+@pytest.mark.parametrize("id_", [-1, NODE_ID_END])
+def test_a_node_id_that_kafka_could_not_write_is_refused(id_: int) -> None:
+    """Raft's vote for it has room for 32 bits, too."""
+    for read, greeting in (
+        (read_hello, hello(from_id=id_)),
+        (read_hello, hello(to_id=id_)),
+        (read_challenge, challenge(node_id=id_)),
+    ):
+        with pytest.raises(FrameRefused, match="impossible number"):
+            read(greeting.header())
 
 
 @given(
