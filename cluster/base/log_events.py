@@ -68,6 +68,8 @@ QUORUM: Final[Mapping[str, str]] = {
     "metadata_files_open_again": "Files in {folder} can be opened again: the metadata log goes on.",
     "metadata_snapshot_failed": "No snapshot of the metadata could be written in {folder}: {cause}."
     " It is tried again; until then the journal grows.",
+    "metadata_snapshot_unreadable": "The leader's snapshot of the metadata, up to entry {last}, is not taken: {cause}"
+    " What this node knows stays as it is, and does not grow.",
     "metadata_snapshot_installed": "A snapshot of the metadata up to entry {last} was installed.",
     "voters_changed": "The voters of the metadata quorum are now {voters}: {asked}.",
 }

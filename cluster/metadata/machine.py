@@ -16,7 +16,7 @@ from . import brokers, configs, records, topics
 from .codec import Command, decode
 from .image import ClusterImage, ImageDelta, ImageListener
 from .refusal import Reason, Refused
-from .snapshot import read_snapshot, write_snapshot
+from .snapshot import read_image, take_up, write_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,10 @@ class MetadataMachine:
 
     def restore(self, snapshot: bytes) -> None:
         """Become the image of a snapshot; `image` stays the same object. SnapshotUnreadable ends the process."""
-        delta = read_snapshot(snapshot, self.image)
-        self._tell(delta)
+        self.become(read_image(snapshot))
+
+    def become(self, new: ClusterImage) -> None:
+        self._tell(take_up(new, self.image))
 
     def _tell(self, delta: ImageDelta) -> None:
         for listener in self.listeners:

@@ -49,6 +49,11 @@ def write_snapshot(image: ClusterImage) -> bytes:
 
 def read_snapshot(snapshot: bytes, image: ClusterImage) -> ImageDelta:
     """Make `image` that of the snapshot; the delta is what differs from what it was."""
+    return take_up(read_image(snapshot), image)
+
+
+def read_image(snapshot: bytes) -> ClusterImage:
+    """SnapshotUnreadable: a person has to read it with another version, or it is none."""
     try:
         version, body = msgpack.unpackb(snapshot, raw=False, strict_map_key=True)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as trouble:
@@ -59,9 +64,13 @@ def read_snapshot(snapshot: bytes, image: ClusterImage) -> ImageDelta:
             f" {READ[0]} to {READ[-1]}. Start this node with the version that wrote it, or a later one."
         )
     try:
-        new = _unpack(body)
-    except (ValueError, TypeError, AttributeError) as trouble:
+        return _unpack(body)
+    except (ValueError, TypeError, AttributeError, LookupError) as trouble:
         raise SnapshotUnreadable(f"A metadata snapshot is damaged: {trouble}.") from trouble
+
+
+def take_up(new: ClusterImage, image: ClusterImage) -> ImageDelta:
+    """Make `image` what `new` is; the delta is what differs from what it was."""
     delta = _difference(image, new)
     for name in ("cluster_id", "version", "brokers", "topics", "topics_by_id", "configs"):
         setattr(image, name, getattr(new, name))
