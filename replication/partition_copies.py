@@ -18,6 +18,7 @@ from . import appends
 from .divergence_machine import Cut
 from .flusher import LATER_MS_MAX, Flushable, Flusher
 from .log.log import Log
+from .log.settle import durable_point
 from .metrics import Counters
 from .partition_machine import PartitionMachine, Role
 from .partition_reads import ReadablePartition
@@ -298,6 +299,8 @@ class CopiedPartition(ReadablePartition, Flushable):
 
     def on_log_start_moved(self) -> None:
         super().on_log_start_moved()
+        if self.log.log_start_offset > durable_point(self.log):
+            self._flusher.soon(self)  # no checkpoint says where the log starts before that
         if self.sync_counts:
             self._owner.on_log_start(self)
         self._maybe_deleted()

@@ -98,11 +98,13 @@ class PartitionOffsets:
         self._unnamed.append(partition)
         return number
 
-    def is_durable(self, kind: Kind, partition: TopicPartition) -> bool:
-        """Whether what was put last is on the disk; so is what was never put."""
+    def is_durable(self, kind: Kind, partition: TopicPartition, at_least: int = NONE) -> bool:
+        """Whether what was put last is on the disk, and reaches that far; so is what was never put."""
         number = self._ids.get(partition)
         if number is None:
-            return True
+            return at_least <= 0
+        if max(self._values[number][kind], 0) < at_least:
+            return False
         return (number, kind) not in self._pending and (number, kind) not in self._on_its_way
 
     def partitions(self) -> list[TopicPartition]:

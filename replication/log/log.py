@@ -388,8 +388,8 @@ class Log:
     @property
     def is_start_durable(self) -> bool:
         """Whether a crash leaves the log to begin where it does, and not further back."""
-        offsets = self.shared.offsets
-        return offsets is None or offsets.is_durable(Kind.LOG_START, self.topic_partition)
+        offsets, mine = self.shared.offsets, (Kind.LOG_START, self.topic_partition)
+        return offsets is None or offsets.is_durable(*mine, self.log_start_offset)
 
     def lower(self, kind: Kind, offset: int) -> None:
         if self.shared.offsets is not None:

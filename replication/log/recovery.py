@@ -210,16 +210,18 @@ class _Recovery:
         self._finish(first, end)
 
     def _load_snapshots(self) -> None:
-        """None above the recovery point is believed: it may be of a history that was truncated."""
+        """None above the recovery point is believed: it may be of a history that was truncated. A truncation to just where the log
+        starts has lowered it by one, and cut nothing below."""
         log = self.log
+        believed = max(self.trusted, min(self.known.log_start_offset, self.trusted + 1))
         found = sorted(
             parts[0]
             for name in self.names
             if (parts := split(name)) is not None and parts[1] == PRODUCERS
         )
-        log.snapshots = [offset for offset in found if offset <= self.trusted]
+        log.snapshots = [offset for offset in found if offset <= believed]
         for offset in found:
-            if offset > self.trusted:
+            if offset > believed:
                 remove_if_there(log.env.disk, snapshots.path_of(log, offset))
         snapshots.load_newest(log, self.machine)
         self.replay_from = self.machine.end_offset

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from fencepost.cluster.base.errors import LogDamaged
 
 from .burial import Burial, tell
-from .checkpoint import Kind
 from .names import DELETED
 from .rolling import create_file, roll
 from .segment import Segment
@@ -27,12 +26,11 @@ if TYPE_CHECKING:
 
 
 def advance_start(log: "Log", offset: int) -> None:
-    """Nothing before `offset` is in the log any more. Durable with the next flush of the checkpoint."""
+    """Nothing before `offset` is in the log any more. Durable with the first checkpoint that may say so (settle.py)."""
     offset = min(offset, log.log_end_offset)
     if offset <= log.log_start_offset:
         return
     log.log_start_offset = offset
-    log.put(Kind.LOG_START, offset)
     if log.epochs.truncate_from_start(offset):
         log.epochs_unsaved = True
     log.unsettled()

@@ -1,10 +1,13 @@
 """Between a log that is synced and a checkpoint that says so: what stands beside the log must be durable first.
 
 INVARIANT  below the checkpointed recovery point the indexes of sealed segments, the aborted transactions, the
-           leader epochs and at least one producer snapshot (or none is needed) are on the disk.
+           leader epochs and at least one producer snapshot (or none is needed) are on the disk. The checkpointed log
+           start is at or below the recovery point that goes with it, and no segment goes before that (but retention.make_room).
 PREVENTS   a start that trusts the checkpoint and finds an old list of leader epochs, so that a follower is told to
-           keep what it must cut; or an aborted transaction shown as data.
+           keep what it must cut; or an aborted transaction shown as data; or neither the records of a producer nor a snapshot
+           that it may believe, so that a retry is written again.
 PROVED BY  tests/replication/log/test_recovery.py::test_everything_beside_the_log_is_as_it_was
+           tests/replication/log/test_what_outlives.py::test_who_wrote_what_was_deleted_is_known_after_a_crash
 
 Nothing of this is on the way to an acknowledgement: it runs with each checkpoint, off the loop.
 """
@@ -18,6 +21,7 @@ from . import aborted, snapshots
 from .checkpoint import Kind
 from .names import EPOCHS, INDEX, PRODUCERS, TIMEINDEX, TXNINDEX, file_name
 from .rolling import write_index_files
+from .segment import Segment
 from .segment_files import sync_if_there
 
 if TYPE_CHECKING:
@@ -28,12 +32,17 @@ SNAPSHOT_EVERY_BYTES: Final = (
 )  # replayed at a start after a kill: a third of a second
 
 
+def durable_point(log: "Log") -> int:
+    """How far all of it is on the disk, whatever comes undone."""
+    return log.settled_point if log.cut_unsynced else log.recovery_point
+
+
 class Settlement:
     """One log's share in a checkpoint. Made on the loop, `run` off it, `done` on it again."""
 
     __slots__ = (
         "aborted", "cuts", "doomed", "epochs_path", "epochs_text", "error", "folder", "log", "paths", "point",
-        "rolled", "snapshots",
+        "rolled", "snapshots", "start",
     )  # fmt: skip
 
     def __init__(self, log: "Log") -> None:
@@ -43,7 +52,14 @@ class Settlement:
         if log.failed is None and log.active.index_waits():
             write_index_files(log, log.active)
         self.cuts = log.cuts
-        self.point = log.settled_point if log.cut_unsynced else log.recovery_point
+        self.point = durable_point(log)
+        # None: it waits for a sync (`on_log_start_moved` asks for one), or for the snapshot that is to stand for what goes. That of
+        # a log that failed waits for nothing: neither will come.
+        self.start: int | None = log.log_start_offset
+        if log.failed is None and (
+            log.log_start_offset > self.point or log in log.shared.snapshotting
+        ):
+            self.start = None
         self.error: OSError | None = None
         self.folder = log.folder
         self.rolled = log.rolled
@@ -53,8 +69,10 @@ class Settlement:
             for each in log.aborted_unsynced
         ]
         self.snapshots = log.snapshots_unsynced
-        self.doomed = log.doomed
-        log.rolled, log.aborted_unsynced, log.snapshots_unsynced, log.doomed = [], [], [], []
+        self.doomed: list[Segment] = []
+        if self.start is not None:
+            self.doomed, log.doomed = log.doomed, []
+        log.rolled, log.aborted_unsynced, log.snapshots_unsynced = [], [], []
         try:
             for segment, _ in self.aborted:
                 aborted.write(log, segment)
@@ -100,13 +118,18 @@ class Settlement:
             self.take_back_doomed()
             log.epochs_unsaved |= self.epochs_text is not None
             return
-        if self.cuts == log.cuts and self.point > log.settled_point:
-            log.settled_point = self.point
-            log.put(Kind.RECOVERY_POINT, self.point)
-            snapshots.drop_old(log)
+        start_told = self.cuts == log.cuts and self.start == log.log_start_offset
+        if self.cuts != log.cuts:
+            self.take_back_doomed()
+        else:
+            if self.point > log.settled_point:
+                log.settled_point = self.point
+                log.put(Kind.RECOVERY_POINT, self.point)
+            if self.start:
+                log.put(Kind.LOG_START, self.start)
         if not (
             log.rolled or log.aborted_unsynced or log.snapshots_unsynced or log.doomed
-            or log.epochs_unsaved or log.recovery_point > log.settled_point
+            or log.epochs_unsaved or log.recovery_point > log.settled_point or not start_told
         ):  # fmt: skip
             log.shared.unsettled.pop(log, None)
 

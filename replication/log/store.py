@@ -25,7 +25,7 @@ from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk, Env
 
-from . import burial, hints
+from . import burial, hints, snapshots
 from .checkpoint import FILE_NAME, NONE, UNKNOWN, Kind, PartitionOffsets
 from .config import LogConfig
 from .damage import DamagedLogs
@@ -230,6 +230,7 @@ class LogStore:
             raise
         for settlement in settlements:
             if not settlement.log.removed:
+                snapshots.drop_old(settlement.log)  # the older ones are those to believe until here
                 burial.bury(settlement.log, settlement.doomed)
         await _make_room([settlement for settlement in settlements if settlement.found_disk_full])
         self.removal.flushed()

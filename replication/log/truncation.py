@@ -82,7 +82,6 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
             _lower_start(log, offset)
         else:
             log.log_start_offset = offset
-            log.put(Kind.LOG_START, offset)
     except (OSError, LogDamaged) as error:
         log.fail(error)
         raise

@@ -283,6 +283,28 @@ def test_a_restart_knows_every_record_producer_and_watermark(clean: bool) -> Non
         start(after)
 
 
+def test_what_was_deleted_stays_so_though_nothing_would_be_synced_for_long() -> None:
+    """Under flush.policy=os the log start is told when what is before it is synced, and that is asked for."""
+    with World(1) as world:
+        start = Restarts(
+            world, Metadata(topic_of("orders"), configs={"orders": {"flush.policy": "os"}})
+        )
+
+        async def before(node: Node) -> None:
+            for n in range(4):
+                await node.write(batch(str(n), pid=n, sequence=0))
+            assert node.partition().log.recovery_point == 0
+            node.partition().delete_records(3)
+            await node.env.clock.sleep(0.5)
+
+        async def after(node: Node) -> None:
+            assert node.partition().log_start_offset == 3
+            assert all(node.partition().log.producers.knows(n) for n in range(4))
+
+        start(before, stop=False)
+        start(after)
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
 def test_producers_that_can_not_be_read_after_a_start_cost_a_batch_at_most(
     number: int,

@@ -151,7 +151,7 @@ async def _apply(node: Node, model: Model, step: tuple[Any, ...]) -> None:
         case ("delete_before", ahead):
             model.start = min(model.start + ahead, model.end)
             log.delete_records_before(model.start)
-            await node.store.checkpoint()  # as who answers DeleteRecords must
+            await node.settle()  # as who answers DeleteRecords must
         case ("roll",):
             log.roll(node.env.clock.now_ms())
         case ("retention",):

@@ -69,7 +69,7 @@ def test_what_retention_took_makes_room_on_a_disk_too_full_to_write_that_down() 
         fill_disk(world)
         used = world.disk("n1").files.used
         assert node.log.apply_retention(LATER, 15) == 5
-        assert 1 <= await checkpoints(node) < 5
+        assert await checkpoints(node) < 5
         assert world.disk("n1").files.used < used / 2
         assert [name for name in node.files() if ".log" in name] == ["00000000000000000015.log"]
         assert durable_start(node) == 15
@@ -120,8 +120,7 @@ def test_each_segment_has_left_durably_before_the_next_one_and_before_its_own_in
         fill_disk(world)
         node.log.apply_retention(LATER, 6)
         world.trace.lines.clear()
-        with pytest.raises(OSError, match="No space"):
-            await node.store.checkpoint()
+        await node.store.checkpoint()
         steps = []
         for line in world.trace.lines:
             if f"disk.sync_folder path={node.path('')}"[:-1] in line:

@@ -40,6 +40,7 @@ async def _scenario(folder: str) -> None:
                 stats = await log.compact(START_MS, log.log_end_offset, force=True)
                 assert stats.records_kept == 1  # one key; the active segment is empty
                 log.delete_records_before(log.log_end_offset - 3)
+                await store.sync([log])
                 await store.checkpoint()
             before, ends = read_all(log), (log.log_start_offset, log.log_end_offset)
             if life % 2:

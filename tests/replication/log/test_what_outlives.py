@@ -6,12 +6,15 @@ import errno
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.wire.batch import headers_of
 from fencepost.cluster.wire.records import read_records
+from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.log import Log
 from fencepost.replication.log.snapshots import AT_ONCE_MAX, KEEP
 from log_helpers import START_MS, Node, end_txn, produce, put, read_all, run
 
+OTHER = TopicPartition("payments", 0)
 MANY = AT_ONCE_MAX + 100  # producers: their snapshots are written off the loop
 
 
@@ -201,6 +204,106 @@ def test_a_rotten_marker_costs_its_partition_and_not_the_node() -> None:
         assert isinstance(log.failed, LogDamaged)
 
     run(scenario)
+
+
+async def _deletes_the_first(node: Node, *, synced: bool) -> Log:
+    """Whom only DeleteRecords' records told of: 1, in a segment of its own, behind one of 9."""
+    log = await node.start()
+    first(log, 9)
+    await node.settle()
+    log.roll(START_MS)
+    first(log, 1)
+    log.roll(START_MS)
+    produce(log)
+    if synced:
+        await node.sync()
+    log.delete_records_before(2)
+    log.apply_retention(START_MS, 2)
+    return log
+
+
+@pytest.mark.parametrize("how", ["kill", "crash"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        "nothing is synced",
+        "another log asks for it",
+        "a snapshot can't be synced",
+        "it is deleted meanwhile",
+        "all is settled",
+    ],
+)
+def test_who_wrote_what_was_deleted_is_known_after_a_crash(how: str, when: str) -> None:
+    """The log start was durable, and the recovery point an older one: no snapshot was believed that could stand for what was deleted.
+    A retry was written again."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await _deletes_the_first(node, synced=when != "nothing is synced")
+        if when == "another log asks for it":
+            node.store.offsets.put(Kind.LOG_START, OTHER, 1)
+            node.store.offsets.flush_now()
+        elif when == "a snapshot can't be synced":
+            world.disk("n1").faults.fail("sync", path="*.producers", number=errno.EIO)
+            await node.store.checkpoint()
+        elif when == "it is deleted meanwhile":
+            under_way = asyncio.ensure_future(node.store.checkpoint())
+            await asyncio.sleep(0)
+            log.delete_records_before(3)
+            await under_way
+        else:
+            await node.store.checkpoint()
+        if when == "all is settled":
+            await node.settle()
+            await asyncio.sleep(2)
+            assert log.is_start_durable
+        log = await node.restart(how)
+        if how == "kill" or when != "nothing is synced":
+            assert log.producers.knows(1) and log.producers.knows(9)
+            if when == "all is settled":
+                assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
+@pytest.mark.parametrize("how", ["kill", "crash"])
+def test_who_wrote_what_was_deleted_is_known_though_the_rest_was_cut_off(how: str) -> None:
+    """Cut to just where it starts, a log had a recovery point below that, and no snapshot there was believed."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await _deletes_the_first(node, synced=True)
+        await node.settle()
+        log.truncate_to(2)
+        assert log.producers.knows(1)
+        log = await node.restart(how)
+        assert (log.log_start_offset, log.producers.knows(1)) == (2, True)
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
+def test_an_older_snapshot_stays_until_a_start_would_believe_a_newer_one() -> None:
+    """It was removed before the checkpoint was durable: an end of power in between left neither to believe."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await _deletes_the_first(node, synced=True)
+        await node.settle()
+        await asyncio.sleep(2)
+        for _ in range(3):
+            produce(log)
+            log.roll(START_MS)
+        await node.sync()
+        world.disk("n1").faults.fail("sync", path="*partition-offsets", number=errno.EIO)
+        with pytest.raises(OSError, match="partition-offsets"):
+            await node.store.checkpoint()
+        log = await node.restart("crash")
+        assert log.producers.knows(1)
+
+    for seed in range(10):
+        run(scenario, seed)
 
 
 def test_a_truncation_finds_a_snapshot_where_what_was_before_it_is_deleted() -> None:
