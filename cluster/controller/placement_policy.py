@@ -17,7 +17,12 @@ from .decision import CommandRefused
 def place(
     brokers: Iterable[BrokerState], partitions: int, replication_factor: int, rng: random.Random
 ) -> list[NewPartition]:
-    """CommandRefused when there are too few brokers. A cluster of one gives one partition, many times."""
+    """CommandRefused when there are too few brokers, or no replicas asked for. A cluster of one gives one partition, many times."""
+    if replication_factor < 1:
+        raise _refused(
+            f"Invalid replication factor {replication_factor}: the replication factor must be"
+            " positive."
+        )
     known = list(brokers)
     unfenced = [broker for broker in known if not broker.fenced]
     if not unfenced:

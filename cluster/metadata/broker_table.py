@@ -93,7 +93,8 @@ _ROWS: Final = (
     integer("compression.zstd.level", 3, between(-131_072, 22), CLUSTER_WIDE),
     long("connections.max.idle.ms", 600_000),
     csv("controller.quorum.voters", []),
-    integer("default.replication.factor", 1),
+    # Kafka takes any, and refuses each topic that would get it.
+    integer("default.replication.factor", 1, at_least(1)),
     boolean("delete.topic.enable", True),
     integer("fetch.max.bytes", 57_671_680, at_least(1024)),
     long("follower.replication.throttled.rate", LONG_MAX, at_least(0), CLUSTER_WIDE, internal=True),

@@ -92,6 +92,7 @@ def test_an_impossible_setting_is_refused_with_what_is_allowed(
         ("process.roles=controller", "say broker,controller"),
         ("unclean.leader.election.enable=true", "partition recover --accept-data-loss"),
         ("authorizer.class.name=org.apache.Any", "everybody who reaches a listener"),
+        ("default.replication.factor=0", "Value must be at least 1"),
     ],
 )
 def test_a_line_of_a_kafka_that_would_mean_something_else_here_stops_the_start(

@@ -66,6 +66,8 @@ def test_two_of_three_replicas_are_on_both_racks() -> None:
         (brokers(None), 2, "only 1 broker\\(s\\) are registered"),
         (brokers(None, fenced=(1,)), 1, "All brokers are currently fenced."),
         ([], 1, "All brokers are currently fenced."),
+        (brokers(None, None), 0, "Invalid replication factor 0: .* must be positive"),
+        (brokers(None, None), -3, "Invalid replication factor -3: .* must be positive"),
     ],
 )
 def test_what_can_not_be_placed_is_refused(known, factor, why) -> None:
