@@ -140,6 +140,7 @@ class Controller:
             lambda scene: decide(scene, command),
             cause=told.cause_of(command),
             leader_tells=isinstance(command, AlterPartition),
+            at_once=isinstance(command, BrokerHeartbeat),
         )
 
     async def run(
@@ -149,8 +150,13 @@ class Controller:
         *,
         cause: str = "",
         leader_tells: bool = False,
+        at_once: bool = False,
     ) -> R:
-        """The same for a decision that nobody asked for: a silent broker's fencing, a round of balancing."""
+        """The same for a decision that nobody asked for: a silent broker's fencing, a round of balancing.
+
+        `at_once`: what needs no record, and would be answered the same without all that is under way, waits for none of
+        it. A broker whose heartbeat waited behind others' changes, on slow disks, took itself for cut off.
+        """
         refused: Refused | None = None
         cause = cause or told.OF_DUTIES.get(what, what)
         for _ in range(ATTEMPTS_MAX):
@@ -159,6 +165,7 @@ class Controller:
                 lambda image, records: told.lines_of(
                     image, records, cause, leader_tells=leader_tells
                 ),
+                at_once=at_once,
             )
             if not isinstance(result, Refused):
                 return decision.reply(result)
@@ -172,6 +179,8 @@ class Controller:
         self,
         decide: Callable[[Scene], Decision[R]],
         lines_of: Callable[[ClusterImage, Sequence[Command]], Sequence[told.Line]],
+        *,
+        at_once: bool,
     ) -> tuple[Decision[R], int | Refused]:
         """A decision, and the version at which it holds; or why the log did not take it."""
         while (first := self._ahead.alone) is not None:
@@ -179,6 +188,8 @@ class Controller:
         # from here ...
         decision, entry = self._decide(decide)
         if not entry:
+            if at_once and self._is_so_already(decide, decision):
+                return decision, self._quorum.image.version
             return decision, await self._read()
         lines = lines_of(self._ahead.image, decision.records)  # of what was before
         counted = metrics.count(self._ahead.image, decision.records)
@@ -197,6 +208,11 @@ class Controller:
             if well:
                 self.counters.add(counted)
 
+    def _is_so_already(self, decide: Callable[[Scene], Decision[R]], decision: Decision[R]) -> bool:
+        image = self._quorum.image
+        now = decide(self._scene(image))
+        return not now.records and now.reply(image.version) == decision.reply(image.version)
+
     async def _read(self) -> int | Refused:
         """What is answered without a record was read of an image that may not be yet: it waits until it is."""
         last = self._ahead.last
@@ -207,7 +223,7 @@ class Controller:
     def _decide(self, decide: Callable[[Scene], Decision[R]]) -> tuple[Decision[R], bytes]:
         if not self._quorum.is_leader:
             raise NotController(self._quorum.leader_id)
-        scene = self._scene()
+        scene = self._scene(self._ahead.image)
         decision = decide(scene)
         if not decision.records:
             return decision, b""
@@ -218,9 +234,9 @@ class Controller:
             return Decision(reply=lambda _version: refused), b""
         return decision, entry
 
-    def _scene(self) -> Scene:
+    def _scene(self, image: ClusterImage) -> Scene:
         return Scene(
-            image=self._ahead.image,
+            image=image,
             node_id=self._quorum.node_id,
             node_config=self._node_config,
             topic_configs=self._topic_configs,

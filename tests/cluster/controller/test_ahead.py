@@ -145,6 +145,35 @@ def test_a_preferred_leader_that_is_fenced_meanwhile_does_not_get_the_lead(scene
     assert scene.partition().leader in (2, 3)
 
 
+def test_a_heartbeat_that_changes_nothing_waits_for_no_other_change(scene: Scene) -> None:
+    """With commits of over a second and a change always under way brokers took themselves for cut off. But one that is about
+    to be fenced is told nothing else before that is so, or is not."""
+
+    def beat() -> Coroutine[Any, Any, Any]:
+        return scene.controller.execute(
+            BrokerHeartbeat(broker_id=1, broker_epoch=scene.epoch(1), image_version=10**6)
+        )
+
+    async def beats() -> None:
+        changing = asyncio.ensure_future(scene.isr(1, 2))
+        await asyncio.sleep(0)
+        assert scene.held
+        answer = await asyncio.wait_for(beat(), 1)
+        assert not answer.is_fenced and scene.held
+        fencing = asyncio.ensure_future(scene.fence(1))
+        await asyncio.sleep(0)
+        beating = asyncio.ensure_future(beat())
+        await asyncio.sleep(0.1)
+        assert not beating.done()
+        while not (changing.done() and fencing.done() and beating.done()):
+            scene.agree()
+            await asyncio.sleep(0)
+        assert not beating.result().is_fenced
+        assert not scene.image.brokers[1].fenced, "let in again"
+
+    asyncio.run(beats())
+
+
 def test_a_broker_that_is_fenced_meanwhile_does_not_enter_an_isr(scene: Scene) -> None:
     scene.together(scene.isr(1, 2))
     scene.together(scene.isr(1, 2, 3), scene.fence(3))
