@@ -223,7 +223,7 @@ class Controller:
     def _decide(self, decide: Callable[[Scene], Decision[R]]) -> tuple[Decision[R], bytes]:
         if not self._quorum.is_leader:
             raise NotController(self._quorum.leader_id)
-        scene = self._scene(self._ahead.image)
+        scene = self._scene()
         decision = decide(scene)
         if not decision.records:
             return decision, b""
@@ -234,9 +234,9 @@ class Controller:
             return Decision(reply=lambda _version: refused), b""
         return decision, entry
 
-    def _scene(self, image: ClusterImage) -> Scene:
+    def _scene(self, image: ClusterImage | None = None) -> Scene:
         return Scene(
-            image=image,
+            image=self._ahead.image if image is None else image,
             node_id=self._quorum.node_id,
             node_config=self._node_config,
             topic_configs=self._topic_configs,
