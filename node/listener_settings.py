@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.base.host_names import EVERYWHERE, why_no_host
 
 from .voters import PEER_LISTENER
 
@@ -22,8 +23,6 @@ PROTOCOLS: Final = "listener.security.protocol.map"
 # What Kafka knows. The others need TLS and SASL, which the client door does not have yet.
 _KNOWN: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SPOKEN: Final = ("PLAINTEXT",)
-# Addresses that mean "all of this machine's": something to listen on, nothing to connect to.
-EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,11 @@ def _parse(setting: str, text: str, protocols: Mapping[str, str]) -> tuple[Liste
                 f"Invalid value {text!r} for configuration {setting}: {name} stands there twice"
             )
         protocol = _protocol_of(name, entry, setting, protocols)
-        found[name] = ListenerAddress(name, host.strip("[]"), int(port), protocol)
+        host = host.strip("[]")
+        why = why_no_host(host) if host else None  # an empty one is all of this machine's
+        if why is not None:
+            raise ConfigRefused(f"Invalid value {entry!r} for configuration {setting}: {why}")
+        found[name] = ListenerAddress(name, host, int(port), protocol)
     return tuple(found.values())
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.base.host_names import EVERYWHERE, why_no_host
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.peer_door import PeerTls
 
@@ -14,7 +15,6 @@ ADVERTISED: Final = "peer.advertised.listener"
 SECRET: Final = "peer.secret"  # noqa: S105 - a setting's name
 # Four survive no more than three do, and each more makes every change wait for more.
 VOTER_COUNTS: Final = (1, 3, 5)
-_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 _LOOPBACK: Final = ("127.", "::1", "localhost")
 
 Address = tuple[str, int]
@@ -61,7 +61,7 @@ def peer_settings(
         )
     bound = parse_address(LISTENER, listener)
     told = parse_address(ADVERTISED, advertised) if advertised else bound
-    if not advertised and bound[0] in _EVERYWHERE and node_id in known:
+    if not advertised and bound[0] in EVERYWHERE and node_id in known:
         told = known[node_id]
     _check_reach(node_id, known, bound, told, secret)
     return PeerSettings(
@@ -80,7 +80,7 @@ def _check_reach(
     told: Address,
     secret: str,
 ) -> None:
-    if told[0] in _EVERYWHERE:
+    if told[0] in EVERYWHERE:
         raise ConfigRefused(
             f"other nodes can't be told to connect to {told[0] or 'an empty host'}: set "
             f"{ADVERTISED}=HOST:{told[1]} with a host that they reach"
@@ -123,7 +123,7 @@ def _parse_voters(entries: Sequence[str]) -> dict[BrokerId, Address]:
             raise ConfigRefused(
                 f"Invalid value {text!r} for configuration {VOTERS}: {address} stands there twice"
             )
-        if where[0] in _EVERYWHERE or where[1] == 0:
+        if where[0] in EVERYWHERE or where[1] == 0:
             raise ConfigRefused(
                 f"Invalid value {text!r} for configuration {VOTERS}: nobody can connect to {address}"
             )
@@ -143,7 +143,11 @@ def parse_address(setting: str, text: str, example: str = "127.0.0.1:9192") -> A
             f"Invalid value {text!r} for configuration {setting}: allowed is HOST:PORT, for example "
             + example
         )
-    return host.strip("[]"), int(port)
+    host = host.strip("[]")
+    why = why_no_host(host) if host else None  # an empty one is all of this machine's
+    if why is not None:
+        raise ConfigRefused(f"Invalid value {text!r} for configuration {setting}: {why}")
+    return host, int(port)
 
 
 def _show(address: Address) -> str:

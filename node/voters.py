@@ -12,6 +12,7 @@ import asyncio
 from typing import Any, Final, NamedTuple
 
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused, Outcome, Trouble
+from fencepost.cluster.base.host_names import EVERYWHERE, why_no_host
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Buffer, Env
 from fencepost.cluster.controller.service import NotController
@@ -22,6 +23,7 @@ from fencepost.cluster.wire.peer_door import PeerDoor
 
 KIND: Final = "change voters"
 PEER_LISTENER: Final = "PEER"  # the name under which a node registers its peer door
+PORT_MAX: Final = 65535
 RETRY_S: Final = 0.1
 REGISTERED_S: Final = 1.0  # how long a registration may take to be seen on all nodes
 # Longer than the quorum's leader waits for a node that is to vote to hold all of the log.
@@ -140,6 +142,7 @@ class VoterChanges:
         try:
             match what:
                 case {"add": int(node_id), "host": str(host), "port": int(port)}:
+                    _check_address(host, port)
                     await self._quorum.change_voters(add=(BrokerId(node_id), (host, port)))
                 case {"remove": int(node_id)}:
                     await self._quorum.change_voters(remove=BrokerId(node_id))
@@ -151,6 +154,18 @@ class VoterChanges:
             return VoterAnswer(refused.error_code, str(refused))
         self._env.log.info("voters_changed", voters=sorted(self._quorum.voters), asked=what)
         return DONE
+
+
+def _check_address(host: str, port: int) -> None:
+    """Or all would dial it, for as long as it votes, and a majority may be counted on it."""
+    why = why_no_host(host)
+    if why is None and (host in EVERYWHERE or not 0 < port <= PORT_MAX):
+        why = f"nobody can connect to {host}:{port}"
+    if why is not None:
+        raise VoterChangeRefused(
+            ErrorCode.invalid_request,
+            f"The {PEER_LISTENER} endpoint of the voter can't be used: {why}.",
+        )
 
 
 def _code(number: int) -> ErrorCode:

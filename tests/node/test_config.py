@@ -105,6 +105,26 @@ def test_a_line_of_a_kafka_that_would_mean_something_else_here_stops_the_start(
         load(told)
 
 
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("peer.listener=node-2..local:9192", "'node-2..local' is no host name"),
+        (f"peer.listener={'x' * 64}:9192", "over 63"),
+        ("peer.advertised.listener=a..b:9192", "'a..b' is no host name"),
+        ("listeners=PLAINTEXT://a..b:9092", "'a..b' is no host name"),
+        ("advertised.listeners=PLAINTEXT://a b:9092", "'a b' is no host name"),
+        ("controller.quorum.voters=1@a..b:9192", "'a..b' is no host name"),
+        ("admin.listener=a..b:9644", "'a..b' is no host name"),
+    ],
+)
+def test_a_host_that_nobody_can_ask_for_stops_the_start_by_its_name(told: str, says: str) -> None:
+    """Whoever was told of it could not connect, and the node itself was well."""
+    name = told.partition("=")[0]
+    more = ["peer.listener=127.0.0.1:9192"] if name == "peer.advertised.listener" else []
+    with pytest.raises(ConfigRefused, match=f"for configuration {name}: .*{says}"):
+        load(told, *more)
+
+
 def test_lines_of_a_kafka_that_mean_the_same_here_are_taken() -> None:
     load(
         "controller.quorum.bootstrap.servers=a:9093",

@@ -54,6 +54,16 @@ def test_what_can_not_be_is_refused_in_kafkas_codes() -> None:
         assert await remove(cluster, 4, 4) == (E.voter_not_found, "Node 4 is no voter.")
         code, why = await add(cluster, 1, 9)
         assert code is E.invalid_request and "node 9 has registered none" in str(why)
+        for host, port, says in (
+            ("node-9..local", 9192, "'node-9..local' is no host name"),
+            ("x" * 64, 9192, "is no host name"),
+            ("a b", 9192, "'a b' is no host name"),
+            ("0.0.0.0", 9192, "nobody can connect to 0.0.0.0:9192"),
+            ("node-9", 0, "nobody can connect to node-9:0"),
+        ):
+            there = [{"name": "PEER", "host": host, "port": port}]
+            code, why = await add(cluster, 4, 9, listeners=there)
+            assert (code, says in str(why)) == (E.invalid_request, True), why
         elsewhere = [{"name": "PEER", "host": "nowhere", "port": 9192}]
         code, why = await add(cluster, 1, 9, listeners=elsewhere)
         assert code is E.request_timed_out
