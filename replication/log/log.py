@@ -193,7 +193,7 @@ class Log:
         else:
             newest = max(header.max_timestamp for _, header in headers)
             if size > self.config.segment_bytes:
-                self._append_parts(buffer, headers, now_ms)
+                truncation.append_all_or_none(self, buffer, headers, now_ms)
                 return
         rolling.make_ready(self)
         active = self.segments[-1]
@@ -241,20 +241,6 @@ class Log:
         """The next sync takes it in, though all up to its size is synced."""
         segment.want_sync()
         self.mark_dirty(segment)
-
-    def _append_parts(
-        self, buffer: Buffer, headers: Sequence[tuple[int, BatchHeader]], now_ms: int
-    ) -> None:
-        """More than a segment holds: batch by batch, and all of it taken back when one fails."""
-        end = self.log_end_offset
-        with memoryview(buffer) as whole:
-            for position, header in headers:
-                part = whole[position : position + header.size]
-                try:
-                    self.append(part, [(0, header)], now_ms)
-                except OSError:
-                    truncation.truncate_to(self, end)
-                    raise
 
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and start another at the log's end."""

@@ -11,9 +11,12 @@ PROVED BY  tests/replication/log/test_log_model.py::test_the_log_answers_as_a_pl
            tests/replication/log/test_what_outlives.py::test_what_comes_where_the_log_was_cut_is_cleaned_anew
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.errors import NO_DESCRIPTOR_ERRNOS, LogDamaged
+from fencepost.cluster.base.ports import Buffer
+from fencepost.cluster.wire.batch import BatchHeader
 
 from . import aborted, snapshots
 from .burial import bury_now, bury_rest
@@ -22,6 +25,7 @@ from .finding import end_before
 from .retention import forget
 from .rolling import create_file, new_segment
 from .segment import Segment
+from .segment_files import read_if_there
 
 if TYPE_CHECKING:
     from .log import Log
@@ -39,6 +43,7 @@ def truncate_to(log: "Log", offset: int) -> None:
     at = log.index_of(offset)
     segment = log.segments[at]
     edge = end_before(segment, offset)
+    _look_ahead(log, at, edge.next_offset)
     _lower_below(log, edge.next_offset)
     try:
         _drop_from(log, at + 1)
@@ -50,6 +55,46 @@ def truncate_to(log: "Log", offset: int) -> None:
     except (OSError, LogDamaged) as error:
         log.fail(error)
         raise
+
+
+def _look_ahead(log: "Log", at: int, end: int) -> None:
+    """Open what is needed behind the cut. Where there is no descriptor for it nothing has happened yet, and the cut can be tried
+    again; half-way it would be the end of the log. Whatever else is wrong the cut itself finds."""
+    first = at
+    try:
+        if end >= 0:
+            aborted.load(log, log.segments[at])
+            newest = next((each for each in reversed(log.snapshots) if each <= end), None)
+            if newest is not None:
+                read_if_there(log.env.disk, snapshots.path_of(log, newest))
+                first = log.index_of(newest)
+        for segment in log.segments[first : at + 1]:
+            if not segment.fresh:
+                segment.file()
+    except (OSError, LogDamaged) as error:
+        if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR_ERRNOS:
+            raise
+
+
+def append_all_or_none(
+    log: "Log", buffer: Buffer, headers: Sequence[tuple[int, BatchHeader]], now_ms: int
+) -> None:
+    """More than a segment holds: batch by batch, and all of it taken back when one fails."""
+    end = log.log_end_offset
+    # What taking it back would have to write down is written first: behind a part that finds no room there is none for that.
+    log.lower(Kind.RECOVERY_POINT, max(end - 1, 0))
+    log.settled_point = min(log.settled_point, max(end - 1, 0))
+    with memoryview(buffer) as whole:
+        for position, header in headers:
+            part = whole[position : position + header.size]
+            try:
+                log.append(part, [(0, header)], now_ms)
+            except OSError:
+                try:
+                    truncate_to(log, end)
+                except (OSError, LogDamaged) as failure:
+                    log.fail(failure)  # some of it is there yet, and its sender is told of none
+                raise
 
 
 def _forget_above(log: "Log", segment: Segment) -> None:
@@ -66,6 +111,7 @@ def _forget_above(log: "Log", segment: Segment) -> None:
 
 def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     """Drop everything, with what retention has taken and no checkpoint has buried; the next batch is at `offset`."""
+    _look_ahead(log, len(log.segments) - 1, -1)
     _lower_below(log, 0)
     try:
         _drop_from(log, 0)

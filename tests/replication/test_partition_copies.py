@@ -121,12 +121,41 @@ def test_a_cut_that_fails_half_way_takes_its_partition_offline() -> None:
         for number in range(6, 10):
             partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
         await node.env.clock.sleep(1)
-        node.env.disk.machine.faults.fail("read", path="*.producers", number=errno.EMFILE)
-        with pytest.raises(OSError, match="open files"):
+        node.env.disk.machine.faults.fail("truncate", path="*.log")
+        with pytest.raises(OSError, match="Input/output"):
             partition.cut(Cut(7))
         assert partition.closed is ErrorCode.kafka_storage_error
         assert not partition.follows(EPOCH)
         assert "truncation" in node.manager.offline[partition.topic_partition]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("cut", [Cut(7), Cut(20, anew=True)])
+def test_a_cut_for_which_nothing_can_be_opened_is_made_later(cut: Cut) -> None:
+    """It was found out half-way, and the partition was offline until its node was started again."""
+
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        for number in range(6):
+            partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
+        partition.log.roll(0)
+        for number in range(6, 10):
+            partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
+        await node.env.clock.sleep(1)
+        faults = node.env.disk.machine.faults
+        if cut.anew:
+            partition.log.shared.pool.close(partition.log.active)
+            faults.fail("open", path="*.log", number=errno.EMFILE, times=2)
+        else:
+            faults.fail("read", path="*.producers", number=errno.EMFILE)
+        with pytest.raises(OSError, match="open files"):
+            partition.cut(cut)
+        assert partition.log.failed is None and partition.follows(EPOCH)
+        assert partition.log_end_offset == 10
+        faults.heal()
+        partition.cut(cut)
+        assert partition.log_end_offset == cut.offset
 
     play(scene)
 

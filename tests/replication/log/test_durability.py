@@ -316,6 +316,54 @@ def test_many_batches_at_once_are_written_all_or_none() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_nothing_is_left_of_many_batches_where_the_checkpoint_has_no_room_either(
+    settled: bool,
+) -> None:
+    """Taking them back has to lower the recovery point first: where that was refused the first of them stayed."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=400)
+        log = await node.start()
+        produce(log, 1)
+        if settled:
+            await node.settle()
+        files = world.disk("n1").files
+        many = b"".join(batch_at(offset) for offset in range(1, 16))
+        for room in range(0, 900, 20):
+            files.capacity = files.used + room
+            with pytest.raises(OSError, match="No space"):
+                append(log, many)
+            assert log.log_end_offset == 1 and log.failed is None
+            files.capacity = None
+            if settled:
+                produce(log, 1)
+                log.truncate_to(1)
+                await node.settle()
+        append(log, many)
+        assert read_all(log) == batch_at(0) + many
+
+    run(scenario)
+
+
+def test_batches_that_can_not_be_taken_back_end_the_log() -> None:
+    """It holds what whoever sent it was told that it does not."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=400)
+        log = await node.start()
+        produce(log, 1)
+        await node.settle()
+        files = world.disk("n1").files
+        files.capacity = files.used + 800
+        world.disk("n1").faults.fail("rename", path="*.log")  # out of the log
+        with pytest.raises(OSError, match="No space"):
+            append(log, b"".join(batch_at(offset) for offset in range(1, 16)))
+        assert log.failed is not None
+
+    run(scenario)
+
+
 def test_a_disk_too_full_for_what_stands_beside_the_log_costs_time_only() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, segment_bytes=1000)
