@@ -269,7 +269,13 @@ def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decisio
         lambda _topic, now: Wish(isr=_without(now, broker.broker_id), lost=broker.broker_id),
         active_brokers(scene.image),
     )
-    return Decision(records=[record, *changes], reply=lambda _version: ItemResult())
+    return Decision(
+        records=[record, *changes],
+        reply=lambda _version: ItemResult(),
+        too_large=lambda refused: ItemResult(
+            error_code=refused.error_code, error_message=f"{refused.message} Move away what it has."
+        ),
+    )
 
 
 def _waits_for(scene: Scene, broker_id: BrokerId) -> TopicPartition | None:

@@ -40,7 +40,19 @@ def decide_elect_leaders(scene: Scene, command: ElectLeaders) -> Decision[list[E
                 topic=topic_name, partition=index, error_code=code, error_message=message
             )
         )
-    return Decision(records=list(records_of(changes)), reply=lambda _version: results)
+    return Decision(
+        records=list(records_of(changes)),
+        reply=lambda _version: results,
+        too_large=lambda refused: [
+            ElectionResult(
+                topic=each.topic,
+                partition=each.partition,
+                error_code=refused.error_code,
+                error_message=refused.message,
+            )
+            for each in results
+        ],
+    )
 
 
 def _asked(scene: Scene, command: ElectLeaders) -> Iterator[tuple[str, int]]:

@@ -1,13 +1,14 @@
 import pytest
 from controller_scene import Scene, wish
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.cluster.controller import balance_policy
+from fencepost.cluster.controller import balance_policy, service
 from fencepost.cluster.controller.commands import (
     BrokerHeartbeat,
     CreateTopics,
     ElectionType,
     ElectLeaders,
     NewTopic,
+    UnregisterBroker,
 )
 from fencepost.cluster.metadata.codec import encode
 
@@ -47,6 +48,37 @@ def test_preferred_leaders_are_restored(scene: Scene) -> None:
     ]
     unknown = E.unknown_topic_or_partition
     assert codes == [E.election_not_needed, unknown, unknown]
+
+
+def test_more_elections_than_a_batch_may_hold_are_refused_and_none_is_made(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a client of a cluster of a hundred thousand partitions; it ended the controller."""
+    wish(scene, 1, 2, 3, broker=1)
+    scene.register(1, fenced=True)
+    scene.register(1)
+    wish(scene, 1, 2, 3, broker=2)
+    assert scene.partition().leader != 1
+    asked = (("t", 0), ("nope", 0))
+    preferred = ElectLeaders(election=ElectionType.PREFERRED, partitions=asked)
+    monkeypatch.setattr(service, "BATCH_BYTES_MAX", 20)
+    assert [each.error_code for each in scene.when(preferred)] == [E.policy_violation] * 2
+    (refused,) = scene.when(EVERYWHERE)
+    assert (refused.topic, refused.partition, refused.error_code) == ("t", 0, E.policy_violation)
+    assert refused.error_message == "Unable to perform excessively large batch operation."
+    assert scene.partition().leader != 1
+
+
+def test_a_broker_with_more_partitions_than_a_batch_may_hold_is_not_taken_off_the_list(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish(scene, 1, 2, 3, broker=1)
+    scene.register(3, fenced=True)
+    monkeypatch.setattr(service, "BATCH_BYTES_MAX", 5)
+    refused = scene.when(UnregisterBroker(broker_id=3))
+    assert refused.error_code is E.policy_violation
+    assert "Move away what it has" in refused.error_message
+    assert 3 in scene.image.brokers
 
 
 def test_an_unclean_election_is_made_only_when_asked_for(scene: Scene) -> None:
