@@ -3,7 +3,7 @@
     python tests/side_by_side.py [options of pytest]
 
 Each line says whose it is, and what failed in any part is said once more at the end; the exit code is that of a
-part that failed, if one did. Ctrl-C ends all.
+part that failed, if one did. Ctrl-C ends all. What asks a real Kafka alone is left to `make test-alone`.
 """
 
 import subprocess
@@ -16,6 +16,7 @@ TESTS = Path(__file__).parent
 # Each takes about as long (10 to 13 min in 2026-11), and what no part names is in the last, which computes: the
 # simulator, and what needs no process of its own.
 JOBS = ("binlog", "spark")
+OURS = ("-m", "not of_kafka")
 NODES = ("chaos", "clients", "docker", "examples", "kubernetes", "monitoring")
 
 
@@ -50,6 +51,7 @@ class Part:
 def main(options: Sequence[str]) -> int:
     jobs = [str(TESTS / each) for each in JOBS]
     nodes = [str(TESTS / each) for each in NODES]
+    options = [*OURS, *options]
     parts = [
         Part("jobs", [*options, *jobs]),
         Part("nodes", [*options, *nodes]),

@@ -44,14 +44,6 @@ def until(what: str, done: Callable[[], object], seconds: float) -> float:
     return time.monotonic() - began
 
 
-def slowness() -> float:
-    """1 on a machine that is there for the tests; more where three processes and more wait for each core.
-
-    What has to happen within a time is held to that time then, stretched by so much.
-    """
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 3)
-
-
 def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
     """Status and JSON of an admin door; (0, …) if nobody answers."""
     try:

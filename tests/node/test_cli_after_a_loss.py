@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cluster_on_the_wire import ToldCluster
 from confluent_kafka import KafkaError
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.cli import config, group, health, txn_parked
 from fencepost.node.main import main
-from told_cluster import ToldCluster
 
 ANY = ("--bootstrap", "127.0.0.1:9001")
 

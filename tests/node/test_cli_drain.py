@@ -7,12 +7,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from cluster_on_the_wire import ToldCluster
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.cli import node as command
 from fencepost.node.cli.wire import Wire
 from fencepost.node.main import main
-from told_cluster import ToldCluster
 
 EMPTY = "node 3 is empty: it may be stopped and forgotten"
 DRAIN = ("node", "drain", "3", "--yes", "--bootstrap", "127.0.0.1:9002")

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cluster_on_the_wire import NOBODY, ToldCluster
 from confluent_kafka import KafkaException
 from fencepost.node.cli import consume, leaderless, produce
 from fencepost.node.cli.cluster import Outage
 from fencepost.node.cli.leaderless import Stall
-from told_cluster import NOBODY, ToldCluster
 
 SAID = (
     "fencepost: orders-1 has no leader: nothing can be read there. `fencepost partition list --offline orders` says"

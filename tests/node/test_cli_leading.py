@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from cluster_on_the_wire import NOBODY, ToldCluster
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.main import main
 from fencepost.node.majority import why_nobody_leads
-from told_cluster import NOBODY, ToldCluster
 
 SURVIVOR = ("--bootstrap", "127.0.0.1:9002")
 

@@ -4,12 +4,12 @@ import json
 import sys
 
 import pytest
+from cluster_on_the_wire import ToldCluster
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.cli import cluster as shared
 from fencepost.node.cli.checked import Failed, address
 from fencepost.node.cli.wire import Wire
 from fencepost.node.main import main
-from told_cluster import ToldCluster
 
 PORTS = "a port is a number from 1 to 65535"
 HOST_PORT = "say HOST:PORT"

@@ -44,6 +44,7 @@ OF_VOTERS = {ApiKey.add_raft_voter, ApiKey.remove_raft_voter}
 
 
 @pytest.mark.slow
+@pytest.mark.of_kafka
 @pytest.mark.needs("kafka")
 @pytest.mark.parametrize(
     "key", [key for key in APIS if key not in OF_VOTERS], ids=lambda key: key.name
@@ -61,6 +62,7 @@ def test_kafka_passes_the_check_in_every_version(kafka: KafkaNode, key: int) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.of_kafka
 @pytest.mark.needs("kafka")
 @pytest.mark.parametrize("lie", LIES)
 def test_kafka_refuses_a_lying_batch_with_this_error(kafka: KafkaNode, lie: str) -> None:

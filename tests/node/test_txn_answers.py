@@ -94,6 +94,7 @@ def test_where_we_differ_is_where_kafka_was_heard() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.of_kafka
 @pytest.mark.needs("kafka")
 @pytest.mark.timeout(180)
 def test_kafka_still_answers_so() -> None:

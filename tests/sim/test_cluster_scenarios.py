@@ -266,9 +266,10 @@ def test_clocks_that_somebody_sets_cost_nothing(seed: int, by_s: int) -> None:
     play(seed, scenario)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("one_way", [False, True])
-@pytest.mark.parametrize("pair", [(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)])
+@pytest.mark.parametrize(
+    ("seed", "pair"), list(enumerate([(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)]))
+)
 def test_any_two_nodes_that_do_not_hear_each_other_stop_nobody(
     seed: int, pair: tuple[int, int], one_way: bool
 ) -> None:

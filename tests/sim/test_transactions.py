@@ -9,7 +9,7 @@ from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.sim.transaction_faults import OF_TRANSACTIONS
 from fencepost.chaos.sim.transactions_run import WORKLOADS
 
-SEEDS = range(24)
+SEEDS = range(8)
 SHORT_S = 3.0
 
 

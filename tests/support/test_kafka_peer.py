@@ -6,6 +6,7 @@ from support.kafka_peer import KafkaPeer
 
 
 @pytest.mark.slow
+@pytest.mark.of_kafka
 @pytest.mark.needs("kafka")
 @pytest.mark.timeout(180)
 def test_a_peer_serves_survives_a_kill_and_ends_with_its_block() -> None:

@@ -23,7 +23,7 @@ from fencepost.cluster.controller.commands import (
     ProducerIdBlock,
 )
 from fencepost.cluster.controller.service import DECIDE
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 ALLOCATE = AllocateProducerIds(broker_id=1, broker_epoch=7)
@@ -59,6 +59,7 @@ def answers_to(command: type[Any]) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("kind", DECIDE, ids=lambda kind: kind.__name__)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_every_command_and_its_answer_arrive_as_they_were_sent(kind: Any, data: Any) -> None:
     command = data.draw(_resolved(kind))
