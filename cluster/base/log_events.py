@@ -68,6 +68,7 @@ QUORUM: Final[Mapping[str, str]] = {
     "metadata_files_open_again": "Files in {folder} can be opened again: the metadata log goes on.",
     "metadata_snapshot_failed": "No snapshot of the metadata could be written in {folder}: {cause}."
     " It is tried again; until then the journal grows.",
+    "quorum_snapshot_refused": "A snapshot of the metadata that node {node} sent is not taken: {cause} It is asked for again.",
     "metadata_snapshot_unreadable": "The leader's snapshot of the metadata, up to entry {last}, is not taken: {cause}"
     " What this node knows stays as it is, and does not grow.",
     "metadata_snapshot_installed": "A snapshot of the metadata up to entry {last} was installed.",

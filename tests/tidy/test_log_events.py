@@ -23,7 +23,7 @@ def _calls(source: Source) -> list[tuple[int, str, set[str] | None]]:
         words = [each.value for each in node.args if isinstance(each, ast.Constant)]
         events = [each for each in words if isinstance(each, str) and each in EVENTS]
         name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-        logs = name in LEVELS and "log" in ast.unparse(node.func)
+        logs = name == "_warn" or (name in LEVELS and "log" in ast.unparse(node.func))
         if logs and not events and words and isinstance(words[0], str):
             events = words[:1]
         if not (logs or name in ("say", "tell", "warn", "_warn")):
