@@ -20,6 +20,8 @@ from .raft_leader import LeaderSide
 from .segment_format import Entry
 
 SNAPSHOT_SIZE_MAX: Final = 1024 * 1024 * 1024
+# The leader may send the same one again, as fast as the network is; or a piece was changed on the way.
+REFUSED_REST_S: Final = 2.0
 
 
 class Owed(NamedTuple):
@@ -43,6 +45,7 @@ class FollowerSide(LeaderSide):
     def __init__(self, *args: Any) -> None:
         self._owed: Owed | None = None
         self._receiving: SnapshotReceiving | None = None
+        self._rests_until = 0.0  # after a snapshot that can't be read
         self.to_install: Snapshot | None = None
         super().__init__(*args)
         self.election = ElectionMachine(self._now(), self._draw, first=self.journal.vote.fresh)
@@ -136,7 +139,7 @@ class FollowerSide(LeaderSide):
             self._owe(node_id, last_index, stamp)
             return
         wanted: int | None = None
-        if message["data"] and self.to_install is None:
+        if message["data"] and self.to_install is None and self._now() >= self._rests_until:
             wanted = self._take_piece(node_id, message)
         if wanted is None:
             self._transport.say(node_id, {"type": "alive", "stamp": stamp})
@@ -145,7 +148,7 @@ class FollowerSide(LeaderSide):
         self._transport.say(node_id, {**answer, "stamp": stamp})
 
     def _take_piece(self, node_id: BrokerId, message: dict[str, Any]) -> int | None:
-        """Where the next piece begins, or None when there is all of it."""
+        """Where the next piece begins, or None when there is all of it, or none is wanted."""
         index, term, size = message["last_index"], message["last_term"], message["size"]
         if not 0 < size <= SNAPSHOT_SIZE_MAX:
             raise FrameRefused(f"Node {node_id} sends a snapshot of {size} bytes.")
@@ -161,7 +164,8 @@ class FollowerSide(LeaderSide):
             snapshot = read_snapshot(f"The snapshot of node {node_id}", bytes(receiving.data))
         except (LogDamaged, ValueError, TypeError) as trouble:
             self._warn("quorum_snapshot_refused", node=node_id, cause=str(trouble))
-            return 0
+            self._rests_until = self._now() + REFUSED_REST_S
+            return None
         if (snapshot.last.idx, snapshot.last.term) != (index, term):
             raise FrameRefused(f"Node {node_id} sent another snapshot than it said.")
         self.to_install = snapshot

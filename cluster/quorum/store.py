@@ -32,6 +32,7 @@ KEPT_PART: Final = 5
 KEPT_BYTES: Final = 4 * 1024 * 1024
 SNAPSHOT_RETRY_S: Final = 10.0
 FULL_DISK_RETRY_S: Final = 0.5
+COPY_RETRY_S: Final = 5.0  # of a vote
 # A voter whose disk has stood still for so long leads no more, and does not ask to.
 STALLED_S: Final = 1.0
 # Twice as long each time that it was in vain, up to this: where all disks are slow there is no better one.
@@ -143,10 +144,15 @@ class Store:
             self._work.clear()
             while self._has_work(raft):
                 await self._make_durable(raft)
-                await self._journal.vote.copy()
+                if not await self._journal.vote.copy():
+                    self._env.clock.call_later(COPY_RETRY_S, self._copy_again)
                 await self._write_snapshot(raft)
                 await self._install(raft)
                 self._stored()
+
+    def _copy_again(self) -> None:
+        self._journal.vote.to_copy = True
+        self._work.set()
 
     def _has_work(self, raft: Raft) -> bool:
         to_install = raft.to_install is not None and raft.to_install is not self._refused

@@ -73,6 +73,7 @@ class VoteFile:
         self._env = env
         self._paths = (path, path + _COPY)
         self._files: list[File | None] = [None, None]
+        self._copies: list[File | None] = [None, None]  # the same files, for `copy`
         self._sound = 0  # which of them is known to have it on the disk
         self._owed = False  # the other one has not
         self.to_copy = False  # nor has anybody tried since
@@ -147,7 +148,7 @@ class VoteFile:
         self._pay()
 
     def _make(self) -> None:
-        """Both files, as they are from now on. The only thing that takes room."""
+        """Both files, as they are from now on, and open. The only thing that takes room, or descriptors."""
         if self._is_made:
             return
         found = [self._has_size(place) for place in (0, 1)]
@@ -156,6 +157,9 @@ class VoteFile:
                 self._env.disk.replace(path, _pack(self._now))
         if all(found):  # and one that was killed before may not have synced their names
             self._env.disk.sync_folder(self._paths[0].rpartition("/")[0])
+        for place, path in enumerate(self._paths):
+            for files in (self._files, self._copies):
+                files[place] = files[place] or self._env.disk.open(path)
         self._is_made = True
 
     def check(self, last_term: int | None) -> None:
@@ -181,27 +185,28 @@ class VoteFile:
             self._sound, self._now = 1 - self._sound, vote
             self._owed = self.to_copy = True
 
-    async def copy(self) -> None:
+    async def copy(self) -> bool:
         """The second copy, while the loop goes on. A vote that is stored meanwhile takes its place, and has its own to come.
 
         The file is opened once more: what the kernel has to say of a sync that failed it says to each descriptor once.
+        False: it could not be made for want of room, or of descriptors, and is to be tried again in a while.
         """
         self.to_copy = False
         if not self._owed:
-            return
+            return True
         place, vote = 1 - self._sound, self._now
         try:
-            file = self._env.disk.open(self._paths[place])
-            try:
-                file.write_at(0, _pack(vote))
-                await self._env.disk.sync([file])
-            finally:
-                file.close()
+            file = self._copies[place] or self._env.disk.open(self._paths[place])
+            self._copies[place] = file
+            file.write_at(0, _pack(vote))
+            await self._env.disk.sync([file])
         except OSError as trouble:
+            self._close(self._copies)
             if trouble.errno not in (*DISK_FULL_ERRNOS, errno.EMFILE, errno.ENFILE):
                 raise
-        else:
-            self._owed = (place, vote) != (1 - self._sound, self._now)
+            return False
+        self._owed = (place, vote) != (1 - self._sound, self._now)
+        return True
 
     def _pay(self) -> None:
         """The second copy. Where even writing over takes room, and there is none, the first one has to do until the next vote."""
@@ -216,7 +221,7 @@ class VoteFile:
             self._owed = False
 
     def _write(self, place: int, vote: Vote) -> None:
-        """The file stays open: where there are no descriptors left votes are stored all the same."""
+        """To a file that stays open: where there are no descriptors left votes are stored all the same."""
         file = self._files[place] or self._env.disk.open(self._paths[place])
         self._files[place] = file
         try:
@@ -229,11 +234,18 @@ class VoteFile:
 
     def close(self) -> None:
         """Twice, if it can be: a build that knows of one file may be next."""
-        self._pay()
-        for file in self._files:
+        try:
+            self._pay()
+        except OSError as trouble:  # the first one is on the disk: the node's stop goes on
+            self._env.log.warn("quorum_vote_copy_owed", path=self._paths[0], cause=str(trouble))
+        self._close(self._files)
+        self._close(self._copies)
+
+    def _close(self, files: list[File | None]) -> None:
+        for place, file in enumerate(files):
             if file is not None:
                 file.close()
-        self._files = [None, None]
+            files[place] = None
 
 
 def _read(path: str, data: bytes) -> Vote:

@@ -132,6 +132,27 @@ def test_a_follower_that_is_a_little_behind_is_sent_entries_and_no_snapshot(
         world.run(scenario())
 
 
+def test_a_snapshot_in_a_form_that_nobody_here_reads_is_not_asked_for_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its leader is of a later build. It was sent, refused and asked for again as fast as the network is."""
+    monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 15)
+    written = progress.write_snapshot
+    with World(seed=1) as world:
+        nodes = Nodes(world, voters=3)
+
+        async def scenario() -> None:
+            behind = await leave_one_behind(nodes)
+            monkeypatch.setattr(progress, "write_snapshot", lambda it: b"?" + written(it))
+            nodes.restart(behind)
+            await nodes.start(behind)
+            await asyncio.sleep(15)
+            events = [event for _, event, _ in world.machine(host_of(behind)).events]
+            assert 2 <= events.count("quorum_snapshot_refused") <= 8
+
+        world.run(scenario())
+
+
 @pytest.mark.slow
 def test_a_crash_at_any_disk_operation_of_an_install_loses_nothing() -> None:
     finished = 0

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 from fencepost.chaos.sim.disk import MachineDisk
 from fencepost.chaos.sim.node import SimEnv
+from fencepost.chaos.sim.quorum_links import host_of
 from fencepost.chaos.sim.world import NodeLost, World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.quorum import vote_file
@@ -16,8 +17,15 @@ from fencepost.cluster.quorum.raft_files import read_packed, write_packed
 from fencepost.cluster.quorum.vote_file import SIZE, Vote, VoteFile
 from hypothesis import given
 from hypothesis import strategies as st
+from support.quorum_nodes import FOLDER, Nodes
 
 VOTE, COPY = "/data/vote", "/data/vote-copy"
+
+
+@pytest.fixture
+def voting():
+    with World(seed=1) as world:
+        yield Nodes(world, voters=3)
 
 
 def read(env: SimEnv) -> tuple[int, int | None, bool]:
@@ -237,6 +245,47 @@ def test_a_vote_is_stored_while_the_copy_of_the_last_one_is_synced() -> None:
 
         world.run(world.on(env, copies()))
         assert env.disk.read_all(VOTE) == env.disk.read_all(COPY) == vote_file._pack(Vote(1, 3))
+
+
+def test_a_copy_that_could_not_be_made_is_tried_again(voting: Nodes) -> None:
+    """A vote of which one copy is left is forgotten when that one rots: the other one is of before."""
+    world, nodes = voting.world, voting
+
+    async def scenario() -> None:
+        await nodes.start()
+        leader = await nodes.leader()
+        others = [each for each in nodes.ids if each != leader]
+        for each in others:
+            faults = world.disk(host_of(each)).faults
+            faults.fail("open", path="*vote*", number=errno.EMFILE, times=1000)
+        votes = [nodes.quorums[each]._journal.vote for each in others]
+        for vote in votes:
+            vote._close(vote._copies)
+        nodes.kill(leader)
+        await nodes.leader(among=others)
+        await asyncio.sleep(1)
+        assert any(vote._owed for vote in votes)
+        for each in others:
+            world.disk(host_of(each)).faults.planned.clear()
+        await asyncio.sleep(6)
+        for each in others:
+            disk = nodes.env(each).disk
+            both = [disk.read_all(f"{FOLDER}/{name}") for name in ("vote", "vote-copy")]
+            assert both[0] == both[1]
+
+    world.run(scenario())
+
+
+def test_a_stop_goes_on_though_the_second_copy_can_not_be_made() -> None:
+    with World(seed=1) as world:
+        env = world.node("a")
+        vote = VoteFile(env, VOTE)
+        vote.store(1, 3)
+        world.disk("a").faults.fail("sync", path="*vote*", number=errno.EIO)
+        vote.close()
+        assert [event for _, event, _ in env.log.events] == ["quorum_vote_copy_owed"]
+        world.disk("a").faults.heal()
+        assert read(env)[:2] == (1, 3)
 
 
 def test_a_node_that_stops_leaves_both_copies() -> None:
