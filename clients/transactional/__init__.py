@@ -14,7 +14,13 @@ from .groups import (
     MemberWrote,
     TransactionGroup,
 )
-from .half_messages import HalfMessage, HalfMessageIsOver, HalfMessageProducer, HalfOutcome
+from .half_messages import (
+    HalfMessage,
+    HalfMessageInDoubt,
+    HalfMessageIsOver,
+    HalfMessageProducer,
+    HalfOutcome,
+)
 from .loop import TransactionalLoop
 from .outputs import Output, OutputRefused
 
@@ -27,6 +33,7 @@ __all__ = [
     "Decision",
     "GroupMember",
     "HalfMessage",
+    "HalfMessageInDoubt",
     "HalfMessageIsOver",
     "HalfMessageProducer",
     "HalfOutcome",

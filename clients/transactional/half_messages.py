@@ -5,10 +5,12 @@
         def check_local_transaction(self, half_id): ...               # asked later, perhaps in another process
 
     with Payments(bootstrap, "payments", AdminApi.of_dev(bootstrap)) as payments:
-        payments.send("orders", value=b"…", half_id="order-4711", argument=order)
+        payments.send("paid", value=b"…", half_id=f"{payment.id}-{uuid4()}", argument=payment)
 
-Name a half message after what its local transaction is found by (an order's number), each by another: that name is all
-a check is given. INVARIANT, PREVENTS and PROVED BY stand in `txn/transactions/check_back_machine.py`: nothing is decided here.
+A half message is named after one attempt, not after what it is about: the local transaction writes that name into the
+row that it inserts, and a check, which is given nothing else, looks for it there. Were it the payment's number, a payment
+that is sent again after its process died would be found for both, and told twice. INVARIANT, PREVENTS and PROVED BY
+stand in `txn/transactions/check_back_machine.py`: nothing is decided here.
 """
 
 import enum
@@ -16,6 +18,7 @@ import os
 import queue
 import secrets
 import socket
+import sys
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -50,6 +53,18 @@ class HalfMessageIsOver(RuntimeError):
         )
         self.half_id = half_id
         self.state = state
+
+
+class HalfMessageInDoubt(RuntimeError):
+    """Nobody said whether it was prepared, and it could not be aborted: the local transaction was not begun."""
+
+    def __init__(self, half_id: str) -> None:
+        super().__init__(
+            f"half message {half_id} may be prepared: the coordinator gave no answer, and to abort it failed too. Its local "
+            "transaction was not begun. If it is prepared, a check will ask about it; else it is aborted when its time is "
+            "over. The same name must not be sent again, or both may be committed: give the next attempt another name"
+        )
+        self.half_id = half_id
 
 
 class HalfMessage:
@@ -120,7 +135,7 @@ class HalfMessageProducer:
     # -- what an application says ----------------------------------------------------------------
 
     def execute_local_transaction(self, half_id: str, argument: Any) -> Verdict:
-        """The local transaction, in which `half_id` is stored so that a check finds it."""
+        """The local transaction, which stores `half_id` in what it writes, so that a check finds this attempt and no other."""
         raise TypeError(f"{type(self).__name__} must say how to execute_local_transaction")
 
     def check_local_transaction(self, half_id: str) -> Verdict:
@@ -145,26 +160,41 @@ class HalfMessageProducer:
         return outcome
 
     def send_half(self, topic: str, *, half_id: str, **message: Any) -> HalfMessage:
-        """The record is in its partition and prepared: no timeout ends it, nobody reads it. End what is returned."""
+        """The record is in its partition and prepared: no timeout ends it, nobody reads it. End what is returned.
+
+        Whatever it raises, there is no half message, and the name may be sent again; but for HalfMessageInDoubt."""
         lane = self._lanes.get()
-        kept: IdentifiedProducer | None = None
         half: HalfMessage | None = None
+        may_be_prepared = False
         try:
             if lane is None:
                 lane = self._new_lane()
             self._write(lane, topic, half_id, message)
+            may_be_prepared = True
             try:
-                state = self._prepare(lane, half_id)
-                if state != WAITING:
-                    raise HalfMessageIsOver(half_id, state)
+                self._prepare(lane, half_id)
             except (AdminRefused, HalfMessageIsOver):
-                kept = self._aborted(lane)  # readers must not wait for what nobody will end
+                may_be_prepared = False
                 raise
             half = HalfMessage(self, lane, half_id)
         finally:
             if half is None:
-                self._lanes.put(kept)  # without one, what is open is aborted when its time is over
+                self._give_up(lane, half_id, may_be_prepared=may_be_prepared)
         return half
+
+    def _give_up(
+        self, lane: IdentifiedProducer | None, half_id: str, *, may_be_prepared: bool
+    ) -> None:
+        """Abort what was written: its local transaction has not begun, and readers must not wait for what nobody ends."""
+        kept: IdentifiedProducer | None = None
+        try:
+            kept = None if lane is None else self._aborted(lane)
+        finally:
+            # A question without an answer may still be on its way: it must not find another half message in this lane.
+            self._lanes.put(None if may_be_prepared else kept)
+        trouble = sys.exception()
+        if may_be_prepared and kept is None and isinstance(trouble, Exception):
+            raise HalfMessageInDoubt(half_id) from trouble
 
     def _write(
         self, lane: IdentifiedProducer, topic: str, half_id: str, message: Mapping[str, Any]
@@ -187,8 +217,8 @@ class HalfMessageProducer:
         lane.start()
         return lane
 
-    def _prepare(self, lane: IdentifiedProducer, half_id: str) -> str:
-        """How the half message of that name stands now: another than "waiting" is an older one, and this is not prepared.
+    def _prepare(self, lane: IdentifiedProducer, half_id: str) -> None:
+        """HalfMessageIsOver when one of that name was decided: then this one is not prepared.
 
         Its identity may be that of before an error: ask librdkafka again before believing that it was fenced."""
         identity = lane.identity()
@@ -200,12 +230,15 @@ class HalfMessageProducer:
                 "half_id": half_id,
             }
             try:
-                return str(self._admin.call("POST", "/v1/checks/prepare", body)["state"])
+                state = str(self._admin.call("POST", "/v1/checks/prepare", body)["state"])
             except AdminRefused as refused:
                 if is_last or refused.error != PRODUCER_FENCED:
                     raise
-            identity = lane.identity(fresh=True)
-        raise AssertionError(f"{half_id} was neither prepared nor refused")
+                identity = lane.identity(fresh=True)
+            else:
+                if state != WAITING:
+                    raise HalfMessageIsOver(half_id, state)
+                return
 
     def _aborted(self, lane: IdentifiedProducer) -> IdentifiedProducer | None:
         """The lane, if it is of use for the next one."""

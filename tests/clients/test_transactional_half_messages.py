@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from admin_door import Served, served
 from fencepost.clients.transactional import (
+    AdminApi,
     AdminRefused,
+    AdminUnreachable,
     Checker,
     HalfMessageIsOver,
     HalfMessageProducer,
@@ -148,6 +150,45 @@ def test_a_name_that_was_decided_before_is_refused_before_its_local_transaction(
     done = shop.send(topic, half_id="other", argument=Verdict.COMMIT, value=b"third")
     assert done is HalfOutcome.COMMITTED, "and the next one has a lane"
     assert committed(node.bootstrap, topic, 1) == [b"third"]
+
+
+class LosesAnAnswer(AdminApi):
+    """What is asked is done, and the first answer to a prepare never comes back."""
+
+    def __init__(self, admin: AdminApi) -> None:
+        super().__init__([f"http://{host}:{port}" for host, port in admin._nodes])
+        self.left = 1
+
+    def call(self, method: str, path: str, *args: Any, **options: Any) -> dict[str, Any]:
+        answer = super().call(method, path, *args, **options)
+        if path.endswith("prepare") and self.left:
+            self.left -= 1
+            raise AdminUnreachable("no answer")
+        return answer
+
+
+class Careful(Shop):
+    """Knows no attempt that surely never comes: it looks until there is one of that name."""
+
+    def check_local_transaction(self, half_id: str) -> Verdict:
+        until(lambda: half_id in self.orders, what=f"there is {half_id}")
+        return super().check_local_transaction(half_id)
+
+
+def test_a_name_whose_prepare_got_no_answer_is_read_once_when_it_is_sent_again(
+    node, group, topic
+) -> None:
+    """Its local transaction is found by the name: for both, if the first were still there to be asked about."""
+    create(node.bootstrap, topic)
+    with Careful(node.bootstrap, group, LosesAnAnswer(node.admin)) as shop:
+        with pytest.raises(AdminUnreachable):
+            shop.send(topic, half_id="o", argument=Verdict.COMMIT, value=b"o")
+        assert shop.orders == {}, "its local transaction was not begun"
+        done = shop.send(topic, half_id="o", argument=Verdict.COMMIT, value=b"o")
+        assert done is HalfOutcome.COMMITTED
+        until(lambda: not halves(node, group), what="none waits for a check")
+        shop.send(topic, half_id="last", argument=Verdict.COMMIT, value=b"z")
+    assert committed(node.bootstrap, topic, 2) == [b"o", b"z"]
 
 
 def test_what_nobody_knows_is_parked_for_a_person(node, group, topic) -> None:

@@ -7,6 +7,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from fencepost.clients.transactional import (
     AdminRefused,
+    AdminUnreachable,
+    HalfMessageInDoubt,
     HalfMessageIsOver,
     HalfMessageProducer,
     HalfOutcome,
@@ -21,9 +23,9 @@ NO_VERDICTS = [None, "commit", True]
 class Lane:
     """A producer and its identity in one."""
 
-    def __init__(self, number: int, said: list[str], *, aborts: bool) -> None:
+    def __init__(self, number: int, said: list[str], *, aborts: bool, writes: bool = True) -> None:
         self.transactional_id = f"pay::p-{number}"
-        self._said, self._aborts = said, aborts
+        self._said, self._aborts, self._writes = said, aborts, writes
 
     @property
     def producer(self) -> "Lane":
@@ -39,7 +41,7 @@ class Lane:
         self._said.append("write")
 
     def flush(self, timeout_s: float) -> int:
-        return 0
+        return 0 if self._writes else 1
 
     def commit_transaction(self, timeout_s: float) -> None:
         self._said.append("commit")
@@ -54,23 +56,23 @@ class Pay(HalfMessageProducer):
     """`said` is all that it does, `states` what the coordinator answers to each half message in turn, or raises."""
 
     def __init__(
-        self, *states: str | Exception, aborts: bool = True, verdict: Any = Verdict.COMMIT
+        self, *states: str | BaseException, aborts: bool = True, verdict: Any = Verdict.COMMIT
     ) -> None:
         super().__init__("nowhere:1", "pay", self)  # type: ignore[arg-type]
         self.said: list[str] = []
         self.states, self.verdict, self.aborts = list(states), verdict, aborts
-        self.made = 0
+        self.made, self.writes = 0, True
 
     def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         assert (method, path) == ("POST", "/v1/checks/prepare")
         state = self.states.pop(0)
-        if isinstance(state, Exception):
+        if isinstance(state, BaseException):
             raise state
         return {"half_id": body["half_id"], "state": state, "is_new": False}
 
     def _new_lane(self) -> Any:
         self.made += 1
-        return Lane(self.made, self.said, aborts=self.aborts)
+        return Lane(self.made, self.said, aborts=self.aborts, writes=self.writes)
 
     def execute_local_transaction(self, half_id: str, argument: Any) -> Verdict:
         self.said.append("execute")
@@ -117,6 +119,48 @@ def test_a_half_message_whose_first_answer_was_lost_is_no_name_that_was_used_bef
     pay = Pay("waiting")
     assert send(pay) is HalfOutcome.COMMITTED
     assert pay.said == ["begin", "write", "execute", "commit"]
+
+
+@pytest.mark.parametrize(
+    "trouble", [AdminUnreachable("lost"), KeyError("state"), KeyboardInterrupt()]
+)
+def test_a_half_message_of_which_nobody_says_whether_it_is_prepared_is_aborted(
+    trouble: BaseException,
+) -> None:
+    """Its local transaction has not begun. Left there it would be asked about, and the same name be found for it later."""
+    pay = Pay(trouble, "waiting")
+    with pytest.raises(type(trouble)):
+        send(pay)
+    assert pay.said == ["begin", "write", "abort"]
+    assert pay._lanes.qsize() == LANES_MAX, "and its place is free"
+    assert send(pay) is HalfOutcome.COMMITTED
+    assert pay.made == 2, (
+        "the question may still be on its way: it must not find another half message"
+    )
+
+
+def test_a_half_message_that_may_be_prepared_and_can_not_be_aborted_is_told_as_that() -> None:
+    pay = Pay(AdminUnreachable("lost"), aborts=False)
+    said = (
+        "4711 may be prepared: .* a check will ask about it.* The same name must not be sent again"
+    )
+    with pytest.raises(HalfMessageInDoubt, match=said) as doubt:
+        send(pay)
+    assert isinstance(doubt.value.__cause__, AdminUnreachable)
+    assert doubt.value.half_id == "4711"
+    assert pay._lanes.qsize() == LANES_MAX, "and its place is free"
+    pay = Pay(KeyboardInterrupt(), aborts=False)
+    with pytest.raises(KeyboardInterrupt):
+        send(pay)
+
+
+def test_a_half_message_that_was_not_written_does_not_hold_up_readers() -> None:
+    pay = Pay("waiting")
+    pay.writes = False
+    with pytest.raises(RuntimeError, match="half message 4711 was not written"):
+        send(pay)
+    assert pay.said == ["begin", "write", "abort"]
+    assert pay._lanes.qsize() == LANES_MAX
 
 
 def by_its_producer(pay: Pay) -> None:
