@@ -1,4 +1,9 @@
-"""`fencepost partition`: which partitions are in trouble and why, and giving up what nobody can bring back."""
+"""`fencepost partition`: which partitions are in trouble and why, and giving up what nobody can bring back.
+
+INVARIANT  an unclean election is asked for only where it elects whom the person was told of; else it was no success.
+PREVENTS   records that only node 2 had, cut off as node 1 leads, though `--replica 2` was said and 0 was the answer.
+PROVED BY  tests/node/test_cli_recover.py::test_of_a_partition_that_moves_nobody_is_chosen_whom_the_cluster_would_not_elect
+"""
 
 import argparse
 from typing import Any, Final
@@ -16,12 +21,14 @@ from fencepost.cluster.wire.api import ApiKey
 
 from .checked import Failed, named
 from .cluster import EXIT_OK, add_cluster_arguments, run_safely
-from .leading import need_leader
-from .moving import order
+from .leading import need_leader, of_now
+from .moving import CANCEL, order
 from .output import show, show_json
 from .wire import ASK_MS, Wire, read_image
 
 UNCLEAN: Final = 1
+LOOK: Final = "`fencepost partition list` shows what is so now."
+UNTOUCHED: Final = f"Nobody was elected, and nothing is lost by it. {LOOK}"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -117,11 +124,11 @@ def _recover(arguments: argparse.Namespace) -> int:
             raise Failed(
                 f"{why} {what_is_lost(image, place, heir)} To do that, say --accept-data-loss."
             )
-        leader = _elect(wire, place, now, heir)
+        _elect(wire, place, now, heir)
     if arguments.json:
-        show_json({"topic": place.topic, "partition": place.partition, "leader": leader})
+        show_json({"topic": place.topic, "partition": place.partition, "leader": heir})
     else:
-        print(f"{place} is led by node {leader}")
+        print(f"{place} is led by node {heir}")
     return EXIT_OK
 
 
@@ -134,19 +141,32 @@ def _heir(
     begins_anew = bool(living) and living[0] in now.offline
     if not living or (wanted is None and begins_anew and others):
         raise Failed(f"{why_offline(image, place)}")
+    elected = (settled or list(living))[0]
     if wanted is None:
-        return (settled or list(living))[0]
+        return elected
     if wanted not in living:
         names = ", ".join(map(str, living))
         raise Failed(f"node {wanted} is no living replica of {place}; those are {names}")
+    if now.is_moving and wanted != elected:
+        raise Failed(
+            f"{place} is on the move, and its replicas are not put into another order meanwhile: node {elected}"
+            f" would be elected, and not node {wanted}. Stop what moves ({CANCEL}), then recover."
+        )
     return BrokerId(wanted)
 
 
-def _elect(wire: Wire, place: TopicPartition, now: PartitionState, heir: BrokerId) -> int:
-    """The cluster elects the first living replica, so the heir is made the first."""
+def _elect(wire: Wire, place: TopicPartition, now: PartitionState, heir: BrokerId) -> None:
+    """The cluster elects the first living replica, so the heir is made the first. What moves keeps its order."""
     if now.replicas[0] != heir and not now.is_moving:
         others = [each for each in now.replicas if each != heir]
-        order(wire, [(place.topic, place.partition, [heir, *others])])
+        why = order(wire, [(place.topic, place.partition, [heir, *others])]).get(
+            (place.topic, place.partition)
+        )
+        if why is not None:
+            raise Failed(
+                f"node {heir} can't be made the first replica: {why.rstrip('.')}. {UNTOUCHED}"
+            )
+    _check_would_lead(wire, place, heir)
     reply = wire.ask(
         ApiKey.elect_leaders,
         timeout=ASK_MS,
@@ -156,7 +176,38 @@ def _elect(wire: Wire, place: TopicPartition, now: PartitionState, heir: BrokerI
     for topic in reply.replica_election_results:
         for each in topic.partition_result:
             if each.error_code is not ErrorCode.none:
-                raise Failed(f"{place} was not recovered: {each.error_message}")
-    then = read_image(wire, [place.topic]).partition(*place)
-    assert then is not None
-    return then.leader
+                why = each.error_message or each.error_code.name.upper()
+                raise Failed(f"{place} was not recovered: {why.rstrip('.')}. {LOOK}")
+    # Version 0 has none.
+    if (code := getattr(reply, "error_code", ErrorCode.none)) is not ErrorCode.none:
+        raise Failed(
+            f"{place}: the election was not answered as done ({code.name.upper()}). It may happen yet. {LOOK}"
+        )
+    _, then = _look(wire, place)
+    if then.leader == NO_LEADER:
+        raise Failed(f"{place} has no leader still, though node {heir} was to lead. {LOOK}")
+    if then.leader != heir:
+        raise Failed(
+            f"{place} is led by node {then.leader}, and not by node {heir}: something changed just before the"
+            f" election. What node {then.leader} lacks is gone from the others too, as far as they follow it. {LOOK}"
+        )
+
+
+def _look(wire: Wire, place: TopicPartition) -> tuple[ClusterImage, PartitionState]:
+    """By what the quorum's leader sees: others may not have heard of the order yet, or of the election."""
+    image = of_now(wire, lambda: read_image(wire, [place.topic]))
+    now = image.partition(*place)
+    if now is None:
+        raise Failed(f"{place} is gone. {LOOK}")
+    return image, now
+
+
+def _check_would_lead(wire: Wire, place: TopicPartition, heir: BrokerId) -> None:
+    """Once more, right before what can't be undone."""
+    image, now = _look(wire, place)
+    if now.leader != NO_LEADER:
+        raise Failed(f"{place} is led by node {now.leader} by now: there is nothing to recover")
+    if _heir(image, now, None, place) != heir or (not now.is_moving and now.replicas[0] != heir):
+        raise Failed(
+            f"{place} has changed meanwhile, and node {heir} would not be elected any more. {UNTOUCHED}"
+        )
