@@ -142,10 +142,15 @@ def _drain(arguments: argparse.Namespace) -> int:
             moves, image, _, _ = _away_from(wire, node)
             more, done = _move_away(arguments, wire, moves, image)
             moved += more
-    _show_moved(arguments, moved, done=done)
-    if done:
+        _show_moved(arguments, moved, done=done)
+        if not done:
+            return EXIT_FAILED
+        why_not = voters.why_not_to_stop(wire, node)
+    if why_not is None:
         _say(arguments, f"node {node} is empty: it may be stopped and forgotten")
-    return EXIT_OK if done else EXIT_FAILED
+    else:  # a program is told, too: on standard error
+        (say if arguments.json else print)(f"node {node} is empty, but {why_not}")
+    return EXIT_OK
 
 
 def _away_from(

@@ -4,11 +4,13 @@ import argparse
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.quorum.voters import majority
 from fencepost.cluster.wire.api import ApiKey
 
 from .checked import NODE_MAX, Failed, whole
 from .cluster import EXIT_OK, add_cluster_arguments
-from .leading import described, need_leader
+from .leading import NotTold, described, need_leader
 from .output import show, show_json
 from .wire import Wire, check_known, read_image, state_of
 
@@ -64,6 +66,33 @@ def _show(arguments: argparse.Namespace, wire: Wire) -> None:
 
 def of_now(wire: Wire) -> set[int]:
     return {each.replica_id for each in _described(wire).current_voters}
+
+
+def why_not_to_stop(wire: Wire, node: int) -> str | None:
+    """Why a node that has nothing left is not to be stopped yet, and what comes before; None when it does not vote."""
+    try:
+        votes = of_now(wire)
+    except NotTold:
+        return None
+    if node not in votes:
+        return None
+    others = sorted(votes - {node})
+    if not others:
+        return (
+            "it alone votes: without it nothing can be decided any more. Have others vote first:"
+            " `fencepost node voters add NODE`"
+        )
+    brokers = read_image(wire, []).brokers
+    down = [each for each in others if state_of(brokers.get(BrokerId(each))) != "up"]
+    if len(others) - len(down) < majority(len(others)):
+        dead = " and ".join(f"node {each}" for each in down)
+        them = "it" if len(down) == 1 else "them"
+        return (
+            f"it votes, and is needed: of nodes {', '.join(map(str, others))}, which would vote without it, {dead}"
+            f" can't be reached, and the others are no majority. Start {dead}, or have {them} vote no more,"
+            f" then `fencepost node voters remove {node}`"
+        )
+    return f"it still votes: `fencepost node voters remove {node}` before it is stopped"
 
 
 def _described(wire: Wire) -> Any:

@@ -24,6 +24,7 @@ class DrainedCluster(ToldCluster):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
         monkeypatch.setattr(Wire, "sleep", lambda *_: None)
+        self.voters = [1, 2]
         self.topics: dict[str, tuple[int, ...]] = {"orders": (3, 1)}
         self.targets: dict[str, tuple[int, ...]] = {}
         self.then: Callable[[], None] = lambda: None
@@ -156,3 +157,39 @@ def test_a_drain_whose_moves_others_cancel_ends_with_1(
     said = capsys.readouterr()
     assert EMPTY not in said.out
     assert "orders-0 stays: it is on 3,1, cancelled or changed by others" in said.err
+
+
+@pytest.mark.parametrize(
+    ("votes", "down", "said"),
+    [
+        ([1, 2, 3], 0, "it still votes: `fencepost node voters remove 3` before it is stopped"),
+        ([1, 2, 3], 9002, "of nodes 1, 2, which would vote without it, node 2 can't be reached"),
+        ([1, 3], 0, "it still votes"),
+        ([3], 0, "it alone votes"),
+    ],
+)
+def test_a_node_that_votes_is_empty_and_not_to_be_stopped(
+    votes: list[int],
+    down: int,
+    said: str,
+    cluster: DrainedCluster,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever believed "it may be stopped" took the majority along with it."""
+    cluster.voters, cluster.down = votes, {down}
+    cluster.topics = {"orders": (3,)}
+    assert main([*DRAIN[:-1], "127.0.0.1:9001"]) == 0
+    out = capsys.readouterr().out
+    assert "it may be stopped" not in out
+    assert said in out.splitlines()[-1]
+    assert out.splitlines()[-1].startswith("node 3 is empty, but it ")
+
+
+def test_a_program_hears_of_the_vote_beside_its_document(
+    cluster: DrainedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.voters = [1, 2, 3]
+    assert main([*DRAIN, "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["done"]
+    assert "node 3 is empty, but it still votes" in said.err
