@@ -28,6 +28,8 @@ CLUSTER: Final[Mapping[str, str]] = {
     "peer_stream_ended": "A stream of node {node} was ended: {cause}",
     "connection_ended": "The connection with {remote} ended: {cause}",
     "http_connection_failed": "An HTTP connection failed: {cause}",
+    "http_request_refused": "What {remote} sends to the HTTP door is not understood: {cause}",
+    "http_request_failed": "A request of {remote} at the HTTP door failed by a fault of this node: {cause}",
     "accepting_paused": "No new connections on port {port} for a moment, {open} are open: {cause}."
     " Raise the limit of open files (ulimit -n) if this goes on.",
     "file_range_unreadable": "{path} can't be read at {position}: {cause}. The connection that was"

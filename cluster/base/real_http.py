@@ -4,16 +4,22 @@ INVARIANT  whatever comes in, a request is answered, refused or hung up on in bo
 PREVENTS   a client that sends a header a minute holding a task and a megabyte of the node for ever.
 PROVED BY  tests/cluster/base/test_real_http.py::test_a_body_that_does_not_come_is_hung_up_on
            tests/cluster/base/test_real_http.py::test_a_client_that_reads_no_answer_is_hung_up_on
+
+What aiohttp would do of itself for strangers is done here in the door's own way: it unpacks nothing, logs no tracebacks,
+and answers what is not understood in the words of everything else.
 """
 
 import asyncio
 import json
+import math
 import socket
 from collections import Counter
 from typing import Any, Final, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
+from .log import reason_of
 from .ports import HttpReply, HttpRequest, Log, OnHttp, Tasks
 
 # A request must be whole so long after its connection began, or after its headers came.
@@ -28,13 +34,41 @@ LINE_BYTES_MAX: Final = 8_190
 # After an answer to a request that was not read to its end: so long the rest is thrown away as it comes, unread. Who is
 # hung up on at once may lose the answer on its way.
 LINGER_S: Final = 1.0
+# Of requests that are not understood one is logged in this time; the next line says how many were not.
+COMPLAINT_EVERY_S: Final = 10.0
+CAUSE_CHARS_MAX: Final = 200
+
+
+class _Complaints:
+    """A log that a stranger can't fill."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._last_s = -math.inf
+        self._unsaid = 0
+
+    def of(self, remote: object, error: BaseException | None, cause: str) -> None:
+        """A bug of ours is said with its traceback, and no more often."""
+        now = asyncio.get_running_loop().time()
+        if now - self._last_s < COMPLAINT_EVERY_S:
+            self._unsaid += 1
+            return
+        self._last_s = now
+        fields: dict[str, object] = {"more_like_it": self._unsaid} if self._unsaid else {}
+        self._unsaid = 0
+        if error is None or _is_theirs(error):
+            self._log.warn("http_request_refused", remote=remote, cause=cause, **fields)
+        else:
+            fields["traceback"] = reason_of(error)
+            self._log.warn("http_request_failed", remote=remote, cause=cause, **fields)
 
 
 class _Protocol(web.RequestHandler):
     """aiohttp's, which also tells when its connection has ended."""
 
-    def __init__(self, server: web.Server, **limits: Any) -> None:
+    def __init__(self, server: web.Server, complaints: _Complaints, **limits: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **limits)
+        self._complaints = complaints
         self.began = asyncio.Event()
         self.ended = asyncio.Event()
         self._line: asyncio.Transport | None = None  # aiohttp forgets it when it closes it
@@ -47,6 +81,36 @@ class _Protocol(web.RequestHandler):
         super().connection_lost(exc)
         self._line = None
         self.ended.set()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Whatever was not understood; or a bug of ours. aiohttp would log a traceback of each."""
+        cause = _first_line(message or getattr(exc, "message", "") or repr(exc))
+        self._complaints.of(self.peername, exc, cause)
+        if request.writer.output_size > 0:
+            raise ConnectionError("half an answer has been sent already")
+        if exc is None or _is_theirs(exc):
+            reply = _refused(
+                400, f"this is no request: {cause}", "Speak HTTP/1.1 as it is written."
+            )
+        else:
+            reply = _refused(500, "this node failed at the request", "See the node's log.")
+        response = _response(reply)
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **fields: Any) -> None:
+        """What goes wrong after an answer: the rest of a body, for example."""
+        error = fields.get("exc_info")
+        if isinstance(error, BaseException):
+            self._complaints.of(self.peername, error, _first_line(repr(error)))
+        else:
+            self._complaints.of(self.peername, None, _first_line(" ".join(map(str, args))))
 
     async def finish_response(self, *answer: Any) -> tuple[web.StreamResponse, bool]:
         """Of itself aiohttp waits for ever until a client has read enough of what is sent."""
@@ -78,6 +142,7 @@ class RealHttp:
         self._serve = serve
         self._body_bytes_max = body_bytes_max
         self._open: Counter[str] = Counter()  # by address
+        self._complaints = _Complaints(log)
         self._server = web.Server(self._answer, handler_cancellation=True)
 
     async def serve(self, accepted: socket.socket) -> None:
@@ -89,6 +154,7 @@ class RealHttp:
         loop = asyncio.get_running_loop()
         protocol = _Protocol(
             self._server,
+            self._complaints,
             access_log=None,
             keepalive_timeout=IDLE_S,
             max_line_size=LINE_BYTES_MAX,
@@ -178,6 +244,16 @@ def _address(accepted: socket.socket) -> str:
         return str(accepted.getpeername()[0])
     except OSError:
         return ""
+
+
+def _is_theirs(error: BaseException) -> bool:
+    """Whether it is what they sent that raised it."""
+    return isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+def _first_line(text: str) -> str:
+    """What could not be read is shown by aiohttp in lines of its own, all of it."""
+    return text.partition("\n")[0].strip()[:CAUSE_CHARS_MAX]
 
 
 def _response(reply: HttpReply) -> web.StreamResponse:

@@ -5,8 +5,6 @@ import contextlib
 import gzip
 import json
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 import uvloop
@@ -14,46 +12,7 @@ from aiohttp.http_parser import DeflateBuffer
 from fencepost.cluster.base import real_http
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.base.real_env import RealEnv, open_env
-
-BODY_MAX = 1_000
-Serve = Callable[[HttpRequest], Awaitable[HttpReply]]
-
-
-async def echo(request: HttpRequest) -> HttpReply:
-    said = [request.method, request.path, dict(request.query), request.body.decode()]
-    return HttpReply(200, json.dumps(said).encode())
-
-
-def at_a_door(
-    scenario: Callable[[RealEnv, int], Awaitable[None]],
-    serve: Serve = echo,
-    run_loop: Callable[[Any], None] = asyncio.run,
-) -> None:
-    async def run() -> None:
-        async with open_env() as env:
-            door = await env.net.listen_http("127.0.0.1", 0, serve, body_bytes_max=BODY_MAX)
-            async with asyncio.timeout(10):
-                await scenario(env, door.address[1])
-            await door.close()
-
-    run_loop(run())
-
-
-async def say(port: int, data: bytes, *, source: str = "127.0.0.1") -> bytes:
-    """All that comes back until the door hangs up or says nothing for a moment."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
-    writer.write(data)
-    heard = b""
-    try:
-        async with asyncio.timeout(0.5):
-            while more := await reader.read(1 << 16):
-                heard += more
-                if heard.rstrip().endswith((b"]", b"}")):
-                    break
-    except (TimeoutError, ConnectionError):
-        pass
-    writer.close()
-    return heard
+from http_door import BODY_MAX, at_a_door, say
 
 
 def test_what_a_client_shows_and_which_answers_it_takes_arrive() -> None:
