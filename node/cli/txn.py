@@ -9,10 +9,11 @@ from typing import Any, Final
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage
 
+from .admin_door import add_admin_argument
 from .cluster import EXIT_FAILED, add_cluster_arguments, run_safely, say
 from .output import show, show_json
 from .txn_hanging import abort, find_hanging
-from .txn_parked import add_admin_argument, parked, release
+from .txn_parked import parked, release
 from .txn_reading import (
     describe,
     describe_all,

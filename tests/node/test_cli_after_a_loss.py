@@ -1,11 +1,10 @@
 """What the commands say when a node has just died, or is gone for good; and half messages inside of a container."""
 
 import argparse
-import io
 import json
-import urllib.error
+import threading
 from concurrent.futures import Future
-from email.message import Message
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from cluster_on_the_wire import ToldCluster
 from confluent_kafka import KafkaError
 from fencepost.cluster.wire.api import ApiKey
-from fencepost.node.cli import config, group, health, txn_parked
+from fencepost.node.cli import admin_door, config, group, health
 from fencepost.node.main import main
 
 ANY = ("--bootstrap", "127.0.0.1:9001")
@@ -99,9 +98,9 @@ def door(monkeypatch: pytest.MonkeyPatch, **variables: str) -> str:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     parser = argparse.ArgumentParser()
-    txn_parked.add_admin_argument(parser)
+    admin_door.add_admin_argument(parser)
     arguments = parser.parse_args([], argparse.Namespace(bootstrap="kafka-1:9092"))
-    return txn_parked.admin_url(arguments)
+    return admin_door.admin_url(arguments)
 
 
 def test_inside_of_a_container_half_messages_are_asked_for_at_its_own_door(monkeypatch) -> None:
@@ -120,15 +119,23 @@ def test_inside_of_a_container_half_messages_are_asked_for_at_its_own_door(monke
         (500, "UNKNOWN", "List what there is: GET /v1/checks."),
     ],
 )
-def test_a_person_at_a_shell_is_told_a_command(status, error, step, monkeypatch, capsys) -> None:
+def test_a_person_at_a_shell_is_told_a_command(status, error, step, capsys) -> None:
     said = {"error": error, "message": "no", "next_step": "List what there is: GET /v1/checks."}
 
-    def refused(*_: object, **__: object) -> None:
-        body = io.BytesIO(json.dumps(said).encode())
-        raise urllib.error.HTTPError("http://x", status, "no", Message(), body)
+    class Door(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(said).encode())
 
-    monkeypatch.setattr(txn_parked.urllib.request, "urlopen", refused)
-    assert main(["txn", "release", "nope", "--admin", "127.0.0.1:1"]) == 1
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Door) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        place = f"127.0.0.1:{server.server_address[1]}"
+        assert main(["txn", "release", "nope", "--admin", place]) == 1
+        thread.join()
     assert step in capsys.readouterr().err
 
 
