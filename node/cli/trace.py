@@ -7,6 +7,7 @@ them. Lines that are none are passed over.
 import argparse
 import contextlib
 import heapq
+import io
 import json
 import signal
 import sys
@@ -40,12 +41,16 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as missing:
             print(f"fencepost: {missing.filename}: {missing.strerror}", file=sys.stderr)
             return EXIT_USAGE
-        found = [_of_request(source, arguments.request_id) for source in sources]
+        found = [_of_request(source, arguments) for source in sources]
         # Each file is in order of time already, but for a clock that was set.
         number = 0
-        for line in heapq.merge(*found, key=lambda line: str(line.get("time", ""))):
-            number += 1
-            print(json.dumps(line, ensure_ascii=False) if arguments.json else text_of(line))
+        try:
+            for _, shown in heapq.merge(*found, key=lambda each: each[0]):
+                number += 1
+                print(shown)
+        except OSError as broken:
+            print(f"fencepost: this is not all: {broken}", file=sys.stderr)
+            return EXIT_USAGE
     if not number:
         print(
             f"fencepost: no line has the request id {arguments.request_id}. Only what is slow, fails or is asked for "
@@ -57,23 +62,41 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _opened(stack: contextlib.ExitStack, name: str) -> IO[str]:
     if name == _STDIN:
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="replace")
         return sys.stdin
     return stack.enter_context(open(name, encoding="utf-8", errors="replace"))
 
 
-def _of_request(source: Iterable[str], request_id: str) -> Iterator[Line]:
+def _of_request(source: Iterable[str], arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """The time, and what is printed."""
     for text in source:
-        if request_id not in text:
+        if arguments.request_id not in text:
             continue
-        line = _read(text)
-        if line is not None and request_id in str(line.get("request_id", "")).split(","):
-            yield line
+        with contextlib.suppress(RecursionError):  # as in `_read`
+            line = _read(text)
+            if line and arguments.request_id in str(line.get("request_id", "")).split(","):
+                yield str(line.get("time", "")), _shown(line, as_json=arguments.json)
 
 
 def _read(text: str) -> Line | None:
-    """From its first brace on: `docker compose logs` puts a name in front."""
+    """From its first brace on: `docker compose logs` puts a name in front. No node's line is nested a thousand deep."""
     try:
         line = json.loads(text[text.index("{") :])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) else None
+
+
+def _shown(line: Line, *, as_json: bool) -> str:
+    """What can't be written, such as half of a pair that stands for one character, is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    known = {**line, "level": str(line.get("level", ""))}
+    text = json.dumps(line, ensure_ascii=False) if as_json else text_of(known)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        if as_json:
+            return json.dumps(line)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    return text

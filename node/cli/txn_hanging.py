@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, Final
 
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ids import NO_LEADER, TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.metadata.offline import why_offline
@@ -148,30 +148,35 @@ def _write_marker(wire: Wire, image: ClusterImage, chosen: Open) -> None:
     """As Kafka's tool: the coordinator's epoch that the partition saw last, 0 if none."""
     state = image.partition(*chosen.place)
     assert state is not None
-    reply = wire.ask_node(
-        image.brokers[state.leader].endpoints[0],
-        ApiKey.write_txn_markers,
-        markers=[
-            {
-                "producer_id": chosen.producer_id,
-                "producer_epoch": chosen.producer_epoch,
-                "transaction_result": False,
-                "coordinator_epoch": max(0, chosen.coordinator_epoch),
-                "topics": [
-                    {
-                        "name": chosen.place.topic,
-                        "partition_indexes": [chosen.place.partition],
-                    }
-                ],
-            }
-        ],
-    )
+    topics = [{"name": chosen.place.topic, "partition_indexes": [chosen.place.partition]}]
+    marker = {
+        "producer_id": chosen.producer_id,
+        "producer_epoch": chosen.producer_epoch,
+        "transaction_result": False,
+        "coordinator_epoch": max(0, chosen.coordinator_epoch),
+        "topics": topics,
+    }
+    leader = image.brokers[state.leader]
+    try:
+        reply = wire.ask_node(leader.endpoints[0], ApiKey.write_txn_markers, markers=[marker])
+    except Trouble as trouble:
+        raise _unanswered(
+            f"node {leader.broker_id}, which leads {chosen.place}",
+            trouble,
+            f"`fencepost txn find-hanging --topic {chosen.place.topic}`",
+        ) from trouble
     error = reply.markers[0].topics[0].partitions[0].error_code
     if error is not ErrorCode.none:
         raise Failed(
             f"the leader of {chosen.place} refused the marker: {error.name.upper()}. Look again with "
             "`fencepost txn find-hanging`."
         )
+
+
+def _unanswered(who: str, trouble: Trouble, look: str, *, was_heard: bool = False) -> Failed:
+    if trouble.outcome is Outcome.REFUSED and not was_heard:
+        return Failed(f"{who}, can't be asked ({trouble}). Nothing was aborted; try again.")
+    return Failed(f"{who}, did not answer ({trouble}). It may have been aborted: look with {look}.")
 
 
 def _terminate(arguments: argparse.Namespace, transactional_id: str) -> int:
@@ -198,14 +203,22 @@ def _terminate(arguments: argparse.Namespace, transactional_id: str) -> int:
 
 def _fence(wire: Wire, image: ClusterImage, before: Transaction) -> None:
     transactional_id = before.transactional_id
-    for _ in range(TRIES_PREPARED if before.state == PREPARED else TRIES):
+    for number in range(TRIES_PREPARED if before.state == PREPARED else TRIES):
         node = coordinator_of(wire, image, transactional_id)
-        reply = wire.ask_node(
-            node.endpoints[0],
-            ApiKey.init_producer_id,
-            transactional_id=transactional_id,
-            transaction_timeout=TERMINATE_TIMEOUT_MS,
-        )
+        try:
+            reply = wire.ask_node(
+                node.endpoints[0],
+                ApiKey.init_producer_id,
+                transactional_id=transactional_id,
+                transaction_timeout=TERMINATE_TIMEOUT_MS,
+            )
+        except Trouble as trouble:
+            raise _unanswered(
+                f"node {node.broker_id}, which coordinates {transactional_id}",
+                trouble,
+                f"`fencepost txn describe {transactional_id}`",
+                was_heard=number > 0,  # by whoever answered before
+            ) from trouble
         if reply.error_code is ErrorCode.none:
             return
         # It is being aborted: ask until it is.

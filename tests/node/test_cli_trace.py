@@ -1,5 +1,6 @@
 """`fencepost trace`: one id through several nodes' logs."""
 
+import io
 import json
 import signal
 from pathlib import Path
@@ -60,3 +61,41 @@ def test_who_called_it_is_not_ended_by_a_broken_pipe_later() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python has it
     main(["trace", "1-1-1", "none.log"])
     assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
+
+
+def line(**fields: object) -> str:
+    return json.dumps({"time": "2026", "event": "e", "request_id": "1-1-1", **fields}) + "\n"
+
+
+def test_whatever_a_line_has_is_shown_or_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Logs hold what clients send; of one line that can't be written all others were lost."""
+    path = tmp_path / "1.log"
+    nested = "[" * 100_000
+    path.write_text(
+        line(message="half \ud800 of a pair")
+        + line(message="no level of a log", level=None, area=["x"])
+        + f'{{"request_id":"1-1-1","b":{nested}\n'
+        + "".join(
+            line(message="deep")[:-2] + f', "b": {"[" * n}{"]" * n}}}\n' for n in range(800, 1000)
+        )
+        + line(message="the last one")
+    )
+    assert main(["trace", "1-1-1", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "half \\ud800 of a pair" in said
+    assert "no level of a log" in said
+    assert said.splitlines()[-1].endswith("the last one | request_id=1-1-1")
+    assert main(["trace", "--json", "1-1-1", str(path)]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert json.loads(first)["message"] == "half \ud800 of a pair"
+
+
+def test_what_is_piped_in_may_be_no_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    piped = io.BytesIO(b"\xff | " + line(message="found").encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(piped, encoding="utf-8"))
+    assert main(["trace", "1-1-1"]) == 0
+    assert "found" in capsys.readouterr().out

@@ -1,0 +1,112 @@
+"""`txn abort` when a node stops between two questions: whether it may have happened is said."""
+
+from types import SimpleNamespace as Answer
+from typing import Any
+
+import pytest
+from cluster_on_the_wire import ToldCluster
+from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.wire.api import ApiKey
+from fencepost.node.cli import txn_hanging
+from fencepost.node.cli.txn_sentences import Open, Transaction
+from fencepost.node.cli.wire import Wire
+from fencepost.node.main import main
+
+ABORT = ("txn", "abort", "--yes", "--bootstrap", "127.0.0.1:9001")
+LOST = Trouble("the connection was lost")
+DEAD = Trouble("can't connect to 127.0.0.1:9001", Outcome.REFUSED)
+AGAIN = Answer(error_code=ErrorCode.concurrent_transactions)
+
+
+class Cluster(ToldCluster):
+    """Answers to orders are taken from `answers`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        monkeypatch.setattr(Wire, "sleep", lambda *_: None)
+        monkeypatch.setattr(txn_hanging, "describe", lambda *_: transaction())
+        monkeypatch.setattr(txn_hanging, "_hanging_at", lambda *_: hanging())
+        self.answers: list[Any] = []
+
+    def _ask_at(self, address: tuple[str, int], key: ApiKey, fields: dict[str, Any]) -> Any:
+        match key:
+            case ApiKey.find_coordinator:
+                row = Answer(error_code=ErrorCode.none, node_id=1, host="127.0.0.1", port=9001)
+                return Answer(coordinators=[row])
+            case ApiKey.init_producer_id | ApiKey.write_txn_markers:
+                answer = self.answers.pop(0)
+                if isinstance(answer, Trouble):
+                    raise answer
+                return answer
+        return super()._ask_at(address, key, fields)
+
+
+def transaction() -> Transaction:
+    return Transaction(
+        transactional_id="pay-7",
+        state="Ongoing",
+        producer_id=1,
+        producer_epoch=0,
+        timeout_ms=60_000,
+        started_ms=1,
+        partitions=(),
+        coordinator=BrokerId(1),
+    )
+
+
+def hanging() -> Open:
+    return Open(
+        place=TopicPartition("orders", 0),
+        producer_id=1,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        first_offset=5,
+        last_write_ms=0,
+    )
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (
+            [LOST],
+            "(the connection was lost). It may have been aborted: look with `fencepost txn describe pay-7`.",
+        ),
+        ([DEAD], "Nothing was aborted; try again."),
+        ([AGAIN, DEAD], "It may have been aborted: look with `fencepost txn describe pay-7`."),
+    ],
+)
+def test_a_coordinator_that_stops_may_have_aborted_it(
+    answers: list[Any], said: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.answers = answers
+    assert main([*ABORT, "pay-7"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("fencepost: node 1, which coordinates pay-7, ")
+    assert said in told.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (LOST, "It may have been aborted: look with `fencepost txn find-hanging --topic orders`."),
+        (DEAD, "Nothing was aborted; try again."),
+    ],
+)
+def test_a_leader_that_stops_may_have_written_the_marker(
+    answer: Trouble, said: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.answers = [answer]
+    place = ("--topic", "orders", "--partition", "0", "--start-offset", "5")
+    assert main([*ABORT, *place]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("fencepost: node 1, which leads orders-0, ")
+    assert said in told.err
