@@ -12,13 +12,22 @@ from typing import Any, Final
 
 import msgpack
 from fencepost.cluster.base.errors import ConnectionLost, Trouble
-from fencepost.cluster.base.ports import Connection, Env, HttpReply, HttpRequest, OnHttp
+from fencepost.cluster.base.ports import (
+    Connection,
+    Env,
+    HttpReply,
+    HttpRequest,
+    OnHttp,
+    OnHttpHead,
+)
 
 FRAME_MAX: Final = 64 << 20
 TOKEN: Final = "of-this-world"  # noqa: S105 - there is nothing to steal
 
 
-async def serve_http(connection: Connection, serve: OnHttp, *, body_bytes_max: int) -> None:
+async def serve_http(
+    connection: Connection, serve: OnHttp, judge: OnHttpHead | None, *, body_bytes_max: int
+) -> None:
     """One request of one connection; it ends when its client hangs up."""
     frame = await connection.read_frame(FRAME_MAX)
     if frame is None:
@@ -28,13 +37,18 @@ async def serve_http(connection: Connection, serve: OnHttp, *, body_bytes_max: i
         reply: HttpReply | None = HttpReply(413, b'{"error": "INVALID_REQUEST"}')
     else:
         request = HttpRequest(method, path, query, body, authorization=shown)
-        reply = await _until_hung_up(connection, serve(request))
+        reply = await _until_hung_up(connection, _served(request, serve, judge))
     if reply is None:
         return
     packed = msgpack.packb([reply.status, reply.body])
     connection.write((len(packed).to_bytes(4, "big"), packed))
     with contextlib.suppress(ConnectionLost):
         await connection.drain()
+
+
+async def _served(request: HttpRequest, serve: OnHttp, judge: OnHttpHead | None) -> HttpReply:
+    reply = None if judge is None else await judge(request._replace(body=b""))
+    return await serve(request) if reply is None else reply
 
 
 async def _until_hung_up(

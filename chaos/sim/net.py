@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fencepost.cluster.base.errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
-from fencepost.cluster.base.ports import Connection, Log, OnHttp, Tasks
+from fencepost.cluster.base.ports import Connection, Log, OnHttp, OnHttpHead, Tasks
 
 from .connection import SimConnection
 from .http import serve_http
@@ -94,10 +94,16 @@ class SimNet:
         return listener
 
     async def listen_http(
-        self, host: str, port: int, serve: OnHttp, *, body_bytes_max: int
+        self,
+        host: str,
+        port: int,
+        serve: OnHttp,
+        *,
+        body_bytes_max: int,
+        judge: OnHttpHead | None = None,
     ) -> SimListener:
         async def on_connect(connection: Connection) -> None:
-            await serve_http(connection, serve, body_bytes_max=body_bytes_max)
+            await serve_http(connection, serve, judge, body_bytes_max=body_bytes_max)
 
         return await self.listen(host, port, on_connect)
 

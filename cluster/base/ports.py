@@ -197,6 +197,7 @@ class HttpRequest(NamedTuple):
     origin: str = ""
     accept: str = ""
     authorization: str = ""
+    remote: str = ""  # the address that it came from
 
 
 class HttpReply(NamedTuple):
@@ -206,15 +207,24 @@ class HttpReply(NamedTuple):
 
 
 OnHttp = Callable[[HttpRequest], Coroutine[Any, Any, HttpReply]]
+# Sees a request before its body. None: read it, and serve the request.
+OnHttpHead = Callable[[HttpRequest], Coroutine[Any, Any, HttpReply | None]]
 
 
 class Net(Protocol):
     async def listen_http(
-        self, host: str, port: int, serve: OnHttp, *, body_bytes_max: int
+        self,
+        host: str,
+        port: int,
+        serve: OnHttp,
+        *,
+        body_bytes_max: int,
+        judge: OnHttpHead | None = None,
     ) -> Listener:
         """Answer HTTP requests, each in a task of its own that ends when its client hangs up.
 
-        A body over the limit is refused with 413 before `serve` hears of it. If `serve` raises, the node dies.
+        What `judge` answers has no body read; without it all are served. A body over the limit is refused with 413
+        before `serve` hears of it. If either of them raises, the node dies.
         """
 
     async def listen(

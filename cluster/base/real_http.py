@@ -4,6 +4,7 @@ INVARIANT  whatever comes in, a request is answered, refused or hung up on in bo
 PREVENTS   a client that sends a header a minute holding a task and a megabyte of the node for ever.
 PROVED BY  tests/cluster/base/test_real_http.py::test_a_body_that_does_not_come_is_hung_up_on
            tests/cluster/base/test_real_http.py::test_a_client_that_reads_no_answer_is_hung_up_on
+           tests/cluster/base/test_real_http_strangers.py::test_all_bodies_together_are_bounded
 
 What aiohttp would do of itself for strangers is done here in the door's own way: it unpacks nothing, logs no tracebacks,
 and answers what is not understood in the words of everything else.
@@ -14,13 +15,14 @@ import json
 import math
 import socket
 from collections import Counter
-from typing import Any, Final, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from .log import reason_of
-from .ports import HttpReply, HttpRequest, Log, OnHttp, Tasks
+from .ports import HttpReply, HttpRequest, Log, OnHttp, OnHttpHead, Tasks
 
 # A request must be whole so long after its connection began, or after its headers came.
 REQUEST_S: Final = 10.0
@@ -31,9 +33,17 @@ CONNECTIONS_MAX: Final = 4_000
 # Of one address. Who holds all that it may leaves places for those who ask whether the node lives.
 PER_ADDRESS_MAX: Final = 3_000
 LINE_BYTES_MAX: Final = 8_190
+R = TypeVar("R")
 # After an answer to a request that was not read to its end: so long the rest is thrown away as it comes, unread. Who is
 # hung up on at once may lose the answer on its way.
 LINGER_S: Final = 1.0
+# Of a connection, before its request has been taken up and while it is answered: a head, and what is sent ahead.
+AHEAD_BYTES_MAX: Final = 64 << 10
+# What aiohttp holds of a body before its reader takes it, and what the kernel does (twice what it is told).
+READ_BYTES: Final = 16 << 10
+KERNEL_BYTES: Final = 32 << 10
+# Of all requests of a door that are read or served at a time.
+BODIES_BYTES_MAX: Final = 64 << 20
 # Of requests that are not understood one is logged in this time; the next line says how many were not.
 COMPLAINT_EVERY_S: Final = 10.0
 CAUSE_CHARS_MAX: Final = 200
@@ -72,6 +82,9 @@ class _Protocol(web.RequestHandler):
         self.began = asyncio.Event()
         self.ended = asyncio.Event()
         self._line: asyncio.Transport | None = None  # aiohttp forgets it when it closes it
+        self._is_serving = False
+        self._body: StreamReader | None = None
+        self._ahead = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._line = cast("asyncio.Transport", transport)  # uvloop's is none of that class
@@ -81,6 +94,27 @@ class _Protocol(web.RequestHandler):
         super().connection_lost(exc)
         self._line = None
         self.ended.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Aiohttp bounds the lines of a head and the requests ahead by their number: 128 of 8 KiB, and 32 of such.
+
+        A body is bounded by who reads it: no more comes in until that has taken what there is.
+        """
+        super().data_received(data)
+        if self._messages and not self._is_serving:
+            return  # a head is whole, and taken up in a turn or two
+        if self._body is not None and not self._body.is_eof():
+            return
+        self._ahead += len(data)
+        if self._ahead > AHEAD_BYTES_MAX:
+            self._hang_up()
+
+    def take_up(self, request: web.BaseRequest) -> None:
+        self.began.set()
+        self._is_serving = True
+        self._body = request.content
+        if not self._messages:
+            self._ahead = 0
 
     def handle_error(
         self,
@@ -119,6 +153,7 @@ class _Protocol(web.RequestHandler):
             return await super().finish_response(*answer)
         finally:
             late.cancel()
+            self._is_serving = False
 
     async def start(self) -> None:
         """When it ends nothing more is answered. A closed transport waits for ever until what is left has been read."""
@@ -136,10 +171,19 @@ class _Protocol(web.RequestHandler):
 class RealHttp:
     """One listener's server."""
 
-    def __init__(self, tasks: Tasks, log: Log, serve: OnHttp, body_bytes_max: int) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        log: Log,
+        serve: OnHttp,
+        judge: OnHttpHead | None,
+        body_bytes_max: int,
+    ) -> None:
         self._tasks = tasks
         self._log = log
         self._serve = serve
+        self._judge = judge
+        self._bodies_bytes = 0
         self._body_bytes_max = body_bytes_max
         self._open: Counter[str] = Counter()  # by address
         self._complaints = _Complaints(log)
@@ -160,10 +204,12 @@ class RealHttp:
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             lingering_time=LINGER_S,
+            read_bufsize=READ_BYTES,
             auto_decompress=False,  # a megabyte of it may be a gigabyte
         )
         self._open[address] += 1
         try:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
             await loop.connect_accepted_socket(lambda: protocol, accepted)
             if not await self._has_begun(protocol):
                 protocol.force_close()
@@ -190,48 +236,58 @@ class RealHttp:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         protocol = request.protocol
         assert isinstance(protocol, _Protocol)
-        protocol.began.set()
-        if "Content-Encoding" in request.headers:
-            return _response(PACKED)
-        try:
-            async with asyncio.timeout(REQUEST_S):
-                body = await self._body(request)
-        except TimeoutError:
+        protocol.take_up(request)
+        head = _head_of(request)
+        reply = None
+        if self._judge is not None:
+            reply = await self._run(self._judge, head)
+        if reply is None and "Content-Encoding" in request.headers:
+            reply = PACKED
+        if reply is None and (request.content_length or 0) > self._body_bytes_max:
+            reply = _too_large(self._body_bytes_max)
+        if reply is None:
+            reply = await self._with_body(request, head)
+        if reply is None:
             protocol.force_close()
             return web.Response(status=408)
-        if body is None:
-            return _response(_too_large(self._body_bytes_max))
-        asked = HttpRequest(
-            request.method,
-            request.rel_url.raw_path,
-            dict(request.query),
-            body,
-            host=request.headers.get("Host", ""),
-            origin=request.headers.get("Origin", ""),
-            accept=request.headers.get("Accept", ""),
-            authorization=request.headers.get("Authorization", ""),
-        )
-        return _response(await self._run(asked))
+        return _response(reply)
 
-    async def _body(self, request: web.BaseRequest) -> bytes | None:
-        """None when it is too large; what is left of it then is thrown away, for LINGER_S."""
+    async def _with_body(self, request: web.BaseRequest, head: HttpRequest) -> HttpReply | None:
+        """None when it did not come in time."""
         body = bytearray()
+        try:
+            try:
+                async with asyncio.timeout(REQUEST_S):
+                    refusal = await self._read(request, body)
+            except TimeoutError:
+                return None
+            return refusal or await self._run(self._serve, head._replace(body=bytes(body)))
+        finally:
+            self._bodies_bytes -= len(body)
+
+    async def _read(self, request: web.BaseRequest, body: bytearray) -> HttpReply | None:
+        """A refusal when it is too much; what is left of it then is thrown away, for LINGER_S."""
         while chunk := await request.content.readany():
             body += chunk
+            self._bodies_bytes += len(chunk)
             if len(body) > self._body_bytes_max:
-                return None
-        return bytes(body)
+                return _too_large(self._body_bytes_max)
+            if self._bodies_bytes > BODIES_BYTES_MAX:
+                return TOO_MANY
+        return None
 
-    async def _run(self, asked: HttpRequest) -> HttpReply:
+    async def _run(
+        self, work: Callable[[HttpRequest], Coroutine[Any, Any, R]], asked: HttpRequest
+    ) -> R:
         """In a task of the node's: what raises there is no 500 but the end of the node."""
-        reply: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-        async def work() -> None:
-            answer = await self._serve(asked)
+        async def run() -> None:
+            answer = await work(asked)
             if not reply.done():
                 reply.set_result(answer)
 
-        task = self._tasks.spawn(work(), name=f"http {asked.method} {asked.path[:80]}")
+        task = self._tasks.spawn(run(), name=f"http {asked.method} {asked.path[:80]}")
         try:
             return await reply
         finally:
@@ -244,6 +300,21 @@ def _address(accepted: socket.socket) -> str:
         return str(accepted.getpeername()[0])
     except OSError:
         return ""
+
+
+def _head_of(request: web.BaseRequest) -> HttpRequest:
+    address = request.protocol.peername
+    return HttpRequest(
+        request.method,
+        request.rel_url.raw_path,
+        dict(request.query),
+        b"",
+        host=request.headers.get("Host", ""),
+        origin=request.headers.get("Origin", ""),
+        accept=request.headers.get("Accept", ""),
+        authorization=request.headers.get("Authorization", ""),
+        remote=str(address[0]) if address else "",
+    )
 
 
 def _is_theirs(error: BaseException) -> bool:
@@ -262,13 +333,22 @@ def _response(reply: HttpReply) -> web.StreamResponse:
     )
 
 
-def _refused(status: int, message: str, next_step: str) -> HttpReply:
-    said = {"error": "INVALID_REQUEST", "message": message, "next_step": next_step}
+def _refused(
+    status: int, message: str, next_step: str, *, error: str = "INVALID_REQUEST"
+) -> HttpReply:
+    said = {"error": error, "message": message, "next_step": next_step}
     return HttpReply(status, json.dumps(said).encode() + b"\n")
 
 
 PACKED: Final = _refused(
     415, "the body has a Content-Encoding, and this door unpacks nothing", "Send it as it is."
+)
+
+TOO_MANY: Final = _refused(
+    503,
+    f"the bodies that this door reads and serves have {BODIES_BYTES_MAX >> 20} MiB together, all it has for them",
+    "Ask again later, from fewer clients, or with less at a time.",
+    error="THROTTLING_QUOTA_EXCEEDED",
 )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
 from .framing import SCRATCH_SIZE
-from .ports import Connection, Disk, Log, OnHttp, Tasks
+from .ports import Connection, Disk, Log, OnHttp, OnHttpHead, Tasks
 from .real_connection import RealConnection
 from .real_tls import HANDSHAKE_TIMEOUT_S, TlsConnection, address_of
 
@@ -80,7 +80,13 @@ class RealNet:
         )
 
     async def listen_http(
-        self, host: str, port: int, serve: OnHttp, *, body_bytes_max: int
+        self,
+        host: str,
+        port: int,
+        serve: OnHttp,
+        *,
+        body_bytes_max: int,
+        judge: OnHttpHead | None = None,
     ) -> "RealListener":
         doors: list[RealHttp] = []
 
@@ -88,7 +94,7 @@ class RealNet:
             if not doors:
                 # aiohttp takes 0.3 s to import: a node starts without it, and its loop does not wait for it.
                 module = await self._disk.run(importlib.import_module, HTTP_MODULE)
-                doors.append(module.RealHttp(self._tasks, self._log, serve, body_bytes_max))
+                doors.append(module.RealHttp(self._tasks, self._log, serve, judge, body_bytes_max))
             await doors[0].serve(accepted)
 
         return await self._listen(host, port, on_accept, essential=True)

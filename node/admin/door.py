@@ -5,7 +5,7 @@ PREVENTS   a person in the middle of the night who is told "500".
 PROVED BY  tests/node/test_admin_door.py::test_whatever_comes_in_is_answered_with_a_sentence
 
 Numbers and health are told to whoever reaches the door. Everything else is for those who show the token, unless
-only this machine's own users reach it.
+only this machine's own users reach it. Nobody's body is read before that is known.
 """
 
 import json
@@ -21,7 +21,7 @@ from . import inputs
 from .access import Access, is_loopback
 from .answers import Answer, bad_input, refused
 from .calls import AdminCalls
-from .operations import OPERATIONS, match
+from .operations import OPERATIONS, Match, match
 
 E = ErrorCode
 BODY_BYTES_MAX: Final = 1 << 20
@@ -57,7 +57,7 @@ class AdminDoor:
         self.access.is_local = is_loopback(host)
         try:
             self._listener = await self._env.net.listen_http(
-                host, port, self.handle, body_bytes_max=BODY_BYTES_MAX
+                host, port, self.serve, body_bytes_max=BODY_BYTES_MAX, judge=self.judge
             )
         except OSError as refusal:
             raise CannotRun(
@@ -85,22 +85,34 @@ class AdminDoor:
             self._listener = None
 
     async def handle(self, request: HttpRequest) -> HttpReply:
+        """A request that is here with its body."""
+        return await self.judge(request) or await self.serve(request)
+
+    async def judge(self, request: HttpRequest) -> HttpReply | None:
+        """What its body would not change; None: read it, and `serve`."""
         told = self._told.get(request.path)
         if told is not None and request.method == "GET":
             return await told(request)
-        answer = await self._answer(request)
-        return HttpReply(answer.status, _written(answer.fields))
+        refusal = self._refusal(request)
+        return None if refusal is None else _reply(refusal)
 
-    async def _answer(self, request: HttpRequest) -> Answer:
+    async def serve(self, request: HttpRequest) -> HttpReply:
+        """One that `judge` has nothing against."""
+        found = match(request.method, request.path)
+        assert isinstance(found, Match), "nothing is served that was not judged"
+        # Meanwhile its body came: others may have come, too, and the node have been told to stop.
+        refusal = self._busy(found)
+        if refusal is not None:
+            return _reply(refusal)
         self._serving += 1
         try:
-            return await self._serve(request)
+            return _reply(await self._run(request, found))
         except inputs.BadInput as bad:
-            return bad_input(str(bad))
+            return _reply(bad_input(str(bad)))
         finally:
             self._serving -= 1
 
-    async def _serve(self, request: HttpRequest) -> Answer:
+    def _refusal(self, request: HttpRequest) -> Answer | None:
         if request.origin and request.origin.partition("://")[2] != request.host:
             # A browser on this machine that looks at somebody's page: it could reach what only this machine may.
             why = f"a page of {request.origin[:200]} must not ask in its reader's name"
@@ -113,12 +125,18 @@ class AdminDoor:
         found = match(request.method, request.path)
         if isinstance(found, list):
             return _nowhere(request, found)
-        if self._serving > (POLLS_MAX if found.operation == POLL else REQUESTS_MAX):
-            why = f"{self._serving - 1} requests wait at this node already"
+        return self._busy(found)
+
+    def _busy(self, found: Match) -> Answer | None:
+        if self._serving >= (POLLS_MAX if found.operation == POLL else REQUESTS_MAX):
+            why = f"{self._serving} requests wait at this node already"
             return refused(E.throttling_quota_exceeded, why)
         if not self._is_ready():
             why = "this node has not come up yet, or is about to stop"
             return refused(E.coordinator_not_available, why)
+        return None
+
+    async def _run(self, request: HttpRequest, found: Match) -> Answer:
         fields = {**request.query, **inputs.read_body(request.body)}
         for name, value in found.fields.items():
             if name in fields:
@@ -126,6 +144,10 @@ class AdminDoor:
             fields[name] = unquote(value)
         args = OPERATIONS[found.operation].read(fields)
         return await self._calls.ask(found.operation, args)
+
+
+def _reply(answer: Answer) -> HttpReply:
+    return HttpReply(answer.status, _written(answer.fields))
 
 
 def _nowhere(request: HttpRequest, allowed: list[str]) -> Answer:

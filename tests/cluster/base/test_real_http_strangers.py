@@ -1,13 +1,16 @@
 """The real HTTP door and strangers: what they may have it hold, and what they may have it say."""
 
+import asyncio
 import json
 import logging
 from typing import Any
 
 import pytest
+import uvloop
 from fencepost.cluster.base import real_http
+from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.base.real_env import RealEnv
-from http_door import at_a_door, say
+from http_door import BODY_MAX, at_a_door, say
 
 # With each aiohttp logged a traceback, and answered in words of its own.
 NOT_UNDERSTOOD = [
@@ -61,3 +64,92 @@ def test_what_is_not_http_is_answered_in_json_and_costs_a_line_now_and_then(
     assert "127.0.0.1" in first["remote"]
     assert second["more_like_it"] == 4
     assert all(len(json.dumps(fields)) < 500 for _, fields in said.events)
+
+
+async def begun(port: int, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that has sent this, and is left open."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    await writer.drain()
+    return reader, writer
+
+
+async def is_hung_up_on(reader: asyncio.StreamReader) -> bool:
+    try:
+        async with asyncio.timeout(2):
+            while await reader.read(1 << 16):
+                pass
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_all_bodies_together_are_bounded(monkeypatch) -> None:
+    """Each of them is within its limit; 4,000 of a megabyte are not within the node's memory."""
+    monkeypatch.setattr(real_http, "BODIES_BYTES_MAX", 3 * BODY_MAX, raising=False)
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % BODY_MAX
+    whole = head + b"x" * BODY_MAX
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        held = [await begun(port, whole[:-1]) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        answer = await say(port, whole)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        fields = json.loads(answer.partition(b"\r\n\r\n")[2])
+        assert "bodies" in fields["message"] and fields["next_step"]
+        for _, writer in held:
+            writer.close()
+        async with asyncio.timeout(5):
+            while b" 200 OK" not in await say(port, whole):
+                await asyncio.sleep(0.01)
+
+    at_a_door(scenario)
+
+
+@pytest.mark.parametrize("run_loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_head_without_end_is_hung_up_on(run_loop) -> None:
+    """Aiohttp takes a megabyte of one: 128 lines of 8 KiB."""
+    line = b"a: " + b"b" * 8_000 + b"\r\n"
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        reader, _ = await begun(port, b"GET / HTTP/1.1\r\nHost: h\r\n" + line * 20)
+        assert await is_hung_up_on(reader)
+        assert b" 200 OK" in await say(port, b"GET / HTTP/1.1\r\nHost: h\r\n" + line * 2 + b"\r\n")
+
+    at_a_door(scenario, run_loop=run_loop)
+
+
+@pytest.mark.parametrize("run_loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_who_sends_much_ahead_of_the_answers_is_hung_up_on(run_loop) -> None:
+    """Aiohttp takes 32 requests, each with a megabyte of head and 256 KiB of body."""
+    ahead = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20000\r\n\r\n" + b"x" * 20_000
+
+    async def wait(request: HttpRequest) -> HttpReply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        reader, writer = await begun(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        for _ in range(20):
+            if not writer.transport.is_closing():
+                writer.write(ahead)
+            await asyncio.sleep(0.01)
+        assert await is_hung_up_on(reader)
+
+    at_a_door(scenario, wait, run_loop)
+
+
+def test_requests_one_after_the_other_are_never_too_much() -> None:
+    """What was answered counts no more."""
+    request = b"POST / HTTP/1.1\r\nHost: h\r\na: %s\r\nContent-Length: 900\r\n\r\n%s"
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        reader, writer = await begun(port, b"")
+        for _ in range(30):
+            writer.write(request % (b"b" * 8_000, b"x" * 900))
+            assert b" 200 OK" in await reader.readuntil(b"]")
+        writer.close()
+
+    at_a_door(scenario)
