@@ -33,7 +33,9 @@ def allow(fields: Fields, *names: str) -> None:
     """A misspelt field must not pass for one that was left out."""
     for name in fields:
         if name not in names:
-            raise BadInput(f"{name!r} is no field of this request: it may have {', '.join(names)}")
+            # In these quotes clients know a door of an older build by it.
+            shown = repr(name if len(name) <= 60 else f"{name[:57]}…")
+            raise BadInput(f"{shown} is no field of this request: it may have {', '.join(names)}")
 
 
 def name(fields: Fields, field: str, *, default: str | None = None) -> str:

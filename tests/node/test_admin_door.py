@@ -193,6 +193,24 @@ def test_what_can_not_be_meant_is_refused_with_what_is_wrong(
     assert fields["next_step"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/checks/poll", {"k" * 1_000_000: 1}),
+        (END, {"number": 1, "outcome": "commit", "members": {"m": {**MEMBER, "k" * 900_000: 1}}}),
+        (END, {"number": 1, "outcome": "commit", "members": {"m" * 900_000: MEMBER}}),
+        ("/v1/checks/poll", {"group": "g" * 900_000}),
+        (f"/v1/{'x' * 900_000}", b""),
+        ("/v1/checks/poll", {"group": ["g"] * 100_000}),
+        ("/v1/checks/poll", b'{"a": ' + b"9" * 900_000 + b"}"),
+    ],
+)
+def test_an_error_is_a_sentence_not_what_came_in(path, body) -> None:
+    status, fields, _ = ask("POST", path, body)
+    assert status in (400, 404)
+    assert len(json.dumps(fields)) < 1_000
+
+
 def test_what_is_just_shallow_enough_to_be_read_ends_nobody() -> None:
     """To show it in the answer takes a few frames more than to read it took."""
     limit = sys.getrecursionlimit()
