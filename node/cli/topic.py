@@ -1,4 +1,4 @@
-"""`fencepost topic`: list, describe, create, delete, and add partitions."""
+"""`fencepost topic`: list, describe, create, and add partitions; deleting is in `topic_delete.py`."""
 
 import argparse
 import sys
@@ -7,6 +7,7 @@ from typing import Any, Final
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
+from . import topic_delete
 from .checked import Failed, named, whole
 from .cluster import (
     EXIT_FAILED,
@@ -55,16 +56,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--dry-run", action="store_true", help="only say whether it could be done")
     create.set_defaults(action=_create)
 
-    delete = actions.add_parser("delete", help="delete topics with all their records")
-    delete.add_argument("topic", nargs="+")
-    delete.set_defaults(action=_delete)
+    topic_delete.configure(actions)
 
     grow = actions.add_parser("add-partitions", help="raise the number of partitions")
     grow.add_argument("topic")
     grow.add_argument("total", type=int, help="the new total")
     grow.set_defaults(action=_grow)
 
-    for action in (listing, describe, create, delete, grow):
+    for action in (listing, describe, create, grow):
         add_cluster_arguments(action)
 
 
@@ -192,18 +191,6 @@ def _check_settings(config: dict[str, str]) -> None:
     for name in config:
         if name not in TOPIC_CONFIGS:
             raise Failed(f"unknown topic setting {name}: {did_you_mean(name, TOPIC_CONFIGS)}")
-
-
-def _delete(arguments: argparse.Namespace) -> int:
-    named("a topic's name", *arguments.topic)
-    admin = connect(arguments)
-    return settle(
-        "topic",
-        admin.delete_topics(arguments.topic),
-        failed="can't delete",
-        done="deleted",
-        as_json=arguments.json,
-    )
 
 
 def _grow(arguments: argparse.Namespace) -> int:

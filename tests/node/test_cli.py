@@ -157,7 +157,7 @@ def test_topics_are_described_grown_and_deleted(run: Run, topic: str) -> None:
     assert [topic, "3", "1"] in [line.split() for line in run("topic", "list").out.splitlines()]
     there = run("topic", "create", topic, "--if-not-exists")
     assert (there.code, there.out) == (0, f"{topic} is there already\n")
-    assert run("topic", "delete", topic).out == f"{topic} deleted\n"
+    assert run("topic", "delete", topic, "--yes").out == f"{topic} deleted\n"
     assert topic not in run("topic", "list").out
 
 
@@ -217,7 +217,7 @@ def test_a_group_is_described_though_one_of_its_topics_is_gone(
     for name in (topic, gone):
         run("produce", name, "--file", lines(tmp_path, "a"), "--partition", "0")
         run("consume", name, "--group", group)
-    run("topic", "delete", gone)
+    run("topic", "delete", gone, "--yes")
     assert f"{group}  empty" in run("group", "describe", group).out
 
 
@@ -232,7 +232,7 @@ def test_a_topic_that_is_not_there_is_said_and_not_made(run: Run, topic: str) ->
 
 
 def test_one_failure_does_not_hide_the_others(run: Run, topic: str) -> None:
-    said = run("topic", "delete", "not-there", topic)
+    said = run("topic", "delete", "not-there", topic, "--yes")
     refused(said, "can't delete not-there", "UNKNOWN_TOPIC_OR_PART")
     assert said.out == f"{topic} deleted\n"
     as_json = run("topic", "create", topic, "bad name", "--json")

@@ -91,7 +91,7 @@ def test_a_drained_node_is_empty_and_gets_its_share_again_and_nothing_is_lost(
     for topic in ("one", "two"):
         read = run("consume", topic)[1].split()
         assert sorted(map(int, read)) == list(range(500))
-        run("topic", "delete", topic)
+        run("topic", "delete", topic, "--yes")
 
 
 def test_a_node_is_not_drained_where_too_few_would_be_left(run: Run) -> None:
@@ -101,7 +101,7 @@ def test_a_node_is_not_drained_where_too_few_would_be_left(run: Run) -> None:
     assert "has 3 replicas, and without node 2 only 2 nodes are alive: add a node" in why
     assert run("node", "drain", "9")[2] == "fencepost: there is no node 9; there are 1, 2, 3\n"
     assert "still has" in run("node", "forget", "2")[2]
-    run("topic", "delete", "three")
+    run("topic", "delete", "three", "--yes")
 
 
 def test_an_offline_partition_says_who_must_return_and_is_given_up_only_by_name(
@@ -129,7 +129,7 @@ def test_an_offline_partition_says_who_must_return_and_is_given_up_only_by_name(
     assert (code, out) == (0, f"off-{partition} is led by node 3\n")
     cluster.start_again(other)
     wait_for(run, partition, lambda row: sorted(row["isr"]) == sorted(row["replicas"]))
-    run("topic", "delete", "off")
+    run("topic", "delete", "off", "--yes")
 
 
 def test_a_throttled_move_that_is_left_goes_on_until_it_is_cancelled(
@@ -181,8 +181,8 @@ def test_a_throttled_move_that_is_left_goes_on_until_it_is_cancelled(
     assert run("node", "drain", "3", "--yes", "--throttle", "100")[0] == 0
     assert not rates(run), "nothing is throttled any more"
     assert run("node", "add", "3", "--yes")[0] == 0
-    run("topic", "delete", other)
-    run("topic", "delete", "slow")
+    run("topic", "delete", other, "--yes")
+    run("topic", "delete", "slow", "--yes")
 
 
 def rates(run: Run) -> set[str]:
