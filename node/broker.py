@@ -36,7 +36,7 @@ from fencepost.txn.transactions.added_service import AddedService
 from fencepost.txn.transactions.service import TransactionService
 
 from .address_check import wait_until_free
-from .admin.calls import AdminCalls
+from .admin.calls import AdminCalls, leaders_of
 from .admin.door import AdminDoor
 from .clock_watch import ClockWatch
 from .config import NodeConfig
@@ -242,6 +242,7 @@ class Broker:
             self.peers.door,
             AddedService(self.env, self.transactions, self.peers.confirm_image),
             alive=lambda: [each.broker_id for each in self.image.alive_brokers()],
+            leaders=lambda: leaders_of(self.image),
         )
         return AdminDoor(
             self.env,

@@ -9,13 +9,14 @@ whose answer was lost in between is asked again until the time is over.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgpack
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused, Trouble
-from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ids import TRANSACTION_STATE_TOPIC, BrokerId
 from fencepost.cluster.base.ports import Buffer, Env
+from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.wire.peer_door import PeerDoor
 from fencepost.txn.transactions.added_service import AddedService
 
@@ -38,13 +39,16 @@ class AdminCalls:
         door: PeerDoor | None,
         service: AddedService,
         alive: Callable[[], Sequence[BrokerId]],
+        leaders: Callable[[], Mapping[int, BrokerId]],
     ) -> None:
-        """`alive` lists the nodes that are thought to be there; a node alone has no door."""
+        """`alive` lists the nodes that are thought to be there; a node alone has no door. `leaders` tells who
+        coordinates each partition, NO_LEADER for nobody."""
         self._env = env
         self._node_id = node_id
         self._door = door
         self._service = service
         self._alive = alive
+        self._leaders = leaders
         if door is not None:
             door.on_request(KIND, self._asked)
 
@@ -86,18 +90,32 @@ class AdminCalls:
         )
 
     async def _ask_all(self, name: str, operation: Operation, args: Args) -> Answer:
-        """Every node for what it coordinates. Who can't be asked is named: the answer is without theirs."""
+        """Every node for what it coordinates. Who can't be asked is named, and what nobody could be asked for: the
+        answer is without theirs."""
         nodes = sorted({*self._alive(), self._node_id})
+        before = self._leaders()
         answers = await asyncio.gather(*(self._ask_one(n, name, operation, args) for n in nodes))
-        merged: dict[str, Any] = {}
-        missing = []
+        halves: list[Any] = []
+        silent = []
         for node, answer in zip(nodes, answers, strict=True):
-            if isinstance(answer, ErrorCode):
-                missing.append(int(node))
-                continue
-            for field, value in answer.fields.items():
-                merged.setdefault(field, []).extend(value)
-        return Answer(200, {**merged, "nodes_not_reached": missing})
+            listed = None if isinstance(answer, ErrorCode) else answer.fields.get("half_messages")
+            if isinstance(listed, list):  # no other question is put to all
+                halves += listed
+            else:
+                silent.append(int(node))
+        after = self._leaders()
+        # What has moved meanwhile may have been with neither when it was asked.
+        missing = [
+            partition
+            for partition in sorted(after.keys() | before.keys())
+            if before.get(partition) not in nodes or before.get(partition) != after.get(partition)
+        ]
+        fields = {
+            "half_messages": halves,
+            "nodes_not_reached": silent,
+            "partitions_without_a_coordinator": missing,
+        }
+        return Answer(200, fields)
 
     async def _ask_one(
         self, node: BrokerId, name: str, operation: Operation, args: Args

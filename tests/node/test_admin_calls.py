@@ -1,13 +1,13 @@
 """How a question finds its coordinator, with peers that are away, lie, or have lost the partition meanwhile."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused, Trouble
-from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ids import NO_LEADER, BrokerId
 from fencepost.node.admin.answers import Answer
 from fencepost.node.admin.calls import ASK_S, AdminCalls
 from fencepost.txn.transactions.group_commit_commands import Undecided
@@ -15,6 +15,7 @@ from fencepost.txn.transactions.group_commit_commands import Undecided
 E = ErrorCode
 ME, OTHER = BrokerId(1), BrokerId(2)
 ASK = ("group.decision", {"group": "job", "number": 3})
+LIST = ("checks.list", {"parked": False, "limit": 5})
 PACKED = msgpack.packb(ASK[1])
 
 
@@ -24,6 +25,7 @@ class Service:
     def __init__(self, coordinators: list[Any], answers: list[Any] = ()) -> None:
         self.coordinators, self.answers = coordinators, [*answers]
         self.asked = 0
+        self.listed: Any = []
 
     async def coordinator_of(self, key: str) -> Any:
         assert key == "job"
@@ -34,7 +36,7 @@ class Service:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     async def halves(self, *, parked_only: bool, halves_max: int) -> Any:
-        return []
+        return self.listed
 
 
 class Door:
@@ -54,13 +56,24 @@ class Door:
         return {}, memoryview(said if isinstance(said, bytes) else msgpack.packb(said))
 
 
-def calls_of(world: World, service: Service, door: Door | None = None) -> AdminCalls:
-    return AdminCalls(world.node("n"), ME, door, service, alive=lambda: [ME, OTHER])
+def calls_of(
+    world: World, service: Service, door: Door | None = None, leaders: Sequence[Any] = ()
+) -> AdminCalls:
+    """`leaders` are given one after another, the last one for ever."""
+    known = [*leaders] or [{}]
+    return AdminCalls(
+        world.node("n"),
+        ME,
+        door,
+        service,
+        alive=lambda: [ME, OTHER],
+        leaders=lambda: known.pop(0) if len(known) > 1 else known[0],
+    )
 
 
-def ask(service: Service, door: Door | None = None, what: tuple[str, Any] = ASK):
+def ask(service: Service, door: Door | None = None, what: tuple[str, Any] = ASK, *leaders: Any):
     with World(seed=1) as world:
-        calls = calls_of(world, service, door)
+        calls = calls_of(world, service, door, leaders)
         answer = world.run(world.on(world.node("n"), calls.ask(*what)))
         return answer, world.loop.time()
 
@@ -142,8 +155,49 @@ def test_what_a_peer_asks_in_other_words_is_refused(header, payload, trouble) ->
 
 
 def test_a_list_without_a_node_says_so() -> None:
-    what = ("checks.list", {"parked": False, "limit": 5})
-    answer, _ = ask(Service([ME]), Door(lambda: Trouble("cut off")), what)
-    assert answer.fields == {"half_messages": [], "nodes_not_reached": [2]}
-    answer, _ = ask(Service([ME]), Door(lambda: [200, {"half_messages": [{"x": 1}]}]), what)
-    assert answer.fields == {"half_messages": [{"x": 1}], "nodes_not_reached": []}
+    answer, _ = ask(Service([ME]), Door(lambda: Trouble("cut off")), LIST)
+    assert (answer.fields["half_messages"], answer.fields["nodes_not_reached"]) == ([], [2])
+    answer, _ = ask(Service([ME]), Door(lambda: [200, {"half_messages": [{"x": 1}]}]), LIST)
+    assert answer.fields == {
+        "half_messages": [{"x": 1}],
+        "nodes_not_reached": [],
+        "partitions_without_a_coordinator": [],
+    }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [[500, {"error": "X", "message": "it is broken"}], [200, {}], [200, {"half_messages": 7}]],
+)
+def test_a_list_that_nobody_answers_is_one_of_nothing(said) -> None:
+    """Nor is what a node says of its trouble taken apart into letters, as a list of it would be."""
+    service = Service([ME])
+    service.listed = E.coordinator_load_in_progress
+    answer, _ = ask(service, Door(lambda: said), LIST)
+    assert answer.fields == {
+        "half_messages": [],
+        "nodes_not_reached": [1, 2],
+        "partitions_without_a_coordinator": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("leaders", "missing"),
+    [
+        ([{0: ME, 1: OTHER, 2: NO_LEADER}], [2]),
+        ([{0: ME, 1: BrokerId(3), 2: OTHER}], [1]),  # who is thought dead is not asked
+        ([{0: ME, 1: OTHER}, {0: ME, 1: ME}], [1]),  # neither may have had it when it was asked
+        ([{0: ME, 1: NO_LEADER}, {0: ME, 1: ME}], [1]),
+        ([{0: ME}, {0: ME, 1: ME}], [1]),
+        ([{}], []),
+    ],
+)
+def test_a_list_names_the_partitions_that_nobody_answered_for(leaders, missing) -> None:
+    """That nothing is parked was said where the partition of what is had no leader."""
+    door = Door(lambda: [200, {"half_messages": []}])
+    answer, _ = ask(Service([ME]), door, LIST, *leaders)
+    assert answer.fields == {
+        "half_messages": [],
+        "nodes_not_reached": [],
+        "partitions_without_a_coordinator": missing,
+    }

@@ -162,6 +162,7 @@ def test_a_list_is_of_all_coordinators_and_names_who_could_not_be_asked() -> Non
         listed = sorted(each["transactional_id"] for each in fields["half_messages"])
         assert listed == ["g1::m", "g2::m", "g3::m", "g4::m"]
         assert fields["nodes_not_reached"] == []
+        assert fields["partitions_without_a_coordinator"] == []
         cluster.world.net.isolate("node-3")
         cluster.world.net.heal("client", "node-3")
         _, fields = await cluster.admin(1, "GET", "/v1/checks")
