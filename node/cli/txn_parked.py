@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from fencepost.cluster.base.ids import TRANSACTION_STATE_TOPIC
 
+from ..few import few
 from .admin_door import admin_url, ask_door, strange
 from .checked import Failed
 from .cluster import EXIT_FAILED, EXIT_OK, say
@@ -74,15 +75,19 @@ def _half_messages(arguments: argparse.Namespace, answer: dict[str, Any]) -> lis
 
 
 def _missing(answer: dict[str, Any]) -> list[str]:
-    """Whose half messages are not in the answer. An older node does not say which partitions nobody leads."""
-    return [
+    """Whose half messages are not in the answer. An older node does not say which partitions nobody answered for."""
+    said = [
         f"node {node} could not be asked: what it coordinates is missing here"
         for node in _listed(answer, "nodes_not_reached")
-    ] + [
-        f"nobody coordinates {_partition(each)}: the half messages of its ids are missing here. `fencepost partition"
-        f" list {TRANSACTION_STATE_TOPIC} --offline` says why."
-        for each in _listed(answer, "partitions_without_a_coordinator")
     ]
+    if partitions := [
+        _partition(each) for each in _listed(answer, "partitions_without_a_coordinator")
+    ]:
+        said.append(
+            f"nobody answers for {few(partitions)}: the half messages of its ids are missing here. Ask again in a moment;"
+            f" `fencepost partition list {TRANSACTION_STATE_TOPIC} --offline` names the nodes to start if it has no leader."
+        )
+    return said
 
 
 def _listed(answer: dict[str, Any], name: str) -> list[Any]:

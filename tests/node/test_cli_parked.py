@@ -75,10 +75,14 @@ def http(body: Any, *, status: str = "200 OK", headers: str = "") -> bytes:
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        ({"partitions_without_a_coordinator": [3]}, "nobody coordinates __transaction_state-3"),
+        ({"partitions_without_a_coordinator": [3]}, "nobody answers for __transaction_state-3"),
         (
             {"partitions_without_a_coordinator": ["__transaction_state-3"]},
-            "nobody coordinates __transaction_state-3",
+            "nobody answers for __transaction_state-3",
+        ),
+        (
+            {"partitions_without_a_coordinator": list(range(50))},
+            "__transaction_state-2 and 47 more: the half messages",
         ),
         ({"nodes_not_reached": [2]}, "node 2 could not be asked"),
     ],
