@@ -17,6 +17,20 @@ class ProducerIdentity(NamedTuple):
     producer_epoch: int
 
 
+class Statistics:
+    """What librdkafka told last. It does not know its producer: a producer that is in a circle with what it calls back lives
+    until Python looks for circles, with four threads and eight descriptors."""
+
+    def __init__(self) -> None:
+        self.identity: ProducerIdentity | None = None
+
+    def take(self, text: str) -> None:
+        told = json.loads(text).get("eos", {})
+        producer_id, epoch = told.get("producer_id", -1), told.get("producer_epoch", -1)
+        if producer_id >= 0 and epoch >= 0:
+            self.identity = ProducerIdentity(producer_id, epoch)
+
+
 class IdentifiedProducer:
     """A transactional producer that can say who it is. For one thread at a time."""
 
@@ -29,14 +43,14 @@ class IdentifiedProducer:
         statistics_ms: int = STATISTICS_MS,
     ) -> None:
         self.transactional_id = transactional_id
-        self._identity: ProducerIdentity | None = None
+        self._statistics = Statistics()
         self.producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 **(config or {}),
                 "transactional.id": transactional_id,
                 "statistics.interval.ms": statistics_ms,
-                "stats_cb": self._on_statistics,
+                "stats_cb": self._statistics.take,
             }
         )
 
@@ -48,21 +62,15 @@ class IdentifiedProducer:
     def identity(self, *, fresh: bool = False, timeout_s: float = START_S) -> ProducerIdentity:
         """`fresh` after an error: librdkafka may have gone on to another epoch."""
         if fresh:
-            self._identity = None
+            self._statistics.identity = None
         deadline = time.monotonic() + timeout_s
-        while self._identity is None:
+        while self._statistics.identity is None:
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"{self.transactional_id}: librdkafka did not tell its producer id in {timeout_s:g} s"
                 )
             self.producer.poll(POLL_S)
-        return self._identity
-
-    def _on_statistics(self, text: str) -> None:
-        told = json.loads(text).get("eos", {})
-        producer_id, epoch = told.get("producer_id", -1), told.get("producer_epoch", -1)
-        if producer_id >= 0 and epoch >= 0:
-            self._identity = ProducerIdentity(producer_id, epoch)
+        return self._statistics.identity
 
 
 def retrying(call: Any, timeout_s: float) -> Any:

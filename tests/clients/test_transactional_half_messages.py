@@ -1,5 +1,7 @@
 """Half messages with check-back, with librdkafka, against a real node."""
 
+import gc
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -241,6 +243,26 @@ def test_any_process_may_check_without_producing(node, group, topic) -> None:
     assert asked.wait(10)
     until(lambda: not halves(node, group), what="it is committed")
     checker.stop()
+
+
+def test_half_messages_that_are_left_to_checks_leave_no_producers_behind(
+    node, group, topic
+) -> None:
+    """Their lanes are of no use any more: each would keep four threads and eight descriptors."""
+    create(node.bootstrap, topic)
+    shop = Shop(node.bootstrap, group, node.admin)
+    gc.disable()
+    try:
+        shop.send(topic, half_id="first", argument=Verdict.UNKNOWN, value=b"o")
+        before = len(os.listdir("/proc/self/task"))
+        for number in range(4):
+            left = shop.send(topic, half_id=f"o{number}", argument=Verdict.UNKNOWN, value=b"o")
+            assert left is HalfOutcome.LEFT_TO_CHECKS
+        with pytest.raises(ConnectionError):
+            shop.send(topic, half_id="raises", argument=ConnectionError("database"), value=b"o")
+        until(lambda: len(os.listdir("/proc/self/task")) <= before, what="their threads end")
+    finally:
+        gc.enable()
 
 
 def test_half_messages_of_several_threads_do_not_wait_for_each_other(node, group, topic) -> None:
