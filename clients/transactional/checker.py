@@ -64,7 +64,10 @@ class Checker:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Check in a thread of its own."""
+        """Check in a thread of its own; also again, after `stop`."""
+        if self._thread is not None and self._thread.is_alive() and not self._stopping.is_set():
+            return
+        self._stopping = threading.Event()  # a thread that was told to stop keeps the one before
         self._thread = threading.Thread(target=self.run, name=f"checks {self._group}", daemon=True)
         self._thread.start()
 
@@ -75,16 +78,17 @@ class Checker:
 
     def run(self) -> None:
         """Until `stop`."""
-        while not self._stopping.is_set():
+        stopping = self._stopping
+        while not stopping.is_set():
             try:
                 self.step()
             except (AdminRefused, AdminUnreachable) as trouble:
                 log.warning("checks of %s: %s", self._group, trouble)
-                self._stopping.wait(PAUSE_S)
+                stopping.wait(PAUSE_S)
             except Exception as bug:  # noqa: BLE001 - nobody would notice that this thread had ended
                 where = "".join(traceback.format_exception(bug))
                 log.warning("checks of %s go on after %r: %s", self._group, bug, where)
-                self._stopping.wait(PAUSE_S)
+                stopping.wait(PAUSE_S)
 
     def step(self) -> int:
         """Wait once for checks and answer them; how many there were."""

@@ -85,6 +85,36 @@ def test_a_checker_stops_when_it_is_told_to() -> None:
     assert all(what == "poll" for what, _ in coordinator.said)
 
 
+def test_a_checker_that_is_started_again_checks_again() -> None:
+    """It answered nothing any more, and said nothing of it."""
+    coordinator, asked = Coordinator(), threading.Semaphore(0)
+
+    def check(*_: str) -> Verdict:
+        asked.release()
+        return Verdict.COMMIT
+
+    with told(coordinator.answer) as door:
+        checks = Checker("pay", "c", AdminApi(door), check, wait_s=0.01)
+        for _ in range(2):
+            coordinator.checks = [[CHECK]]
+            checks.start()
+            assert asked.acquire(timeout=5)
+            checks.stop()
+
+
+def test_a_checker_that_is_started_twice_has_one_thread() -> None:
+    """`stop` would end the second, and the first would go on for ever."""
+    coordinator = Coordinator()
+    coordinator.checks = []
+    with told(coordinator.answer) as door:
+        checks = Checker("pay", "c", AdminApi(door), lambda *_: Verdict.COMMIT, wait_s=0.01)
+        checks.start()
+        thread = checks._thread
+        checks.start()
+        assert checks._thread is thread
+        checks.stop()
+
+
 def test_a_checker_goes_on_after_what_nobody_foresaw(caplog, monkeypatch) -> None:
     """Else its thread would end, and half messages wait for checks that nobody answers."""
     monkeypatch.setattr(checker, "PAUSE_S", 0.01)
