@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 TIMEOUT_S: Final = 30.0
 ASK_S: Final = 15.0  # one node; it looks for the coordinator itself for up to ten
+DOOR_S: Final = 1.0  # for each at least, also when the time is over: a call may be as much late
 PAUSE_S: Final = 0.1
 ANSWER_BYTES_MAX: Final = 64 << 20
 AGAIN: Final = (429, 503)  # too many ask, or the coordinator is away
@@ -24,7 +25,7 @@ class AdminRefused(Exception):
     """The cluster understood and does not do it: `error` is Kafka's word for why."""
 
     def __init__(self, status: int, error: str, message: str, next_step: str) -> None:
-        super().__init__(f"{error}: {message} {next_step}")
+        super().__init__(f"{error}: {_sentence(message)} {next_step}".strip())
         self.status = status
         self.error = error
         self.message = message
@@ -72,10 +73,12 @@ class AdminApi:
         deadline = time.monotonic() + self._timeout_s + wait_s
         encoded = None if body is None else json.dumps(body).encode()
         while True:
-            for _ in self._nodes:
+            for waiting in range(len(self._nodes), 0, -1):
                 host, port = self._nodes[self._first % len(self._nodes)]
-                left_s = deadline - time.monotonic()
-                ask_s = max(min(ASK_S + wait_s, left_s), PAUSE_S)
+                # Each has its part of the time: of three that are asked, two may say nothing for as long as one lets them.
+                share_s = (deadline - time.monotonic()) / waiting
+                least_s = wait_s + min(DOOR_S, self._timeout_s)
+                ask_s = max(min(ASK_S + wait_s, share_s), least_s)
                 try:
                     status, fields = _ask(host, port, method, path, encoded, self._headers, ask_s)
                 except (OSError, http.client.HTTPException, ValueError) as trouble:
@@ -122,6 +125,11 @@ def _outcome(status: int, fields: dict[str, Any]) -> dict[str, Any]:
         return fields
     error, message = str(fields.get("error", status)), str(fields.get("message", ""))
     raise AdminRefused(status, error, message, str(fields.get("next_step", "")))
+
+
+def _sentence(message: str) -> str:
+    """Something follows it."""
+    return message if not message or message.endswith((".", "!", "?", ":")) else f"{message}."
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -1,6 +1,8 @@
 """The client of the admin door: which answers it believes, and when it asks again."""
 
 import socket
+import time
+from contextlib import ExitStack
 
 import pytest
 from admin_door import told
@@ -50,6 +52,32 @@ def test_another_node_is_asked_when_one_is_dead_and_from_then_on() -> None:
         api = AdminApi(f"{dead},{door}", timeout_s=5)
         assert api.call("GET", "/x") == {}
         assert api._first % 2 == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("timeout_s", [2.0, 3.0])
+def test_a_door_that_is_well_is_asked_behind_two_that_say_nothing(timeout_s: float) -> None:
+    """Nodes that are stopped still take connections: the first ones had all of the time."""
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        doors = [f"http://127.0.0.1:{each.getsockname()[1]}" for each in silent]
+
+        def answer(*_: object) -> tuple[int, dict[str, bool]]:
+            time.sleep(0.3)
+            return 200, {"done": True}
+
+        doors.append(stack.enter_context(told(answer)))
+        began = time.monotonic()
+        assert AdminApi(doors, timeout_s=timeout_s).call("GET", "/x") == {"done": True}
+        assert time.monotonic() - began < timeout_s + 1
+
+
+def test_a_message_without_a_full_stop_does_not_run_into_what_to_do() -> None:
+    assert str(AdminRefused(409, "X", "it is prepared, as h1", "Ask.")) == (
+        "X: it is prepared, as h1. Ask."
+    )
+    assert str(AdminRefused(409, "X", "Is it?", "Ask.")) == "X: Is it? Ask."
+    assert str(AdminRefused(409, "X", "", "")) == "X:"
 
 
 @pytest.mark.slow
