@@ -21,8 +21,11 @@ from .half_messages import (
     HalfMessageProducer,
     HalfOutcome,
 )
+from .inputs import InputRefused
 from .loop import TransactionalLoop
-from .outputs import Output, OutputRefused
+from .loop_limits import TransactionTooSlow
+from .outputs import Output
+from .refused_records import OutputRefused
 
 __all__ = [
     "AdminApi",
@@ -37,11 +40,13 @@ __all__ = [
     "HalfMessageIsOver",
     "HalfMessageProducer",
     "HalfOutcome",
+    "InputRefused",
     "MemberWrote",
     "MembersLeftOut",
     "Output",
     "OutputRefused",
     "TransactionGroup",
+    "TransactionTooSlow",
     "TransactionalLoop",
     "Verdict",
 ]

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from .admin_api import AdminApi, AdminRefused, in_path
 from .identity import IdentifiedProducer, retrying
 from .names import SEPARATOR, group_name, member_name
+from .refused_records import RefusedRecords, Words, may_pass, refused_at_once
 
 COMMIT, ABORT, UNDECIDED, FORGOTTEN = "commit", "abort", "undecided", "forgotten"
 ONGOING: Final = "Ongoing"  # Kafka's word
@@ -26,6 +27,13 @@ DECISIONS_MAX: Final = 1_000  # that one answer lists
 MEMBERS_MAX: Final = 10_000  # that one answer lists, and one end takes
 FLUSH_S: Final = 60.0
 FINISH_S: Final = 60.0
+WORDS: Final = Words(
+    "a record",
+    "config",
+    "write another",
+    "do the work of this number again, from `begin` on",
+    "Its transaction can't be committed: abort it, or start the member anew",
+)
 NO_NOTES: Final = "'note' is no field"  # a door of an older build
 
 
@@ -177,12 +185,14 @@ class GroupMember:
         self, bootstrap: str, group: str, name: str, config: Mapping[str, Any] | None = None
     ) -> None:
         self.name = name
+        self._client = {"bootstrap.servers": bootstrap, **(config or {})}
         self._identified = IdentifiedProducer(
             bootstrap, f"{group_name(group)}{SEPARATOR}{member_name(name)}", config
         )
         self._is_writing = False
         self._may_have_moved = False  # to another epoch: after an abort librdkafka may
         self._errors: list[Any] = []
+        self._refused = RefusedRecords(self._client, WORDS)
 
     @property
     def producer(self) -> Producer:
@@ -195,24 +205,34 @@ class GroupMember:
 
     def begin(self) -> None:
         self._errors.clear()
+        self._refused = RefusedRecords(self._client, WORDS)
         self._is_writing = False
         self.producer.begin_transaction()
 
     def produce(self, topic: str, **message: Any) -> None:
-        """As `Producer.produce`; waits while librdkafka's queue is full."""
+        """As `Producer.produce`; waits while librdkafka's queue is full. OutputRefused for what no broker takes."""
         self._is_writing = True
         while True:
             try:
                 self.producer.produce(topic, on_delivery=self._delivered, **message)
             except BufferError:
                 self.producer.poll(0.1)
+            except KafkaException as trouble:
+                error = trouble.args[0]
+                if may_pass(error):
+                    raise
+                raise self._refused.of(refused_at_once(error, topic, message)) from trouble
             else:
                 self.producer.poll(0)
                 return
 
     def wrote(self) -> MemberWrote | None:
-        """All is written and acknowledged: what the driver needs to commit it. None when nothing was written."""
+        """All is written and acknowledged: what the driver needs to commit it. None when nothing was written. OutputRefused
+        for what no broker takes."""
         left = self.producer.flush(FLUSH_S)
+        refusal = self._refused.refusal()
+        if refusal is not None:
+            raise refusal
         if self._errors or left:
             why = self._errors[0] if self._errors else f"{left} records were not acknowledged"
             raise RuntimeError(f"{self.name} could not write everything: {why}")
@@ -230,6 +250,7 @@ class GroupMember:
         else:
             retrying(lambda: self.producer.abort_transaction(5.0), FINISH_S)
 
-    def _delivered(self, error: Any, _message: Any) -> None:
+    def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
             self._errors.append(error)
+            self._refused.delivered(error, message)

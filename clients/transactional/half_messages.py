@@ -29,6 +29,7 @@ from .admin_api import AdminApi, AdminRefused
 from .checker import Checker, Verdict, as_verdict
 from .identity import IdentifiedProducer, retrying
 from .names import SEPARATOR, group_name
+from .refused_records import RefusedRecords, Words, may_pass, refused_at_once
 
 LANES_MAX: Final = 8
 FLUSH_S: Final = 60.0
@@ -199,15 +200,27 @@ class HalfMessageProducer:
     def _write(
         self, lane: IdentifiedProducer, topic: str, half_id: str, message: Mapping[str, Any]
     ) -> None:
+        words = Words(f"half message {half_id}", "config", "send another", "send it again")
+        refused = RefusedRecords({"bootstrap.servers": self._bootstrap, **self._config}, words)
         errors: list[Any] = []
 
-        def delivered(error: Any, _message: Any) -> None:
+        def delivered(error: Any, record: Any) -> None:
             if error is not None:
                 errors.append(error)
+                refused.delivered(error, record)
 
         lane.producer.begin_transaction()
-        lane.producer.produce(topic, on_delivery=delivered, **message)
-        if lane.producer.flush(FLUSH_S) or errors:
+        try:
+            lane.producer.produce(topic, on_delivery=delivered, **message)
+        except KafkaException as trouble:
+            if may_pass(trouble.args[0]):
+                raise
+            raise refused.of(refused_at_once(trouble.args[0], topic, message)) from trouble
+        left = lane.producer.flush(FLUSH_S)
+        refusal = refused.refusal()
+        if refusal is not None:
+            raise refusal
+        if left or errors:
             why = errors[0] if errors else f"not acknowledged in {FLUSH_S:g} s"
             raise RuntimeError(f"half message {half_id} was not written: {why}")
 

@@ -38,6 +38,8 @@ from confluent_kafka import (
 
 from .bounded import CallHangs, bounded
 from .identity import POLL_S, retrying
+from .inputs import MAY_NOT, refusal, what_is_missing
+from .loop_limits import FENCED, LoopLimits
 from .outputs import Output, Outputs
 
 MESSAGES_MAX: Final = 500  # in one transaction
@@ -70,6 +72,7 @@ class TransactionalLoop:
         """With a `transactional_id` of its own that it keeps over restarts, a new process ends at once what its
         predecessor left open; without one, readers wait for ten seconds."""
         unique = f"{group_id}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._topics, self._group_id = list(topics), group_id
         self._transform = transform
         self._messages_max = messages_max
         self._wait_s = wait_s
@@ -80,6 +83,12 @@ class TransactionalLoop:
             **(producer_config or {}),
             "transactional.id": transactional_id or unique,
         }
+        self._may_shrink_batches = "batch.size" not in self._producer_config
+        self._limits = LoopLimits(
+            transactional_id or unique,
+            int(self._producer_config["transaction.timeout.ms"]),
+            self._stopping,
+        )
         self._producer: Producer | None = None
         self._consumer = Consumer(
             {
@@ -92,13 +101,13 @@ class TransactionalLoop:
                 "isolation.level": "read_committed",
             }
         )
-        self._consumer.subscribe(list(topics))
+        self._consumer.subscribe(self._topics)
         self.committed = 0  # messages, in transactions that were committed
-        self.aborted = 0  # transactions
+        self.aborted = 0  # transactions, with those that were fenced
 
     def run(self) -> None:
-        """Until `stop`. Raises what the transformation raises, and what no retry helps against: `OutputRefused` for an
-        output that no broker takes."""
+        """Until `stop`. Raises what the transformation raises, and what no retry helps against: `OutputRefused` for an output
+        that no broker takes, `InputRefused` for what may not be read, `TransactionTooSlow` for a message that takes too long."""
         try:
             while not self._stopping.is_set():
                 self.step()
@@ -132,18 +141,19 @@ class TransactionalLoop:
             producer.poll(0)
             return 0
         is_settled = False
-        outputs = Outputs()
+        outputs = Outputs(self._producer_config)
         try:
-            self._process(producer, messages, outputs)
+            done = self._process(producer, messages, outputs)
             is_settled = True
         except KafkaException as trouble:
-            error = trouble.args[0]
-            self._recover(producer, error)
+            error = self._recover(producer, trouble.args[0])
+            too_slow = self._limits.failed(error, messages[0])
+            refused = None if self._shrinks_batches(outputs) else outputs.refusal(error)
             self._rewind(messages)
             is_settled = True
-            refusal = outputs.refusal(error)
-            if refusal is not None:
-                raise refusal from trouble
+            ends = refused or too_slow
+            if ends is not None:
+                raise ends from trouble
             return 0
         except CallHangs as trouble:
             log.warning("transaction: %s; another producer takes over", trouble)
@@ -157,8 +167,10 @@ class TransactionalLoop:
             if not is_settled:
                 self._abort(producer)
                 self._rewind(messages)
-        self.committed += len(messages)
-        return len(messages)
+        self._limits.committed()
+        self.committed += done
+        self._seek(_firsts(messages[done:]))
+        return done
 
     # -- one transaction -------------------------------------------------------------------------
 
@@ -171,36 +183,53 @@ class TransactionalLoop:
 
     def _read(self) -> list[Message]:
         found = []
+        refused: KafkaError | None = None
         for message in self._consumer.consume(self._messages_max, self._wait_s):
             error = message.error()
             if error is None:
                 found.append(message)
-            elif error.fatal():
-                raise KafkaException(error)
+            elif error.fatal() or error.code() in MAY_NOT:
+                refused = refused or error
             elif error.code() != KafkaError._PARTITION_EOF:
-                log.warning("reading: %s", error)
+                log.warning("reading: %s%s", error, what_is_missing(error))
+        if refused is not None:
+            self._rewind(found)
+            if refused.fatal():
+                raise KafkaException(refused)
+            raise refusal(refused, self._topics, self._group_id)
         if not found:
             return found
         # A rebalance inside of `consume` may have taken away what was read before it.
         ours = {(each.topic, each.partition) for each in self._consumer.assignment()}
         return [each for each in found if (each.topic(), each.partition()) in ours]
 
-    def _process(self, producer: Producer, messages: Sequence[Message], outputs: Outputs) -> None:
+    def _process(self, producer: Producer, messages: Sequence[Message], outputs: Outputs) -> int:
+        """How many it committed: as many as there was time for."""
+        self._limits.begin()
         producer.begin_transaction()
+        positions: dict[tuple[str, int], int] = {}
+        done = 0
         for message in messages:
+            if not self._limits.takes_another():
+                break
             for output in self._transform(message):
                 outputs.produce(producer, output)
-        positions: dict[tuple[str, int], int] = {}
-        for message in messages:
             positions[message.topic(), message.partition()] = message.offset() + 1
+            done += 1
+        self._limits.worked()
         offsets = [TopicPartition(*place, positions[place]) for place in positions]
         group = self._consumer.consumer_group_metadata()
         retrying(lambda: _send_offsets(producer, offsets, group), RETRY_S)
         retrying(lambda: producer.commit_transaction(CALL_S), RETRY_S)
+        return done
 
     # -- when it fails ---------------------------------------------------------------------------
 
-    def _recover(self, producer: Producer, error: KafkaError) -> None:
+    def _recover(self, producer: Producer, error: KafkaError) -> KafkaError:
+        """Why it failed, as far as librdkafka knows."""
+        # `produce` says no more than _FATAL of a producer that is of no use any more; any further call says why.
+        if error.code() == KafkaError._FATAL:
+            error = _why_fatal(producer, error)
         log.warning("transaction: %s", error)
         # `produce` says no more than _STATE of a transaction that has failed meanwhile; the abort tells why it did.
         if error.txn_requires_abort() or error.code() == KafkaError._STATE:
@@ -208,6 +237,18 @@ class TransactionalLoop:
         else:
             # Fenced, or lost count, or the outcome can't be told: the next incarnation's first request ends it.
             self._producer = None
+            self.aborted += error.code() in FENCED
+        return error
+
+    def _shrinks_batches(self, outputs: Outputs) -> bool:
+        """Whether the outputs that were refused are taken in smaller batches. What the user has said stays."""
+        fits = outputs.batch_that_fits() if self._may_shrink_batches else None
+        if fits is None:
+            return False
+        log.warning("outputs go on with batch.size=%d: their topic takes no larger batches", fits)
+        self._producer_config["batch.size"] = fits
+        self._producer = None
+        return True
 
     def _abort(self, producer: Producer) -> None:
         self.aborted += 1
@@ -222,17 +263,21 @@ class TransactionalLoop:
         if self._producer is None:
             # A commit whose answer was lost is decided when the next incarnation has begun, and not before.
             self._new_producer()
-        firsts: dict[tuple[str, int], int] = {}
-        for message in messages:
-            firsts.setdefault((message.topic(), message.partition()), message.offset())
-        wanted = [TopicPartition(*place) for place in firsts]
-        for at in self._committed(wanted):
+        firsts = _firsts(messages)
+        if not firsts:
+            return
+        for at in self._committed([TopicPartition(*place) for place in firsts]):
             # Nothing was ever committed there: what was read first is where it began.
-            start = at.offset if at.offset >= 0 else firsts[at.topic, at.partition]
+            if at.offset >= 0:
+                firsts[at.topic, at.partition] = at.offset
+        self._seek(firsts)
+
+    def _seek(self, to: Mapping[tuple[str, int], int]) -> None:
+        for place, offset in to.items():
             try:
-                self._consumer.seek(TopicPartition(at.topic, at.partition, start))
+                self._consumer.seek(TopicPartition(*place, offset))
             except KafkaException as gone:
-                log.info("%s-%s is another member's now: %s", at.topic, at.partition, gone)
+                log.info("%s-%s is another member's now: %s", *place, gone)
 
     def _committed(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
         """Again after any error but a fatal one, also of one partition alone: it must not pass for "nothing committed".
@@ -258,3 +303,19 @@ def _send_offsets(producer: Producer, offsets: list[TopicPartition], group: Any)
         HANGS_S,
         "send_offsets_to_transaction",
     )
+
+
+def _firsts(messages: Iterable[Message]) -> dict[tuple[str, int], int]:
+    """The first offset of each partition."""
+    firsts: dict[tuple[str, int], int] = {}
+    for message in messages:
+        firsts.setdefault((message.topic(), message.partition()), message.offset())
+    return firsts
+
+
+def _why_fatal(producer: Producer, error: KafkaError) -> KafkaError:
+    try:
+        producer.abort_transaction(CALL_S)
+    except KafkaException as why:
+        return why.args[0]
+    return error

@@ -47,6 +47,11 @@ def sizes(key: int, value: int) -> str:
     return f"a key of {key:,} bytes and a value of {value:,}"
 
 
+def is_of_batch(limit: int | None, batch_size: int, key: int, value: int) -> bool:
+    """Whether the record is taken if it is sent in a smaller batch, of `limit` bytes."""
+    return limit is not None and batch_size > limit and key + value + AROUND <= limit
+
+
 def what_to_do(
     topic: str, limit: int | None, batch_size: int, key: int, value: int, said_as: str
 ) -> str:
@@ -58,7 +63,7 @@ def what_to_do(
             f"{largest}. If {topic} does not take that ({LIMIT}), {smaller}; else it is the batch that it was sent in: say "
             f"{said_as}, which is {batch_size}, no larger than {LIMIT}"
         )
-    if batch_size > limit and key + value + AROUND <= limit:
+    if is_of_batch(limit, batch_size, key, value):
         return (
             f"{largest}, which {topic} takes: it is the batch that it was sent in. Say {said_as}={limit}, which is its {LIMIT}, "
             f"or less; it is {batch_size} now"

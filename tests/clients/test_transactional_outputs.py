@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from brokers import IN_CHAOS
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from fencepost.clients.transactional import Output, OutputRefused, TransactionalLoop
+from fencepost.clients.transactional import (
+    Output,
+    OutputRefused,
+    TransactionalLoop,
+    topic_limits,
+)
 from fencepost.clients.transactional import loop as loop_module
 from librdkafka import consumer_of, create, producer_of, send, until
 
@@ -112,6 +117,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     found = Broker()
     monkeypatch.setattr(loop_module, "Consumer", lambda _: found)
     monkeypatch.setattr(loop_module, "Producer", found.producer)
+    monkeypatch.setattr(topic_limits, "bytes_max", lambda *_: None)
     return found
 
 

@@ -1,0 +1,42 @@
+"""What the loop may not read: which, and what to do.
+
+INVARIANT  a loop that may not read ends with a sentence, as one that may not write does.
+PREVENTS   a loop that reads nothing for ever, healthy to whoever watches its process.
+PROVED BY  tests/clients/test_transactional_loop_limits.py::test_a_loop_that_may_not_read_ends_with_what_to_do
+
+A topic that is not there is waited for, with a warning: it may be made after the loop was started.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+MAY_NOT: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+NOT_THERE: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
+
+
+class InputRefused(RuntimeError):
+    """What the loop may not read, and what to do."""
+
+
+def refusal(error: KafkaError, topics: Sequence[str], group_id: str) -> InputRefused:
+    return InputRefused(
+        f"{', '.join(topics)} may not be read as group {group_id}: {error.name()}: {error.str()}. Grant READ on the topics and "
+        "on the group, and run the loop again: it goes on where it was"
+    )
+
+
+def what_is_missing(error: KafkaError) -> str:
+    """What to say behind a warning."""
+    if error.code() in NOT_THERE:
+        return "; the loop waits for it: is the topic there, and is that its name?"
+    return ""

@@ -1,0 +1,118 @@
+"""A broker that is a list, for the loop: a partition of inputs, producers that fence each other and whose time is up."""
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from fencepost.clients.transactional import loop as loop_module
+
+FATAL = KafkaException(KafkaError(KafkaError._FATAL, "Unable to produce message"))
+FENCED = KafkaException(KafkaError(KafkaError._FENCED, "fenced by a newer instance", fatal=True))
+
+
+class Input:
+    def __init__(self, offset: int, error: KafkaError | None = None) -> None:
+        self._offset, self._error = offset, error
+
+    def topic(self) -> str:
+        return "in"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+
+class Log:
+    """What all producers and consumers see: one transactional id, one group."""
+
+    def __init__(self, inputs: int, timeout_s: float = 60.0) -> None:
+        self.inputs = inputs
+        self.timeout_s = timeout_s
+        self.epoch = 0
+        self.position = -1001  # of the group
+        self.outputs: list[Any] = []
+        self.errors: list[KafkaError] = []  # that a consumer is told once, behind what it reads
+
+    def give_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(loop_module, "Consumer", lambda _: Reads(self))
+        monkeypatch.setattr(loop_module, "Producer", lambda _: Writes(self))
+
+
+class Reads:
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._next = 0
+
+    def consume(self, most: int, _timeout: float) -> list[Input]:
+        last = min(self._next + most, self._log.inputs)
+        found = [Input(offset) for offset in range(self._next, last)]
+        self._next = last
+        found += [Input(-1, error) for error in self._log.errors]
+        self._log.errors.clear()
+        return found
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("in", 0)]
+
+    def committed(self, *_: Any) -> list[TopicPartition]:
+        return [TopicPartition("in", 0, self._log.position)]
+
+    def seek(self, to: TopicPartition) -> None:
+        self._next = to.offset
+
+    def __getattr__(self, name: str) -> Any:
+        """subscribe, close, consumer_group_metadata: nothing comes of them."""
+        return lambda *_: None
+
+
+class Writes:
+    """The clock of a transaction begins with its first record, as in a broker."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._epoch = 0
+        self._began: float | None = None
+        self._outputs: list[Any] = []
+        self._position = 0
+
+    def init_transactions(self, _timeout: float) -> None:
+        self._log.epoch += 1
+        self._epoch = self._log.epoch
+
+    def _is_fenced(self) -> bool:
+        if self._began is not None and time.monotonic() - self._began > self._log.timeout_s:
+            self._log.epoch += self._epoch == self._log.epoch
+        return self._epoch != self._log.epoch
+
+    def begin_transaction(self) -> None:
+        self._outputs, self._began = [], None
+
+    def produce(self, _topic: str, *, value: Any, **_fields: Any) -> None:
+        if self._is_fenced():
+            raise FATAL
+        self._began = self._began or time.monotonic()
+        self._outputs.append(value)
+
+    def send_offsets_to_transaction(self, offsets: list[TopicPartition], *_: Any) -> None:
+        if self._is_fenced():
+            raise FENCED
+        self._position = offsets[0].offset
+
+    def commit_transaction(self, _timeout: float) -> None:
+        if self._is_fenced():
+            raise FENCED
+        self._log.outputs += self._outputs
+        self._log.position = self._position
+
+    def abort_transaction(self, _timeout: float) -> None:
+        if self._is_fenced():
+            raise FENCED
+
+    def poll(self, _timeout: float) -> None:
+        pass

@@ -1,0 +1,202 @@
+"""Loops whose transformations are slow, whose id another loop has, and that may not read."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from brokers import WAIT_S
+from confluent_kafka import KafkaError, Message
+from fencepost.clients.transactional import (
+    InputRefused,
+    Output,
+    TransactionalLoop,
+    TransactionTooSlow,
+    loop_limits,
+)
+from fencepost.clients.transactional.loop_limits import LoopLimits
+from librdkafka import consumer_of, create, producer_of, receive, send, until
+from loop_broker import FENCED, Input, Log
+
+EPOCH_IS_OLD = FENCED.args[0]
+
+
+def at_its_end(message: Message) -> list[Output]:
+    time.sleep(0.04)
+    return [Output("out", value=message.offset())]
+
+
+def loop_of(transform=at_its_end, timeout_ms: int = 200) -> TransactionalLoop:
+    return TransactionalLoop(
+        bootstrap="nowhere:1",
+        topics=["in"],
+        group_id="billing",
+        transactional_id="billing-1",
+        transform=transform,
+        producer_config={"transaction.timeout.ms": timeout_ms},
+    )
+
+
+def run_until(log: Log, loop: TransactionalLoop, offset: int) -> None:
+    until(lambda: loop.step() >= 0 and log.position >= offset, what="all is committed", wait_s=5)
+
+
+@pytest.mark.slow
+def test_a_transaction_ends_before_its_time_is_up(monkeypatch) -> None:
+    """500 messages of 40 ms were read at once, fenced, and read again, for ever."""
+    log = Log(12, timeout_s=0.2)
+    log.give_to(monkeypatch)
+    loop = loop_of()
+    run_until(log, loop, 12)
+    assert log.outputs == list(range(12))
+    assert (loop.committed, loop.aborted) == (12, 0)
+
+
+@pytest.mark.slow
+def test_a_message_that_is_slow_behind_others_is_committed_alone(monkeypatch) -> None:
+    log = Log(4, timeout_s=0.2)
+    log.give_to(monkeypatch)
+
+    def last_is_slow(message: Message) -> Iterator[Output]:
+        yield Output("out", value=message.offset())
+        time.sleep(0.16 if message.offset() == 3 else 0.03)
+
+    loop = loop_of(last_is_slow)
+    run_until(log, loop, 4)
+    assert log.outputs == list(range(4))
+    assert (loop.committed, loop.aborted) == (4, 1)
+
+
+@pytest.mark.slow
+def test_a_message_that_takes_longer_alone_than_a_transaction_may_ends_run(monkeypatch) -> None:
+    log = Log(3, timeout_s=0.2)
+    log.give_to(monkeypatch)
+
+    def last_is_too_slow(message: Message) -> Iterator[Output]:
+        yield Output("out", value=message.offset())
+        if message.offset() == 2:
+            time.sleep(0.3)
+            yield Output("out", value="and one more")
+
+    loop = loop_of(last_is_too_slow)
+    said = (
+        r'in-0 offset 2 takes 0\.\d s alone.*producer_config={"transaction\.timeout\.ms": [1-9]\d*}'
+    )
+    with pytest.raises(TransactionTooSlow, match=said):
+        loop.run()
+    assert log.outputs == [0, 1], "what was before it is committed"
+    assert loop.aborted == 2
+
+
+def test_a_loop_with_anothers_id_pauses_longer_and_longer_and_says_so(caplog) -> None:
+    """Of a process that is replaced and its successor each fences the other once or twice: neither must end."""
+    paused: list[float | None] = []
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            paused.append(timeout)
+            return False
+
+    limits = LoopLimits("billing-1", 60_000, Stopping())
+    for _ in range(7):
+        limits.begin()
+        assert limits.failed(EPOCH_IS_OLD, Input(0)) is None
+    assert paused == [0, 1, 2, 4, 8, 15, 15]
+    said = "Another process works as billing-1: give each loop its own transactional_id"
+    assert caplog.text.count(said) == 6
+
+
+def test_a_loop_that_was_fenced_long_ago_begins_anew(monkeypatch, caplog) -> None:
+    monkeypatch.setattr(loop_limits, "FORGOTTEN_S", 0.0)
+    limits = LoopLimits("billing-1", 60_000, threading.Event())
+    for _ in range(3):
+        limits.begin()
+        time.sleep(0.001)
+        limits.failed(EPOCH_IS_OLD, Input(0))
+    assert "Another process" not in caplog.text
+
+
+def test_other_errors_are_no_fencing(caplog) -> None:
+    limits = LoopLimits("billing-1", 60_000, threading.Event())
+    for _ in range(3):
+        limits.begin()
+        limits.failed(KafkaError(KafkaError._TIMED_OUT), Input(0))
+    assert caplog.text == ""
+
+
+@pytest.mark.slow
+def test_two_loops_of_one_id_take_turns(monkeypatch, caplog) -> None:
+    """Each fenced the other at its first record, and neither came to a commit."""
+    monkeypatch.setattr(loop_limits, "PAUSE_S", 0.2)
+    log = Log(40)
+    log.give_to(monkeypatch)
+    loops = [loop_of(timeout_ms=60_000) for _ in range(2)]
+    for loop in loops:
+        loop._messages_max = 2
+    over = threading.Event()
+
+    def work(loop: TransactionalLoop) -> None:
+        while not over.is_set():
+            loop.step()
+
+    threads = [threading.Thread(target=work, args=(loop,)) for loop in loops]
+    for thread in threads:
+        thread.start()
+    until(lambda: log.position == 40 or time.sleep(0.01), what="all is committed")
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert "Another process works as billing-1" in caplog.text
+    assert sum(loop.aborted for loop in loops) >= 2
+
+
+def test_a_loop_that_may_not_read_ends_with_what_to_do(monkeypatch) -> None:
+    log = Log(2)
+    log.errors.append(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "in: not authorized"))
+    log.give_to(monkeypatch)
+    loop = loop_of()
+    said = (
+        r"in may not be read as group billing: TOPIC_AUTHORIZATION_FAILED: in: not .*\. Grant READ"
+    )
+    with pytest.raises(InputRefused, match=said):
+        loop.step()
+    run_until(log, loop, 2)
+    assert log.outputs == [0, 1], "what was read before it is not lost"
+
+
+def test_a_topic_that_is_not_there_is_waited_for(monkeypatch, caplog) -> None:
+    log = Log(1)
+    log.errors.append(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "in: not available"))
+    log.give_to(monkeypatch)
+    run_until(log, loop_of(), 1)
+    assert "is the topic there" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_backlog_of_slow_messages_shows_exactly_once(bootstrap, fresh, group) -> None:
+    """With a real coordinator, whose clock ends the transaction."""
+    source, sink = fresh("in"), fresh("out")
+    for topic in (source, sink):
+        create(bootstrap, topic)
+    values = [b"%d" % number for number in range(40)]
+    send(producer_of(bootstrap), source, values)
+
+    def slow(message: Message) -> list[Output]:
+        time.sleep(0.1)
+        return [Output(sink, value=message.value())]
+
+    with TransactionalLoop(
+        bootstrap=bootstrap,
+        topics=[source],
+        group_id=group,
+        transform=slow,
+        consumer_config={"session.timeout.ms": 6_000, "log_level": 0},
+        producer_config={"transaction.timeout.ms": 2_000, "log_level": 0},
+    ) as loop:
+        until(lambda: loop.step() >= 0 and loop.committed >= 40, what="all is committed")
+    with consumer_of(bootstrap, group=f"{group}.check") as consumer:
+        consumer.subscribe([sink])
+        found = Counter(each.value() for each in receive(consumer, 40, wait_s=WAIT_S))
+        assert found == Counter(values)
+        assert consumer.consume(1, timeout=0.5) == []
