@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import json
 import os
 import struct
 import sys
@@ -13,7 +12,8 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from .checked import Failed, address
-from .output import began_json, has_json, show_json
+from .output import began_json, has_json, show_json, show_line
+from .printable import json_text, printable
 
 try:
     import confluent_kafka
@@ -168,9 +168,9 @@ def settle(
         if as_json:
             continue
         if error is None:
-            print(f"{name} {done}")
+            show_line(f"{name} {done}")
         else:
-            print(f"fencepost: {error}", file=sys.stderr)
+            say(error)
     if as_json:
         show_json(rows)
     return EXIT_FAILED if any(row["error"] for row in rows) else EXIT_OK
@@ -203,8 +203,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def say(sentence: str) -> None:
-    """What is not the result itself goes to standard error."""
-    print(f"fencepost: {sentence}", file=sys.stderr)
+    """What is not the result itself goes to standard error: one line, whoever chose the names in it."""
+    print(f"fencepost: {printable(sentence)}", file=sys.stderr)
 
 
 def records(count: int) -> str:
@@ -235,7 +235,7 @@ def run_safely(command: Command, arguments: argparse.Namespace) -> int:
         return EXIT_INTERRUPTED
     say(why)
     if getattr(arguments, "json", False) and not has_json():
-        print(json.dumps({"error": why}, ensure_ascii=False))
+        print(json_text({"error": why}))
     return EXIT_FAILED
 
 
@@ -260,15 +260,12 @@ class Outage:
     def heard(self, error: Any) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and not self._is_out:
             self._is_out = True
-            print(
-                f"fencepost: no broker answers at {self._where} any more; still trying, Ctrl-C ends it",
-                file=sys.stderr,
-            )
+            say(f"no broker answers at {self._where} any more; still trying, Ctrl-C ends it")
 
     def over(self) -> None:
         if self._is_out:
             self._is_out = False
-            print(f"fencepost: {self._where} answers again", file=sys.stderr)
+            say(f"{self._where} answers again")
 
 
 __all__ = [

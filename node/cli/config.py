@@ -23,7 +23,7 @@ from .cluster import (
     pairs,
     run_safely,
 )
-from .output import show, show_json
+from .output import show, show_json, show_line
 
 _SET_BY = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
@@ -140,7 +140,7 @@ def _set(arguments: argparse.Namespace) -> int:
         show_json([{"setting": name, "value": value} for name, value in wanted.items()])
     else:
         for name, value in wanted.items():
-            print(f"{name}={value}")
+            show_line(f"{name}={value}")
     return EXIT_OK
 
 
@@ -154,7 +154,7 @@ def _unset(arguments: argparse.Namespace) -> int:
         show_json([{"setting": name, "value": None} for name in arguments.name])
     else:
         for name in arguments.name:
-            print(f"{name} is back at its default")
+            show_line(f"{name} is back at its default")
     return EXIT_OK
 
 

@@ -1,7 +1,6 @@
 """`fencepost consume`: records to standard output, from a place, for a group, or up to where the topic ends now."""
 
 import argparse
-import json
 import sys
 from typing import Any
 
@@ -22,6 +21,7 @@ from .cluster import (
 )
 from .leaderless import Stall
 from .output import Progress
+from .printable import json_text, quoted
 
 _PLACES = {"start": confluent_kafka.OFFSET_BEGINNING, "end": confluent_kafka.OFFSET_END}
 
@@ -95,7 +95,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.start not in _PLACES:
         raise Failed(
             "--from OFFSET does not go with --group; move the group first: "
-            f"`fencepost group seek {arguments.group} --topic {arguments.topic} "
+            f"`fencepost group seek {quoted(arguments.group)} --topic {quoted(arguments.topic)} "
             f"--to {arguments.start}`"
         )
 
@@ -175,7 +175,7 @@ def _line(arguments: argparse.Namespace, message: Any) -> bytes:
             "value": _text(message.value()),
             "headers": [[name, _text(each)] for name, each in message.headers() or []],
         }
-        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+        return json_text(record).encode() + b"\n"
     if arguments.keys:
         return (message.key() or b"") + b"\t" + value + b"\n"
     return bytes(value) + b"\n"

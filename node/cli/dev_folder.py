@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from .children import ADMIN_PORTS_APART, free_port, is_free
+from .printable import quoted
 
 CLUSTER: Final = "cluster.json"
 SECRET: Final = "peer.secret"  # noqa: S105 - a file's name
@@ -86,7 +87,7 @@ class DevFolder:
         if (self.path / ONE_NODE).exists():
             raise Refused(
                 f"{self.path} holds a node that was started without --nodes. Go on with that one by "
-                f"`fencepost dev --data {self.path}`, or give the cluster a folder of its own with --data."
+                f"`fencepost dev --data {quoted(str(self.path))}`, or give the cluster a folder of its own with --data."
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -104,7 +105,7 @@ class DevFolder:
             raise Refused(
                 f"{self.path} has a running cluster, whose supervisor is process {holder.strip()}. "
                 "Stop that one, give this one another folder with --data, or start a node of it "
-                f"again: `fencepost dev --data {self.path} --start NODE`."
+                f"again: `fencepost dev --data {quoted(str(self.path))} --start NODE`."
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -127,7 +128,7 @@ class DevFolder:
             raise Refused(
                 f"{self.path} holds a cluster with --nodes {kept.nodes}, and this would be {nodes}: "
                 "its quorum would no longer agree on who votes. Go on with "
-                f"`fencepost dev --nodes {kept.nodes} --data {self.path}`, or choose another folder."
+                f"`fencepost dev --nodes {kept.nodes} --data {quoted(str(self.path))}`, or choose another folder."
             )
         clients = _client_ports(nodes, port, kept)
         peers: list[int] = []

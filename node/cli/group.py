@@ -22,7 +22,7 @@ from .cluster import (
     say,
     settle,
 )
-from .output import show, show_json
+from .output import show, show_json, show_line
 
 NODE_S: Final = 5.0  # how long one node may take to tell its groups
 
@@ -108,7 +108,7 @@ def _describe(arguments: argparse.Namespace) -> int:
         )
         return EXIT_OK
     behind = sum(row[4] or 0 for row in rows)
-    print(
+    show_line(
         f"{name}  {group.state.name.lower()}, {len(group.members)} members, "
         f"coordinated by node {group.coordinator.id}, {records(behind)} behind"
     )

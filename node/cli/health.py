@@ -11,6 +11,7 @@ import sys
 from typing import Final
 
 from .checked import Failed, address
+from .printable import printable
 
 PORT: Final = 9644
 TIMEOUT_S: Final = 4.0
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         return EXIT_NOT_READY
     finally:
         connection.close()
-    print(_sentence(body))
+    print(printable(_sentence(body)))
     return EXIT_OK if status == http.client.OK else EXIT_NOT_READY
 
 

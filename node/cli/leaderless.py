@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 
 from .checked import Failed
 from .cluster import say
+from .printable import quoted
 
 STILL_S: Final = 3.0  # an election takes less
 AGAIN_S: Final = 30.0  # nobody may have led only a while after everything stood still
@@ -57,7 +58,7 @@ class Stall:
         if new:
             has = "has" if len(new) == 1 else "have"
             say(
-                f"{', '.join(new)} {has} no leader: {means}. `fencepost partition list --offline {topic}` says why,"
+                f"{', '.join(new)} {has} no leader: {means}. `fencepost partition list --offline {quoted(topic)}` says why,"
                 " and what to do."
             )
 

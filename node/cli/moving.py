@@ -273,7 +273,7 @@ def carry_out(carrier: Carrier, *, say: Callable[[str], None]) -> bool:
         say(_left_behind(carrier))
         raise
     for move, why in carrier.refused:
-        print(f"fencepost: {move.topic}-{move.partition} stays: {why}", file=sys.stderr)
+        tell(f"{move.topic}-{move.partition} stays: {why}")
     if carrier.given_up:
         tell(f"{carrier.given_up} more were not begun")
     copied = show_size(sum(move.bytes_copied for move in carrier.done))

@@ -1,10 +1,11 @@
 """What people see: tables, JSON for programs, and a bar on long work."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Final, TextIO
+
+from .printable import json_text, printable
 
 Row = Sequence[object]
 
@@ -54,7 +55,7 @@ def has_json() -> bool:
 
 def show_json(value: Any, *, out: TextIO | None = None) -> None:
     _Standard.has_json |= out is None
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str), file=out)
+    print(json_text(value, indent=2), file=out)
 
 
 def show(
@@ -79,7 +80,16 @@ def show_size(count: int) -> str:
     return f"{size:.1f} TB"
 
 
+def show_line(sentence: str) -> None:
+    """A result in words. A name in it is no second line."""
+    print(printable(sentence))
+
+
 def _cell(value: object) -> str:
+    return printable(_text(value))
+
+
+def _text(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -93,7 +103,7 @@ class Progress:
     """A bar on standard error, only for a terminal and only when it takes long enough to be read."""
 
     def __init__(self, what: str) -> None:
-        self._what = what
+        self._what = printable(what)
         self._started = time.monotonic()
         self._drawn = 0.0
         self._is_drawn = False

@@ -26,6 +26,7 @@ from .cluster import (
 )
 from .leaderless import Stall
 from .output import Progress
+from .printable import printable
 
 # Said in full for the first few; the rest are counted.
 FAILURES_SHOWN = 5
@@ -165,7 +166,7 @@ class _Tally:
             return
         self.failed += 1
         if self.failed <= FAILURES_SHOWN:
-            sys.stderr.write(explain(f"a record to {self.topic} failed", error) + "\n")
+            sys.stderr.write(printable(explain(f"a record to {self.topic} failed", error)) + "\n")
 
     @property
     def unknown(self) -> int:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from .dev_folder import SOCKET, DevFolder
+from .printable import quoted
 
 EXIT_OK, EXIT_FAILED = 0, 1
 
@@ -19,7 +20,7 @@ def ask_for_start(folder: DevFolder, number: int) -> int:
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         say(
             f"no cluster runs on {folder.path}. Start all of its nodes with "
-            f"`fencepost dev --nodes N --data {folder.path}`."
+            f"`fencepost dev --nodes N --data {quoted(str(folder.path))}`."
         )
         return EXIT_FAILED
     except ConnectionError:

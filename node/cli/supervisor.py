@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from .children import die_with_parent
 from .dev_folder import SOCKET, DevFolder, Layout, node_flags, node_settings
+from .printable import quoted
 from .start_again import inside, say
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
@@ -230,7 +231,7 @@ class Supervisor:
             return
         say(
             f"node {child.number} {child.how_it_ended()}\n  it stays down until "
-            f"`fencepost dev --data {self.folder.path} --start {child.number}`"
+            f"`fencepost dev --data {quoted(str(self.folder.path))} --start {child.number}`"
         )
 
     def _admin_door(self, number: int) -> str:

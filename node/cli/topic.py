@@ -1,7 +1,6 @@
 """`fencepost topic`: list, describe, create, and add partitions; deleting is in `topic_delete.py`."""
 
 import argparse
-import sys
 from typing import Any, Final
 
 from confluent_kafka import TopicCollection
@@ -19,9 +18,10 @@ from .cluster import (
     outcome,
     pairs,
     run_safely,
+    say,
     settle,
 )
-from .output import show, show_json
+from .output import show, show_json, show_line
 
 OF_THE_CLUSTER: Final = -1  # the cluster's own number, in a request
 PARTITIONS_MAX, REPLICAS_MAX = 100_000, 10_000  # librdkafka's, of one request
@@ -103,13 +103,13 @@ def _describe(arguments: argparse.Namespace) -> int:
             {"topic": name, "id": str(topic.topic_id), "partitions": _partitions(admin, topic)}
         )
     for each in failures:
-        print(f"fencepost: {each}", file=sys.stderr)
+        say(str(each))
     code = EXIT_FAILED if failures else EXIT_OK
     if arguments.json:
         show_json(described)
         return code
     for about in described:
-        print(f"{about['topic']}  id {about['id']}")
+        show_line(f"{about['topic']}  id {about['id']}")
         partitions: list[dict[str, Any]] = about["partitions"]
         rows = [tuple(partition.values()) for partition in partitions]
         show(("partition", "leader", "replicas", "isr", "first", "end"), rows, as_json=False)
@@ -163,7 +163,7 @@ def _create(arguments: argparse.Namespace) -> int:
     earlier = [name for name in dict.fromkeys(arguments.topic) if name in there]
     if not arguments.json:
         for name in earlier:
-            print(f"{name} is there already")
+            show_line(f"{name} is there already")
     wanted = [
         NewTopic(name, arguments.partitions, arguments.replication_factor, config=config)
         for name in dict.fromkeys(arguments.topic)

@@ -11,7 +11,7 @@ from fencepost.cluster.metadata.image import ClusterImage
 
 from .admin_door import add_admin_argument
 from .cluster import EXIT_FAILED, add_cluster_arguments, run_safely, say
-from .output import show, show_json
+from .output import show, show_json, show_line
 from .txn_hanging import abort, find_hanging
 from .txn_parked import parked, release
 from .txn_reading import (
@@ -238,11 +238,12 @@ def _print_description(found: Transaction, places: list[dict[str, Any]], now_ms:
     age = show_duration(found.age_ms(now_ms))
     opened = "nothing is open" if age is None else f"open for {age}"
     timeout = f"timeout {show_duration(found.timeout_ms)}" if found.has_timeout else "no timeout"
-    print(
+    show_line(
         f"{found.transactional_id}  {found.state}, {opened}, {timeout}, "
         f"producer {found.producer_id} (epoch {found.producer_epoch}), coordinated by node {found.coordinator}"
     )
     if not places:
         print("No partition waits for it.")
     for row in places:
-        print(f"\n{row['topic']}-{row['partition']}  {row['why']}")
+        print()
+        show_line(f"{row['topic']}-{row['partition']}  {row['why']}")

@@ -11,6 +11,8 @@ from fencepost.cluster.base.ids import NO_LEADER, TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.metadata.offline import why_offline
 
+from .printable import quoted
+
 ENDING: Final = {"PrepareCommit": "commit", "PrepareAbort": "abort", "PrepareEpochFence": "abort"}
 PREPARED: Final = "Prepared"
 # What the timeout of a transaction is that only its owner ends (KIP-939).
@@ -121,7 +123,7 @@ def _whose(first: Open, whose: Transaction | None, now_ms: int) -> str:
     if is_hanging(first, whose):
         return (
             f"a transaction of producer {first.producer_id} (epoch {first.producer_epoch}) that {began} and that no "
-            f"coordinator knows. It never ends by itself: `fencepost txn abort --topic {first.place.topic} "
+            f"coordinator knows. It never ends by itself: `fencepost txn abort --topic {quoted(first.place.topic)} "
             f"--partition {first.place.partition} --start-offset {first.first_offset}` ends it."
         )
     assert whose is not None
