@@ -31,6 +31,13 @@ class Access:
     def has_token(self) -> bool:
         return bool(self._token)
 
+    def is_shown(self, authorization: str) -> bool:
+        """Whether this is the token; never where there is none."""
+        scheme, _, shown = authorization.strip().partition(" ")
+        # In a time that tells nothing of how much of it was right.
+        is_right = hmac.compare_digest(shown.strip().encode(errors="replace"), self._token)
+        return self.has_token and scheme.lower() == "bearer" and is_right
+
     def refusal(self, authorization: str, host: str = "") -> Answer | None:
         """Why whoever shows this, and asked for that `Host`, may do nothing here; None: it may."""
         if self.is_local and is_own_name(host):
@@ -49,13 +56,11 @@ class Access:
                 "other machines reach this door and admin.token is not set, so it serves only /metrics and /health",
                 "Set admin.token (or FENCEPOST_ADMIN_TOKEN) on every node, or have admin.listener on 127.0.0.1.",
             )
-        scheme, _, shown = authorization.strip().partition(" ")
-        # In a time that tells nothing of how much of it was right.
-        is_right = hmac.compare_digest(shown.strip().encode(errors="replace"), self._token)
-        if scheme.lower() == "bearer" and is_right:
+        if self.is_shown(authorization):
             return None
         self.refused += 1
-        what = "shows a token that is not this node's" if shown else "shows no token"
+        is_wrong = bool(authorization.strip().partition(" ")[2])
+        what = "shows a token that is not this node's" if is_wrong else "shows no token"
         return refused(E.sasl_authentication_failed, f"the request {what}")
 
 

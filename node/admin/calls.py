@@ -39,7 +39,7 @@ class AdminCalls:
         door: PeerDoor | None,
         service: AddedService,
         alive: Callable[[], Sequence[BrokerId]],
-        leaders: Callable[[], Mapping[int, BrokerId]],
+        leaders: Callable[[], Mapping[int, BrokerId]] = dict,
     ) -> None:
         """`alive` lists the nodes that are thought to be there; a node alone has no door. `leaders` tells who
         coordinates each partition, NO_LEADER for nobody."""

@@ -22,6 +22,7 @@ from .access import Access, is_loopback
 from .answers import Answer, bad_input, refused
 from .calls import AdminCalls
 from .operations import OPERATIONS, Match, match
+from .turns import TURNS_PER_S, Turns
 
 E = ErrorCode
 BODY_BYTES_MAX: Final = 1 << 20
@@ -51,6 +52,7 @@ class AdminDoor:
         self.access = Access(token)
         self._listener: Listener | None = None
         self._serving = 0
+        self._turns = Turns(env.clock)
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Trouble, in a sentence, when that address can't be had."""
@@ -90,10 +92,17 @@ class AdminDoor:
 
     async def judge(self, request: HttpRequest) -> HttpReply | None:
         """What its body would not change; None: read it, and `serve`."""
-        told = self._told.get(request.path)
-        if told is not None and request.method == "GET":
+        told = self._told.get(request.path) if request.method == "GET" else None
+        refusal = None if told is not None else self._refusal(request)
+        if told is None and refusal is None:
+            return None
+        if not self.access.is_shown(request.authorization) and not await self._turns.take(
+            request.remote
+        ):
+            why = f"more than {TURNS_PER_S} answers a second are asked for at {request.remote}"
+            return _reply(refused(E.throttling_quota_exceeded, f"{why}, without a token"))
+        if told is not None:
             return await told(request)
-        refusal = self._refusal(request)
         return None if refusal is None else _reply(refusal)
 
     async def serve(self, request: HttpRequest) -> HttpReply:

@@ -18,6 +18,7 @@ from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.quorum.figures import disk_full_of
 
 from ..few import few
+from .shared import Shared
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -52,6 +53,7 @@ class Verdict(NamedTuple):
 class Health:
     def __init__(self, node: "Broker") -> None:
         self._node = node
+        self._shared = Shared(node.env, "readiness", self.verdict)
 
     async def verdict(self) -> Verdict:
         """Of this moment. Looking at thousands of partitions takes several turns of the loop."""
@@ -142,7 +144,7 @@ class Health:
         return _reply(200, live=True, why="this node's loop turns")
 
     async def ready(self, _request: HttpRequest) -> HttpReply:
-        state, why = verdict = await self.verdict()
+        state, why = verdict = await self._shared.result()
         status = 200 if verdict.is_ready else 503
         return _reply(status, ready=verdict.is_ready, state=state.value, why=why)
 

@@ -1,10 +1,11 @@
 """`GET /metrics`: Prometheus' text, or OpenMetrics for who asks for that.
 
-Scrapers that come while one is answered get the same answer: a crowd of them costs no more than one.
+Scrapers that come while one is answered get the same answer: a crowd of them costs no more than one. Nor do those that
+come one after the other take more than a share of the loop.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from fencepost.cluster.base.metrics import Declared, Histogram
@@ -14,6 +15,7 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from .gathering import Gathering, Source, families
+from .shared import Shared
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -46,28 +48,16 @@ class Scrape:
         self._sources = sources
         self._took = took
         self._turns = turns
-        self._under_way: dict[str, asyncio.Future[bytes]] = {}
+        self._shared = {
+            form: Shared(env, "scrape", partial(self._write, form)) for form in (TEXT, OPENMETRICS)
+        }
 
     async def reply(self, request: HttpRequest) -> HttpReply:
         form = OPENMETRICS if _wants_openmetrics(request.accept) else TEXT
         return HttpReply(200, await self.text(form), form)
 
     async def text(self, form: str = TEXT) -> bytes:
-        text = self._under_way.get(form)
-        if text is None:
-            text = self._under_way[form] = asyncio.get_running_loop().create_future()
-            self._env.tasks.spawn(self._run(form, text), name="scrape")
-        # Who hangs up does not end it for the others.
-        return await asyncio.shield(text)
-
-    async def _run(self, form: str, text: asyncio.Future[bytes]) -> None:
-        try:
-            written = await self._write(form)
-            if not text.done():
-                text.set_result(written)
-        finally:
-            del self._under_way[form]
-            text.cancel()
+        return await self._shared[form].result()
 
     async def _write(self, form: str) -> bytes:
         steady = self._env.clock.steady
