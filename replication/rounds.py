@@ -152,6 +152,10 @@ class Rounds:
             else:
                 self._starts[partition] = None
                 self._due.set()
+        for name, wants_sync in store.waiting().items():
+            self._due.set()
+            if wants_sync and name in self._manager.partitions:
+                self._manager.flusher.soon(self._manager.partitions[name])
 
     # -- retention -------------------------------------------------------------------------------------
 

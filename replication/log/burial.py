@@ -31,6 +31,7 @@ class Burial:
         """OSError when the files can't be renamed."""
         self.log = log
         self.segment = segment
+        never_synced(log, segment)
         log.shared.pool.close(segment)
         rename_all(log.env.disk, segment.folder, segment.base_offset, segment.extra, DELETED)
         delay_s = log.config.file_delete_delay_ms / 1000
@@ -112,10 +113,17 @@ def tell(log: "Log", segment: Segment, error: OSError | LogDamaged) -> None:
     log.env.log.warn("segment_not_removed", path=segment.path, cause=str(error))
 
 
+def never_synced(log: "Log", segment: Segment) -> None:
+    """By the next sync: its file has another name by then."""
+    if segment in log.dirty:
+        log.dirty.remove(segment)
+    segment.dirty = False
+
+
 def bury(log: "Log", segments: Sequence[Segment]) -> None:
     """Their log start offset is durable. Those whose name is another's by now went when the log began anew (`bury_rest`)."""
     for segment in segments:
-        if segment.base_offset in log.bases:
+        if not log.bases or segment.base_offset >= log.bases[0]:
             continue
         try:
             bury_now(log, segment)
@@ -133,6 +141,8 @@ def bury_rest(log: "Log") -> None:
     """All that has a segment's name yet, of a log that begins anew: what a checkpoint that is under way is to bury, and what could
     not be renamed when its time came. Below the log start it was harmless; where the start goes back it would count again."""
     disk = log.env.disk
+    for segment in log.dirty[:]:
+        never_synced(log, segment)
     for name in disk.list(log.folder):
         parts = split(name)
         if parts is not None and parts[1] in SEGMENT_FILES:

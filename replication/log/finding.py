@@ -8,6 +8,7 @@ Three ways, the cheapest first: the remembered tail of the segment that is writt
 the headers behind the entry; and, when an entry is found not to fit the log, a walk from the segment's start.
 """
 
+import errno
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
@@ -177,3 +178,18 @@ def headers_of(
     for position, header in walk_headers(file, start, segment.size, base, block=block):
         if header.last_offset >= offset:
             yield position, header
+
+
+def is_whole(segment: Segment) -> bool:
+    """Whether it reaches to the next one: others that were out of the log are gone, or gone in part."""
+    end = segment.base_offset
+    try:
+        for _, header in headers_of(segment, end):
+            end = header.next_offset
+    except LogDamaged:
+        return False
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return False
+    return end == segment.next_offset

@@ -24,7 +24,7 @@ from fencepost.cluster.wire.batch import BatchHeader
 from . import aborted, closing, compaction, retention, rolling, snapshots, truncation
 from .burial import Burial
 from .checkpoint import Kind
-from .config import INT_MAX, LONG_MAX, LogConfig
+from .config import INT_MAX, LogConfig
 from .damage import Damage, below, readable_until
 from .epochs_machine import EpochsMachine
 from .finding import ReadResult, headers_of, read
@@ -46,11 +46,11 @@ class Log:
     """One partition's data. Made by `open`."""
 
     __slots__ = (
-        "_producers", "aborted_unsynced", "bases", "burials", "bytes_since_snapshot", "cleaned_to", "cleaning",
+        "_producers", "aborted_unsynced", "bases", "begins", "burials", "bytes_since_snapshot", "cleaned_to", "cleaning",
         "committed", "config", "created", "cut_unsynced", "cuts", "damage", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
         "failed", "folder", "folder_synced", "folder_version", "hint", "latest_epoch", "log_end_offset", "log_start_offset",
-        "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshots",
-        "snapshots_unsynced", "ticket", "topic_id", "topic_partition", "unread",
+        "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshot_lacks_room",
+        "snapshots", "snapshots_unsynced", "ticket", "topic_id", "topic_partition", "unread",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +84,7 @@ class Log:
         # From where to where nobody has read it since the start; only where a scrub is on its way.
         self.unread: tuple[int, int] | None = None
         self.cuts = 0  # truncations: what was planned before one is void
+        self.begins = 0  # those that left nothing
         self.cut_unsynced = False  # the last truncation may come undone when the power goes
         self.dirty: list[Segment] = []
         self.extra_paths: list[str] = []  # files that were written once and not synced
@@ -94,6 +95,7 @@ class Log:
         self.hint: LogHint | None = None  # until the log is truncated
         self.snapshots: list[int] = []  # offsets of the snapshot files, rising
         self.bytes_since_snapshot = 0
+        self.snapshot_lacks_room = False  # the last one found the disk full
         self.rolled: list[Segment] = []  # sealed, their indexes not synced
         self.aborted_unsynced: list[Segment] = []
         self.snapshots_unsynced: list[int] = []
@@ -103,7 +105,7 @@ class Log:
         self.cleaned_to = -1  # compaction has been here; -1 is never
         self.cleaning = False
         self.committed = (
-            LONG_MAX  # the high watermark, once somebody has told: no cut goes below it
+            log_start_offset  # the high watermark, as far as told: no cut goes below it
         )
 
     @classmethod
@@ -119,6 +121,7 @@ class Log:
         hint: LogHint | None,
         topic_id: UUID | None = None,
         log_start_offset: int = 0,
+        high_watermark: int = 0,
         same_boot: bool = False,
         shared: Shared | None = None,
     ) -> "Log":
@@ -134,7 +137,7 @@ class Log:
             config,
             topic_partition,
             topic_id,
-            recovery.Known(recovery_point, max(log_start_offset, 0), same_boot),
+            recovery.Known(recovery_point, max(log_start_offset, 0), same_boot, high_watermark),
         )
 
     # -- what others look at ---------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from fencepost.cluster.base.ids import TopicPartition
 from . import aborted, snapshots, truncation
 from .config import LogConfig
 from .epochs_machine import CheckpointDamaged
-from .finding import headers_of
+from .finding import headers_of, is_whole
 from .hints import LogHint
 from .log import Log
 from .metadata_file import mend_topic_id
@@ -44,6 +44,7 @@ class Known(NamedTuple):
     recovery_point: int | None
     log_start_offset: int
     same_boot: bool
+    high_watermark: int = 0
 
 
 def from_hint(
@@ -99,8 +100,6 @@ def recover(
     if topic_id is not None and names:
         mend_topic_id(shared.env, folder, topic_id, is_new=not known.recovery_point)
     bases = sorted(base for name in names if (base := _base_of_log(name)) is not None)
-    while len(bases) > 1 and bases[1] <= known.log_start_offset:
-        remove_all(disk, folder, bases.pop(0), "")
     segments = [
         Segment(shared.pool, folder, base, interval=config.index_interval_bytes,
                 size=disk.size(f"{folder}/{file_name(base, LOG)}"),
@@ -114,6 +113,7 @@ def recover(
         return _empty(shared, folder, config, topic_partition, topic_id, known, names)
     log = Log(shared, folder, config, topic_partition, topic_id, segments, known.log_start_offset)
     log.log_start_offset = max(known.log_start_offset, bases[0])
+    log.committed = known.high_watermark
     log.folder_version = 1  # what was made before the crash may not be durable yet
     for name in names:
         parts = split(name)
@@ -186,9 +186,10 @@ class _Recovery:
 
     def run(self) -> None:
         log, trusted = self.log, self.trusted
+        self._load_snapshots()
+        self._drop_deleted()
         # With the last trusted offset: its segment may have been sealed since, its indexes not synced.
         first = log.index_of(trusted - 1)
-        self._load_snapshots()
         self._load_aborted(first)
         if not self._load_epochs():
             self._derive_epochs(first)
@@ -224,7 +225,21 @@ class _Recovery:
             if offset > believed:
                 remove_if_there(log.env.disk, snapshots.path_of(log, offset))
         snapshots.load_newest(log, self.machine)
-        self.replay_from = self.machine.end_offset
+
+    def _drop_deleted(self) -> None:
+        """Segments that are out of the log go, but those that alone tell who has written: retention takes them once a snapshot does."""
+        log, machine = self.log, self.machine
+        at = log.index_of(self.known.log_start_offset)
+        stands = snapshots.standing(log, machine.end_offset)
+        while at and log.bases[at] > stands and is_whole(log.segments[at - 1]):
+            at -= 1
+        for segment in log.segments[:at]:
+            log.shared.pool.close(segment)
+            remove_all(log.env.disk, log.folder, segment.base_offset, "")
+        del log.segments[:at], log.bases[:at]
+        if machine.end_offset < log.bases[0]:
+            machine.reset(log.bases[0])  # better to know nobody than what was true before a hole
+        self.replay_from = machine.end_offset
 
     def _load_aborted(self, first: int) -> None:
         """Entries above the recovery point may be missing or too many: the check derives them again."""

@@ -1,8 +1,8 @@
 """What goes at the old end of a log: by age, by size, or because someone said so.
 
-INVARIANT  a segment leaves the folder only after a log start offset behind it is durable, or (where the disk is too
-           full to write that) after all segments before it left it durably, so that a crash in between leaves no
-           hole; and no segment goes that the high watermark has not passed.
+INVARIANT  a segment leaves the folder only after a log start offset behind it is durable and a snapshot that stands for it, or
+           (where the disk is too full to write those) after all segments before it left it durably, so that a crash in between
+           leaves no hole; and no segment goes that the high watermark has not passed.
 PREVENTS   a start after a crash finding the middle of what was being deleted; a log start above what is committed.
 PROVED BY  tests/replication/log/test_retention.py::test_a_crash_while_segments_are_deleted_leaves_no_hole
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.cluster.base.errors import LogDamaged
 
-from .burial import Burial, tell
+from .burial import Burial, never_synced, tell
 from .names import DELETED
 from .rolling import create_file, roll
 from .segment import Segment
@@ -101,7 +101,13 @@ def _delete(log: "Log", now_ms: int, high_watermark: int, may_go: Rule) -> int:
     if count == 0:
         return 0
     if count == len(log.segments):
-        create_file(log, roll(log, now_ms))
+        roll(log, now_ms)
+    try:
+        create_file(log, log.segments[count])
+    except OSError:
+        if count == 1:
+            raise
+        count -= 1  # a start that finds no file at all takes the log for one that was never written
     advance_start(log, log.bases[count])
     for segment in log.segments[:count]:
         forget(log, segment)
@@ -112,18 +118,19 @@ def _delete(log: "Log", now_ms: int, high_watermark: int, may_go: Rule) -> int:
 
 
 async def make_room(log: "Log") -> None:
-    """The disk is too full to say where the log begins now, and stays so unless its doomed segments go before that.
+    """The disk is too full to say where the log begins now, or who has written what is before that, and stays so unless its doomed
+    segments go all the same. Until the next snapshot a crash may forget who was known by them alone.
 
     1. The folder is synced: the file that the log goes on in is there.    crash: nothing happened
     2. The oldest segment loses its `.log`, and the folder is synced.      crash: the log begins with the next one
     3. Its other files follow (its aborted transactions not before: a crash may leave the segment in the log).
     4. The same with the next one.
     """
-    disk, cuts = log.env.disk, log.cuts
+    disk, begins = log.env.disk, log.begins
 
     def is_void() -> bool:
         """What has those names now may be another log's, or not be doomed."""
-        return log.removed or log.cuts != cuts
+        return log.removed or log.begins != begins
 
     for at, segment in enumerate(log.doomed[:]):
         try:
@@ -132,6 +139,7 @@ async def make_room(log: "Log") -> None:
                 await disk.run(disk.sync_folder, log.folder)
             if is_void():
                 return
+            never_synced(log, segment)
             rename_if_there(disk, segment.path, segment.path + DELETED)
             await disk.run(disk.sync_folder, log.folder)
             if is_void():
@@ -144,10 +152,9 @@ async def make_room(log: "Log") -> None:
 
 
 def forget(log: "Log", segment: Segment) -> None:
-    """It is no part of the log any more."""
+    """It is no part of the log any more. Its file is synced yet: until it is buried a start may want to know who has written it."""
     log.size_bytes -= segment.size
-    segment.dirty = False
-    for waiting in (log.dirty, log.rolled, log.aborted_unsynced):
+    for waiting in (log.rolled, log.aborted_unsynced):
         if segment in waiting:
             waiting.remove(segment)
     log.shared.pool.index_gone(segment)

@@ -2,26 +2,27 @@
 
 INVARIANT  below the checkpointed recovery point the indexes of sealed segments, the aborted transactions, the
            leader epochs and at least one producer snapshot (or none is needed) are on the disk. The checkpointed log
-           start is at or below the recovery point that goes with it, and no segment goes before that (but retention.make_room).
+           start is at or below the recovery point that goes with it. A segment goes when both are durable, and a snapshot that a
+           start believes, whatever is cut until then, stands for all that the segment told (but retention.make_room).
 PREVENTS   a start that trusts the checkpoint and finds an old list of leader epochs, so that a follower is told to
            keep what it must cut; or an aborted transaction shown as data; or neither the records of a producer nor a snapshot
            that it may believe, so that a retry is written again.
 PROVED BY  tests/replication/log/test_recovery.py::test_everything_beside_the_log_is_as_it_was
            tests/replication/log/test_what_outlives.py::test_who_wrote_what_was_deleted_is_known_after_a_crash
+           tests/replication/log/test_producers_by_chance.py::test_who_has_written_is_known_after_whatever_happened
 
 Nothing of this is on the way to an acknowledgement: it runs with each checkpoint, off the loop.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS
 from fencepost.cluster.base.ports import Disk
 
 from . import aborted, snapshots
 from .checkpoint import Kind
-from .names import EPOCHS, INDEX, PRODUCERS, TIMEINDEX, TXNINDEX, file_name
+from .names import EPOCHS, INDEX, TIMEINDEX, TXNINDEX
 from .rolling import write_index_files
-from .segment import Segment
 from .segment_files import sync_if_there
 
 if TYPE_CHECKING:
@@ -41,24 +42,22 @@ class Settlement:
     """One log's share in a checkpoint. Made on the loop, `run` off it, `done` on it again."""
 
     __slots__ = (
-        "aborted", "cuts", "doomed", "epochs_path", "epochs_text", "error", "folder", "log", "paths", "point",
-        "rolled", "snapshots", "start",
+        "aborted", "begins", "cuts", "doomed", "epochs_path", "epochs_text", "error", "folder", "log", "paths", "point",
+        "rolled", "snapshots", "start", "unwritten",
     )  # fmt: skip
 
     def __init__(self, log: "Log") -> None:
         self.log = log
-        if log.bytes_since_snapshot >= SNAPSHOT_EVERY_BYTES:
-            snapshots.write(log)
-        if log.failed is None and log.active.index_waits():
-            write_index_files(log, log.active)
-        self.cuts = log.cuts
+        if log.failed is None:
+            if log.bytes_since_snapshot >= SNAPSHOT_EVERY_BYTES or snapshots.lacks_one(log):
+                _write_snapshot(log)
+            if log.active.index_waits():
+                write_index_files(log, log.active)
+        self.cuts, self.begins = log.cuts, log.begins
         self.point = durable_point(log)
-        # None: it waits for a sync (`on_log_start_moved` asks for one), or for the snapshot that is to stand for what goes. That of
-        # a log that failed waits for nothing: neither will come.
+        # None: it waits for a sync (`on_log_start_moved` asks for one), which a log that failed does not get any more.
         self.start: int | None = log.log_start_offset
-        if log.failed is None and (
-            log.log_start_offset > self.point or log in log.shared.snapshotting
-        ):
+        if log.failed is not None or log.log_start_offset > self.point:
             self.start = None
         self.error: OSError | None = None
         self.folder = log.folder
@@ -69,9 +68,9 @@ class Settlement:
             for each in log.aborted_unsynced
         ]
         self.snapshots = log.snapshots_unsynced
-        self.doomed: list[Segment] = []
-        if self.start is not None:
-            self.doomed, log.doomed = log.doomed, []
+        self.unwritten: dict[int, OSError] = {}  # those whose sync failed
+        count = 0 if self.start is None else snapshots.covered(log, self.point)
+        self.doomed, log.doomed = log.doomed[:count], log.doomed[count:]
         log.rolled, log.aborted_unsynced, log.snapshots_unsynced = [], [], []
         try:
             for segment, _ in self.aborted:
@@ -82,7 +81,6 @@ class Settlement:
             segment.path_of(suffix) for segment in self.rolled for suffix in (INDEX, TIMEINDEX)
         ]
         self.paths += [segment.path_of(TXNINDEX) for segment, _ in self.aborted]
-        self.paths += [f"{log.folder}/{file_name(offset, PRODUCERS)}" for offset in self.snapshots]
         self.epochs_path = f"{log.folder}/{EPOCHS}"
         self.epochs_text: str | None = None
         if log.epochs_unsaved and log.created:
@@ -91,7 +89,7 @@ class Settlement:
 
     @property
     def has_work(self) -> bool:
-        return bool(self.paths or self.doomed) or self.epochs_text is not None
+        return bool(self.paths or self.snapshots or self.doomed or self.epochs_text is not None)
 
     def run(self, disk: Disk) -> None:
         """Blocks. What fails is left for the next checkpoint."""
@@ -100,28 +98,42 @@ class Settlement:
         try:
             for path in self.paths:
                 sync_if_there(disk, path)
+            for offset in self.snapshots:
+                self._sync_snapshot(disk, offset)
             if self.epochs_text is not None:
                 disk.replace(self.epochs_path, self.epochs_text.encode())
-            if self.paths or self.doomed:  # with the file that the log goes on in
+            if self.paths or self.snapshots or self.doomed:  # with the file that the log goes on in
                 disk.sync_folder(self.folder)
         except OSError as error:
             self.error = error
 
+    def _sync_snapshot(self, disk: Disk, offset: int) -> None:
+        """One that can't be made durable is given up, not synced again (fsyncgate); all else does without it."""
+        try:
+            sync_if_there(disk, snapshots.path_in(self.folder, offset))
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR_ERRNOS:
+                raise
+            self.unwritten[offset] = error
+
     def done(self) -> None:
+        """On the loop again."""
         log = self.log
         if log.removed:  # while this waited for the disk: its folder may be another log's
             return
+        for offset, error in self.unwritten.items():
+            snapshots.give_up(log, offset, error)
         if self.error is not None:
             log.env.log.warn("log_not_settled", folder=self.folder, cause=str(self.error))
             self._take_back_segments()
-            log.snapshots_unsynced += self.snapshots
+            log.snapshots_unsynced += [each for each in self.snapshots if each in log.snapshots]
             self.take_back_doomed()
             log.epochs_unsaved |= self.epochs_text is not None
             return
         start_told = self.cuts == log.cuts and self.start == log.log_start_offset
-        if self.cuts != log.cuts:
+        if self.cuts != log.cuts or self.unwritten:
             self.take_back_doomed()
-        else:
+        if self.cuts == log.cuts:
             if self.point > log.settled_point:
                 log.settled_point = self.point
                 log.put(Kind.RECOVERY_POINT, self.point)
@@ -129,7 +141,7 @@ class Settlement:
                 log.put(Kind.LOG_START, self.start)
         if not (
             log.rolled or log.aborted_unsynced or log.snapshots_unsynced or log.doomed
-            or log.epochs_unsaved or log.recovery_point > log.settled_point or not start_told
+            or log.epochs_unsaved or log.recovery_point > log.settled_point or not (start_told or log.failed)
         ):  # fmt: skip
             log.shared.unsettled.pop(log, None)
 
@@ -145,13 +157,20 @@ class Settlement:
                 aborted.mark(log, segment)
 
     def take_back_doomed(self) -> None:
-        """The disk does not say yet that they are out of the log: the next checkpoint tries again."""
+        """The disk does not say yet that they are out of the log: the next checkpoint tries again. Not where the log began anew
+        meanwhile: what has their names now is in it (`bury_rest`)."""
         log = self.log
-        if self.doomed and not log.removed:
+        if self.doomed and not log.removed and log.begins == self.begins:
             log.doomed[:0] = self.doomed  # the oldest first
             log.unsettled()
         self.doomed = []
 
     @property
     def found_disk_full(self) -> bool:
-        return self.error is not None and self.error.errno in DISK_FULL_ERRNOS
+        is_full = self.error is not None and self.error.errno in DISK_FULL_ERRNOS
+        return is_full or snapshots.needs_room(self.log)
+
+
+def _write_snapshot(log: "Log") -> None:
+    if not snapshots.needs_room(log):
+        snapshots.write(log)

@@ -1,5 +1,6 @@
 """What all logs of a node share."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -51,7 +52,9 @@ class Shared:
     unsettled: "dict[Log, None]" = field(default_factory=dict)
     # Somebody was about to be served these offsets, and they are not what was written.
     on_suspicion: Callable[[TopicPartition, int, int], None] = _nobody_looks
-    snapshotting: "set[Log]" = field(default_factory=set)  # whose producers are being written
+    # Whose producers are being written.
+    snapshotting: "dict[Log, asyncio.Task[None]]" = field(default_factory=dict)
+    stops: bool = False  # what is written from now on is written at once
 
     def __post_init__(self) -> None:
         self.clock = ProducersClock(self.env)

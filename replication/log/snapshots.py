@@ -5,16 +5,20 @@ INVARIANT  a snapshot is of just what the log holds below its offset: truncation
 PREVENTS   a producer known by batches of a history that was truncated, and its retry refused or doubled.
 PROVED BY  tests/replication/log/test_recovery.py::test_a_snapshot_of_a_truncated_history_is_not_believed
 
-Losing them all loses time only.
+Where all is lost that was below the log start, they alone know who wrote it: no segment goes before one stands for it
+(`covered`). As long as the segments are there losing the snapshots loses time only.
 """
 
-from bisect import insort
+import contextlib
+from bisect import bisect_right, insort
 from typing import TYPE_CHECKING, Final
 
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
 from fencepost.cluster.base.ports import Buffer, Disk
 from fencepost.cluster.wire.batch import BatchHeader, BatchRefused
 from fencepost.cluster.wire.records import read_control, read_records
 
+from .finding import headers_of
 from .names import PRODUCERS, file_name
 from .producer_snapshot import SnapshotDamaged, write_snapshot
 from .producer_verdicts import CompletedTxn, Marker
@@ -36,7 +40,11 @@ INLINE_MAX: Final = 16 * 1024  # what a hint carries itself: no file to sync at 
 
 
 def path_of(log: "Log", offset: int) -> str:
-    return f"{log.folder}/{file_name(offset, PRODUCERS)}"
+    return path_in(log.folder, offset)
+
+
+def path_in(folder: str, offset: int) -> str:
+    return f"{folder}/{file_name(offset, PRODUCERS)}"
 
 
 def write(log: "Log") -> bool:
@@ -47,33 +55,54 @@ def write(log: "Log") -> bool:
         return True
     producers = log.producers
     producers.end_offset = offset  # beyond its last batch when the log ends in a gap
-    if len(producers) > AT_ONCE_MAX:
-        if log in log.shared.snapshotting:
-            _is_overdue(log)
-        else:
-            log.shared.snapshotting.add(log)
-            work = _write_behind(log, offset, log.cuts, producers.copied())
-            log.env.tasks.spawn(work, name=f"snapshot of {log.topic_partition}")
+    if log in log.shared.snapshotting:
+        _is_overdue(log)
+        return True
+    if len(producers) > AT_ONCE_MAX and not log.shared.stops:
+        work = _write_behind(log, offset, log.cuts, producers.copied())
+        task = log.env.tasks.spawn(work, name=f"snapshot of {log.topic_partition}")
+        log.shared.snapshotting[log] = task
         return True
     disk = log.env.disk
     path = path_of(log, offset)
     try:
         _write_file(disk, path, producers.snapshot())
     except OSError as error:
-        log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
         remove_if_there(disk, path)
-        _is_overdue(log)
+        _failed(log, path, error)
         return False
-    log.snapshots.append(offset)
-    log.snapshots_unsynced.append(offset)
-    log.unsettled()
+    _is_there(log, offset)
     return True
+
+
+def _is_there(log: "Log", offset: int) -> None:
+    insort(log.snapshots, offset)
+    log.snapshots_unsynced.append(offset)
+    log.snapshot_lacks_room = False
+    log.unsettled()
+
+
+def _failed(log: "Log", path: str, error: OSError) -> None:
+    log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
+    log.snapshot_lacks_room = error.errno in DISK_FULL_ERRNOS
+    _is_overdue(log)
 
 
 def _is_overdue(log: "Log") -> None:
     """The next checkpoint tries again."""
     log.bytes_since_snapshot = OVERDUE
     log.unsettled()
+
+
+def give_up(log: "Log", offset: int, error: OSError) -> None:
+    """It can't be made durable."""
+    if offset in log.snapshots:
+        try:
+            _drop(log, log.snapshots.index(offset))
+        except OSError as failure:
+            log.fail(failure)
+        log.snapshots_unsynced = [each for each in log.snapshots_unsynced if each != offset]
+    _failed(log, path_of(log, offset), error)
 
 
 async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> None:
@@ -91,14 +120,13 @@ async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> N
             return
         disk.rename(unnamed, path)
     except OSError as error:
-        log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
-        _is_overdue(log)
+        with contextlib.suppress(OSError):
+            remove_if_there(disk, unnamed)
+        _failed(log, path, error)
         return
     finally:
-        log.shared.snapshotting.discard(log)
-    insort(log.snapshots, offset)
-    log.snapshots_unsynced.append(offset)
-    log.unsettled()
+        log.shared.snapshotting.pop(log, None)
+    _is_there(log, offset)
 
 
 def _write_file(disk: Disk, path: str, data: bytes) -> None:
@@ -128,12 +156,71 @@ def for_hint(log: "Log") -> tuple[int, bytes]:
     return log.log_end_offset, b""
 
 
+def covered(log: "Log", point: int) -> int:
+    """How many of the segments that are out of the log may go once a checkpoint says that it is settled up to `point`: those that a
+    start does not need to know who has written, nor a cut. It replays the others, though the log starts behind them.
+
+    A cut to the high watermark leaves a recovery point below that: it takes the snapshot that is just there, unless the log starts
+    there too.
+    """
+    if not log.doomed:
+        return 0
+    nexts = [*(segment.base_offset for segment in log.doomed[1:]), log.bases[0]]
+    return bisect_right(nexts, standing(log, point))
+
+
+def standing(log: "Log", point: int) -> int:
+    """The newest snapshot up to `point` that no cut takes from a start; or -1."""
+    start, committed = log.log_start_offset, _cut_at_least(log)
+    good = [at for at in log.snapshots if at <= point and (at < committed or at <= start)]
+    return good[-1] if good else -1
+
+
+def _cut_at_least(log: "Log") -> int:
+    """No truncation goes below this (unless a person gives data up)."""
+    return max(log.committed, log.log_start_offset)
+
+
+def lacks_one(log: "Log") -> bool:
+    """Something is out of the log for which no snapshot will ever stand but one that is yet to be begun."""
+    newest = log.snapshots[-1] if log.snapshots else -1
+    return bool(log.doomed) and newest < log.bases[0] and log not in log.shared.snapshotting
+
+
+def waits_for_sync(log: "Log") -> bool:
+    """What was written before the snapshot that is to stand for what is out of the log may be lost with the power yet."""
+    return bool(covered(log, log.log_end_offset)) and not covered(log, log.recovery_point)
+
+
+def may_free(log: "Log") -> bool:
+    """Whether what is out of the log may go without anything else being written to it."""
+    is_late = lacks_one(log) or log in log.shared.snapshotting
+    return is_late or bool(covered(log, log.log_end_offset))
+
+
+def needs_room(log: "Log") -> bool:
+    """For its snapshot there is none, and only what is out of the log can make some: what is being removed was not enough."""
+    shared = log.shared
+    waits = log in shared.snapshotting or log.burials
+    return log.snapshot_lacks_room and bool(log.doomed) and not waits
+
+
 def drop_old(log: "Log") -> None:
     """Two are enough, if the older is one that a start after a crash may believe, and that no truncation takes: what is before it
     may be gone by then, and with it all that says who has written it."""
-    needed = min(log.settled_point, log.committed)
-    while len(log.snapshots) > KEEP and log.snapshots[1] <= needed:
-        _drop(log, 0)
+    needed = min(log.settled_point, _cut_at_least(log))
+    while (
+        len(log.snapshots) > KEEP
+        and log.snapshots[1] < needed
+        and log.snapshots[1] not in log.snapshots_unsynced
+    ):
+        try:
+            _drop(log, 0)
+        except OSError as error:
+            log.env.log.warn(
+                "segment_not_removed", path=path_of(log, log.snapshots[0]), cause=str(error)
+            )
+            return
 
 
 def drop_above(log: "Log", end_offset: int) -> None:
@@ -145,7 +232,8 @@ def drop_above(log: "Log", end_offset: int) -> None:
 
 def _drop(log: "Log", at: int) -> None:
     """Were it back after an end of power nobody would know of it, and a truncation would leave it: it would tell of another history."""
-    remove_if_there(log.env.disk, path_of(log, log.snapshots.pop(at)))
+    remove_if_there(log.env.disk, path_of(log, log.snapshots[at]))
+    log.snapshots.pop(at)
     log.folder_version += 1
 
 
@@ -161,10 +249,20 @@ def load_producers(log: "Log", machine: ProducersMachine | None = None) -> Produ
             machine.restore(hint.producers, now_ms=NOBODY_EXPIRES)
         return machine
     load_newest(log, machine)
-    for segment, position, header in log.headers_from(machine.end_offset, log.log_end_offset):
-        replay(machine, segment, position, header, now_ms)
+    for segment in sources(log):
+        if segment.next_offset > machine.end_offset:
+            for position, header in headers_of(segment, machine.end_offset):
+                replay(machine, segment, position, header, now_ms)
     machine.end_offset = log.log_end_offset
     return machine
+
+
+def sources(log: "Log") -> list[Segment]:
+    """What can be replayed: the log, and before it what is out of it and not removed yet."""
+    at = len(log.doomed)
+    while at and log.env.disk.exists(log.doomed[at - 1].path):
+        at -= 1
+    return log.doomed[at:] + log.segments
 
 
 def new_machine(log: "Log") -> ProducersMachine:
@@ -178,6 +276,7 @@ def new_machine(log: "Log") -> ProducersMachine:
 
 def load_newest(log: "Log", machine: ProducersMachine) -> None:
     """Make `machine` what the newest good snapshot says; `machine.end_offset` is where to replay from."""
+    first = sources(log)[0].base_offset
     while log.snapshots:
         path = path_of(log, log.snapshots[-1])
         try:
@@ -185,7 +284,7 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
             if data is None:
                 raise SnapshotDamaged("it is gone")
             if machine.restore(data, now_ms=NOBODY_EXPIRES) == log.snapshots[-1]:
-                if machine.end_offset < log.segments[0].base_offset:
+                if machine.end_offset < first:
                     break  # what is between the two is gone: better to know nobody than what was true once
                 return
             why = "it is of another offset than its name says"
@@ -194,7 +293,7 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
         log.env.log.warn("snapshot_not_usable", path=path, cause=why)
         remove_if_there(log.env.disk, path)
         log.snapshots.pop()
-    machine.reset(log.segments[0].base_offset)
+    machine.reset(first)
 
 
 def replay(

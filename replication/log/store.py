@@ -125,6 +125,7 @@ class LogStore:
         if hint is None and topic_id is not None:
             self._set_aside_stray(partition, folder, topic_id)
         recovery_point = self.offsets.recovery_point_of(partition)
+        high_watermark = self.offsets.get(Kind.HIGH_WATERMARK, partition) or 0
         is_late = self.offsets.get(Kind.UNOPENED, partition) is not None
         log = Log.open(
             self.env,
@@ -136,9 +137,11 @@ class LogStore:
             recovery_point=recovery_point,
             hint=hint,
             log_start_offset=self.offsets.get(Kind.LOG_START, partition) or 0,
+            high_watermark=high_watermark,
             same_boot=self.same_boot and not is_late,
             shared=self.shared,
         )
+        log.committed = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         damaged_at = self.damaged.of(partition, topic_id)
         if damaged_at is not None:
             log.damage = check_around(log, damaged_at)
@@ -238,6 +241,15 @@ class LogStore:
             self.offsets.confirm_boot()
             self._confirms_boot = False
 
+    def waiting(self) -> dict[TopicPartition, bool]:
+        """Logs whose deleted segments another checkpoint may remove, and whether that takes a sync of the log before. Others wait for
+        the high watermark to pass a snapshot."""
+        return {
+            log.topic_partition: snapshots.waits_for_sync(log)
+            for log in self.shared.unsettled
+            if log.doomed and log.failed is None and snapshots.may_free(log)
+        }
+
     def delete(self, logs: Sequence[Log]) -> None:
         """For good. Blocks for two syncs; the files go later, those who still read them are served."""
         suffix = self.removal.forget([log.topic_partition for log in logs])
@@ -263,6 +275,9 @@ class LogStore:
     async def stop(self, logs: Sequence[Log]) -> None:
         """Cleanly, if the disk lets us: nobody writes any more. What fails is found out at the next start."""
         try:
+            self.shared.stops = True
+            if self.shared.snapshotting:
+                await asyncio.wait(self.shared.snapshotting.values())
             await self.sync(logs)
             await self.checkpoint()
             await self.shared.graves.finish(logs)
@@ -270,10 +285,13 @@ class LogStore:
                 logs
             )  # of folders: what left them since must not be back after an end of power
             found = {log.topic_partition: log.close(clean=True) for log in logs}
-            for log in logs:
-                self.offsets.put(Kind.LOG_START, log.topic_partition, log.log_start_offset)
-            self.offsets.rewrite()
             left = {partition: hint for partition, hint in found.items() if hint is not None}
+            for (
+                partition,
+                hint,
+            ) in left.items():  # that of no other is sure to have all that belongs to it
+                self.offsets.put(Kind.LOG_START, partition, hint.log_start_offset)
+            self.offsets.rewrite()
             for log in logs:
                 if log.failed is not None:
                     raise log.failed  # what the disk has of it nobody knows, so the stop was not clean

@@ -60,15 +60,20 @@ def truncate_to(log: "Log", offset: int) -> None:
 def _look_ahead(log: "Log", at: int, end: int) -> None:
     """Open what is needed behind the cut. Where there is no descriptor for it nothing has happened yet, and the cut can be tried
     again; half-way it would be the end of the log. Whatever else is wrong the cut itself finds."""
-    first = at
+    cut = log.segments[at]
+    replayed = [cut]
     try:
         if end >= 0:
-            aborted.load(log, log.segments[at])
-            newest = next((each for each in reversed(log.snapshots) if each <= end), None)
-            if newest is not None:
+            aborted.load(log, cut)
+            newest = next((each for each in reversed(log.snapshots) if each <= end), -1)
+            if newest >= 0:
                 read_if_there(log.env.disk, snapshots.path_of(log, newest))
-                first = log.index_of(newest)
-        for segment in log.segments[first : at + 1]:
+            replayed += [
+                each
+                for each in snapshots.sources(log)
+                if each.base_offset < cut.base_offset and newest < each.next_offset
+            ]
+        for segment in replayed:
             if not segment.fresh:
                 segment.file()
     except (OSError, LogDamaged) as error:
@@ -79,7 +84,8 @@ def _look_ahead(log: "Log", at: int, end: int) -> None:
 def append_all_or_none(
     log: "Log", buffer: Buffer, headers: Sequence[tuple[int, BatchHeader]], now_ms: int
 ) -> None:
-    """More than a segment holds: batch by batch, and all of it taken back when one fails."""
+    """More than a segment holds: batch by batch, and all of it taken back when one fails. A sync that was under way says nothing of
+    the log then (`cut_unsynced` tells): who wrote asks for another."""
     end = log.log_end_offset
     # What taking it back would have to write down is written first: behind a part that finds no room there is none for that.
     log.lower(Kind.RECOVERY_POINT, max(end - 1, 0))
@@ -115,6 +121,7 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     _lower_below(log, 0)
     try:
         _drop_from(log, 0)
+        log.begins += 1
         while log.doomed:
             bury_now(log, log.doomed.pop())
         bury_rest(log)

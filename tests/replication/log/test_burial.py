@@ -1,5 +1,7 @@
 """Files that are out of the log: when they go, and that nobody waits for it."""
 
+import errno
+
 import pytest
 from fencepost.chaos.sim.world import World
 from log_helpers import FOLDER, START_MS, Node, produce, read_all, run
@@ -128,3 +130,39 @@ def test_what_retention_took_is_not_in_a_log_that_begins_anew_before_it(
 
     for seed in range(10):
         run(scenario, seed)
+
+
+def test_a_full_disk_does_not_take_the_file_of_a_log_that_began_where_a_deleted_segment_did() -> (
+    None
+):
+    """The checkpoint that was under way gave the old segment back: the next one that found no room renamed the file of the new."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        log.roll(START_MS)
+        produce(log, 3)
+        await node.settle()
+        log.delete_records_before(3)
+        log.apply_retention(START_MS, 6)
+        faults = world.disk("n1").faults
+        faults.run_s = (0.01, 0.01)
+        under_way = world.loop.create_task(node.store.checkpoint())
+        await node.env.clock.sleep(0)
+        log.truncate_fully_and_start_at(0)
+        produce(log, 5, leader_epoch=1)
+        await node.sync()
+        await under_way
+        assert not log.doomed
+        produce(log, leader_epoch=1)
+        await node.sync()
+        faults.fail("append", path="*partition-offsets", number=errno.ENOSPC)
+        with pytest.raises(OSError, match="No space"):
+            await node.store.checkpoint()
+        await node.env.clock.sleep(5)
+        before = read_all(log)
+        log = await node.restart("kill")
+        assert (log.log_end_offset, read_all(log)) == (6, before)
+
+    run(scenario)

@@ -96,6 +96,7 @@ def test_two_snapshots_of_producers_are_kept() -> None:
         log = await node.start()
         for sequence in range(12):
             produce(log, producer_id=1, producer_epoch=0, base_sequence=sequence)
+            log.committed = log.log_end_offset
             await node.settle()
         names = [name for name in node.files() if name.endswith(".producers")]
         assert [int(name[:20]) for name in names] == log.snapshots == log.bases[-2:]

@@ -412,6 +412,7 @@ def test_a_dropped_snapshot_that_a_power_cut_brought_back_tells_of_nobody() -> N
         for producer_id in range(4):
             produce(log, 2, producer_id=producer_id, producer_epoch=0, base_sequence=-1)
             snapshots.write(log)
+            log.committed = log.log_end_offset
             await node.settle()
         assert len(log.snapshots) == snapshots.KEEP
         await node.stop()
