@@ -244,6 +244,7 @@ class Partition(RefusingPartition):
         if origin_client:
             for _, header in headers:
                 self._note_refused(header, ErrorCode.kafka_storage_error)
+        self._maybe_taken_back()
         self._owner.on_write(self, failed)
         self._counters.refuse(ErrorCode.kafka_storage_error)
         why = "the disk is full" if failed.errno in NO_SPACE else str(failed)

@@ -188,10 +188,16 @@ class CopiedPartition(ReadablePartition, Flushable):
         try:
             log.append(records, headers, self._env.clock.now_ms())
         except OSError as failed:
+            self._maybe_taken_back()
             self._owner.on_write(self, failed)
             raise
         self._owner.on_write(self, None)
         self._written(headers, len(records))
+
+    def _maybe_taken_back(self) -> None:
+        """What was written in part was cut off again, and a sync under way says nothing of the log any more, as behind `cut`."""
+        if self.log.cut_unsynced:
+            self._to_be_synced()
 
     def _begin_inside(self, headers: appends.Headers) -> None:
         """DeleteRecords may begin a log inside a batch, and batches come whole: begin where that batch does."""
@@ -242,6 +248,7 @@ class CopiedPartition(ReadablePartition, Flushable):
             self.machine.on_truncated(log.log_end_offset, log.recovery_point)
             # They were made anew from the log, and take every ended transaction for one that may still be cut.
             log.producers.on_high_watermark(self.machine.high_watermark)
+        log.committed = self.machine.high_watermark
         say = self._env.log.info
         if log.log_end_offset < committed:  # only a person who gave data up can bring this about
             say = self._env.log.error

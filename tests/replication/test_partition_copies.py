@@ -1,6 +1,7 @@
 """A partition as a follower: what it takes, and what it refuses."""
 
 import asyncio
+import dataclasses
 import errno
 
 import pytest
@@ -202,5 +203,26 @@ def test_a_log_that_was_emptied_begins_where_it_is_told() -> None:
         partition.append_as_follower(sent(100, "c", "d", "e"), EPOCH)
         partition.follow_leader(103, 101)
         assert (partition.log_start_offset, partition.log_end_offset) == (101, 103)
+
+    play(scene)
+
+
+def test_what_is_left_of_batches_that_found_no_room_is_synced() -> None:
+    """What was taken back made the sync under way say nothing of what came before, and nobody asked for the next."""
+
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        log, faults = partition.log, node.env.machine.disk.faults
+        log.config = dataclasses.replace(log.config, segment_bytes=1000)
+        frames = [sent(at, "v" * 300) for at in range(9)]
+        faults.sync_s = (1, 1)
+        partition.append_as_follower(frames[0], EPOCH)
+        await asyncio.sleep(0.5)
+        faults.fail("create", path="*.log", number=errno.ENOSPC)
+        with pytest.raises(OSError, match="No space"):
+            partition.append_as_follower(bytearray().join(frames[1:]), EPOCH)
+        assert log.log_end_offset == 1
+        await asyncio.sleep(5)
+        assert partition.machine.durable_end == 1
 
     play(scene)
