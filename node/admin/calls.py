@@ -133,8 +133,11 @@ class AdminCalls:
         if self._door is None:
             return E.coordinator_not_available
         timeout_s = TRY_S + args.get("wait_ms_max", 0) / 1000
+        beside = {each: args[each] for each in OPERATIONS[name].beside if each in args}
+        header: dict[str, Any] = {"what": name} | ({"beside": beside} if beside else {})
+        known = {each: args[each] for each in args if each not in beside}
         _, packed = await self._door.request(
-            node, KIND, {"what": name}, msgpack.packb(args), timeout_s=timeout_s
+            node, KIND, header, msgpack.packb(known), timeout_s=timeout_s
         )
         match _unpack(packed):
             case [int(status), dict(fields)]:
@@ -150,15 +153,21 @@ class AdminCalls:
         operation = OPERATIONS.get(str(header.get("what")))
         if operation is None:
             raise Trouble(f"node {self._node_id} does not know what {header.get('what')!r} is")
-        fields = _unpack(payload)
-        if not isinstance(fields, dict):
+        fields, beside = _unpack(payload), header.get("beside", {})
+        if not isinstance(fields, dict) or not isinstance(beside, dict):
             raise FrameRefused(f"node {peer_id} asks in unreadable words")
         try:
-            answer = _settled(await operation.run(self._service, operation.read(fields)))
+            answer = _settled(await operation.run(self._service, operation.read(fields | beside)))
         except BadInput as bad:
             raise FrameRefused(f"node {peer_id} sends on what can't be: {bad}") from None
         said = int(answer) if isinstance(answer, ErrorCode) else list(answer)
         return {}, msgpack.packb(said)
+
+
+def leaders_of(image: ClusterImage) -> dict[int, BrokerId]:
+    """Who coordinates each partition of the transactions' topic."""
+    topic = image.topics.get(TRANSACTION_STATE_TOPIC)
+    return {} if topic is None else {each.partition: each.leader for each in topic.partitions}
 
 
 def _settled(answer: Answer | ErrorCode) -> Answer | ErrorCode:

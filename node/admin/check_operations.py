@@ -6,6 +6,7 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.transactions.added_service import AddedService
 from fencepost.txn.transactions.check_back_commands import Attempt, HalfAnswered, Verdict
+from fencepost.txn.transactions.check_back_machine import PRODUCER
 from fencepost.txn.transactions.check_back_records import HalfMessage, HalfState
 from fencepost.txn.transactions.group_commit_commands import Identity, Refusal
 from fencepost.txn.transactions.ids import transactional_partition_key
@@ -29,11 +30,15 @@ STATES: Final = {
 
 
 def read_prepare(fields: Mapping[str, Any]) -> Args:
-    inputs.allow(fields, "transactional_id", "producer_id", "producer_epoch", "half_id")
+    inputs.allow(
+        fields, "transactional_id", "producer_id", "producer_epoch", "half_id", "half_number"
+    )
+    number = inputs.integer(fields, "half_number", default=0)
     return {
         "transactional_id": inputs.name(fields, "transactional_id"),
         "half_id": inputs.name(fields, "half_id"),
         **read_identity(fields),
+        **({"half_number": number} if number else {}),
     }
 
 
@@ -102,7 +107,10 @@ def read_list(fields: Mapping[str, Any]) -> Args:
 
 async def prepare(service: AddedService, args: Args) -> Answer | ErrorCode:
     identity = Identity(args["producer_id"], args["producer_epoch"])
-    return _answered(await service.prepare(args["transactional_id"], identity, args["half_id"]))
+    answered = await service.prepare(
+        args["transactional_id"], identity, args["half_id"], args.get("half_number", 0)
+    )
+    return _answered(answered)
 
 
 async def poll(service: AddedService, args: Args) -> Answer | ErrorCode:
@@ -128,13 +136,13 @@ async def poll(service: AddedService, args: Args) -> Answer | ErrorCode:
 
 
 async def answer(service: AddedService, args: Args) -> Answer | ErrorCode:
-    verdict = Verdict(args["verdict"])
+    verdict, attempt = Verdict(args["verdict"]), args["attempt"]
     answered = await service.answer_check(
         args["transactional_id"],
         args["half_id"],
         verdict,
-        by=f"checker {args['member']}",
-        attempt=args["attempt"],
+        by=f"checker {args['member']}" if attempt else PRODUCER,  # who was asked names the attempt
+        attempt=attempt,
     )
     return _answered(answered, verdict)
 

@@ -22,6 +22,8 @@ class Operation(NamedTuple):
     key: Callable[[Args], str] | None
     # An ErrorCode is one of `answers.PASSING`: ask again.
     run: Callable[[AddedService, Args], Awaitable[Answer | ErrorCode]]
+    # Which of its values older builds refuse to read: these are sent on beside the others, where they look past them.
+    beside: tuple[str, ...] = ()
 
 
 def _group(args: Args) -> str:
@@ -36,7 +38,9 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "group.end": Operation(groups.read_end, _group, groups.end),
     "group.decision": Operation(groups.read_decision, _group, groups.decision),
     "group.describe": Operation(groups.read_group, _group, groups.describe),
-    "checks.prepare": Operation(checks.read_prepare, _transactional_id, checks.prepare),
+    "checks.prepare": Operation(
+        checks.read_prepare, _transactional_id, checks.prepare, beside=("half_number",)
+    ),
     "checks.poll": Operation(checks.read_poll, _group, checks.poll),
     "checks.answer": Operation(checks.read_answer, _transactional_id, checks.answer),
     "checks.decide": Operation(checks.read_decide, _transactional_id, checks.decide),

@@ -195,13 +195,16 @@ class AddedScene:
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def prepares(self, transactional_id: str, identity: Identity, half_id: str = "h1") -> Any:
+    def prepares(
+        self, transactional_id: str, identity: Identity, half_id: str = "h1", half_number: int = 0
+    ) -> Any:
         return self.do(
             PrepareHalf(
                 transactional_id=transactional_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.producer_epoch,
                 half_id=half_id,
+                half_number=half_number,
             )
         )
 

@@ -35,6 +35,7 @@ class Added(RuleBasedStateMachine):
         self.decided: dict[int, tuple[bool, tuple[str, ...]]] = {}
         self.halves: dict[str, HalfState] = {}  # by name of the half message: what was answered
         self.of: dict[str, str] = {}  # half message -> member
+        self.asked: dict[str, Identity] = {}  # half message -> whom its prepare named
         self.offered: list[Attempt] = []
         self.delivered: dict[str, int] = {}
         self.released: set[str] = set()
@@ -125,12 +126,33 @@ class Added(RuleBasedStateMachine):
             return
         self.serial += 1
         half_id = f"h{self.serial}"
-        reply = self.scene.prepares(self.name(member), self.identities[member], half_id)
+        identity = self.asked[half_id] = self.identities[member]
+        reply = self.scene.prepares(self.name(member), identity, half_id, self.serial)
         if isinstance(reply, HalfAnswered):
             assert reply.is_new
             self.halves[half_id] = HalfState.WAITING
             self.of[half_id] = member
             self.delivered[half_id] = 0
+
+    @rule(member=names, commit=outcomes)
+    def sell(self, member: str, commit: bool) -> None:
+        """A half message from its first record to its end, and the next one's first record."""
+        if member not in self.identities:
+            self.start(member)
+        self.write(member)
+        self.prepare(member)
+        self.end(member, commit)
+        self.scene.finish()
+        self.write(member)
+
+    @rule(member=names)
+    def prepare_late(self, member: str) -> None:
+        """All that were asked for it were held up on their way, too; others came through before them."""
+        for half_id in self.of:
+            if self.of[half_id] == member:
+                who, number = self.name(member), int(half_id.removeprefix("h"))
+                reply = self.scene.prepares(who, self.asked[half_id], half_id, number)
+                assert isinstance(reply, Refusal) or not reply.is_new, f"{half_id} comes again"
 
     @rule(checker=st.sampled_from(("c1", "c2")), confirm=st.booleans())
     def poll(self, checker: str, confirm: bool) -> None:

@@ -44,6 +44,7 @@ HALVES = st.builds(
     next_check_ms=INTS,
     changed_ms=INTS,
     decided_by=st.text(max_size=20),
+    half_number=INTS,
 )
 TOMBSTONES = st.one_of(
     st.builds(GroupDecisionForgotten, group=NAMES, number=INTS),
@@ -89,3 +90,24 @@ def test_a_decision_without_a_note_has_the_bytes_that_older_builds_wrote() -> No
     assert decode_group_decision(noted.encode()[0], newer) == noted
     with pytest.raises(ValueError, match="a note that is no text"):
         decode_group_decision(noted.encode()[0], value_of(True, 5, -1, (), 7))
+
+
+def test_a_half_message_without_a_number_has_the_bytes_that_older_builds_wrote() -> None:
+    half = HalfMessage(
+        transactional_id="pay::p1",
+        half_id="h1",
+        producer_id=9,
+        producer_epoch=2,
+        state=HalfState.COMMITTED,
+        prepared_ms=5,
+        decided_by="its producer",
+    )
+    older = ("h1", 9, 2, 2, 5, 0, 0, 0, "its producer")
+    key, value = half.encode()
+    assert value == value_of(*older)
+    assert decode_half_message(key, value) == half
+    numbered = replace(half, half_number=7)
+    assert numbered.encode()[1] == value_of(*older, 7)
+    assert decode_half_message(key, value_of(*older, 7, "a later build's")) == numbered
+    with pytest.raises(ValueError, match="a number that is none"):
+        decode_half_message(key, value_of(*older, "7"))

@@ -121,14 +121,16 @@ class AddedService:
     # -- check-back ------------------------------------------------------------------------------
 
     async def prepare(
-        self, transactional_id: str, identity: Identity, half_id: str
+        self, transactional_id: str, identity: Identity, half_id: str, half_number: int = 0
     ) -> HalfAnswered | Refusal | ErrorCode:
-        """`half_id` is its name, by which a lost answer can be asked for again."""
+        """`half_id` is its name, by which a lost answer can be asked for again. `half_number` goes up with each one of
+        this producer: what comes late does not prepare the next one."""
         command = PrepareHalf(
             transactional_id=transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             half_id=half_id,
+            half_number=half_number,
         )
         answered: HalfAnswered | Refusal | ErrorCode = await self._ask(transactional_id, command)
         return answered

@@ -31,6 +31,8 @@ class PrepareHalf:
     producer_id: int
     producer_epoch: int
     half_id: str
+    # Higher than that of the half message before; 0 of a client that sends none.
+    half_number: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ from .check_back_view import (
     CHECK,
     describe_half,
     list_halves,
+    number_of,
     refuse_prepare,
     release,
     unknown_half,
@@ -124,6 +125,7 @@ class CheckBackMachine:
             prepared_ms=now_ms,
             next_check_ms=now_ms + wait_ms,
             changed_ms=now_ms,
+            half_number=max(command.half_number, number_of(known, command)),
         )
         prepared = self._transactions.prepare(transactional_id, now_ms)
         return Decision(
@@ -217,6 +219,7 @@ class CheckBackMachine:
                 producer_id=identity.producer_id,
                 producer_epoch=identity.producer_epoch,
                 changed_ms=now_ms,
+                half_number=0,  # it counts from the beginning
             )
             return Decision(records=(taken,))
         if after.phase in COMPLETE:

@@ -2,6 +2,8 @@
 
 It stays after the decision, until the next half message of that id: a checker or a producer that comes late is
 told what was decided, and a delayed `prepare` of a message that is over does not prepare the next one.
+
+A `half_number` stands behind the other fields, and only if there is one: older builds read over it, and write none.
 """
 
 import enum
@@ -42,12 +44,15 @@ class HalfMessage:
     next_check_ms: int = 0
     changed_ms: int = 0
     decided_by: str = ""
+    # The highest that this producer id and epoch has sent: each half message has a higher one. 0 if it sends none.
+    half_number: int = 0
 
     @property
     def is_decided(self) -> bool:
         return self.state in DECIDED
 
     def encode(self) -> tuple[bytes, bytes]:
+        numbered = (self.half_number,) if self.half_number else ()
         value = value_of(
             self.half_id,
             self.producer_id,
@@ -58,6 +63,7 @@ class HalfMessage:
             self.next_check_ms,
             self.changed_ms,
             self.decided_by,
+            *numbered,
         )
         return key_of(HALF_MESSAGE, self.transactional_id), value
 
@@ -75,9 +81,12 @@ def decode_half_message(key: bytes, value: bytes | None) -> HalfMessage | HalfFo
     if value is None:
         return HalfForgotten(transactional_id=transactional_id)
     shape = (str, int, int, int, int, int, int, int, str)
-    half_id, producer_id, epoch, state, prepared, checks, due, changed, by, *_ = read_value(
+    half_id, producer_id, epoch, state, prepared, checks, due, changed, by, *behind = read_value(
         value, shape
     )
+    half_number = behind[0] if behind else 0
+    if type(half_number) is not int:
+        raise ValueError("a half message has a number that is none")
     return HalfMessage(
         transactional_id=transactional_id,
         half_id=half_id,
@@ -89,4 +98,5 @@ def decode_half_message(key: bytes, value: bytes | None) -> HalfMessage | HalfFo
         next_check_ms=due,
         changed_ms=changed,
         decided_by=by,
+        half_number=half_number,
     )

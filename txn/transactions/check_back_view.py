@@ -56,6 +56,15 @@ def unknown_half(transactional_id: str, half_id: str, known: HalfMessage | None)
     return Refusal(E.transactional_id_not_found, why)
 
 
+def number_of(known: HalfMessage | None, command: PrepareHalf) -> int:
+    """The highest number that has come from the producer that asks. It may count from the beginning in each epoch."""
+    if known is None:
+        return 0
+    is_same = known.producer_id == command.producer_id
+    is_same = is_same and known.producer_epoch == command.producer_epoch
+    return known.half_number if is_same else 0
+
+
 def refuse_prepare(
     transactions: Transactions, command: PrepareHalf, known: HalfMessage | None
 ) -> Refusal | None:
@@ -75,6 +84,13 @@ def refuse_prepare(
         return Refusal(
             E.producer_fenced,
             f"{name} was fenced: its epoch is {found.producer_epoch}, not {command.producer_epoch}",
+        )
+    last = number_of(known, command)
+    if known is not None and 0 < command.half_number <= last:
+        return Refusal(
+            E.invalid_txn_state,
+            f"{command.half_id} of {name} is over: it is half message number {command.half_number} of its "
+            f"producer, and number {last} has come before it. Its half message now is {known.half_id}.",
         )
     if found.phase not in OPEN_WORDS:
         return Refusal(
