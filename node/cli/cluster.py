@@ -31,6 +31,11 @@ TIMEOUT_S: Final = 15.0
 # How long to look for a broker before saying that there is none, and how often to look whether it is certain.
 CONNECT_S: Final = 5.0
 LOOK_S: Final = 0.2
+# How long librdkafka may take for what is only read: then it gives what those have told that did answer. Whoever is
+# gone while nobody leads the quorum has no successor to wait for.
+READ_S, READ_OF_THE_LAST_S = 12.0, 5.0
+_LATE: Final = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
+_UNTOLD: Final = -1001  # librdkafka's offset of a partition whose leader was not heard in time
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -48,6 +53,8 @@ _NEXT_STEP: Final[Mapping[int, str]] = {
     KafkaError.INVALID_PARTITIONS: "Name a total of 1 or more, and more than there are now.",
     KafkaError.MSG_SIZE_TOO_LARGE: "Raise the topic's max.message.bytes: "
     "`fencepost config set --topic TOPIC max.message.bytes=…`.",
+    KafkaError.LEADER_NOT_AVAILABLE: "`fencepost partition list --offline` says why, and what to do.",
+    KafkaError.OFFSET_NOT_AVAILABLE: "`fencepost node voters` says whether anybody is there to decide.",
     KafkaError._MSG_TIMED_OUT: "The cluster did not acknowledge in time; the record may still be there.",
 }
 
@@ -112,8 +119,22 @@ def find_topic(admin: AdminClient, name: str) -> Any:
     raise Failed(f"there is no topic {name}.{guess} `fencepost topic list` shows those there are.")
 
 
+def seen(what: str, future: "Future[Any]") -> Any:
+    """As `outcome`, of what is only read: nothing happens yet when nobody has answered."""
+    try:
+        return future.result(TIMEOUT_S)
+    except (KafkaException, TimeoutError) as failure:
+        error = failure.args[0] if isinstance(failure, KafkaException) else None
+        if error is not None and error.code() not in _LATE:
+            raise Failed(explain(what, error)) from failure
+        raise Failed(
+            f"{what}: no answer in time. Whoever is to tell is down, or waits for others that are:"
+            " `fencepost node list` shows the nodes."
+        ) from failure
+
+
 def outcome(what: str, future: "Future[Any]") -> Any:
-    """A future's result; Failed with the cluster's own sentence and the next step."""
+    """The result of what changes something; Failed with the cluster's own sentence and the next step."""
     try:
         return future.result(TIMEOUT_S)
     except KafkaException as failure:
@@ -128,23 +149,59 @@ def outcome(what: str, future: "Future[Any]") -> Any:
 def offsets_at(
     admin: AdminClient,
     places: Iterable[tuple[str, int]],
-    spec: OffsetSpec,
-    *,
+    *specs: OffsetSpec,
     skips_failed: bool = False,
-) -> dict[tuple[str, int], int]:
-    """Where a place in the log (its start, its end, a time) is, partition by partition."""
-    wanted = {TopicPartition(topic, partition): spec for topic, partition in places}
-    if not wanted:
-        return {}
-    found = {}
-    for place, future in admin.list_offsets(wanted).items():
-        name = (place.topic, place.partition)
-        try:
-            found[name] = outcome(f"can't read the offsets of {name[0]}-{name[1]}", future).offset
-        except Failed:
-            if not skips_failed:
-                raise
+    wait_s: float = READ_S,
+) -> list[dict[tuple[str, int], int]]:
+    """Where each of some places in the log (its start, its end, a time) is, partition by partition. Asked at once."""
+    names = list(places)
+    if not names:
+        return [{} for _ in specs]
+    asked = [
+        admin.list_offsets({TopicPartition(*each): spec for each in names}, request_timeout=wait_s)
+        for spec in specs
+    ]
+    found: list[dict[tuple[str, int], int]] = []
+    for futures in asked:
+        told = {}
+        for place, future in futures.items():
+            try:
+                told[place.topic, place.partition] = _offset(place, future)
+            except Failed:
+                if not skips_failed:
+                    raise
+        found.append(told)
     return found
+
+
+def _offset(place: TopicPartition, future: "Future[Any]") -> int:
+    name = f"{place.topic}-{place.partition}"
+    offset = int(seen(f"can't read the offsets of {name}", future).offset)
+    if offset == _UNTOLD:
+        raise Failed(
+            f"{name}: its leader does not answer, so where it begins and ends can't be told."
+            " `fencepost node list` shows who is down."
+        )
+    return offset
+
+
+def code_of_what_is_shown(arguments: argparse.Namespace) -> int:
+    """How a command ends that shows what librdkafka is told, which knows of no quorum. Whether somebody leads comes first."""
+    from .leading import look_for_leader  # slow to import, and they import this one
+    from .wire import Wire
+
+    with Wire(arguments.bootstrap) as wire:
+        try:
+            look_for_leader(wire)
+        except Failed as untold:
+            say(f"{untold} So nobody says whether what follows is so now.")
+            return EXIT_FAILED
+        return wire.code
+
+
+def wait_to_read_s(code: int) -> float:
+    """`code`: of whether somebody leads."""
+    return READ_S if code == EXIT_OK else READ_OF_THE_LAST_S
 
 
 def settle(
@@ -272,13 +329,15 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
     "EXIT_OK",
+    "READ_S",
     "Failed",
     "Outage",
     "add_cluster_arguments",
     "client_settings",
+    "code_of_what_is_shown",
     "connect",
     "did_you_mean",
     "find_topic",
 ]
 __all__ += ["confluent_kafka", "explain", "offsets_at", "outcome", "pairs", "records"]
-__all__ += ["run_safely", "say", "settle"]
+__all__ += ["run_safely", "say", "seen", "settle", "wait_to_read_s"]

@@ -1,17 +1,22 @@
 """`fencepost group`: who reads what, how far behind, and moving a group's position."""
 
 import argparse
+import contextlib
+import difflib
 import time
 from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from ..few import few
 from .checked import OFFSET_MAX, Failed, check_partition, is_number, named, whole
 from .cluster import (
     EXIT_FAILED,
     EXIT_OK,
+    READ_S,
     add_cluster_arguments,
+    code_of_what_is_shown,
     connect,
     explain,
     find_topic,
@@ -20,9 +25,12 @@ from .cluster import (
     records,
     run_safely,
     say,
+    seen,
     settle,
+    wait_to_read_s,
 )
 from .output import show, show_json, show_line
+from .printable import quoted
 
 NODE_S: Final = 5.0  # how long one node may take to tell its groups
 
@@ -47,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="start|end|OFFSET|TIME",
         help="an offset (at most the end), or a local time as 2026-01-31T12:00:00",
     )
+    seek.add_argument("--create", action="store_true", help="make the group if it is not there")
     seek.set_defaults(action=_seek)
     for action in (listing, describe, delete, seek):
         add_cluster_arguments(action)
@@ -58,9 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
+    code = code_of_what_is_shown(arguments)
     # Each node tells its own groups, and a node that has just died is asked like the others.
     asked = admin.list_consumer_groups(request_timeout=NODE_S)
-    found = outcome("can't list groups", asked)
+    found = seen("can't list groups", asked)
     rows = [
         (each.group_id, each.state.name.lower(), each.type.name.lower())
         for each in sorted(found.valid, key=lambda each: each.group_id)
@@ -76,22 +86,35 @@ def _list(arguments: argparse.Namespace) -> int:
         say(
             f"some groups may be missing here: {explain('a node does not tell its groups', error)} Ask again in a moment."
         )
-    return EXIT_FAILED if found.errors else EXIT_OK
+    return EXIT_FAILED if found.errors else code
 
 
 def _describe(arguments: argparse.Namespace) -> int:
     name = arguments.group
     named("a group's name", name)
     admin = connect(arguments)
-    group = outcome(f"can't describe {name}", admin.describe_consumer_groups([name])[name])
+    code = code_of_what_is_shown(arguments)
+    wait_s = wait_to_read_s(code)
+    group = _group(admin, name, wait_s)
     owners = {
         (each.topic, each.partition): member
         for member in group.members
         for each in member.assignment.topic_partitions
     }
-    rows = _positions(admin, name, owners)
+    untold = ""
+    rows: list[tuple[Any, ...]] = []
+    try:
+        rows = _positions(admin, name, owners, wait_s)
+    except Failed as silent:
+        untold = str(silent)
     if group.state is ConsumerGroupState.DEAD and not rows:
-        raise Failed(f"there is no group {name}. `fencepost group list` shows those there are.")
+        raise Failed(
+            untold or f"there is no group {name}. `fencepost group list` shows those there are."
+        )
+    behind, is_known = ("", False) if untold else _behind(admin, rows)
+    if untold:
+        say(untold)
+    code = code if is_known else EXIT_FAILED
     if arguments.json:
         header = ("topic", "partition", "position", "end", "lag", "member")
         show_json(
@@ -103,33 +126,67 @@ def _describe(arguments: argparse.Namespace) -> int:
                     {"id": each.member_id, "client": each.client_id, "host": each.host}
                     for each in group.members
                 ],
-                "positions": [dict(zip(header, row, strict=True)) for row in rows],
+                "positions": None
+                if untold
+                else [dict(zip(header, row, strict=True)) for row in rows],
             }
         )
-        return EXIT_OK
-    behind = sum(row[4] or 0 for row in rows)
+        return code
     show_line(
         f"{name}  {group.state.name.lower()}, {len(group.members)} members, "
-        f"coordinated by node {group.coordinator.id}, {records(behind)} behind"
+        f"coordinated by node {group.coordinator.id}{behind}"
     )
-    show(
-        ("topic", "partition", "position", "end", "lag", "member"),
-        rows,
-        as_json=False,
-        empty="The group has no positions and reads nothing.",
-    )
-    return EXIT_OK
+    if not untold:
+        show(
+            ("topic", "partition", "position", "end", "lag", "member"),
+            rows,
+            as_json=False,
+            empty="The group has no positions and reads nothing.",
+        )
+    return code
 
 
-def _positions(admin: Any, name: str, owners: dict[tuple[str, int], Any]) -> list[tuple[Any, ...]]:
+def _group(admin: Any, name: str, wait_s: float) -> Any:
+    futures = admin.describe_consumer_groups([name], request_timeout=wait_s)
+    return seen(f"can't describe {name}", futures[name])
+
+
+def _stored(admin: Any, name: str, wait_s: float) -> dict[tuple[str, int], int]:
+    """The group's positions; below 0 where it has none."""
     request = ConsumerGroupTopicPartitions(name)
-    answer = outcome(
-        f"can't read the positions of {name}", admin.list_consumer_group_offsets([request])[name]
-    )
-    stored = {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
+    futures = admin.list_consumer_group_offsets([request], request_timeout=wait_s)
+    answer = seen(f"can't read the positions of {name}", futures[name])
+    return {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
+
+
+def _behind(admin: Any, rows: list[tuple[Any, ...]]) -> tuple[str, bool]:
+    """How far, for a sentence, and whether that is known. What is not known counts for nothing, and is named."""
+    endless = [row[:2] for row in rows if row[3] is None]
+    there = admin.list_topics(timeout=READ_S).topics if endless else {}
+    unknown = [f"{topic}-{number}" for topic, number in endless if topic in there]
+    gone = [f"{topic}-{number}" for topic, number in endless if topic not in there]
+    new = [f"{row[0]}-{row[1]}" for row in rows if row[3] and row[2] is None]
+    known = sum(row[4] for row in rows if row[4] is not None)
+    said = f", {'at least ' if unknown else ''}{records(known)} behind"
+    if unknown and len(unknown) + len(gone) == len(rows):
+        said = f", and of {few(unknown)} nobody can say how far behind"
+    elif unknown:
+        said += f"; of {few(unknown)} nobody can say"
+    if gone:
+        said += f"; {few(gone)} {'is' if len(gone) == 1 else 'are'} gone"
+    if new:
+        said += f"; of {few(new)} it has no position yet"
+    return said, not unknown
+
+
+def _positions(
+    admin: Any, name: str, owners: dict[tuple[str, int], Any], wait_s: float
+) -> list[tuple[Any, ...]]:
+    stored = _stored(admin, name, wait_s)
     every = sorted(set(stored) | set(owners))
     # Of a partition without a leader, or of a topic that is gone, the rest is told all the same.
-    ends = offsets_at(admin, every, OffsetSpec.latest(), skips_failed=True)
+    latest = OffsetSpec.latest()
+    (ends,) = offsets_at(admin, every, latest, skips_failed=True, wait_s=wait_s)
     rows = []
     for place in every:
         position = stored.get(place, -1)
@@ -161,7 +218,8 @@ def _delete(arguments: argparse.Namespace) -> int:
 def _seek(arguments: argparse.Namespace) -> int:
     _check_seek(arguments)
     admin = connect(arguments)
-    partitions = sorted(find_topic(admin, arguments.topic).partitions)
+    topic = find_topic(admin, arguments.topic)
+    partitions = sorted(topic.partitions)
     if arguments.partition is not None:
         if arguments.partition not in partitions:
             raise Failed(
@@ -169,6 +227,10 @@ def _seek(arguments: argparse.Namespace) -> int:
                 f"it has {partitions[0]} to {partitions[-1]}"
             )
         partitions = [arguments.partition]
+    _check_led(arguments.topic, [each for each in partitions if topic.partitions[each].leader < 0])
+    before = _stored(admin, arguments.group, READ_S)
+    if not before and not arguments.create:
+        _check_there(admin, arguments.group)
     targets = _targets(admin, arguments, partitions)
     request = ConsumerGroupTopicPartitions(arguments.group, targets)
     futures = admin.alter_consumer_group_offsets([request])
@@ -180,9 +242,42 @@ def _seek(arguments: argparse.Namespace) -> int:
             f"can't move {arguments.group} on {names}: {refused[0].error.str()} ({refused[0].error.name()}). A group is moved"
             " while nobody reads in it: stop its members, look with `fencepost group describe`, and try again."
         )
-    rows = [(each.topic, each.partition, each.offset) for each in answer.topic_partitions]
-    show(("topic", "partition", "position"), rows, as_json=arguments.json)
+    rows = [
+        (*place, before[place] if before.get(place, -1) >= 0 else None, each.offset)
+        for each in answer.topic_partitions
+        for place in [(each.topic, each.partition)]
+    ]
+    to = "position" if arguments.json else "to"
+    show(("topic", "partition", "from", to), rows, as_json=arguments.json)
     return EXIT_OK
+
+
+def _check_led(topic: str, leaderless: list[int]) -> None:
+    if leaderless:
+        names = few([f"{topic}-{each}" for each in leaderless])
+        has, ends = (
+            ("has", "it begins and ends")
+            if len(leaderless) == 1
+            else ("have", "they begin and end")
+        )
+        raise Failed(
+            f"{names} {has} no leader, so where {ends} can't be told, and nothing was moved."
+            f" `fencepost partition list --offline {quoted(topic)}` says why, and what to do."
+        )
+
+
+def _check_there(admin: Any, name: str) -> None:
+    """A name that is written wrongly would be a group more, that nobody reads for."""
+    if _group(admin, name, READ_S).state is not ConsumerGroupState.DEAD:
+        return
+    guess = ""
+    with contextlib.suppress(Failed):
+        listed = seen("groups", admin.list_consumer_groups(request_timeout=NODE_S)).valid
+        close = difflib.get_close_matches(name, [each.group_id for each in listed], n=1)
+        guess = f" Did you mean {close[0]}?" if close else ""
+    raise Failed(
+        f"there is no group {name}.{guess} `fencepost group list` shows those there are; --create makes a new one."
+    )
 
 
 def _check_seek(arguments: argparse.Namespace) -> None:
@@ -196,17 +291,17 @@ def _check_seek(arguments: argparse.Namespace) -> None:
 def _targets(admin: Any, arguments: argparse.Namespace, partitions: list[int]) -> list[Any]:
     """Where each partition is moved to, within what it holds: beyond it, members would start anywhere."""
     places = [(arguments.topic, each) for each in partitions]
-    ends = offsets_at(admin, places, OffsetSpec.latest())
+    latest, earliest = OffsetSpec.latest(), OffsetSpec.earliest()
     if is_number(arguments.to):
-        firsts = offsets_at(admin, places, OffsetSpec.earliest())
-        named = int(arguments.to)
-        found = {place: max(named, firsts[place]) for place in places}
+        ends, firsts = offsets_at(admin, places, latest, earliest)
+        found = {place: max(int(arguments.to), firsts[place]) for place in places}
     elif arguments.to == "start":
-        found = offsets_at(admin, places, OffsetSpec.earliest())
+        ends, found = offsets_at(admin, places, latest, earliest)
     elif arguments.to == "end":
-        found = ends
+        (found,) = (ends,) = offsets_at(admin, places, latest)
     else:
-        found = offsets_at(admin, places, OffsetSpec.for_timestamp(_milliseconds(arguments.to)))
+        at = OffsetSpec.for_timestamp(_milliseconds(arguments.to))
+        ends, found = offsets_at(admin, places, latest, at)
     # Nothing is that young: the end.
     offsets = {place: found[place] if found[place] >= 0 else ends[place] for place in places}
     return [TopicPartition(*place, min(offsets[place], ends[place])) for place in places]

@@ -6,20 +6,22 @@ from typing import Any, Final
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
+from ..few import few
 from . import topic_delete
 from .checked import Failed, named, whole
 from .cluster import (
     EXIT_FAILED,
-    EXIT_OK,
     add_cluster_arguments,
+    code_of_what_is_shown,
     connect,
     did_you_mean,
     offsets_at,
-    outcome,
     pairs,
     run_safely,
     say,
+    seen,
     settle,
+    wait_to_read_s,
 )
 from .output import show, show_json, show_line
 
@@ -73,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     admin = connect(arguments)
+    code = code_of_what_is_shown(arguments)
     topics = admin.list_topics(timeout=15).topics
     rows = [
         (name, len(topics[name].partitions), len(topics[name].partitions[0].replicas))
@@ -85,43 +88,45 @@ def _list(arguments: argparse.Namespace) -> int:
         as_json=arguments.json,
         empty="No topics yet. Make one: `fencepost topic create NAME`.",
     )
-    return EXIT_OK
+    return code
 
 
 def _describe(arguments: argparse.Namespace) -> int:
     named("a topic's name", *arguments.topic)
     admin = connect(arguments)
+    code = code_of_what_is_shown(arguments)
+    wait_s = wait_to_read_s(code)
     described: list[dict[str, Any]] = []
-    failures: list[Failed] = []
-    for name, future in admin.describe_topics(TopicCollection(arguments.topic)).items():
+    failures: list[str] = []
+    asked = admin.describe_topics(TopicCollection(arguments.topic), request_timeout=wait_s)
+    for name, future in asked.items():
         try:
-            topic = outcome(f"can't describe {name}", future)
+            topic = seen(f"can't describe {name}", future)
         except Failed as failure:
-            failures.append(failure)
+            failures.append(str(failure))
             continue
-        described.append(
-            {"topic": name, "id": str(topic.topic_id), "partitions": _partitions(admin, topic)}
-        )
+        partitions = _partitions(admin, topic, wait_s)
+        described.append({"topic": name, "id": str(topic.topic_id), "partitions": partitions})
+        failures += _silent(name, partitions)
     for each in failures:
-        say(str(each))
-    code = EXIT_FAILED if failures else EXIT_OK
+        say(each)
+    code = EXIT_FAILED if failures else code
     if arguments.json:
         show_json(described)
         return code
     for about in described:
         show_line(f"{about['topic']}  id {about['id']}")
-        partitions: list[dict[str, Any]] = about["partitions"]
-        rows = [tuple(partition.values()) for partition in partitions]
+        rows = [tuple(partition.values()) for partition in about["partitions"]]
         show(("partition", "leader", "replicas", "isr", "first", "end"), rows, as_json=False)
     _say_why_offline(arguments, described)
     return code
 
 
-def _partitions(admin: Any, topic: Any) -> list[dict[str, Any]]:
+def _partitions(admin: Any, topic: Any, wait_s: float) -> list[dict[str, Any]]:
     # Whoever has no leader has nobody to ask.
     led = [(topic.name, each.id) for each in topic.partitions if each.leader]
-    first = offsets_at(admin, led, OffsetSpec.earliest())
-    end = offsets_at(admin, led, OffsetSpec.latest())
+    specs = OffsetSpec.earliest(), OffsetSpec.latest()
+    first, end = offsets_at(admin, led, *specs, skips_failed=True, wait_s=wait_s)
     return [
         {
             "partition": each.id,
@@ -133,6 +138,23 @@ def _partitions(admin: Any, topic: Any) -> list[dict[str, Any]]:
         }
         for each in topic.partitions
     ]
+
+
+def _silent(name: str, partitions: list[dict[str, Any]]) -> list[str]:
+    """The sentence of those whose leader has not told where they begin and end."""
+    silent = [
+        f"{name}-{each['partition']}"
+        for each in partitions
+        if each["leader"] is not None and None in (each["first"], each["end"])
+    ]
+    if not silent:
+        return []
+    whose, it = ("its leader", "it begins and ends")
+    if len(silent) > 1:
+        whose, it = ("their leaders", "they begin and end")
+    tells = "does not tell" if len(silent) == 1 else "do not tell"
+    where = f"{few(silent)}: {whose} {tells} where {it}."
+    return [f"{where} `fencepost node list` shows who is down."]
 
 
 def _say_why_offline(arguments: argparse.Namespace, described: list[dict[str, Any]]) -> None:

@@ -118,8 +118,13 @@ def test_a_group_goes_on_where_it_was_and_can_be_moved(
     ]
     moved = run("group", "seek", group, "--topic", topic, "--to", "2", "--json").json
     assert moved == [
-        {"topic": topic, "partition": 0, "position": 2},
-        {"topic": topic, "partition": 1, "position": 0},  # it is empty: never beyond its end
+        {"topic": topic, "partition": 0, "from": 3, "position": 2},
+        {
+            "topic": topic,
+            "partition": 1,
+            "from": None,
+            "position": 0,
+        },  # it is empty: never beyond its end
     ]
     assert run("consume", topic, "--group", group).out == "c\n"
     run("group", "seek", group, "--topic", topic, "--to", "2001-01-01T00:00:00")
