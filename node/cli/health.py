@@ -8,13 +8,14 @@ import http.client
 import json
 import os
 import sys
-from typing import Final
+from typing import Any, Final
 
 from .checked import Failed, address
 from .printable import printable
 
 PORT: Final = 9644
 TIMEOUT_S: Final = 4.0
+ANSWER_BYTES_MAX: Final = 64 << 10  # a sentence takes a few hundred
 LISTENER, URL = "FENCEPOST_ADMIN_LISTENER", "FENCEPOST_ADMIN_URL"
 EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 EXIT_OK, EXIT_NOT_READY, EXIT_USAGE = 0, 1, 2
@@ -49,12 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     except Failed as wrong:
         print(f"fencepost: {wrong}", file=sys.stderr)
         return EXIT_USAGE
-    path = "/health/live" if arguments.live else "/health/ready"
+    asked = "live" if arguments.live else "ready"
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", path)
+        connection.request("GET", f"/health/{asked}")
         reply = connection.getresponse()
-        status, body = reply.status, reply.read()
+        status, body = reply.status, reply.read(ANSWER_BYTES_MAX)
     except (OSError, UnicodeError, http.client.HTTPException) as silent:
         print(
             f"fencepost: no answer from the admin door {arguments.admin} ({silent}). Is the node up, and "
@@ -64,13 +65,22 @@ def run(arguments: argparse.Namespace) -> int:
         return EXIT_NOT_READY
     finally:
         connection.close()
-    print(printable(_sentence(body)))
-    return EXIT_OK if status == http.client.OK else EXIT_NOT_READY
+    said = _fields(body)
+    if not isinstance(said.get(asked), bool):
+        print(
+            f"fencepost: what answers at {arguments.admin} is no admin door: it does not say whether it is `{asked}`."
+            " Name one with --admin.",
+            file=sys.stderr,
+        )
+        return EXIT_NOT_READY
+    print(printable(str(said.get("why", ""))))
+    return EXIT_OK if said[asked] and status == http.client.OK else EXIT_NOT_READY
 
 
-def _sentence(body: bytes) -> str:
+def _fields(body: bytes) -> dict[str, Any]:
+    """None, of whatever else serves HTTP there."""
     try:
-        said = json.loads(body)
-        return str(said["why"])
-    except (ValueError, KeyError, TypeError):
-        return body.decode(errors="replace").strip()
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

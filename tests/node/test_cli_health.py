@@ -16,11 +16,13 @@ ANSWERS = {
 
 
 class Door(BaseHTTPRequestHandler):
+    says: bytes | None = None
+
     def do_GET(self) -> None:
         status, body = ANSWERS[self.path]
-        self.send_response(status)
+        self.send_response(status if self.says is None else 200)
         self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
+        self.wfile.write(json.dumps(body).encode() if self.says is None else self.says)
 
     def log_message(self, *_: object) -> None: ...
 
@@ -58,6 +60,41 @@ def test_a_node_that_does_not_answer_is_1_with_what_to_look_for(capsys) -> None:
     said = capsys.readouterr().err
     assert "no answer" in said
     assert "admin.listener" in said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"<html>It works!</html>",
+        b'{"status": "UP"}',
+        b'{"live": true, "why": "the loop turns"}',
+        b'{"ready": "no", "why": "\x1b[2K"}',
+        b"[1]",
+        b"[" * 100_000,
+        b"x" * (1 << 20),
+        b"",
+    ],
+    ids=["page", "other", "live", "word", "list", "deep", "long", "nothing"],
+)
+def test_whatever_answers_with_200_is_not_a_node_that_is_ready(
+    door: int, said: bytes, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(Door, "says", said)
+    assert main(["health", "--admin", f"127.0.0.1:{door}"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        f"fencepost: what answers at 127.0.0.1:{door} is no admin door: it does not say whether it is `ready`. Name one"
+        " with --admin.\n"
+    )
+
+
+def test_a_node_that_says_that_it_is_not_ready_is_believed_whatever_the_status(
+    door: int, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(Door, "says", b'{"ready": false, "why": "it catches up"}')
+    assert main(["health", "--admin", f"127.0.0.1:{door}"]) == 1
+    assert capsys.readouterr().out == "it catches up\n"
 
 
 def test_an_address_without_a_port_is_not_understood(capsys) -> None:
