@@ -1,6 +1,7 @@
 """`fencepost produce`: lines from standard input, or a file, become records; each is acknowledged or named."""
 
 import argparse
+import difflib
 import os
 import pathlib
 import stat
@@ -14,6 +15,7 @@ from .cluster import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
+    READ_S,
     Outage,
     add_cluster_arguments,
     client_settings,
@@ -23,10 +25,11 @@ from .cluster import (
     pairs,
     records,
     run_safely,
+    say,
 )
 from .leaderless import Stall
 from .output import Progress
-from .printable import printable
+from .printable import printable, quoted
 
 # Said in full for the first few; the rest are counted.
 FAILURES_SHOWN = 5
@@ -77,7 +80,8 @@ def _produce(arguments: argparse.Namespace) -> int:
         "linger.ms": 5,
     }
     producer = confluent_kafka.Producer(settings)
-    tally = _Tally(arguments, outage, Stall(arguments, admin, "written"))
+    creation = _Creation(admin, arguments.topic, is_answered=arguments.acks != "0")
+    tally = _Tally(arguments, outage, Stall(arguments, admin, "written"), creation)
     try:
         _send(arguments, producer, tally)
         while producer.flush(FLUSH_S):
@@ -141,13 +145,51 @@ def _open(path: str | None) -> BinaryIO:
         raise Failed(f"can't read {path}: {missing.strerror}") from missing
 
 
+class _Creation:
+    """Says once that the topic was made by its first record, as Kafka makes it: its name may be a typing error."""
+
+    def __init__(self, admin: Any, topic: str, *, is_answered: bool = True) -> None:
+        self._admin = admin
+        self._is_answered = is_answered
+        self._topic = topic
+        self._others = self._names()
+        self._may_be_told = self._others is not None and topic not in self._others
+
+    def look(self, *, is_written: bool) -> None:
+        if not self._may_be_told or (is_written and not self._is_answered):
+            return
+        if not is_written and self._topic not in (self._names() or ()):
+            return
+        self._may_be_told = False
+        close = difflib.get_close_matches(self._topic, self._others or (), n=1)
+        guess = f" Did you mean {close[0]}?" if close else ""
+        say(
+            f"there was no topic {self._topic}: it was created.{guess}"
+            f" `fencepost topic delete {quoted(self._topic)}` takes it away again."
+        )
+
+    def _names(self) -> list[str] | None:
+        """None when nobody tells them; the records go on."""
+        try:
+            return sorted(self._admin.list_topics(timeout=READ_S).topics)
+        except KafkaException:
+            return None
+
+
 class _Tally:
     """What became of each record."""
 
-    def __init__(self, arguments: argparse.Namespace, outage: Outage, stall: Stall) -> None:
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        outage: Outage,
+        stall: Stall,
+        creation: _Creation,
+    ) -> None:
         self.topic = topic = arguments.topic
         self.outage = outage
         self._stall = stall
+        self._creation = creation
         self._partitions = None if arguments.partition is None else [arguments.partition]
         self.sent = 0
         self.acknowledged = 0
@@ -162,6 +204,7 @@ class _Tally:
         self._stall.moved()
         if error is None:
             self.acknowledged += 1
+            self._creation.look(is_written=True)
             self.outage.over()
             return
         self.failed += 1
@@ -174,6 +217,7 @@ class _Tally:
 
     def finish(self) -> int:
         self.progress.end()
+        self._creation.look(is_written=False)
         text = f"{records(self.acknowledged)} acknowledged"
         if self.unknown:
             text += f", {self.unknown:,} without an answer (they may be there)"

@@ -114,7 +114,9 @@ def test_a_group_that_can_not_begin_is_told_which_positions_nobody_leads(capsysb
 @pytest.mark.parametrize(("partition", "is_told"), [(None, True), (1, True), (0, False)])
 def test_what_is_written_and_not_acknowledged_is_told_apart(partition, is_told, capsys) -> None:
     words = arguments(partition=partition)
-    tally = produce._Tally(words, Outage("x"), Stall(words, Admin(1), "written"))
+    admin = Admin(1)
+    creation = produce._Creation(admin, words.topic)
+    tally = produce._Tally(words, Outage("x"), Stall(words, admin, "written"), creation)
     tally.waits()
     tally.waits()
     assert (
