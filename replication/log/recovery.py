@@ -225,6 +225,12 @@ class _Recovery:
             if offset > believed:
                 remove_if_there(log.env.disk, snapshots.path_of(log, offset))
         snapshots.load_newest(log, self.machine)
+        if self.known.same_boot:
+            log.snapshots_unsynced = log.snapshots[
+                :
+            ]  # the process that wrote them may have come no further
+        else:
+            snapshots.drop_damaged(log)
 
     def _drop_deleted(self) -> None:
         """Segments that are out of the log go, but those that alone tell who has written: retention takes them once a snapshot does."""

@@ -20,7 +20,7 @@ from fencepost.cluster.wire.records import read_control, read_records
 
 from .finding import headers_of
 from .names import PRODUCERS, file_name
-from .producer_snapshot import SnapshotDamaged, write_snapshot
+from .producer_snapshot import SnapshotDamaged, read_snapshot, write_snapshot
 from .producer_verdicts import CompletedTxn, Marker
 from .producers_machine import ProducersMachine
 from .segment import Segment
@@ -294,6 +294,19 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
         remove_if_there(log.env.disk, path)
         log.snapshots.pop()
     machine.reset(first)
+
+
+def drop_damaged(log: "Log") -> None:
+    """Whatever was written and not synced before the power went stands for nothing. The newest has been looked at."""
+    for offset in log.snapshots[:-1]:
+        path = path_of(log, offset)
+        try:
+            if read_snapshot(read_if_there(log.env.disk, path) or b"").end_offset == offset:
+                continue
+        except SnapshotDamaged as error:
+            log.env.log.warn("snapshot_not_usable", path=path, cause=str(error))
+        remove_if_there(log.env.disk, path)
+        log.snapshots.remove(offset)
 
 
 def replay(

@@ -142,6 +142,8 @@ class LogStore:
             shared=self.shared,
         )
         log.committed = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
+        if log.committed < high_watermark:  # what comes there instead is yet to be committed
+            log.put(Kind.HIGH_WATERMARK, log.committed)
         damaged_at = self.damaged.of(partition, topic_id)
         if damaged_at is not None:
             log.damage = check_around(log, damaged_at)

@@ -156,6 +156,10 @@ def _lower_below(log: "Log", end: int) -> None:
     if log.cleaned_to > end:  # what comes there instead is yet to be cleaned
         log.cleaned_to = end
         log.lower(Kind.CLEANED, end)
+    offsets = log.shared.offsets
+    if offsets is not None and (offsets.get(Kind.HIGH_WATERMARK, log.topic_partition) or 0) > end:
+        log.lower(Kind.HIGH_WATERMARK, end)  # data was given up: else no cut goes below it
+    log.committed = min(log.committed, end)
     log.lower(Kind.RECOVERY_POINT, max(end - 1, 0))
     log.settled_point = min(log.settled_point, max(end - 1, 0))
     log.cut_unsynced = True

@@ -104,6 +104,32 @@ def test_a_cut_to_where_a_snapshot_is_leaves_an_older_one_to_believe(how: str) -
         run(scenario, seed)
 
 
+@pytest.mark.parametrize("given_up_by", ["a cut", "a crash"])
+def test_a_high_watermark_is_not_that_of_what_was_given_up(given_up_by: str) -> None:
+    """A start would drop the snapshots that the next cut needs, for it was behind the end of what came instead."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 4)
+        await node.sync()
+        produce(log, 4)
+        node.store.offsets.put(Kind.HIGH_WATERMARK, PARTITION, 8)
+        await node.store.offsets.flush()
+        if given_up_by == "a cut":
+            log.truncate_to(4)
+        else:
+            log = await node.restart("crash")
+        end = log.log_end_offset
+        produce(log, 9, leader_epoch=1)
+        await node.sync()
+        log = await node.restart("kill")
+        assert (log.log_end_offset, log.committed) == (end + 9, end)
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
 def test_a_cut_while_no_snapshot_stands_for_what_was_deleted_reads_that_again() -> None:
     async def scenario(world: World) -> None:
         node = Node(world)
@@ -120,6 +146,33 @@ def test_a_cut_while_no_snapshot_stands_for_what_was_deleted_reads_that_again() 
         assert log.producers.knows(1)
 
     run(scenario)
+
+
+def test_a_snapshot_that_a_killed_process_did_not_sync_stands_for_nothing_yet() -> None:
+    """It was in the page cache only: the next start believed it, and removed what it was to stand for. Then the power went."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        first(log, 1)
+        await node.settle()
+        world.disk("n1").faults.fail("create", path="*.producers", number=errno.EIO)
+        log.roll(
+            START_MS
+        )  # its snapshot comes late: the checkpoint says already that all is settled there
+        snapshots.write(log)
+        produce(log, 2)
+        await node.sync()
+        log = await node.restart("kill")
+        assert log.snapshots == [1]
+        log.committed = 3
+        delete_before(log, 1)
+        await node.settle()
+        log = await node.restart("crash")
+        assert log.producers.knows(1)
+
+    for seed in range(20):
+        run(scenario, seed)
 
 
 # --- a stop ---
