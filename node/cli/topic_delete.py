@@ -33,6 +33,7 @@ from .cluster import (
     say,
     settle,
 )
+from .output import show_line
 
 NODE_S: Final = 5.0  # how long one node may take to tell its groups, or where its logs end
 Place = tuple[str, int]
@@ -94,7 +95,7 @@ def _agreed(arguments: argparse.Namespace, admin: Any, names: Sequence[str]) -> 
         what += f". {_losses(internal)}"
     if arguments.json or not sys.stdin.isatty():
         raise Failed(f"{what}. To do that, say --yes.")
-    print(f"{what}.")
+    show_line(f"{what}.")
     try:
         return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

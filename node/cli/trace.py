@@ -16,6 +16,8 @@ from typing import IO, Any, Final
 
 from fencepost.cluster.base.log import text_of
 
+from .printable import json_text
+
 EXIT_OK, EXIT_NOT_FOUND, EXIT_USAGE = 0, 1, 2
 Line = dict[str, Any]
 _STDIN: Final = "-"
@@ -92,7 +94,7 @@ def _shown(line: Line, *, as_json: bool) -> str:
     """What can't be written, such as half of a pair that stands for one character, is escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     known = {**line, "level": str(line.get("level", ""))}
-    text = json.dumps(line, ensure_ascii=False) if as_json else text_of(known)
+    text = json_text(line) if as_json else text_of(known)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

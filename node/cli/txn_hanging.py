@@ -10,7 +10,8 @@ from fencepost.cluster.metadata.offline import why_offline
 from fencepost.cluster.wire.api import ApiKey
 
 from .cluster import EXIT_FAILED, EXIT_OK, Failed, say
-from .output import show, show_json
+from .output import show, show_json, show_line
+from .printable import quoted
 from .txn_reading import (
     choose_places,
     coordinator_of,
@@ -115,7 +116,7 @@ def _done(arguments: argparse.Namespace, row: dict[str, Any], sentence: str) -> 
     if arguments.json:
         show_json({**row, "aborted": True})
     else:
-        print(sentence)
+        show_line(sentence)
 
 
 def _hanging_at(wire: Wire, image: ClusterImage, place: TopicPartition, offset: int) -> Open:
@@ -139,7 +140,7 @@ def _hanging_at(wire: Wire, image: ClusterImage, place: TopicPartition, offset: 
         assert whose is not None
         raise Failed(
             f"it does not hang: it is the transaction of {whose.transactional_id} ({whose.state}), which node "
-            f"{whose.coordinator} will end. `fencepost txn abort {whose.transactional_id}` ends all of it."
+            f"{whose.coordinator} will end. `fencepost txn abort {quoted(whose.transactional_id)}` ends all of it."
         )
     return chosen
 
@@ -163,7 +164,7 @@ def _write_marker(wire: Wire, image: ClusterImage, chosen: Open) -> None:
         raise _unanswered(
             f"node {leader.broker_id}, which leads {chosen.place}",
             trouble,
-            f"`fencepost txn find-hanging --topic {chosen.place.topic}`",
+            f"`fencepost txn find-hanging --topic {quoted(chosen.place.topic)}`",
         ) from trouble
     error = reply.markers[0].topics[0].partitions[0].error_code
     if error is not ErrorCode.none:
@@ -216,7 +217,7 @@ def _fence(wire: Wire, image: ClusterImage, before: Transaction) -> None:
             raise _unanswered(
                 f"node {node.broker_id}, which coordinates {transactional_id}",
                 trouble,
-                f"`fencepost txn describe {transactional_id}`",
+                f"`fencepost txn describe {quoted(transactional_id)}`",
                 was_heard=number > 0,  # by whoever answered before
             ) from trouble
         if reply.error_code is ErrorCode.none:
@@ -233,6 +234,8 @@ def _fence(wire: Wire, image: ClusterImage, before: Transaction) -> None:
     if before.state == PREPARED:
         raise Failed(
             f"{why} It is prepared: `fencepost txn parked --all` shows whether its producers are asked about it, "
-            f"`fencepost txn release {transactional_id} --outcome rollback` decides it."
+            f"`fencepost txn release {quoted(transactional_id)} --outcome rollback` decides it."
         )
-    raise Failed(f"{why} `fencepost txn describe {transactional_id}` shows what it waits for.")
+    raise Failed(
+        f"{why} `fencepost txn describe {quoted(transactional_id)}` shows what it waits for."
+    )

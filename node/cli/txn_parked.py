@@ -14,7 +14,7 @@ from ..few import few
 from .admin_door import admin_url, ask_door, strange
 from .checked import Failed
 from .cluster import EXIT_FAILED, EXIT_OK, say
-from .output import show, show_json
+from .output import show, show_json, show_line
 from .txn_sentences import show_duration
 
 # What a half message has, as the door shows it.
@@ -119,7 +119,7 @@ def release(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json(answer)
     else:
-        print(done)
+        show_line(done)
     return EXIT_OK
 
 
