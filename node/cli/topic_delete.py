@@ -28,6 +28,7 @@ from .cluster import (
     add_cluster_arguments,
     confluent_kafka,
     connect,
+    offsets_at,
     outcome,
     records,
     say,
@@ -36,7 +37,6 @@ from .cluster import (
 from .output import show_line
 
 NODE_S: Final = 5.0  # how long one node may take to tell its groups, or where its logs end
-Place = tuple[str, int]
 GROUPS_MAX: Final = 1_000  # of which it is asked what they read
 LOSS: Final[Mapping[str, str]] = {
     GROUP_OFFSETS_TOPIC: (
@@ -115,8 +115,8 @@ def _told(admin: Any, there: Mapping[str, Mapping[int, Any]]) -> list[str]:
         for number, each in partitions.items()
         if each.leader != NO_LEADER
     ]
-    first = _offsets(admin, led, OffsetSpec.earliest())
-    end = _offsets(admin, led, OffsetSpec.latest())
+    specs = OffsetSpec.earliest(), OffsetSpec.latest()
+    first, end = offsets_at(admin, led, *specs, skips_failed=True, wait_s=NODE_S)
     readers = _readers(admin)
     told = []
     for name, partitions in there.items():
@@ -130,20 +130,6 @@ def _told(admin: Any, there: Mapping[str, Mapping[int, Any]]) -> list[str]:
             size += f"; {few(groups)} {'reads' if len(groups) == 1 else 'read'} it"
         told.append(f"{name} ({size})")
     return told
-
-
-def _offsets(admin: Any, places: Sequence[Place], spec: OffsetSpec) -> dict[Place, int]:
-    """Without those whose leader does not answer in time."""
-    if not places:
-        return {}
-    wanted = {confluent_kafka.TopicPartition(*place): spec for place in places}
-    found = {}
-    for place, future in admin.list_offsets(wanted, request_timeout=NODE_S).items():
-        try:
-            found[place.topic, place.partition] = int(outcome("offsets", future).offset)
-        except Failed:
-            continue
-    return found
 
 
 def _readers(admin: Any) -> dict[str, set[str]]:

@@ -7,7 +7,7 @@ from cluster_by_librdkafka import ToldAdmin, refusal
 from cluster_on_the_wire import NOBODY, ToldCluster
 from confluent_kafka import ConsumerGroupState, KafkaError
 from confluent_kafka.admin import ConfigSource
-from fencepost.node.cli import config, group, topic
+from fencepost.node.cli import config, group, topic, topic_delete
 from fencepost.node.main import main
 
 SURVIVOR = ("--bootstrap", "127.0.0.1:9002")
@@ -191,3 +191,14 @@ def test_a_group_that_is_gone_but_has_positions_can_be_moved(admin: ToldAdmin) -
     admin.state = ConsumerGroupState.DEAD
     words = ["group", "seek", "readers", "--topic", "orders", "--to", "start", *SURVIVOR]
     assert main(words) == 0
+
+
+# --- what is deleted ------------------------------------------------------------------------------
+
+
+def test_a_topic_whose_leaders_did_not_answer_is_not_told_as_empty(admin: ToldAdmin) -> None:
+    """librdkafka gives -1001 for both ends, the difference of which would be no records."""
+    admin.silent = {0, 1}
+    there = {"orders": admin.list_topics().topics["orders"].partitions}
+    told = "orders (2 partitions, 2 of which can't be asked)"
+    assert topic_delete._told(admin, there) == [told]
