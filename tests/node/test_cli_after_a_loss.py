@@ -64,6 +64,7 @@ class Groups:
         return told
 
 
+@pytest.mark.usefixtures("cluster")
 def test_groups_that_a_node_did_not_tell_are_said_to_be_missing(monkeypatch, capsys) -> None:
     groups = Groups(KafkaError(KafkaError._TIMED_OUT))
     monkeypatch.setattr(group, "connect", lambda _: groups)
