@@ -40,13 +40,13 @@ class Traced(Cluster):
         self.nodes = ClusterNodes(self.world, 3, on_start=hook)
 
     def tree(self, root: str) -> list[tuple[str, Any, Any]]:
-        """(name, node, name of its parent) of all spans of the last such request, by time."""
+        """(name, node, name of its parent) of all spans of the last such request, the root first, then by time."""
         spans = self.kept.get_finished_spans()
         (top,) = [each for each in spans if each.name == root][-1:]
         mine = [each for each in spans if each.context.trace_id == top.context.trace_id]
         by_id = {each.context.span_id: each for each in mine}
         rows = []
-        for each in sorted(mine, key=lambda span: (span.start_time, -span.end_time)):
+        for each in sorted(mine, key=lambda span: (span is not top, span.start_time)):
             parent = None if each.parent is None else by_id[each.parent.span_id].name
             attributes = dict(each.attributes or {})
             rows.append((each.name, attributes.get("fencepost.node_id"), parent))
