@@ -127,9 +127,9 @@ class IsrShell:
     def _note_refused(self, partition: Partition, wish: IsrWish) -> None:
         known, seen = self._refused.setdefault(partition, {}), self._seen(partition)
         for joiner in sorted(set(wish.proposal.isr) - partition.machine.isr.isr):
-            before = known.get(joiner)
-            again = before is not None and before.seen == seen
-            wait_ms = min(2 * before.wait_ms, REFUSED_MS_MAX) if before and again else REFUSED_MS
+            before, wait_ms = known.get(joiner), REFUSED_MS
+            if before is not None and before.seen == seen:
+                wait_ms = min(2 * before.wait_ms, REFUSED_MS_MAX)
             known[joiner] = _Refused(self._now_ms(), wait_ms, seen)
 
     def _seen(self, partition: Partition) -> object:

@@ -18,9 +18,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message
 
-PAUSE_S: Final = (
-    1.0  # after the second fencing that no timeout explains; twice as long after each further one
-)
+# After the second fencing that no timeout explains; twice as long after each further one.
+PAUSE_S: Final = 1.0
 PAUSE_S_MAX: Final = 15.0
 FORGOTTEN_S: Final = 60.0  # after the last one
 FENCED: Final = (

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 __all__ = [
     "DISK_FULL_ERRNOS",
     "NO_DESCRIPTOR_ERRNOS",
+    "NO_ROOM_ERRNOS",
     "ConfigRefused",
     "ConnectionLost",
     "ConnectionRefused",
@@ -26,10 +27,11 @@ __all__ += ["LogDamaged", "Outcome", "Trouble"]
 DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Nothing can be opened; of what is open these say nothing.
 NO_DESCRIPTOR_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+# Nothing was written and nothing has failed: it may be tried again when there is room, or a file can be opened.
+NO_ROOM_ERRNOS: Final = DISK_FULL_ERRNOS | NO_DESCRIPTOR_ERRNOS
 # What a disk, a mount or a limit says that failed. Others, as a bad descriptor, are a mistake of this program.
 MACHINE_ERRNOS: Final = (
-    DISK_FULL_ERRNOS
-    | NO_DESCRIPTOR_ERRNOS
+    NO_ROOM_ERRNOS
     | {errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.EREMOTEIO}
     | {errno.EACCES, errno.EPERM, errno.ENOMEM, errno.ENOTCONN}
 )

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import ConnectionLost, ConnectionRefused, Outcome, Trouble
+from .errors import NO_DESCRIPTOR_ERRNOS, ConnectionLost, ConnectionRefused, Outcome, Trouble
 from .framing import SCRATCH_SIZE
 from .ports import Connection, Disk, Log, OnHttp, OnHttpHead, Tasks
 from .real_connection import RealConnection
@@ -28,7 +28,7 @@ BACKLOG: Final = 4096
 ACCEPTS_AT_ONCE: Final = 256  # then the loop's other work has its turn
 ACCEPT_PAUSE_S: Final = 0.2
 CLOSE_TIMEOUT_S: Final = 1.0  # for all connections together, when the node stops
-OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+OUT_OF_RESOURCES: Final = NO_DESCRIPTOR_ERRNOS | {errno.ENOBUFS, errno.ENOMEM}
 # Linux hands errors of a connection that ended before it was accepted to `accept` (its manual page).
 GONE_ALREADY: Final = frozenset(
     {

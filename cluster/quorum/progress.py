@@ -38,9 +38,8 @@ class Progress:
         self.caught_up_ms = -1
         self.bytes_under_way = 0
         self.sending: SnapshotSending | None = None
-        self._void_before = float(
-            "-inf"
-        )  # gaps behind what was sent until then are known, and what was held is not
+        # Gaps behind what was sent until then are known, and what was held before is not.
+        self._void_before = float("-inf")
 
     def on_held(self, next_index: int, *, stamp: float) -> None:
         """What was said before a gap counts no more: its disk may have been lost in between."""

@@ -20,7 +20,7 @@ from .raft_leader import LeaderSide
 from .segment_format import Entry
 
 SNAPSHOT_SIZE_MAX: Final = 1024 * 1024 * 1024
-# The leader may send the same one again, as fast as the network is; or a piece was changed on the way.
+# A piece may have been changed on the way.
 REFUSED_REST_S: Final = 2.0
 
 
@@ -164,12 +164,16 @@ class FollowerSide(LeaderSide):
             snapshot = read_snapshot(f"The snapshot of node {node_id}", bytes(receiving.data))
         except (LogDamaged, ValueError, TypeError) as trouble:
             self._warn("quorum_snapshot_refused", node=node_id, cause=str(trouble))
-            self._rests_until = self._now() + REFUSED_REST_S
+            self.rest_from_snapshots(REFUSED_REST_S)
             return None
         if (snapshot.last.idx, snapshot.last.term) != (index, term):
             raise FrameRefused(f"Node {node_id} sent another snapshot than it said.")
         self.to_install = snapshot
         return None
+
+    def rest_from_snapshots(self, seconds: float) -> None:
+        """None is asked for: the leader would send the same one again, as fast as the network is."""
+        self._rests_until = self._now() + seconds
 
     def has(self, entry: Entry) -> bool:
         """Whether all up to it is in the log, or was."""

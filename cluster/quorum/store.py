@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ..base.errors import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, LogDamaged
+from ..base.errors import NO_DESCRIPTOR_ERRNOS, NO_ROOM_ERRNOS, LogDamaged
 from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.machine import MetadataMachine
@@ -38,8 +38,7 @@ STALLED_S: Final = 1.0
 # Twice as long each time that it was in vain, up to this: where all disks are slow there is no better one.
 PATIENCE_S_MAX: Final = 30.0
 ROOM_BYTES: Final = 4096
-# Nothing was written, nothing has failed: it is tried again until there is room, or a file can be opened.
-FULL: Final = DISK_FULL_ERRNOS | NO_DESCRIPTOR_ERRNOS
+FULL: Final = NO_ROOM_ERRNOS
 
 
 def open_folder(
@@ -82,7 +81,6 @@ class Store:
         self._stored = stored
         self._work = asyncio.Event()
         self._no_snapshot_before = float("-inf")
-        self._refused: Snapshot | None = None  # of a leader; not asked for again for a while
         self._undurable_since: float | None = None
         self._patience_s = STALLED_S  # of a leader, with its own disk
         self.bytes_since_snapshot = 0
@@ -155,8 +153,7 @@ class Store:
         self._work.set()
 
     def _has_work(self, raft: Raft) -> bool:
-        to_install = raft.to_install is not None and raft.to_install is not self._refused
-        to_write = raft.snapshots.to_write is not None or to_install
+        to_write = raft.snapshots.to_write is not None or raft.to_install is not None
         return self._journal.dirty or to_write or self._journal.vote.to_copy
 
     async def _make_durable(self, raft: Raft) -> None:
@@ -246,7 +243,7 @@ class Store:
     async def _install(self, raft: Raft) -> None:
         """A leader's snapshot takes the place of all that is here, unless the log has come that far by itself."""
         snapshot = raft.to_install
-        if snapshot is None or snapshot is self._refused:
+        if snapshot is None:
             return
         try:
             if not raft.has(snapshot.last):
@@ -264,17 +261,11 @@ class Store:
         except SnapshotUnreadable as trouble:
             cause = str(trouble)
             self._env.log.error("metadata_snapshot_unreadable", last=snapshot.last.idx, cause=cause)
-            # While it is there no other one is asked for: the leader would send the same, again and again.
-            self._refused = snapshot
-            self._env.clock.call_later(SNAPSHOT_RETRY_S, lambda: self._ask_again(raft))
-            return
+            with in_world(self._env):
+                raft.rest_from_snapshots(SNAPSHOT_RETRY_S)
         except OSError as trouble:
             if trouble.errno not in FULL:
                 raise
             self._env.log.error("metadata_snapshot_failed", folder=self._folder, cause=str(trouble))
             await self._env.clock.sleep(FULL_DISK_RETRY_S)
-        raft.installed()
-
-    def _ask_again(self, raft: Raft) -> None:
-        self._refused = None
         raft.installed()

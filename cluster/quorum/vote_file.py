@@ -21,13 +21,12 @@ than the other nodes wait for a sign of life, and nobody was ever elected.
 that was killed while it wrote `vote` has that only in the other file). What is in them is as long whatever it says: `_pack`.
 """
 
-import errno
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
 from crc32c import crc32c
 
-from ..base.errors import DISK_FULL_ERRNOS, LogDamaged
+from ..base.errors import DISK_FULL_ERRNOS, NO_ROOM_ERRNOS, LogDamaged
 from ..base.ports import Env, File
 from .raft_files import ADVICE, CHECKSUM_SIZE, FORMAT, Rotten, read_packed
 
@@ -202,7 +201,7 @@ class VoteFile:
             await self._env.disk.sync([file])
         except OSError as trouble:
             self._close(self._copies)
-            if trouble.errno not in (*DISK_FULL_ERRNOS, errno.EMFILE, errno.ENFILE):
+            if trouble.errno not in NO_ROOM_ERRNOS:
                 raise
             return False
         self._owed = (place, vote) != (1 - self._sound, self._now)

@@ -37,20 +37,21 @@ async def wait_caught_up(leading: Callable[[], Raft], clock: Clock, node_id: Bro
 async def wait_answers(leading: Callable[[], Raft], clock: Clock, voters: Voters) -> None:
     """A leader that was just elected has heard nobody as such: give a majority the time to answer, or not to."""
     deadline = clock.steady() + SILENT_S
-    while clock.steady() < deadline and not _majority_answers(leading(), clock, voters):
+    while clock.steady() < deadline and _too_many_silent(leading(), clock, voters):
         await clock.sleep(CATCH_UP_POLL_S)
 
 
-def _majority_answers(raft: Raft, clock: Clock, voters: Voters) -> bool:
+def _too_many_silent(raft: Raft, clock: Clock, voters: Voters) -> list[BrokerId]:
+    """Nobody where the others are a majority."""
     silent = raft.silent(voters, clock.steady())
-    return len(voters) - len(silent) >= majority(len(voters))
+    return [] if len(voters) - len(silent) >= majority(len(voters)) else silent
 
 
 def check_majority_answers(raft: Raft, clock: Clock, voters: Voters) -> None:
     """VoterChangeRefused when too few of those who would vote answer the leader."""
-    if _majority_answers(raft, clock, voters):
+    silent = _too_many_silent(raft, clock, voters)
+    if not silent:
         return
-    silent = raft.silent(voters, clock.steady())
     dead = " and ".join(f"node {each}" for each in silent)
     does, them = ("does", "it") if len(silent) == 1 else ("do", "them")
     raise VoterChangeRefused(

@@ -27,9 +27,8 @@ class Turns:
     async def take(self, address: str) -> bool:
         """Returns when it is its turn; False when that would be too late."""
         now = self._clock.steady()
-        saved_s = (
-            TURNS_AT_ONCE / TURNS_PER_S
-        )  # who has not asked for so long may ask so often at once
+        # Who has not asked for so long may ask so often at once.
+        saved_s = TURNS_AT_ONCE / TURNS_PER_S
         if len(self._next_s) >= ADDRESSES_MAX:
             self._next_s = {each: s for each, s in self._next_s.items() if s > now - saved_s}
         turn_s = max(self._next_s.get(address, now - saved_s), now - saved_s)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
-from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
+from fencepost.cluster.base.errors import NO_ROOM_ERRNOS, LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Buffer, Env, File
 from fencepost.cluster.wire.batch import BatchHeader
@@ -39,7 +39,7 @@ from .txn_index import AbortedTxn
 from .walk import damaged
 
 # A write that failed for one of these may succeed later; after any other the log is not written again.
-PASSING: Final = DISK_FULL_ERRNOS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+PASSING: Final = NO_ROOM_ERRNOS | {errno.ENOMEM, errno.EAGAIN}
 
 
 class Log:
@@ -104,9 +104,8 @@ class Log:
         self.burials: dict[Segment, Burial] = {}
         self.cleaned_to = -1  # compaction has been here; -1 is never
         self.cleaning = False
-        self.committed = (
-            log_start_offset  # the high watermark, as far as told: no cut goes below it
-        )
+        # The high watermark, as far as told: no cut goes below it.
+        self.committed = log_start_offset
 
     @classmethod
     def open(

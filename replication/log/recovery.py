@@ -226,9 +226,8 @@ class _Recovery:
                 remove_if_there(log.env.disk, snapshots.path_of(log, offset))
         snapshots.load_newest(log, self.machine)
         if self.known.same_boot:
-            log.snapshots_unsynced = log.snapshots[
-                :
-            ]  # the process that wrote them may have come no further
+            # The process that wrote them may have come no further.
+            log.snapshots_unsynced = log.snapshots[:]
         else:
             snapshots.drop_damaged(log)
 

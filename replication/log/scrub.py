@@ -12,7 +12,7 @@ meanwhile is seen by who asked for the piece.
 import errno
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.errors import NO_DESCRIPTOR_ERRNOS, LogDamaged
 from fencepost.cluster.base.ports import Disk, File
 from fencepost.cluster.wire.batch import HEADER_SIZE, BatchRefused, parse_header
 
@@ -28,7 +28,7 @@ PIECE_BYTES: Final = 256 * 1024
 # A thread that parses headers holds the interpreter: so many take 1 ms, and the loop waits for no more than that.
 PIECE_BATCHES: Final = 200
 # What says nothing of the bytes: there is no descriptor, or no memory, now.
-NOT_THE_FILE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+NOT_THE_FILE: Final = NO_DESCRIPTOR_ERRNOS | {errno.ENOMEM, errno.EAGAIN}
 
 
 class Place(NamedTuple):

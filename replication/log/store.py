@@ -288,10 +288,8 @@ class LogStore:
             )  # of folders: what left them since must not be back after an end of power
             found = {log.topic_partition: log.close(clean=True) for log in logs}
             left = {partition: hint for partition, hint in found.items() if hint is not None}
-            for (
-                partition,
-                hint,
-            ) in left.items():  # that of no other is sure to have all that belongs to it
+            # That of no other is sure to have all that belongs to it.
+            for partition, hint in left.items():
                 self.offsets.put(Kind.LOG_START, partition, hint.log_start_offset)
             self.offsets.rewrite()
             for log in logs:

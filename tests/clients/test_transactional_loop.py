@@ -75,9 +75,8 @@ def test_each_input_shows_exactly_once_when_nothing_goes_wrong(setting) -> None:
 
 def test_whatever_fails_each_input_shows_exactly_once(setting, monkeypatch) -> None:
     """Transformations that raise, a fenced producer, a loop that is thrown away in the middle."""
-    monkeypatch.setattr(
-        loop_limits, "PAUSE_S", 0.01
-    )  # it is fenced more often than by one successor
+    # It is fenced more often than by one successor.
+    monkeypatch.setattr(loop_limits, "PAUSE_S", 0.01)
     dice = random.Random(7)
     failures = 0
 

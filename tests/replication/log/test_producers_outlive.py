@@ -157,9 +157,8 @@ def test_a_snapshot_that_a_killed_process_did_not_sync_stands_for_nothing_yet() 
         first(log, 1)
         await node.settle()
         world.disk("n1").faults.fail("create", path="*.producers", number=errno.EIO)
-        log.roll(
-            START_MS
-        )  # its snapshot comes late: the checkpoint says already that all is settled there
+        # Its snapshot comes late: the checkpoint says already that all is settled there.
+        log.roll(START_MS)
         snapshots.write(log)
         produce(log, 2)
         await node.sync()
