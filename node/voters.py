@@ -12,7 +12,7 @@ import asyncio
 from typing import Any, Final, NamedTuple
 
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused, Outcome, Trouble
-from fencepost.cluster.base.host_names import EVERYWHERE, why_no_host
+from fencepost.cluster.base.host_names import EVERYWHERE, PORT_MAX, why_no_host
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Buffer, Env
 from fencepost.cluster.controller.service import NotController
@@ -23,7 +23,6 @@ from fencepost.cluster.wire.peer_door import PeerDoor
 
 KIND: Final = "change voters"
 PEER_LISTENER: Final = "PEER"  # the name under which a node registers its peer door
-PORT_MAX: Final = 65535
 RETRY_S: Final = 0.1
 REGISTERED_S: Final = 1.0  # how long a registration may take to be seen on all nodes
 # Longer than the quorum's leader waits for a node that is to vote to hold all of the log.

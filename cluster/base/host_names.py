@@ -1,4 +1,4 @@
-"""Whether a host can be asked for at all, said before anybody is told of it."""
+"""Whether a host can be asked for at all, said before anybody is told of it; and by whom."""
 
 import ipaddress
 import re
@@ -8,6 +8,7 @@ from typing import Final
 EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 NAME_MAX: Final = 253  # RFC 1035, as text
 PART_MAX: Final = 63
+PORT_MAX: Final = 65_535
 # Underscores are in no host of the RFC, but in those of container networks.
 _OTHER: Final = re.compile(r"[^a-z0-9._-]", re.ASCII | re.IGNORECASE)
 _SHOWN_MAX: Final = 80
@@ -20,6 +21,14 @@ def why_no_host(host: str) -> str | None:
         return None
     shown = repr(host if len(host) <= _SHOWN_MAX else host[:_SHOWN_MAX] + "…")
     return f"{shown} is no host name: {why}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine's own users can reach it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _is_address(host: str) -> bool:

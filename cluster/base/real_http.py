@@ -12,7 +12,6 @@ and answers what is not understood in the words of everything else.
 
 import asyncio
 import json
-import math
 import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -21,8 +20,10 @@ from typing import Any, Final, TypeVar, cast
 from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from .complaints import Complaints
 from .log import reason_of
 from .ports import HttpReply, HttpRequest, Log, OnHttp, OnHttpHead, Tasks
+from .real_tls import address_of
 
 # A request must be whole so long after its connection began, or after its headers came.
 REQUEST_S: Final = 10.0
@@ -44,39 +45,13 @@ READ_BYTES: Final = 16 << 10
 KERNEL_BYTES: Final = 32 << 10
 # Of all requests of a door that are read or served at a time.
 BODIES_BYTES_MAX: Final = 64 << 20
-# Of requests that are not understood one is logged in this time; the next line says how many were not.
-COMPLAINT_EVERY_S: Final = 10.0
 CAUSE_CHARS_MAX: Final = 200
-
-
-class _Complaints:
-    """A log that a stranger can't fill."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._last_s = -math.inf
-        self._unsaid = 0
-
-    def of(self, remote: object, error: BaseException | None, cause: str) -> None:
-        """A bug of ours is said with its traceback, and no more often."""
-        now = asyncio.get_running_loop().time()
-        if now - self._last_s < COMPLAINT_EVERY_S:
-            self._unsaid += 1
-            return
-        self._last_s = now
-        fields: dict[str, object] = {"more_like_it": self._unsaid} if self._unsaid else {}
-        self._unsaid = 0
-        if error is None or _is_theirs(error):
-            self._log.warn("http_request_refused", remote=remote, cause=cause, **fields)
-        else:
-            fields["traceback"] = reason_of(error)
-            self._log.warn("http_request_failed", remote=remote, cause=cause, **fields)
 
 
 class _Protocol(web.RequestHandler):
     """aiohttp's, which also tells when its connection has ended."""
 
-    def __init__(self, server: web.Server, complaints: _Complaints, **limits: Any) -> None:
+    def __init__(self, server: web.Server, complaints: Complaints, **limits: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **limits)
         self._complaints = complaints
         self.began = asyncio.Event()
@@ -125,7 +100,7 @@ class _Protocol(web.RequestHandler):
     ) -> web.StreamResponse:
         """Whatever was not understood; or a bug of ours. aiohttp would log a traceback of each."""
         cause = _first_line(message or getattr(exc, "message", "") or repr(exc))
-        self._complaints.of(self.peername, exc, cause)
+        self._complain(exc, cause)
         if request.writer.output_size > 0:
             raise ConnectionError("half an answer has been sent already")
         if exc is None or _is_theirs(exc):
@@ -142,9 +117,17 @@ class _Protocol(web.RequestHandler):
         """What goes wrong after an answer: the rest of a body, for example."""
         error = fields.get("exc_info")
         if isinstance(error, BaseException):
-            self._complaints.of(self.peername, error, _first_line(repr(error)))
+            self._complain(error, _first_line(repr(error)))
         else:
-            self._complaints.of(self.peername, None, _first_line(" ".join(map(str, args))))
+            self._complain(None, _first_line(" ".join(map(str, args))))
+
+    def _complain(self, error: BaseException | None, cause: str) -> None:
+        """A bug of ours is said with its traceback, and no more often."""
+        fields: dict[str, object] = {"remote": self.peername, "cause": cause}
+        event = "http_request_refused"
+        if error is not None and not _is_theirs(error):
+            event, fields["traceback"] = "http_request_failed", reason_of(error)
+        self._complaints.warn("http", event, **fields)
 
     async def finish_response(self, *answer: Any) -> tuple[web.StreamResponse, bool]:
         """Of itself aiohttp waits for ever until a client has read enough of what is sent."""
@@ -186,12 +169,12 @@ class RealHttp:
         self._bodies_bytes = 0
         self._body_bytes_max = body_bytes_max
         self._open: Counter[str] = Counter()  # by address
-        self._complaints = _Complaints(log)
+        self._complaints = Complaints(log, asyncio.get_running_loop().time)
         self._server = web.Server(self._answer, handler_cancellation=True)
 
     async def serve(self, accepted: socket.socket) -> None:
         """The task of one accepted connection."""
-        address = _address(accepted)
+        address = address_of(accepted)[0]
         if self._open.total() >= CONNECTIONS_MAX or self._open[address] >= PER_ADDRESS_MAX:
             accepted.close()
             return
@@ -292,14 +275,6 @@ class RealHttp:
             return await reply
         finally:
             task.cancel()
-
-
-def _address(accepted: socket.socket) -> str:
-    """Nothing for a connection that has ended before it could be looked at."""
-    try:
-        return str(accepted.getpeername()[0])
-    except OSError:
-        return ""
 
 
 def _head_of(request: web.BaseRequest) -> HttpRequest:

@@ -11,19 +11,20 @@ of its own. A handler that raises Trouble answers with it; FrameRefused ends the
 """
 
 import asyncio
-import ipaddress
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.complaints import Complaints
 from ..base.errors import ConfigRefused, Outcome, Trouble
+from ..base.host_names import is_loopback
 from ..base.ids import BrokerId
 from ..base.ports import Buffer, Connection, Env, Listener
 from ..base.request_scope import HEADER, as_header, current_scope
 from . import peer_frames as frames
 from .peer_frames import pack_frame
-from .peer_guests import Complaints, Guests
+from .peer_guests import Guests
 from .peer_handshake import (
     CONTROL,
     STREAM,
@@ -82,7 +83,7 @@ class PeerDoor:
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._tick_due = 0.0
-        self._complaints = Complaints(env)
+        self._complaints = Complaints(env.log, env.clock.steady)
         self._serving = PeerServing(env, node_id, self.counters, self._complaints)
         self._guests = Guests(env, self.me, cluster_id, times, self.counters, self._complaints)
         self._calls = LinkCalls(
@@ -96,7 +97,7 @@ class PeerDoor:
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Listen. Without a secret only on the loopback, where the machine's own users are trusted."""
-        if not self.me.secret and not _is_loopback(host):
+        if not self.me.secret and not is_loopback(host):
             raise ConfigRefused(
                 f"peer.listener {host}:{port} can be reached from other machines, so peer.secret must be set"
             )
@@ -391,10 +392,3 @@ class PeerDoor:
             if not watched.tick(now, late=late):
                 del self._watched[watched]
         self._tick_later()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

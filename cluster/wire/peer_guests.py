@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from ..base.complaints import Complaints
 from ..base.errors import Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Connection, Env
@@ -25,28 +26,6 @@ from .peer_link import PeerCounters, PeerWire
 from .peer_pulse import PeerTimes
 
 GUESTS_MAX: Final = 64
-# Of complaints of one sort one is logged in this time; the next one says how many were not.
-COMPLAINT_EVERY_S: Final = 10.0
-
-
-class Complaints:
-    """A log that a stranger can't fill."""
-
-    def __init__(self, env: Env) -> None:
-        self._env = env
-        self._last: dict[str, float] = {}
-        self._unsaid: dict[str, int] = {}
-
-    def warn(self, sort: str, event: str, **fields: object) -> None:
-        now = self._env.clock.steady()
-        if now - self._last.get(sort, -COMPLAINT_EVERY_S) < COMPLAINT_EVERY_S:
-            self._unsaid[sort] = self._unsaid.get(sort, 0) + 1
-            return
-        self._last[sort] = now
-        unsaid = self._unsaid.pop(sort, 0)
-        if unsaid:
-            fields["more_like_it"] = unsaid
-        self._env.log.warn(event, **fields)
 
 
 class Guests:

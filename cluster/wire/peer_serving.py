@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
+from ..base.complaints import Complaints
 from ..base.errors import ConnectionLost, FrameRefused, Outcome, Trouble
 from ..base.ids import BrokerId
 from ..base.ports import Buffer, Env
 from ..base.request_scope import HEADER, RequestScope, enter_scope, from_header
 from . import peer_frames as frames
 from .peer_frames import Envelope, pack_frame
-from .peer_guests import Complaints
 from .peer_handshake import printable
 from .peer_link import PeerCounters, PeerStream, PeerWire
 

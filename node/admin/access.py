@@ -10,9 +10,9 @@ name stays in the request's Host.
 """
 
 import hmac
-import ipaddress
 
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.host_names import is_loopback
 
 from .answers import Answer, refused
 
@@ -68,10 +68,3 @@ def is_own_name(host: str) -> bool:
     """Whether a `Host` names this machine as no page of another's can be named. No browser leaves it out."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     return not host or is_loopback(name.lower())
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

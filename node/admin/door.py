@@ -15,10 +15,11 @@ from urllib.parse import unquote
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.exit_codes import EXIT_LATER, CannotRun
+from fencepost.cluster.base.host_names import is_loopback
 from fencepost.cluster.base.ports import Env, HttpReply, HttpRequest, Listener
 
 from . import inputs
-from .access import Access, is_loopback
+from .access import Access
 from .answers import Answer, bad_input, refused
 from .calls import AdminCalls
 from .operations import OPERATIONS, Match, match

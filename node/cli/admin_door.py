@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
-from .checked import PORT_MAX, Failed, address
+from fencepost.cluster.base.host_names import PORT_MAX
+
+from .checked import Failed, address
 from .children import ADMIN_PORTS_APART
 from .cluster import PORT
 from .health import LISTENER, URL, own_door

@@ -8,7 +8,8 @@ PROVED BY  tests/node/test_cli_words.py::test_a_word_that_can_not_be_is_refused_
 import re
 from typing import Final
 
-PORT_MAX: Final = 65_535
+from fencepost.cluster.base.host_names import PORT_MAX
+
 NODE_MAX: Final = 2**31 - 1
 PARTITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1

@@ -114,9 +114,9 @@ def find_topic(admin: AdminClient, name: str) -> Any:
     topics = admin.list_topics(timeout=TIMEOUT_S).topics
     if name in topics:
         return topics[name]
-    close = difflib.get_close_matches(name, topics, n=1)
-    guess = f" Did you mean {close[0]}?" if close else ""
-    raise Failed(f"there is no topic {name}.{guess} `fencepost topic list` shows those there are.")
+    raise Failed(
+        f"there is no topic {name}.{guess(name, topics)} `fencepost topic list` shows those there are."
+    )
 
 
 def seen(what: str, future: "Future[Any]") -> Any:
@@ -254,9 +254,24 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def guess(name: str, known: Iterable[str]) -> str:
+    """A sentence behind another, if one of those may have been meant."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}?" if close else "no setting has a name like it."
+
+
+def goes_on() -> bool:
+    """Whether the person at the terminal says yes; the end of the input is a no."""
+    try:
+        return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        print()
+        return False
 
 
 def say(sentence: str) -> None:
@@ -338,6 +353,8 @@ __all__ = [
     "connect",
     "did_you_mean",
     "find_topic",
+    "goes_on",
+    "guess",
 ]
 __all__ += ["confluent_kafka", "explain", "offsets_at", "outcome", "pairs", "records"]
 __all__ += ["run_safely", "say", "seen", "settle", "wait_to_read_s"]

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from fencepost.cluster.base.host_names import PORT_MAX
+
 from .children import held
-from .dev_folder import NODES_MAX, PORT_MAX, DevFolder, Refused, admin_port
+from .dev_folder import NODES_MAX, DevFolder, Refused, admin_port
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 PORT: Final = 9092

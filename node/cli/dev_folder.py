@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from fencepost.cluster.base.host_names import PORT_MAX
+
 from .children import ADMIN_PORTS_APART, free_port, is_free
 from .printable import quoted
 
@@ -29,7 +31,6 @@ LOCK: Final = "supervisor.lock"
 SOCKET: Final = "supervisor.sock"
 ONE_NODE: Final = "meta.properties"  # what a node writes into its own folder
 NODES_MAX: Final = 9
-PORT_MAX: Final = 65_535
 
 
 class Refused(Exception):

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import difflib
 import time
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from .cluster import (
     connect,
     explain,
     find_topic,
+    guess,
     offsets_at,
     outcome,
     records,
@@ -270,13 +270,12 @@ def _check_there(admin: Any, name: str) -> None:
     """A name that is written wrongly would be a group more, that nobody reads for."""
     if _group(admin, name, READ_S).state is not ConsumerGroupState.DEAD:
         return
-    guess = ""
+    listed: list[str] = []
     with contextlib.suppress(Failed):
-        listed = seen("groups", admin.list_consumer_groups(request_timeout=NODE_S)).valid
-        close = difflib.get_close_matches(name, [each.group_id for each in listed], n=1)
-        guess = f" Did you mean {close[0]}?" if close else ""
+        told = seen("groups", admin.list_consumer_groups(request_timeout=NODE_S)).valid
+        listed = [each.group_id for each in told]
     raise Failed(
-        f"there is no group {name}.{guess} `fencepost group list` shows those there are; --create makes a new one."
+        f"there is no group {name}.{guess(name, listed)} `fencepost group list` shows those there are; --create makes a new one."
     )
 
 

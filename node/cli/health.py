@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Any, Final
 
+from fencepost.cluster.base.host_names import EVERYWHERE
+
 from .checked import Failed, address
 from .printable import printable
 
@@ -17,7 +19,6 @@ PORT: Final = 9644
 TIMEOUT_S: Final = 4.0
 ANSWER_BYTES_MAX: Final = 64 << 10  # a sentence takes a few hundred
 LISTENER, URL = "FENCEPOST_ADMIN_LISTENER", "FENCEPOST_ADMIN_URL"
-EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 EXIT_OK, EXIT_NOT_READY, EXIT_USAGE = 0, 1, 2
 
 

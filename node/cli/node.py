@@ -13,7 +13,7 @@ from fencepost.cluster.wire.api import ApiKey
 from ..few import few
 from . import voters
 from .checked import Failed, whole
-from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, run_safely, say
+from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, goes_on, run_safely, say
 from .leading import need_leader, of_now
 from .move_plan import (
     Move,
@@ -317,7 +317,7 @@ def _agreed(
         return not arguments.dry_run
     if not sys.stdin.isatty():
         raise Failed("say --yes to do it, or --dry-run to only look")
-    return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+    return goes_on()
 
 
 def _show_plan(

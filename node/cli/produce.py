@@ -1,7 +1,6 @@
 """`fencepost produce`: lines from standard input, or a file, become records; each is acknowledged or named."""
 
 import argparse
-import difflib
 import os
 import pathlib
 import stat
@@ -22,6 +21,7 @@ from .cluster import (
     confluent_kafka,
     connect,
     explain,
+    guess,
     pairs,
     records,
     run_safely,
@@ -161,10 +161,8 @@ class _Creation:
         if not is_written and self._topic not in (self._names() or ()):
             return
         self._may_be_told = False
-        close = difflib.get_close_matches(self._topic, self._others or (), n=1)
-        guess = f" Did you mean {close[0]}?" if close else ""
         say(
-            f"there was no topic {self._topic}: it was created.{guess}"
+            f"there was no topic {self._topic}: it was created.{guess(self._topic, self._others or ())}"
             f" `fencepost topic delete {quoted(self._topic)}` takes it away again."
         )
 

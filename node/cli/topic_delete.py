@@ -28,10 +28,11 @@ from .cluster import (
     add_cluster_arguments,
     confluent_kafka,
     connect,
+    goes_on,
     offsets_at,
-    outcome,
     records,
     say,
+    seen,
     settle,
 )
 from .output import show_line
@@ -96,11 +97,7 @@ def _agreed(arguments: argparse.Namespace, admin: Any, names: Sequence[str]) -> 
     if arguments.json or not sys.stdin.isatty():
         raise Failed(f"{what}. To do that, say --yes.")
     show_line(f"{what}.")
-    try:
-        return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        print()
-        return False
+    return goes_on()
 
 
 def _losses(internal: Sequence[str]) -> str:
@@ -137,13 +134,13 @@ def _readers(admin: Any) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     try:
         asked = admin.list_consumer_groups(request_timeout=NODE_S)
-        names = [each.group_id for each in outcome("groups", asked).valid][:GROUPS_MAX]
+        names = [each.group_id for each in seen("groups", asked).valid][:GROUPS_MAX]
         futures = admin.describe_consumer_groups(names, request_timeout=NODE_S) if names else {}
     except (Failed, confluent_kafka.KafkaException):
         return found
     for name, future in futures.items():
         try:
-            members = outcome(name, future).members
+            members = seen(name, future).members
         except Failed:
             continue
         for member in members:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.host_names import is_loopback
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
-from fencepost.node.admin.access import is_loopback
 from fencepost.node.admin.answers import Answer
 from fencepost.node.admin.door import AdminDoor
 from fencepost.node.config import NodeConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from fencepost.cluster.base import real_http
+from fencepost.cluster.base import complaints, real_http
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.base.real_env import RealEnv
 from http_door import BODY_MAX, at_a_door, say
@@ -51,7 +51,7 @@ def test_what_is_not_http_is_answered_in_json_and_costs_a_line_now_and_then(
             fields = json.loads(body)
             assert fields["error"] == "INVALID_REQUEST" and fields["next_step"]
             assert len(body) < 500
-        monkeypatch.setattr(real_http, "COMPLAINT_EVERY_S", 0.0)
+        monkeypatch.setattr(complaints, "COMPLAINT_EVERY_S", 0.0)
         await say(port, data)
 
     with caplog.at_level(logging.DEBUG, "aiohttp"):
