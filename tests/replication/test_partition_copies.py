@@ -111,17 +111,22 @@ def test_a_cut_takes_producers_transactions_and_epochs_back() -> None:
     play(scene)
 
 
+async def in_two_files(node: Node) -> Partition:
+    """Ten records, the last four of which are in another segment; all synced."""
+    partition = led_elsewhere(node)
+    for number in range(10):
+        if number == 6:
+            partition.log.roll(0)
+        partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
+    await node.env.clock.sleep(1)
+    return partition
+
+
 def test_a_cut_that_fails_half_way_takes_its_partition_offline() -> None:
     """The file had been cut, what is told of it had not: the leader would count what is not there."""
 
     async def scene(node: Node) -> None:
-        partition = led_elsewhere(node)
-        for number in range(6):
-            partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
-        partition.log.roll(0)
-        for number in range(6, 10):
-            partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
-        await node.env.clock.sleep(1)
+        partition = await in_two_files(node)
         node.env.disk.machine.faults.fail("truncate", path="*.log")
         with pytest.raises(OSError, match="Input/output"):
             partition.cut(Cut(7))
@@ -137,13 +142,7 @@ def test_a_cut_for_which_nothing_can_be_opened_is_made_later(cut: Cut) -> None:
     """It was found out half-way, and the partition was offline until its node was started again."""
 
     async def scene(node: Node) -> None:
-        partition = led_elsewhere(node)
-        for number in range(6):
-            partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
-        partition.log.roll(0)
-        for number in range(6, 10):
-            partition.append_as_follower(sent(number, "v", pid=7, sequence=number), EPOCH)
-        await node.env.clock.sleep(1)
+        partition = await in_two_files(node)
         faults = node.env.disk.machine.faults
         if cut.anew:
             partition.log.shared.pool.close(partition.log.active)

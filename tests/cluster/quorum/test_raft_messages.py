@@ -81,6 +81,14 @@ class Peers:
         assert self.raft.leads
         self.sync()
 
+    def add(self) -> None:
+        """One entry more, which is sent to everybody; what is said of it is in `said`."""
+        with in_world(self.env):
+            self.raft.submit(b"x", lambda *_: None)
+            self.raft.doTick()
+            self.said.clear()
+            self.raft.replicate()
+
     def held(self, node_id: int, next_index: int, *, term: int | None = None) -> None:
         term = self.raft.term if term is None else term
         stamp = self.world.loop.time()
@@ -397,11 +405,7 @@ def test_followers_have_an_entry_before_the_leaders_own_disk_does(one: Peers) ->
     one.lead()
     one.held(2, 3)
     one.tick()
-    with in_world(one.env):
-        one.raft.submit(b"x", lambda *_: None)
-        one.raft.doTick()
-        one.said.clear()
-        one.raft.replicate()
+    one.add()
     sent = [len(message["entries"]) for _, _, message in one.said]
     assert sent == [1, 1] and one.journal.undurable
 
@@ -410,10 +414,7 @@ def test_what_a_follower_lost_with_its_disk_counts_no_more(one: Peers) -> None:
     one.lead()
     one.held(2, 3)
     one.tick()
-    with in_world(one.env):
-        one.raft.submit(b"x", lambda *_: None)
-        one.raft.doTick()
-        one.raft.replicate()
+    one.add()
     one.held(2, 4)
     one.hear(2, 1, "gap", next_index=2, stamp=one.world.loop.time())
     assert [entry.idx for entry in one.said[0][2]["entries"]] == [2, 3]
@@ -429,10 +430,7 @@ def test_what_was_held_before_the_disk_was_lost_counts_no_more_when_it_comes_lat
     one.lead()
     one.held(2, 3)
     one.tick()
-    with in_world(one.env):
-        one.raft.submit(b"x", lambda *_: None)
-        one.raft.doTick()
-        one.raft.replicate()
+    one.add()
     one.sync()
     early = one.world.loop.time()
     one.sleep(0.01)
@@ -449,11 +447,8 @@ def test_of_gaps_behind_one_burst_the_first_is_answered(one: Peers) -> None:
     """The others lie further up where logs part: taken for news, they went round for ever, and grew (seed 583)."""
     one.lead()
     one.held(2, 3)
-    with in_world(one.env):
-        for _ in range(3):
-            one.raft.submit(b"x", lambda *_: None)
-            one.raft.doTick()
-            one.raft.replicate()
+    for _ in range(3):
+        one.add()
     stamp = one.world.loop.time()
     one.sleep(0.01)
     assert one.hear(2, 1, "gap", next_index=2, stamp=stamp) == [(2, "append_entries")]

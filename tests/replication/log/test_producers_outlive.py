@@ -30,6 +30,21 @@ async def many_producers(node: Node) -> Log:
     return log
 
 
+async def two_who_are_deleted(node: Node) -> Log:
+    """9 and 1 wrote what is out of the log now; nothing has been settled since."""
+    log = await node.start()
+    first(log, 9)
+    await node.settle()
+    log.roll(START_MS)
+    first(log, 1)
+    log.roll(START_MS)
+    produce(log)
+    log.roll(START_MS)
+    produce(log)
+    delete_before(log, 3)
+    return log
+
+
 def log_files(node: Node) -> list[int]:
     return [int(name[:20]) for name in node.files() if name.endswith(".log")]
 
@@ -208,16 +223,7 @@ def test_a_stop_while_a_large_snapshot_is_written_forgets_nobody(rolls: int) -> 
 def test_a_stop_that_could_not_settle_a_log_does_not_say_where_it_starts(path: str) -> None:
     async def scenario(world: World) -> None:
         node = Node(world)
-        log = await node.start()
-        first(log, 9)
-        await node.settle()
-        log.roll(START_MS)
-        first(log, 1)
-        log.roll(START_MS)
-        produce(log)
-        log.roll(START_MS)
-        produce(log)
-        delete_before(log, 3)
+        log = await two_who_are_deleted(node)
         world.disk("n1").faults.fail("sync", path=path, number=errno.EIO)
         log = await node.restart("clean")
         assert log.producers.knows(1) and log.producers.knows(9)
@@ -228,16 +234,7 @@ def test_a_stop_that_could_not_settle_a_log_does_not_say_where_it_starts(path: s
 def test_a_log_that_failed_keeps_what_tells_who_has_written() -> None:
     async def scenario(world: World) -> None:
         node = Node(world)
-        log = await node.start()
-        first(log, 9)
-        await node.settle()
-        log.roll(START_MS)
-        first(log, 1)
-        log.roll(START_MS)
-        produce(log)
-        log.roll(START_MS)
-        produce(log)
-        delete_before(log, 3)
+        log = await two_who_are_deleted(node)
         world.disk("n1").faults.fail("sync", path="*.log", number=errno.EIO)
         with pytest.raises(OSError, match="Input/output"):
             await node.settle()
