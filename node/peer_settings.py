@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.cluster.base.errors import ConfigRefused
-from fencepost.cluster.base.host_names import EVERYWHERE, why_no_host
+from fencepost.cluster.base.host_names import EVERYWHERE, is_loopback, why_no_host
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.peer_door import PeerTls
 
@@ -15,7 +15,6 @@ ADVERTISED: Final = "peer.advertised.listener"
 SECRET: Final = "peer.secret"  # noqa: S105 - a setting's name
 # Four survive no more than three do, and each more makes every change wait for more.
 VOTER_COUNTS: Final = (1, 3, 5)
-_LOOPBACK: Final = ("127.", "::1", "localhost")
 
 Address = tuple[str, int]
 
@@ -95,7 +94,7 @@ def _check_reach(
     addresses = {LISTENER: bound, ADVERTISED: told}
     addresses |= {f"{VOTERS}, node {voter}": voters[voter] for voter in sorted(voters)}
     for where, address in addresses.items():
-        if not address[0].startswith(_LOOPBACK):
+        if not is_loopback(address[0]):
             raise ConfigRefused(
                 f"{_show(address)} ({where}) is reached over a network: set {SECRET}, the same on "
                 f"every node, so that nobody else can pose as node {node_id} or another; without it "

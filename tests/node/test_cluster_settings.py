@@ -67,6 +67,13 @@ def test_three_voters_have_internal_topics_of_three_replicas_unless_told_otherwi
             (THREE, "peer.listener=10.0.0.1:9192"), "set peer.secret", id="no secret for our own"
         ),
         pytest.param(
+            (
+                "controller.quorum.voters=1@127.0.0.1:9192,2@127.0.0.1:9193,3@localhost.example:9194",
+            ),
+            "localhost.example:9194 (controller.quorum.voters, node 3) is reached over a network",
+            id="no secret for a name that begins like the loopback",
+        ),
+        pytest.param(
             ("controller.quorum.voters=1@a:1,1@b:1,2@c:1",),
             "node 1 stands there twice",
             id="id twice",
