@@ -1,8 +1,11 @@
 """What a library says by Python's `logging`, said as an event: nothing else stands on standard error."""
 
 import logging
+from typing import Final
 
 from .ports import Log
+
+SAID_CHARS_MAX: Final = 1_000  # it may hand on what a stranger has answered
 
 
 class _Told(logging.Handler):
@@ -13,7 +16,9 @@ class _Told(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._log.warn("library_warns", library=record.name, cause=record.getMessage())
+        self._log.warn(
+            "library_warns", library=record.name, cause=record.getMessage()[:SAID_CHARS_MAX]
+        )
 
 
 def take_over(library: str, log: Log) -> None:

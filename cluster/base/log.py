@@ -142,7 +142,8 @@ class StreamLog:
 
     def _tell_left_out(self, now_s: float) -> None:
         self._tells_at_s = now_s + TELL_LEFT_OUT_S
-        for (level, event), flow in self._flows.items():
+        # A library may speak on a thread of its own (`foreign_log.py`), and have an event of its first time in between.
+        for (level, event), flow in list(self._flows.items()):
             if flow.left_out:
                 own: dict[str, object] = {"of": event, "left_out": flow.left_out}
                 flow.left_out = 0
@@ -189,7 +190,9 @@ def _stamp(at: float) -> str:
 
 
 def _json_line(line: Mapping[str, object]) -> str:
-    return json.dumps(line, default=str, ensure_ascii=False)
+    """JSON leaves controls above 0x7e as they are; clients choose their names, and terminals show logs."""
+    text = json.dumps(line, default=str, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(line, default=str)
 
 
 _APART: Final = frozenset({"time", "level", "area", "event", "message", "node_id", "traceback"})
@@ -200,7 +203,8 @@ _HEAD: Final = ("time", "level", "area", "event", "message", "node_id")
 def _text_line(line: Mapping[str, object]) -> str:
     """2026-11-21 09:49:47.031Z warn  controller broker_fenced: Node 3 … | broker=3 cause=…"""
     stamp = str(line["time"]).replace("T", " ")
-    return f"{stamp} {line['level']:5} {line['area']} {line['event']}: {_said(line)}"
+    head = f"{stamp} {line['level']:5} {line['area']} {line['event']}: "
+    return _shown(head) + _said(line)
 
 
 def _coloured_line(line: Mapping[str, object]) -> str:
@@ -213,14 +217,23 @@ def _coloured_line(line: Mapping[str, object]) -> str:
 
 
 def _said(line: Mapping[str, object], *, dim: bool = False) -> str:
-    message = str(line["message"]).replace("\n", "\\n")
+    message = _shown(str(line["message"]))
     apart = _APART | said_by(str(line["event"]))
-    left = [f"{name}={_word(value)}" for name, value in line.items() if name not in apart]
+    left = [_shown(f"{name}={_word(value)}") for name, value in line.items() if name not in apart]
     fields = " ".join(left)
-    tail = "".join(f"\n    {each}" for each in str(line.get("traceback", "")).splitlines())
+    trace = str(line.get("traceback", "")).splitlines()
+    tail = "".join(f"\n    {_shown(each)}" for each in trace)
     if dim and fields:
         fields = f"{_DIM}{fields}{_PLAIN}"
     return " | ".join(filter(None, (message, fields))) + tail
+
+
+def _shown(text: str) -> str:
+    """With escapes for what steers a terminal, and for the end of a line."""
+    if text.isprintable():
+        return text
+    escaped = (each.encode("unicode_escape").decode() for each in text)
+    return "".join(a if a.isprintable() else b for a, b in zip(text, escaped, strict=True))
 
 
 def _word(value: object) -> str:

@@ -3,10 +3,13 @@
 import io
 import json
 import logging
+import re
+import threading
+from collections.abc import Callable
 
 import pytest
 from fencepost.cluster.base.errors import ConfigRefused
-from fencepost.cluster.base.foreign_log import take_over
+from fencepost.cluster.base.foreign_log import SAID_CHARS_MAX, take_over
 from fencepost.cluster.base.log import BURST, LINES_PER_S, StreamLog, text_of
 from fencepost.cluster.base.request_scope import enter_scope, leave_scope, scope_of
 
@@ -153,3 +156,64 @@ def test_what_a_library_says_is_an_event_like_any_other() -> None:
     logging.getLogger("fencepost_tests_library.part").warning("%d spans were lost", 3)
     (line,) = scene.lines()
     assert (line["event"], line["cause"]) == ("library_warns", "3 spans were lost")
+
+
+class Busy(io.StringIO):
+    """A stream in whose first write from now on another thread gets its turn, and says something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], None] | None = None
+
+    def write(self, text: str) -> int:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            thread = threading.Thread(target=meanwhile)
+            thread.start()
+            thread.join()
+        return super().write(text)
+
+
+def test_a_library_that_speaks_on_its_own_thread_fails_no_line_of_the_node() -> None:
+    """OpenTelemetry's exporter says that its collector is away, just when what was left out is told."""
+    stream = Busy()
+    scene = Scene(stream)
+    take_over("fencepost_tests_exporter", scene.log)
+    for node in range(BURST + 1):
+        scene.log.info("peer_up", node=node)
+    scene.steady = 100.0
+    exporter = logging.getLogger("fencepost_tests_exporter")
+    stream.meanwhile = lambda: exporter.warning("the collector is away")
+    scene.log.flush()
+    said = [line["event"] for line in scene.lines()[BURST:]]
+    assert sorted(map(str, said)) == ["library_warns", "lines_left_out"]
+
+
+STEERS = "\x1b[2J\x07\x9b31m\u202e\x7f"
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_a_name_that_a_client_chose_steers_no_terminal_that_shows_a_line(
+    form: str, kind: type[io.StringIO]
+) -> None:
+    """In the sentence, in a field, in a cause of many lines: only our own colours are sent."""
+    scene = Scene(kind(), form=form)
+    named = {"client": f"evil{STEERS}", "remote": STEERS, "cause": f"a\nb{STEERS}"}
+    scene.log.warn("request_slow", api="produce", total_ms=1, limit_ms=1, longest="x", **named)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", scene.text()) if kind is Terminal else scene.text()
+    assert plain.removesuffix("\n").isprintable()
+    assert "evil" in plain
+    if form == "json":
+        (line,) = scene.lines()
+        assert (line["client"], line["remote"], line["cause"]) == tuple(named.values())
+        assert text_of({**line, "event": f"e{STEERS}"}).isprintable()
+
+
+def test_a_library_says_a_thousand_characters_at_most() -> None:
+    """What a collector answers stands in what OpenTelemetry says of it, however long."""
+    scene = Scene()
+    take_over("fencepost_tests_library", scene.log)
+    logging.getLogger("fencepost_tests_library").warning("reason: %s", "x" * 60_000)
+    (line,) = scene.lines()
+    assert len(str(line["cause"])) == SAID_CHARS_MAX
