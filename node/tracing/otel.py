@@ -5,9 +5,9 @@ replicas, work, peers) beneath it, and one for whatever another node was asked a
 are over, of clocks that were read anyway; the exporter has a thread of its own, and drops what it can't send.
 """
 
-import asyncio
 from typing import Final
 
+from fencepost.cluster.base.foreign_work import wait_at_most
 from fencepost.cluster.base.ports import Clock
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
@@ -19,7 +19,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from .spans import Attributes
 
-SEND_S_MAX: Final = 2  # of one batch, with all that is tried again; a stop waits no longer
+SEND_S_MAX: Final = 2  # of one batch, with all that is tried again
+STOP_S_MAX: Final = (
+    2  # a stop waits no longer for what is queued: some batches, each with a time of its own
+)
 SET_NS: Final = 100_000_000  # by so much the wall clock was set, or has drifted
 # Answers that are no fault of anybody's: a client looks elsewhere, or asks again.
 _WELL: Final = ("none", "no answer", "done")
@@ -36,9 +39,14 @@ def provider_of(node_id: int, ratio: float) -> TracerProvider:
 
 
 def exported_to(endpoint: str, provider: TracerProvider) -> TracerProvider:
+    import requests
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=SEND_S_MAX)
+    # The status is all that is looked at. Of itself requests reads an answer to its end, if it has one, into memory.
+    session = requests.Session()
+    session.stream = True
+    session.hooks["response"].append(lambda response, **_: response.close())
+    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=SEND_S_MAX, session=session)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
@@ -87,8 +95,8 @@ class OtelSpans:
         return self._clock.now_ms() * 1_000_000 - round(self._clock.steady() * 1e9)
 
     async def close(self) -> None:
-        """What is not sent yet is sent, for a bounded time; the exporter waits on a thread."""
-        await asyncio.get_running_loop().run_in_executor(None, self._provider.shutdown)
+        """What is not sent yet is sent, for a bounded time; of itself OpenTelemetry waits for 30 s."""
+        await wait_at_most(STOP_S_MAX, self._provider.shutdown, name="last spans are sent")
 
 
 class OtelSpan:

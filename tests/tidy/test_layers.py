@@ -43,6 +43,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("node/metrics",),
     "uvloop": ("node/process.py",),
     "opentelemetry": ("node/tracing/otel.py",),
+    "requests": ("node/tracing/otel.py",),
     "crc32c": ("cluster",),
     "cramjam": ("cluster/wire",),
     "pyspark": ("clients/spark", "chaos/harness/spark_job.py", "chaos/harness/spark_strikes.py"),
