@@ -138,6 +138,8 @@ class ClientConnection:
         scope.correlation_id = call.request.correlation_id
         if self._tracing is not None and self._tracing.begins:
             self._tracing.began(scope, call)
+        elif scope.is_told:  # the request log was turned off since the request before
+            scope.is_told = False
 
     async def _until_answered(self, call: Call, group: asyncio.TaskGroup) -> None:
         if call.api.parks:

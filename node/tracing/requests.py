@@ -30,6 +30,7 @@ from .spans import Attributes, Span, Spans
 Syncs = Callable[[], Iterable[tuple[float, float]]]
 
 SPAN: Final = "span"  # a message to followers
+CLIENT_CHARS_MAX: Final = 200  # of its name: the protocol lets it have 32 KiB
 SLACK_S: Final = 0.002  # wall clocks are read in milliseconds
 # A request that waits for other members of its group, for as long as they like.
 _WAITS_FOR_OTHERS: Final = frozenset({ApiKey.join_group, ApiKey.sync_group})
@@ -101,15 +102,18 @@ class RequestTracing:
                     "messaging.system": "kafka",
                     "fencepost.node_id": self._node_id,
                     "fencepost.request_id": scope.request_id,
-                    "messaging.client.id": context.client_id,
+                    "messaging.client.id": context.client_id[:CLIENT_CHARS_MAX],
                 },
             )
             scope.trace = "" if call.span is None else call.span.traceparent
 
     def answered(self, call: Call, started_s: float, took_s: float, fields: Fields | None) -> None:
         """It took at least `tell_from_s`, or is one of those that are told."""
+        is_slow = took_s - _may_wait_s(call) >= self._slow_s
+        if not (is_slow or call.is_told or call.span is not None):
+            return  # spans are made, and not of this one
         where = self._where(call, started_s, took_s)
-        if took_s - _may_wait_s(call) >= self._slow_s:
+        if is_slow:
             self._tell_slow(call, where, started_s + took_s)
         if call.is_told:
             self._env.log.info(
@@ -183,7 +187,7 @@ class RequestTracing:
         return {
             "request_id": self.request_id(call),
             "api": call.api.name,
-            "client": call.context.client_id or "a client without a name",
+            "client": call.context.client_id[:CLIENT_CHARS_MAX] or "a client without a name",
             "remote": f"{origin.host}:{origin.port}",
             "total_ms": _ms(ended_s - call.arrived_s),
         }
@@ -279,7 +283,7 @@ def _may_wait_s(call: Call) -> float:
     if not call.api.parks:
         return 0.0
     waits = getattr(call.request.body, "max_wait", None)
-    return math.inf if waits is None else float(waits.total_seconds())
+    return math.inf if waits is None else max(0.0, float(waits.total_seconds()))
 
 
 def outcome_of(fields: Mapping[str, Any] | None) -> str:
