@@ -31,8 +31,9 @@ def read_body(body: bytes) -> dict[str, Any]:
 
 def allow(fields: Fields, *names: str) -> None:
     """A misspelt field must not pass for one that was left out."""
-    for name in fields:
-        if name not in names:
+    for field in fields:
+        if field not in names:
+            name = str(field)  # a peer's may be anything
             # In these quotes clients know a door of an older build by it.
             shown = repr(name if len(name) <= 60 else f"{name[:57]}…")
             raise BadInput(f"{shown} is no field of this request: it may have {', '.join(names)}")
@@ -122,7 +123,7 @@ def _shown(value: object) -> str:
     if value is None:
         return "nothing"
     try:
-        text = json.dumps(value)
+        text = json.dumps(value, default=repr, skipkeys=True)  # a peer's may be no JSON
     except RecursionError:  # what was just shallow enough to be read
         return _kind(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

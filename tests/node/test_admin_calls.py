@@ -17,6 +17,8 @@ ME, OTHER = BrokerId(1), BrokerId(2)
 ASK = ("group.decision", {"group": "job", "number": 3})
 LIST = ("checks.list", {"parked": False, "limit": 5})
 PACKED = msgpack.packb(ASK[1])
+IDENTITY = {"producer_id": 1, "producer_epoch": 0}
+END = {"group": "job", "number": 1, "outcome": "commit", "members": {"m": IDENTITY}}
 
 
 class Service:
@@ -142,6 +144,19 @@ def test_a_question_is_sent_on_once_at_most() -> None:
         ({"what": "group.decision"}, b"\xc1", FrameRefused),
         ({"what": "group.decision"}, msgpack.packb([1]), FrameRefused),
         ({"what": "group.decision"}, msgpack.packb({"group": "a", "number": -1}), FrameRefused),
+        ({"what": "group.decision"}, msgpack.packb({"group": b"a", "number": 1}), FrameRefused),
+        ({"what": "group.decision"}, msgpack.packb({b"group": "a", "number": 1}), FrameRefused),
+        (
+            {"what": "group.decision", "beside": {"number": msgpack.Timestamp(1)}},
+            PACKED,
+            FrameRefused,
+        ),
+        ({"what": "group.decision", "beside": {1: 2}}, PACKED, FrameRefused),
+        ({"what": "group.end"}, msgpack.packb({**END, "members": {b"m": IDENTITY}}), FrameRefused),
+        ({"what": "group.end"}, msgpack.packb({**END, "members": {"m": {b"x": 1}}}), FrameRefused),
+        ({"what": "group.end"}, msgpack.packb({**END, "members": [{1: b""}]}), FrameRefused),
+        ({"what": "group.end"}, msgpack.packb({**END, "outcome": b"commit"}), FrameRefused),
+        ({"what": "checks.list"}, msgpack.packb({"parked": [], "limit": 1}), FrameRefused),
         ({"what": "of a later build"}, PACKED, Trouble),
         ({}, PACKED, Trouble),
     ],
