@@ -44,11 +44,13 @@ from .check_back_commands import (
 from .check_back_records import MAY_BECOME, HalfForgotten, HalfMessage, HalfState
 from .check_back_view import (
     CHECK,
+    PREPARED_BYTES_MAX,
     describe_half,
     list_halves,
     number_of,
     refuse_prepare,
     release,
+    too_large,
     unknown_half,
 )
 from .checkers import (
@@ -66,7 +68,7 @@ from .checkers import (
     Waiting,
 )
 from .group_commit_commands import Refusal
-from .group_commit_machine import Transactions
+from .group_commit_machine import Transactions, size_of
 from .transaction import COMPLETE, DECIDED, OPEN, Phase, Transaction
 
 E = ErrorCode
@@ -128,9 +130,12 @@ class CheckBackMachine:
             half_number=max(command.half_number, number_of(known, command)),
         )
         prepared = self._transactions.prepare(transactional_id, now_ms)
+        records = (*prepared.records, half)
+        if size_of(records) > PREPARED_BYTES_MAX:
+            return Decision(reply=too_large(command))
         return Decision(
             reply=HalfAnswered(half, is_new=True),
-            records=(*prepared.records, half),
+            records=records,
             steps=prepared.steps,
             effects=(*prepared.effects, SetTimer((CHECK, transactional_id), wait_ms)),
         )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode
 
@@ -10,10 +11,13 @@ from ..runtime.decision import Decision, SetTimer
 from .check_back_commands import DescribeHalf, HalfAnswered, ListHalves, PrepareHalf, ReleaseHalf
 from .check_back_records import HalfMessage, HalfState
 from .group_commit_commands import Refusal
-from .group_commit_machine import OPEN_WORDS, Transactions
+from .group_commit_machine import BATCH_BYTES_MAX, OPEN_WORDS, Transactions
 
 E = ErrorCode
 CHECK = "check"  # the timer of a half message
+# Of a transaction and its half message, which stand in one batch: of two the first may be all that is left of a leader.
+# Nothing is added to them but who decides it, in a name of 1,000 bytes, and the numbers of who takes it over.
+PREPARED_BYTES_MAX: Final = BATCH_BYTES_MAX - 2_048
 
 
 def list_halves(halves: Mapping[str, HalfMessage], command: ListHalves) -> Decision:
@@ -104,3 +108,11 @@ def refuse_prepare(
             f"the transaction of {name} is prepared already, as {known.half_id}",
         )
     return None
+
+
+def too_large(command: PrepareHalf) -> Refusal:
+    return Refusal(
+        E.message_too_large,
+        f"{command.half_id} of {command.transactional_id} is in so many partitions that its transaction and its half "
+        "message fit no batch of the transaction log: it was not prepared. Have fewer partitions in a transaction.",
+    )
