@@ -9,6 +9,7 @@ whose answer was lost in between is asked again until the time is over.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,6 +30,9 @@ KIND: Final = "admin"
 ASK_S: Final = 10.0  # the whole question, without the time that it asks to be kept waiting for
 TRY_S: Final = 4.0  # one node
 PAUSE_S: Final = 0.05
+# What waits at one other node. It serves 1,024 requests of this one at a time (`peer_serving.py`): heartbeats are some.
+SENT_ON_MAX: Final = 768
+WAITING_MAX: Final = 512  # of them: polls, which wait for as long as a minute
 
 
 class AdminCalls:
@@ -49,6 +53,7 @@ class AdminCalls:
         self._service = service
         self._alive = alive
         self._leaders = leaders
+        self._sent_on: Counter[BrokerId] = Counter()
         if door is not None:
             door.on_request(KIND, self._asked)
 
@@ -132,13 +137,25 @@ class AdminCalls:
     async def _send(self, node: BrokerId, name: str, args: Args) -> Answer | ErrorCode:
         if self._door is None:
             return E.coordinator_not_available
-        timeout_s = TRY_S + args.get("wait_ms_max", 0) / 1000
+        wait_ms = args.get("wait_ms_max", 0)
+        if self._sent_on[node] >= (WAITING_MAX if wait_ms else SENT_ON_MAX):
+            why = f"{self._sent_on[node]} requests of this node wait at node {node} already"
+            return refused(E.throttling_quota_exceeded, why)
         beside = {each: args[each] for each in OPERATIONS[name].beside if each in args}
         header: dict[str, Any] = {"what": name} | ({"beside": beside} if beside else {})
         known = {each: args[each] for each in args if each not in beside}
-        _, packed = await self._door.request(
-            node, KIND, header, msgpack.packb(known), timeout_s=timeout_s
-        )
+        self._sent_on[node] += 1
+        try:
+            _, packed = await self._door.request(
+                node, KIND, header, msgpack.packb(known), timeout_s=TRY_S + wait_ms / 1000
+            )
+        except asyncio.CancelledError:
+            if wait_ms:
+                gone = self._hung_up(node, name, args)
+                self._env.tasks.spawn(gone, name=f"a poll at node {node} hung up")
+            raise
+        finally:
+            self._sent_on[node] -= 1
         match _unpack(packed):
             case [int(status), dict(fields)]:
                 return Answer(status, fields)
@@ -146,6 +163,17 @@ class AdminCalls:
                 return _passing(code)
             case _:
                 raise FrameRefused(f"node {node} answers {name} in unreadable words")
+
+    async def _hung_up(self, node: BrokerId, name: str, args: Args) -> None:
+        """There it would wait on in its place, and be offered a check that nobody takes. A poll ends its member's earlier one;
+        whoever has come back by then is told that there is nothing, and asks again."""
+        assert self._door is not None
+        last = {**args, "wait_ms_max": 0, "checks_max": 0, "delivered": []}
+        try:
+            packed = msgpack.packb(last)
+            await self._door.request(node, KIND, {"what": name}, packed, timeout_s=TRY_S)
+        except Trouble as trouble:
+            self._env.log.info("admin_call_failed", node=node, what=name, cause=str(trouble))
 
     async def _asked(
         self, peer_id: BrokerId, header: dict[str, Any], payload: memoryview
