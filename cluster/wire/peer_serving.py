@@ -125,14 +125,18 @@ class PeerServing:
             answering = self._answer(wire, envelope, payload, handler)
             task = self._env.tasks.spawn(answering, name=name)
             self._answering[task] = None
-            task.add_done_callback(lambda task: self._answering.pop(task, None))
+            wire.serving += 1  # from here on: many may come before one of them begins
+            task.add_done_callback(lambda task: self._answered(wire, task))
             return
         wire.post(pack_frame(frames.trouble(envelope.number, why, Outcome.REFUSED)))
+
+    def _answered(self, wire: PeerWire, task: asyncio.Task[None]) -> None:
+        self._answering.pop(task, None)
+        wire.serving -= 1
 
     async def _answer(
         self, wire: PeerWire, envelope: Envelope, payload: memoryview, handler: OnRequest
     ) -> None:
-        wire.serving += 1
         self._counters.requests_served += 1
         scope = from_header(envelope.header.pop(HEADER, None))
         started = 0.0
@@ -149,8 +153,6 @@ class PeerServing:
         except Trouble as trouble:
             outcome = trouble.outcome.value
             reply = pack_frame(frames.trouble(envelope.number, str(trouble), trouble.outcome))
-        finally:
-            wire.serving -= 1
         if scope is not None and self.tracer is not None:
             served_s = self._env.clock.steady() - started
             self.tracer.served(scope, wire.name.node_id, envelope.kind, served_s, outcome)

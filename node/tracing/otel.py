@@ -20,9 +20,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from .spans import Attributes
 
 SEND_S_MAX: Final = 2  # of one batch, with all that is tried again
-STOP_S_MAX: Final = (
-    2  # a stop waits no longer for what is queued: some batches, each with a time of its own
-)
+# A stop waits no longer for what is queued: some batches, each with a time of its own.
+STOP_S_MAX: Final = 2
 SET_NS: Final = 100_000_000  # by so much the wall clock was set, or has drifted
 # Answers that are no fault of anybody's: a client looks elsewhere, or asks again.
 _WELL: Final = ("none", "no answer", "done")

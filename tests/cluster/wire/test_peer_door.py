@@ -9,6 +9,7 @@ from fencepost.cluster.base.errors import ConnectionLost, FrameRefused, Outcome,
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.peer_door import PeerDoor, PeerStream
 from fencepost.cluster.wire.peer_handshake import CONTROL, Identity, greet
+from fencepost.cluster.wire.peer_serving import SERVED_AT_ONCE_MAX
 from peer_place import ONE, SECRET, THREE, TWO, Place, RealHost, SimHost, in_simulation, until
 
 
@@ -66,6 +67,39 @@ def test_a_request_is_answered_whatever_the_others_take(host: Any) -> None:
         assert not late.done()
         slow.set()
         assert (await late)[0] == {"was": "slow"}
+
+    host.run(scenario)
+
+
+def test_no_more_are_served_at_a_time_however_many_come_at_once(host: Any) -> None:
+    """Counted when its work began, a burst that was read in one turn of the loop had no bound."""
+
+    async def scenario(place: Place) -> None:
+        one, two = await connected(place)
+        ended = asyncio.Event()
+        most = begun = 0
+
+        async def wait(peer: BrokerId, header: dict[str, Any], payload: memoryview) -> Any:
+            nonlocal begun, most
+            begun += 1
+            most = max(most, begun)
+            await ended.wait()
+            begun -= 1
+            return {}, b""
+
+        two.on_request("slow", wait)
+        two.on_request("reverse", reverse)
+        asking = [
+            asyncio.ensure_future(one.request(TWO, "slow", {}, timeout_s=20))
+            for _ in range(SERVED_AT_ONCE_MAX + 100)
+        ]
+        await until(lambda: sum(each.done() for each in asking) == 100)
+        refused = [each.exception() for each in asking if each.done()]
+        assert all("serves 1024 requests of this node already" in str(each) for each in refused)
+        ended.set()
+        await asyncio.wait(asking)
+        assert most == SERVED_AT_ONCE_MAX
+        assert (await one.request(TWO, "reverse", {}, b"ab", timeout_s=5))[1] == b"ba"
 
     host.run(scenario)
 
