@@ -225,18 +225,17 @@ class _Recovery:
             if offset > believed:
                 remove_if_there(log.env.disk, snapshots.path_of(log, offset))
         snapshots.load_newest(log, self.machine)
-        if self.known.same_boot:
-            # The process that wrote them may have come no further.
-            log.snapshots_unsynced = log.snapshots[:]
-        else:
+        if not self.known.same_boot:
             snapshots.drop_damaged(log)
+        # The process that wrote them may have come no further, on this boot or (it is written down late) on one that seems another.
+        log.snapshots_unsynced = log.snapshots[:]
 
     def _drop_deleted(self) -> None:
-        """Segments that are out of the log go, but those that alone tell who has written: retention takes them once a snapshot does."""
+        """Segments that are out of the log stay as far as they reach to it without a hole: they may be all that tells who has written.
+        The snapshot that is to stand for them may be in the page cache only. Retention takes them once a checkpoint has synced it."""
         log, machine = self.log, self.machine
         at = log.index_of(self.known.log_start_offset)
-        stands = snapshots.standing(log, machine.end_offset)
-        while at and log.bases[at] > stands and is_whole(log.segments[at - 1]):
+        while at and is_whole(log.segments[at - 1]):
             at -= 1
         for segment in log.segments[:at]:
             log.shared.pool.close(segment)
