@@ -132,3 +132,11 @@ def derive(log: "Log", segment: Segment) -> AbortedIndex:
         if current is segment:
             break
     return found
+
+
+def derive_anew(log: "Log", segments: list[Segment]) -> None:
+    """At a start whose machine knows by a snapshot who wrote what is not there any more: that one can't begin at the log's start."""
+    for segment in segments:
+        if segment in log.segments:
+            segment.aborted = derive(log, segment)
+            mark(log, segment)

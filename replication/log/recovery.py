@@ -257,9 +257,6 @@ class _Recovery:
                 log.env.log.warn("transaction_index_damaged", path=path, cause=str(error))
                 segment.aborted = AbortedIndex()
                 self.without_aborted.append(segment)
-                self.replay_from = log.bases[0]
-                self.machine.reset(self.replay_from)
-                aborted.mark(log, segment)
             if segment.aborted.cut(self.trusted):
                 aborted.mark(log, segment)  # or the file keeps what may never come back
 
@@ -344,7 +341,7 @@ class _Recovery:
         )
         if completed is None or not completed.aborted:
             return
-        if completed.last_offset >= self.trusted or segment in self.without_aborted:
+        if completed.last_offset >= self.trusted:
             aborted.add(log, segment, completed)
 
     def _sync(self, first: int) -> None:
@@ -373,6 +370,7 @@ class _Recovery:
         log.active.reset_tail()
         if end > self.trusted or self.was_cut or not self.trusted:
             self._sync(first)
+        aborted.derive_anew(log, self.without_aborted)
         changed = log.epochs.truncate_from_end(end)
         if log.epochs.truncate_from_start(log.log_start_offset) or changed:
             log.epochs_unsaved = True

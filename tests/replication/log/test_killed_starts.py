@@ -1,12 +1,12 @@
-"""A start after a kill, and the power goes before its first checkpoint: what it took for durable may have been in the page cache only."""
+"""What a start takes for durable, and what it makes anew: it costs nobody his place among those who have written."""
 
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.log import Log
 from fencepost.replication.log.store import LogStore
-from log_helpers import FOLDER, PARTITION, START_MS, TOPIC_ID, Node, produce, run
-from test_producers_outlive import delete_before, first
+from log_helpers import FOLDER, PARTITION, START_MS, TOPIC_ID, Node, end_txn, produce, run
+from test_producers_outlive import delete_before, first, log_files
 
 
 def commit(node: Node, log: Log) -> None:
@@ -84,3 +84,36 @@ def test_a_snapshot_is_synced_by_a_start_whose_boot_nobody_could_write_down(seed
         assert log.producers.knows(1)
 
     run(scenario, seed)
+
+
+# --- a start that has to make something anew ---
+
+
+@pytest.mark.parametrize("how", ["kill", "crash"])
+def test_who_wrote_what_was_deleted_is_known_where_aborted_transactions_are_derived_anew(
+    how: str,
+) -> None:
+    """To find where they began the state was replayed from the log's start, and the snapshot was not believed any more."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        first(log, 1)
+        log.roll(START_MS)
+        produce(log)
+        log.roll(START_MS)
+        produce(log, 3, transactional=True, producer_id=2, producer_epoch=0)
+        end_txn(log, 2, commit=False)
+        commit(node, log)
+        await node.settle()
+        delete_before(log, 1)
+        await node.settle()
+        assert log_files(node) == [1, 2]
+        node.down(how)
+        node.env = world.restart("n1")
+        world.disk("n1").faults.fail("read", path="*.txnindex", times=100)
+        log = await node.start()
+        assert [each.first_offset for each in log.aborted_between(0, 9)] == [2]
+        assert log.producers.knows(1)
+
+    run(scenario)
