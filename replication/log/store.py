@@ -218,7 +218,7 @@ class LogStore:
 
     async def checkpoint(self) -> None:
         """Make durable what a start after a crash goes by; remove what is out of the logs since the last one."""
-        settlements = [Settlement(log) for log in self.shared.unsettled]
+        settlements = self._settlements()
         busy = [settlement for settlement in settlements if settlement.has_work]
         shares = [busy[start::SETTLE_SHARES] for start in range(min(SETTLE_SHARES, len(busy)))]
         disk = self.env.disk
@@ -242,6 +242,16 @@ class LogStore:
         if self._confirms_boot:
             self.offsets.confirm_boot()
             self._confirms_boot = False
+
+    def _settlements(self) -> list[Settlement]:
+        """All but those that the disk does not let begin: what others have handed to theirs must not go with them."""
+        begun = []
+        for log in list(self.shared.unsettled):
+            try:
+                begun.append(Settlement(log))
+            except OSError as error:
+                self.env.log.warn("log_not_settled", folder=log.folder, cause=str(error))
+        return begun
 
     def waiting(self) -> dict[TopicPartition, bool]:
         """Logs whose deleted segments another checkpoint may remove, and whether that takes a sync of the log before. Others wait for

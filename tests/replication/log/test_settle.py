@@ -4,7 +4,8 @@ import errno
 
 import pytest
 from fencepost.chaos.sim.world import World
-from log_helpers import START_MS, Node, end_txn, produce, run
+from fencepost.cluster.base.ids import TopicPartition
+from log_helpers import START_MS, TOPIC_ID, Node, end_txn, produce, run
 
 
 def test_aborted_transactions_whose_sync_failed_are_written_anew() -> None:
@@ -99,5 +100,32 @@ def test_a_log_that_failed_while_all_of_it_was_dropped_does_not_end_the_checkpoi
             log.truncate_fully_and_start_at(7)
         assert log.failed is not None
         await node.store.checkpoint()
+
+    run(scenario)
+
+
+def test_what_one_log_hands_to_a_checkpoint_is_not_lost_where_another_one_can_not_begin() -> None:
+    """Its leader epochs were never written, and the next checkpoint said that all was settled."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        other = node.store.open(TopicPartition("payments", 0), TOPIC_ID, node.config)
+        produce(other)
+        other.roll(START_MS)
+        produce(other, leader_epoch=1)
+        produce(log)
+        await node.store.sync([other, log])
+        log.bytes_since_snapshot = 1 << 62
+        faults = world.disk("n1").faults
+        for kind in ("create", "remove"):
+            faults.fail(kind, path="*/orders-0/*.producers")
+        assert list(node.store.shared.unsettled) == [other, log]
+        await node.store.checkpoint()
+        assert not other.epochs_unsaved and not other.rolled
+        assert node.env.disk.exists(f"{other.folder}/leader-epoch-checkpoint")
+        assert (other.settled_point, log.settled_point) == (2, 0)
+        await node.store.checkpoint()
+        assert log.settled_point == 1
 
     run(scenario)
