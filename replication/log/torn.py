@@ -8,7 +8,7 @@ PROVED BY  tests/replication/log/test_recovery.py::test_whole_batches_behind_a_t
 from typing import TYPE_CHECKING, Final
 
 from .names import LOG, TORN, file_name
-from .scan import Bad, good_batch_behind
+from .scan import Bad, good_batch_behind, scan
 from .segment import Segment
 from .segment_files import remove_all
 from .walk import LONG_CHUNK, damaged
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .log import Log
     from .recovery import Known
 
-KEPT_MAX: Final = 4  # torn pieces a partition keeps, the newest
+KEPT_MAX: Final = 4  # torn pieces that a partition keeps of earlier cuts, the newest
 
 
 def cut_off(log: "Log", at: int, bad: Bad, known: "Known") -> None:
@@ -49,13 +49,19 @@ def cut_off(log: "Log", at: int, bad: Bad, known: "Known") -> None:
         _keep_aside(log, segment, bad.position)
         for other in good_later:
             _keep_aside(log, other, 0)
+        _name_kept(log, segment)
     _drop(log, at, bad)
 
 
 def _starts_good(segment: Segment) -> bool:
     if segment.size == 0:
         return False
-    return good_batch_behind(segment.file(), 0, segment.size, segment.base_offset) is not None
+    file = segment.file()
+    try:
+        next(scan(file, 0, segment.size, segment.base_offset))
+    except Bad:
+        return good_batch_behind(file, 0, segment.size, segment.base_offset) is not None
+    return True
 
 
 def _keep_aside(log: "Log", segment: Segment, position: int) -> None:
@@ -75,9 +81,19 @@ def _keep_aside(log: "Log", segment: Segment, position: int) -> None:
             kept.close()
     except OSError as error:
         log.env.log.error("torn_bytes_not_kept", path=segment.path, cause=str(error))
-    names = [name for name in disk.list(log.folder) if name.endswith(TORN)]
-    for old in names[:-KEPT_MAX]:
-        disk.remove(f"{log.folder}/{old}")
+
+
+def _name_kept(log: "Log", segment: Segment) -> None:
+    """Durably, before anything is cut; and of cuts before this one, which lay further down, not too many pieces stay."""
+    disk = log.env.disk
+    try:
+        disk.sync_folder(log.folder)
+    except OSError as error:
+        log.env.log.error("torn_bytes_not_kept", path=segment.path, cause=str(error))
+    first = file_name(segment.base_offset, LOG)
+    older = [name for name in disk.list(log.folder) if name.endswith(TORN) and name < first]
+    for name in older[:-KEPT_MAX]:
+        disk.remove(f"{log.folder}/{name}")
 
 
 def _drop(log: "Log", at: int, bad: Bad) -> None:

@@ -11,6 +11,7 @@ from fencepost.replication.log.store import LogStore
 from log_helpers import (
     FOLDER,
     PARTITION,
+    START_MS,
     TOPIC_ID,
     Node,
     append,
@@ -149,3 +150,76 @@ async def refused(node: Node) -> None:
     with pytest.raises(LogDamaged, match="how far it was synced is not known"):
         node.store.open(PARTITION, TOPIC_ID, node.config)
     await node.store.opened([])
+
+
+async def torn_in_the_second_of_ten_files(node: Node) -> None:
+    """Of a log that is whole but for that, at an end of power, and synced no further than its checkpoint says: not at all."""
+    log = await node.start()
+    for _ in range(9):
+        produce(log, 3)
+        log.roll(START_MS)
+    produce(log)
+    await node.sync()
+    node.down("crash")
+    node.world.disk("n1").files.file(node.path(f"{3:020d}.log")).flip(20, 0)
+
+
+def test_whole_batches_behind_a_torn_one_are_kept_aside_in_however_many_files_they_are() -> None:
+    """Each piece that was kept made earlier ones of the same cut go, beyond four: those that follow on what is left of the log."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        await torn_in_the_second_of_ten_files(node)
+        log = await node.restart("crash")
+        assert log.log_end_offset == 3
+        kept = [int(name[:20]) for name in node.files() if name.endswith(".torn")]
+        assert kept == [3 * number for number in range(1, 10)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_cut_before_what_is_kept_of_it_has_its_name_on_the_disk(seed: int) -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        await torn_in_the_second_of_ten_files(node)
+        node.env = world.restart("n1")
+        world.disk("n1").faults.fail("sync", path="*.log")
+        store = LogStore(node.env, FOLDER)
+        store.start()
+        with pytest.raises(OSError, match="Input/output"):
+            store.open(PARTITION, TOPIC_ID, node.config)
+        node.down("crash")
+        node.env = world.restart("n1")
+        disk = node.env.disk
+        kept = [name[:20] for name in node.files() if name.endswith(".torn")]
+        whole = [f"{3 * number:020d}" for number in range(1, 9)]
+        for base in whole:
+            path = node.path(f"{base}.log")
+            assert base in kept or (disk.exists(path) and disk.size(path) == 3 * 90), base
+
+    run(scenario, seed)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_bad_batch_before_a_file_of_one_is_in_the_middle_too(batches: int) -> None:
+    """Behind the first batch of a file nothing followed, so a log whose checkpoint was lost was cut, and nothing kept of that file."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        at = log.active.size - 20
+        log.roll(START_MS)
+        produce(log, batches)
+        await node.settle()
+        node.down("crash")
+        world.disk("n1").files.file(node.path(LOG)).flip(at, 0)
+        node.env = world.restart("n1")
+        node.env.disk.remove(OFFSETS)
+        store = LogStore(node.env, FOLDER)
+        store.start()
+        with pytest.raises(LogDamaged, match="how far it was synced is not known"):
+            store.open(PARTITION, TOPIC_ID, node.config)
+
+    run(scenario)
