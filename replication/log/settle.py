@@ -23,7 +23,7 @@ from . import aborted, snapshots
 from .checkpoint import Kind
 from .names import EPOCHS, INDEX, TIMEINDEX, TXNINDEX
 from .rolling import write_index_files
-from .segment_files import sync_if_there
+from .segment_files import sync_if_there, write_again
 
 if TYPE_CHECKING:
     from .log import Log
@@ -108,9 +108,9 @@ class Settlement:
             self.error = error
 
     def _sync_snapshot(self, disk: Disk, offset: int) -> None:
-        """One that can't be made durable is given up, not synced again (fsyncgate); all else does without it."""
+        """One that can't be made durable is given up, not synced again (fsyncgate); all else does without it. A start may have found it."""
         try:
-            sync_if_there(disk, snapshots.path_in(self.folder, offset))
+            write_again(disk, snapshots.path_in(self.folder, offset))
         except OSError as error:
             if error.errno in NO_DESCRIPTOR_ERRNOS:
                 raise

@@ -4,6 +4,7 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.log import Log
+from fencepost.replication.log.settle import Settlement
 from fencepost.replication.log.store import LogStore
 from log_helpers import FOLDER, PARTITION, START_MS, TOPIC_ID, Node, end_txn, produce, run
 from test_producers_outlive import delete_before, first, log_files
@@ -117,3 +118,28 @@ def test_who_wrote_what_was_deleted_is_known_where_aborted_transactions_are_deri
         assert log.producers.knows(1)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_snapshot_whose_sync_a_killed_process_saw_fail_is_written_once_more(seed: int) -> None:
+    """The kernel has its pages for clean: another sync passes them over, and says that all is well (fsyncgate)."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await deleted_without_a_snapshot(node)
+        log.roll(START_MS)
+        produce(log)
+        commit(node, log)
+        await node.sync()
+        await node.store.offsets.flush()
+        world.disk("n1").faults.fail("sync", path="*.producers")
+        Settlement(log).run(node.env.disk)
+        log = await node.restart("kill")
+        assert 3 in log.snapshots
+        log.apply_retention(START_MS, log.log_end_offset)
+        await node.settle()
+        assert log_files(node)[0] == 1
+        log = await node.restart("crash")
+        assert log.producers.knows(1)
+
+    run(scenario, seed)
