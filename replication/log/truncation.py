@@ -135,13 +135,13 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
             _lower_start(log, offset)
         else:
             log.log_start_offset = offset
+        log.epochs.clear()
+        log.latest_epoch = -1
+        snapshots.drop_above(log, -1)
+        log.producers.reset(offset)
     except (OSError, LogDamaged) as error:
         log.fail(error)
         raise
-    log.epochs.clear()
-    log.latest_epoch = -1
-    snapshots.drop_above(log, -1)
-    log.producers.reset(offset)
 
 
 def _lower_start(log: "Log", offset: int) -> None:

@@ -129,3 +129,23 @@ def test_what_one_log_hands_to_a_checkpoint_is_not_lost_where_another_one_can_no
         assert log.settled_point == 1
 
     run(scenario)
+
+
+def test_a_log_that_began_anew_and_knows_who_wrote_before_has_failed() -> None:
+    """It went on: whoever was known of the other history was answered by that, and what he sent then never written."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, producer_id=1, producer_epoch=0, base_sequence=0)
+        log.roll(START_MS)
+        produce(log)
+        await node.settle()
+        world.disk("n1").faults.fail("remove", path="*.producers")
+        with pytest.raises(OSError, match="Input/output"):
+            log.truncate_fully_and_start_at(7)
+        assert log.failed is not None
+        log = await node.restart("kill")
+        assert (log.log_end_offset, log.producers.knows(1)) == (7, False)
+
+    run(scenario)
