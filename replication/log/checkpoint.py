@@ -12,10 +12,11 @@ One append-only file, rewritten when it has grown. After the magic come frames, 
     type B  the boot id of the machine's run in which all logs were last known to be whole, but those that are UNOPENED
     type N  names: (id u32, partition i32, length u16, topic) …
     type V  values: (id u32, kind u8, offset i64) …; the last one counts, -1 is none, -2 unknown (recovery points)
+    type M  both: (length u32 of the names), names as in N, values as in V; so builds that know no M go by what a clean stop leaves
 
 A bad frame at the end was being written at a crash. A bad frame with a good one behind it is damage: then nothing
 in the file is relied on (`intact` is false), every log is checked from its start, slow but right. No frame is
-appended while another waits to be synced, so that a power cut can't look like damage.
+appended while another waits to be synced, and names go with their first values in one, so that a power cut can't look like damage.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ FRAME: Final = struct.Struct(">II")
 NAME: Final = struct.Struct(">IiH")
 VALUE: Final = struct.Struct(">IBq")
 REWRITE_AT: Final = 16 * 1024 * 1024  # 1.2 million values: a quarter of a second to load
-TYPES: Final = b"BNV"
+LENGTH: Final = struct.Struct(">I")
+TYPES: Final = b"BNVM"
 NONE: Final = -1
 UNKNOWN: Final = -2  # it had a recovery point, which was lost: not the same as none
 
@@ -210,13 +212,12 @@ class PartitionOffsets:
             self.rewrite()
             self._file = self.env.disk.open(self.path)
             return None
-        frames = []
+        values = b"".join(VALUE.pack(*key, self._values[key[0]][key[1]]) for key in self._pending)
+        frame = _frame(b"V", values)
         if self._unnamed:
-            names = [_name_entry(self._ids[partition], partition) for partition in self._unnamed]
-            frames.append(_frame(b"N", b"".join(names)))
-        values = [VALUE.pack(*key, self._values[key[0]][key[1]]) for key in self._pending]
-        frames.append(_frame(b"V", b"".join(values)))
-        file.append(frames)
+            names = b"".join(_name_entry(self._ids[each], each) for each in self._unnamed)
+            frame = _frame(b"M", LENGTH.pack(len(names)) + names + values)
+        file.append([frame])
         self._pending.clear()
         self._unnamed.clear()
         return file
@@ -256,19 +257,28 @@ class PartitionOffsets:
         if kind == b"B":
             self.boot_id = bytes(rest).decode()
         elif kind == b"N":
-            position = 0
-            while position < len(rest):
-                number, partition, length = NAME.unpack_from(rest, position)
-                position += NAME.size
-                topic = bytes(rest[position : position + length]).decode()
-                position += length
-                self._ids[TopicPartition(topic, partition)] = number
-                self._values[number] = [NONE] * len(Kind)
-                self._next_id = max(self._next_id, number + 1)
+            self._take_names(rest)
         elif kind == b"V":
-            values = self._values
-            for number, which, offset in VALUE.iter_unpack(rest):
-                values[number][which] = offset
+            self._take_values(rest)
+        elif kind == b"M":
+            start = LENGTH.size + LENGTH.unpack_from(rest)[0]
+            self._take_names(rest[LENGTH.size : start])
+            self._take_values(rest[start:])
+
+    def _take_names(self, names: memoryview) -> None:
+        position = 0
+        while position < len(names):
+            number, partition, length = NAME.unpack_from(names, position)
+            position += NAME.size
+            topic = bytes(names[position : position + length]).decode()
+            position += length
+            self._ids[TopicPartition(topic, partition)] = number
+            self._values[number] = [NONE] * len(Kind)
+            self._next_id = max(self._next_id, number + 1)
+
+    def _take_values(self, values: memoryview) -> None:
+        for number, which, offset in VALUE.iter_unpack(values):
+            self._values[number][which] = offset
 
 
 def _name_entry(number: int, partition: TopicPartition) -> bytes:

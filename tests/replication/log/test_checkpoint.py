@@ -249,3 +249,27 @@ def test_the_boot_of_the_last_run_is_remembered() -> None:
         assert offsets.boot_id == ""
         offsets.confirm_boot()
         assert loaded(env).boot_id == env.boot_id
+
+
+def test_names_and_values_that_a_power_cut_has_torn_look_like_no_damage() -> None:
+    """Half of the names was gone, and the values behind them whole: nothing in the file was believed, of no log."""
+    for seed in range(200):
+        with World(seed) as world:
+
+            async def scenario(world: World) -> None:
+                offsets = loaded(world.node("n1"))
+                offsets.put(Kind.RECOVERY_POINT, A, 5)
+                await offsets.flush()
+                await offsets.flush()
+                for number in range(100):
+                    new = TopicPartition(f"a topic with a long name {number}", number)
+                    offsets.put(Kind.RECOVERY_POINT, new, number)
+                flush = asyncio.ensure_future(offsets.flush())
+                await asyncio.sleep(0)
+                world.crash("n1")
+                flush.cancel()
+                again = loaded(world.restart("n1"))
+                assert again.intact
+                assert again.recovery_point_of(A) == 5
+
+            world.run(scenario(world))
