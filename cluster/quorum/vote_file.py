@@ -76,6 +76,7 @@ class VoteFile:
         self._sound = 0  # which of them is known to have it on the disk
         self._owed = False  # the other one has not
         self.to_copy = False  # nor has anybody tried since
+        self._writes = 0  # begun, well or not
         self._is_made = self._has_rotten = False
         self._is_settled = True
         self._now = Vote()
@@ -180,9 +181,11 @@ class VoteFile:
         vote = Vote(term, voted_for, self.fresh if fresh is None else fresh)
         if vote != self._now:
             self._make()
+            self._owed = self.to_copy = (
+                True  # also where it fails: who knows what is in that file then
+            )
             self._write(1 - self._sound, vote)
             self._sound, self._now = 1 - self._sound, vote
-            self._owed = self.to_copy = True
 
     async def copy(self) -> bool:
         """The second copy, while the loop goes on. A vote that is stored meanwhile takes its place, and has its own to come.
@@ -193,7 +196,7 @@ class VoteFile:
         self.to_copy = False
         if not self._owed:
             return True
-        place, vote = 1 - self._sound, self._now
+        place, vote, writes = 1 - self._sound, self._now, self._writes
         try:
             file = self._copies[place] or self._env.disk.open(self._paths[place])
             self._copies[place] = file
@@ -204,8 +207,8 @@ class VoteFile:
             if trouble.errno not in NO_ROOM_ERRNOS:
                 raise
             return False
-        self._owed = (place, vote) != (1 - self._sound, self._now)
-        return True
+        self._owed = writes != self._writes  # over the copy
+        return self.to_copy or not self._owed
 
     def _pay(self) -> None:
         """The second copy. Where even writing over takes room, and there is none, the first one has to do until the next vote."""
@@ -221,6 +224,7 @@ class VoteFile:
 
     def _write(self, place: int, vote: Vote) -> None:
         """To a file that stays open: where there are no descriptors left votes are stored all the same."""
+        self._writes += 1
         file = self._files[place] or self._env.disk.open(self._paths[place])
         self._files[place] = file
         try:

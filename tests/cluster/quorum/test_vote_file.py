@@ -247,6 +247,34 @@ def test_a_vote_is_stored_while_the_copy_of_the_last_one_is_synced() -> None:
         assert env.disk.read_all(VOTE) == env.disk.read_all(COPY) == vote_file._pack(Vote(1, 3))
 
 
+@pytest.mark.parametrize("is_copying", [True, False])
+def test_what_a_vote_that_was_not_given_has_left_in_a_file_is_written_over(
+    is_copying: bool,
+) -> None:
+    """The file counted as the second copy, and had another vote, or half of one: when the first rots there is none left."""
+    with World(seed=1) as world:
+        env = world.node("a")
+        faults = world.disk("a").faults
+        vote = VoteFile(env, VOTE)
+
+        async def scenario() -> None:
+            vote.store(1, 3)
+            copying = asyncio.ensure_future(vote.copy())
+            if not is_copying:
+                await copying
+            await asyncio.sleep(0)
+            faults.fail("sync", number=errno.ENOSPC)
+            with pytest.raises(OSError, match="No space"):
+                vote.store(2, 2)
+            await copying
+            assert vote.to_copy
+            assert await vote.copy()
+
+        world.run(world.on(env, scenario()))
+        assert not vote._owed
+        assert env.disk.read_all(VOTE) == env.disk.read_all(COPY) == vote_file._pack(Vote(1, 3))
+
+
 def test_a_copy_that_could_not_be_made_is_tried_again(voting: Nodes) -> None:
     """A vote of which one copy is left is forgotten when that one rots: the other one is of before."""
     world, nodes = voting.world, voting
