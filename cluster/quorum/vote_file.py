@@ -181,9 +181,8 @@ class VoteFile:
         vote = Vote(term, voted_for, self.fresh if fresh is None else fresh)
         if vote != self._now:
             self._make()
-            self._owed = self.to_copy = (
-                True  # also where it fails: who knows what is in that file then
-            )
+            # Also where it fails: who knows what is in that file then.
+            self._owed = self.to_copy = True
             self._write(1 - self._sound, vote)
             self._sound, self._now = 1 - self._sound, vote
 
