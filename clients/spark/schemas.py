@@ -5,7 +5,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 READ_DDL: Final = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
+    # TIMESTAMP alone is what spark.sql.timestampType says.
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP_LTZ, "
     "timestampType INT"
 )
 HEADERS_DDL: Final = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"

@@ -218,3 +218,18 @@ def test_a_checkpoint_of_another_cluster_is_refused(
     node.write(topic, ["b"])
     with pytest.raises(Exception, match="the checkpoint is of cluster elsewhere"):
         stream(spark, node, topic, str(tmp_path))
+
+
+def test_a_session_whose_timestamps_have_no_zone_reads_the_same_columns(
+    spark: Any, node: Served, topic: str
+) -> None:
+    """As with Spark's Kafka connector: a record's time is a moment, whatever the word TIMESTAMP means in the session's SQL."""
+    node.write(topic, ["a"], timestamp=1_700_000_000_123)
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        rows = batch(spark, node, topic)
+        assert dict(rows.dtypes)["timestamp"] == "timestamp"
+        at = rows.selectExpr("cast(timestamp as string)").first()
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert at[0] == "2023-11-14 22:13:20.123"
