@@ -12,6 +12,7 @@ from typing import Final
 
 from confluent_kafka import (
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicPartition,
 )
@@ -27,6 +28,11 @@ from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place, TopicIds
 from .options import BOOTSTRAP, Bound, ReadOptions
 from .topic_ids import ASK_S, TRIES_S, ids_of
 
+# A leader that has just been made one may not know it yet.
+GONE_S: Final = 5.0
+NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+# When none of the partitions that were asked for had a leader for as long as one question takes.
+NO_LEADERS: Final = KafkaError._NOENT
 NO_SUCH_OFFSET: Final = -1  # the answer for a time after the youngest record
 # Of a consumer, which an admin client is not asked to know.
 READERS_OWN: Final = ("isolation.level", "group.id", "fetch.", "queued.", "max.poll.", "check.crcs")
@@ -38,6 +44,10 @@ class NotReached(ConnectionError):
 
 class WrongTopic(ValueError):
     """What was asked for is not there: its name, and what is."""
+
+
+class Vanished(WrongTopic):
+    """It was there when the topics were listed, and went before its offsets were asked for."""
 
 
 class Cluster:
@@ -140,7 +150,7 @@ class Cluster:
     def _ask(self, specs: Mapping[Place, OffsetSpec]) -> Offsets:
         """Each partition's leader; those whose leader is away are asked again."""
         found: Offsets = {}
-        deadline = time.monotonic() + TRIES_S
+        deadline, gone_at = time.monotonic() + TRIES_S, time.monotonic() + GONE_S
         left = dict(specs)
         while left:
             asked = {TopicPartition(*place): left[place] for place in left}
@@ -153,7 +163,27 @@ class Cluster:
                     found[place] = futures[partition].result().offset
                     del left[place]
                 except KafkaException as trouble:
-                    raise_unless_passing(trouble, deadline)
+                    self._raise_unless_passing(place, trouble, deadline, gone_at)
             if left:
                 time.sleep(PAUSE_S)
         return {place: found[place] for place in specs}
+
+    def _raise_unless_passing(
+        self, place: Place, trouble: KafkaException, deadline: float, gone_at: float
+    ) -> None:
+        """Which partition it was, and who was asked: of both librdkafka says nothing."""
+        error, which = trouble.args[0], f"{place[0]}-{place[1]}"
+        if error.code() in NOT_THERE:
+            if time.monotonic() > gone_at:
+                raise Vanished(f"{which} is not there any more: was it deleted?") from trouble
+        elif error.code() != NO_LEADERS or time.monotonic() > deadline:
+            try:
+                raise_unless_passing(trouble, deadline)
+            except KafkaException:
+                raise NotReached(self._why_no_offset(which, error)) from trouble
+
+    def _why_no_offset(self, which: str, error: KafkaError) -> str:
+        return (
+            f"{which}: its leader does not say where it begins and ends: {error.name()}: {error.str()} "
+            f"(asked by way of {self._options.client[BOOTSTRAP]}, kafka.{BOOTSTRAP}). Are all nodes there?"
+        )

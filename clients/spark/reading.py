@@ -14,11 +14,19 @@ it needs that, and no end tells of partitions that are new. So these starts are 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from . import data_loss, offsets, topic_ids
+from .cluster import Vanished
 from .offsets import BEGUN_KEY, INTERNAL_TOPICS, Offsets, Place, Range, TopicIds
 from .options import Bound, ReadOptions
+
+LISTED_MOST: Final = 10  # times, of one look
+
+Said = ParamSpec("Said")
+Planned = TypeVar("Planned")
 
 
 class AsksCluster(Protocol):
@@ -43,6 +51,20 @@ class AnotherCluster(RuntimeError):
     """The checkpoint's offsets mean nothing here."""
 
 
+def _listed_again(plan: Callable[Said, Planned]) -> Callable[Said, Planned]:
+    """If a topic is deleted between its being listed and its offsets being asked for: the next list is without it."""
+
+    @wraps(plan)
+    def planned(*args: Said.args, **kwargs: Said.kwargs) -> Planned:
+        for _ in range(LISTED_MOST - 1):
+            with suppress(Vanished):
+                return plan(*args, **kwargs)
+        return plan(*args, **kwargs)
+
+    return planned
+
+
+@_listed_again
 def batch_ranges(cluster: AsksCluster, options: ReadOptions) -> list[Range]:
     places = cluster.places()
     start = cluster.resolve("startingOffsets", options.starting, places)
@@ -97,6 +119,7 @@ class StreamPlan:
         self._planned: dict[str, Any] | None = None  # the last end, whose topics were looked at
         self._waiting_since: float | None = None
 
+    @_listed_again
     def initial(self) -> dict[str, Any]:
         places = self._cluster.places()
         ids = self._cluster.topic_ids(topic for topic, _ in places)
@@ -112,10 +135,12 @@ class StreamPlan:
                 start[place] = first[place]
         return offsets.to_json(start, self._cluster.cluster_id, ids, start)
 
+    @_listed_again
     def stop_at_what_is_there(self) -> None:
         """For Trigger.AvailableNow."""
         self._target = self._cluster.ends(self._cluster.places())
 
+    @_listed_again
     def next_end(self, start: Mapping[str, Any], most: int | None) -> dict[str, Any]:
         """Where the next micro-batch ends: at most about `most` offsets away; `start` when there is to be none."""
         is_now = self._target is not None

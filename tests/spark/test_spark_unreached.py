@@ -1,15 +1,17 @@
 """Brokers and admin doors where nobody answers: who was asked is named, and by which option."""
 
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 from fencepost.clients.spark import cluster, sink_writer
-from fencepost.clients.spark.cluster import Cluster, NotReached
+from fencepost.clients.spark.cluster import Cluster, NotReached, WrongTopic
 from fencepost.clients.spark.option_table import BATCH
 from fencepost.clients.spark.options import read_options
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
 from fencepost.clients.transactional.admin_api import AdminApi, AdminUnreachable
+from spark_topics import served
 
 
 @pytest.fixture
@@ -42,3 +44,31 @@ def test_a_driver_that_reaches_no_admin_door_names_them(nobody) -> None:
     said = rf"the admin doors http://{nobody}; .*admin\.listener; Spark's option adminUrl"
     with pytest.raises(AdminUnreachable, match=said):
         AdminApi(f"http://{nobody}", timeout_s=0.2).call("GET", "/x")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_topic_that_goes_between_two_questions_is_named(node, topic, monkeypatch) -> None:
+    monkeypatch.setattr(cluster, "GONE_S", 0.2, raising=False)
+    asked = Cluster(read_options({**node.reading, "subscribe": topic}, BATCH))
+    places = asked.places()
+    node.delete(topic)
+    with pytest.raises(WrongTopic, match=f"{topic}-[01] is not there any more: was it deleted"):
+        asked.ends(places)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_leader_that_goes_between_two_questions_is_waited_for_and_named(monkeypatch) -> None:
+    """The partition's, and whom it is known from. A node that starts takes longer than one question."""
+    monkeypatch.setattr(cluster, "TRIES_S", 3.0)
+    monkeypatch.setattr(cluster, "ASK_S", 0.5)
+    with served() as alone:
+        alone.create("t")
+        asked = Cluster(read_options({**alone.reading, "subscribe": "t"}, BATCH))
+        places = asked.places()
+    said = rf"t-0: its leader does not say where .* {alone.bootstrap}, kafka\.bootstrap\.servers"
+    begun = time.monotonic()
+    with pytest.raises(NotReached, match=said):
+        asked.ends(places)
+    assert time.monotonic() - begun > cluster.TRIES_S
