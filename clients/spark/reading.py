@@ -75,6 +75,10 @@ def batch_ranges(cluster: AsksCluster, options: ReadOptions) -> list[Range]:
     _check_reached(cluster, "endingOffsets", options.ending, end)
     for place in places:
         topic, partition = place
+        is_numbered = options.starting.offsets.get(place, offsets.EARLIEST) >= 0
+        if end[place] < first[place] and not is_numbered:
+            data_loss.report(_begins_later(place, end[place], first[place]), fails=fails)
+            start[place] = end[place]
         if start[place] > end[place]:
             raise ValueError(
                 f"{topic}-{partition}: startingOffsets ({start[place]}) is after endingOffsets ({end[place]})"
@@ -118,6 +122,7 @@ class StreamPlan:
         self._newest: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None  # the last end, whose topics were looked at
         self._waiting_since: float | None = None
+        self._reported: set[str] = set()
 
     @_listed_again
     def initial(self) -> dict[str, Any]:
@@ -281,10 +286,9 @@ class StreamPlan:
         first = self._cluster.starts(added)
         for place in added:
             if first[place] > 0:
-                data_loss.report(
+                self._report_once(
                     f"{place[0]}-{place[1]} is new to this query and begins at {first[place]}: what was before it is "
-                    "gone.",
-                    fails=self._options.fail_on_data_loss,
+                    "gone."
                 )
         return first
 
@@ -316,13 +320,16 @@ class StreamPlan:
         """Older builds took internal topics for a pattern's: these may be in a checkpoint."""
         if self._options.pattern:
             begun = {place: begun[place] for place in begun if place[0] not in INTERNAL_TOPICS}
-        gone = sorted(set(begun) - set(places))
-        if gone:
-            topic, partition = gone[0]
-            data_loss.report(
-                f"{topic}-{partition} was read up to {begun[gone[0]]} and is not there any more.",
-                fails=self._options.fail_on_data_loss,
+        for place in sorted(set(begun) - set(places)):
+            self._report_once(
+                f"{place[0]}-{place[1]} was read up to {begun[place]} and is not there any more."
             )
+
+    def _report_once(self, sentence: str) -> None:
+        """What stays as it is: Spark looks a hundred times a second."""
+        if sentence not in self._reported:
+            data_loss.report(sentence, fails=self._options.fail_on_data_loss)
+            self._reported.add(sentence)
 
     def _check_backwards(
         self, known: list[Place], begun: Offsets, newest: Offsets, same: AbstractSet[str]

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 from fencepost.clients.spark.cluster import Vanished
 from fencepost.clients.spark.data_loss import DataLoss
-from fencepost.clients.spark.offsets import Offsets, Range
+from fencepost.clients.spark.offsets import Offsets, Place, Range
 from fencepost.clients.spark.option_table import BATCH, STREAM
-from fencepost.clients.spark.options import ReadOptions, read_options
+from fencepost.clients.spark.options import Bound, ReadOptions, read_options
 from fencepost.clients.spark.reading import StreamPlan, batch_ranges
-from told_cluster import Told
+from told_cluster import Told, plan
 
-A, C = ("t", 0), ("u", 0)
+A, B, C = ("t", 0), ("t", 1), ("u", 0)
+LOOKS = 100  # Spark's in a second, of a query that has nothing to do
 
 
 class Deleting(Told):
@@ -55,3 +56,48 @@ def test_what_goes_while_a_query_or_a_batch_read_begins_is_not_in_it() -> None:
     stream.stop_at_what_is_there()
     assert stream.next_end({"t": {"0": 4}}, None)["t"] == {"0": 9}
     assert batch_ranges(Deleting({}, {A: 9, C: 5}), of_a_pattern(BATCH)) == [Range("t", 0, 0, 9)]
+
+
+def test_what_is_gone_for_good_is_told_once_and_not_at_each_look(caplog: Any) -> None:
+    """A log of a gigabyte a day, of a query that has been told that it goes on."""
+    stream = plan(Told({}, {A: 10}), failondataloss="false")
+    start = {"@cluster": "me", "t": {"0": 10, "1": 4, "2": 5}}
+    for _ in range(LOOKS):
+        assert stream.next_end(start, None) == start
+    told = [each.getMessage() for each in caplog.records]
+    assert len(told) == 2, "each partition"
+    assert "t-1 was read up to 4 and is not there" in told[0]
+    assert "t-2 was read up to 5 and is not there" in told[1]
+
+
+def test_where_a_new_partition_begins_is_told_once_while_there_is_too_little(caplog: Any) -> None:
+    cluster = Told({B: 3}, {A: 10, B: 5})
+    stream = plan(cluster, failondataloss="false", minoffsetspertrigger="50")
+    start = {"@cluster": "me", "t": {"0": 10}}
+    for _ in range(LOOKS):
+        assert stream.next_end(start, None) == start
+    assert len(caplog.records) == 1
+    assert "t-1 is new to this query and begins at 3" in caplog.text
+
+
+class Asked(Told):
+    def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
+        return dict(bound.offsets) if bound.offsets else super().resolve(side, bound, places)
+
+
+@pytest.mark.parametrize("starting", ["earliest", '{"t":{"0":1}}'])
+def test_a_batch_of_which_all_has_aged_out_is_lost_data_wherever_it_was_to_begin(
+    starting: str, caplog: Any
+) -> None:
+    """The partition begins at 4, and nobody has said that the batch is to."""
+    ends = {"endingoffsets": '{"t":{"0":3}}', "startingoffsets": starting}
+    said = {"bootstrap.servers": "here", "subscribe": "t", **ends}
+    cluster = Asked({A: 4}, {A: 10})
+    with pytest.raises(DataLoss, match=r"t-0: .* the partition begins at 4 now"):
+        batch_ranges(cluster, read_options(said, BATCH))
+    lax = read_options({**said, "failondataloss": "false"}, BATCH)
+    assert batch_ranges(cluster, lax) == []
+    assert "the partition begins at 4 now" in caplog.text
+    wrong = read_options({**said, "startingoffsets": '{"t":{"0":5}}'}, BATCH)
+    with pytest.raises(ValueError, match=r"startingOffsets \(5\) is after endingOffsets \(3\)"):
+        batch_ranges(cluster, wrong)
