@@ -55,6 +55,7 @@ UNREADABLE: Final = (
     KafkaError.MSG_SIZE_TOO_LARGE,
 )
 UNIT_US: Final = 1_000
+LAST_MS: Final = (2**63 - 1) // UNIT_US  # that a column of microseconds holds
 
 log = logging.getLogger("fencepost.clients")
 
@@ -164,7 +165,9 @@ class _RangeReader:
             pa.repeat(pa.scalar(self._wanted.topic, pa.string()), found.count),
             pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), found.count),
             found.offsets,
-            pc.multiply(stamps_ms, UNIT_US).cast(pa.timestamp("us", tz="UTC")),
+            pc.multiply(pc.min_element_wise(stamps_ms, LAST_MS), UNIT_US).cast(
+                pa.timestamp("us", tz="UTC")
+            ),
             # librdkafka counts from 1 (0: not there), Kafka and Spark from 0.
             pc.subtract(types, 1).cast(pa.int32()),
         ]

@@ -111,3 +111,18 @@ def test_values_that_are_all_null_or_all_empty_stay_so(
             producer.produce(topic, value=value, partition=0)
         assert producer.flush(20) == 0
         assert [row[:2] for row in as_columns(node, topic, 0, 5)] == [(None, value)] * 5
+
+
+def test_a_time_that_no_column_holds_is_the_last_one_that_it_does(
+    node: Served, fresh: Callable[[str], str]
+) -> None:
+    """Nanoseconds, and worse, that a producer took for milliseconds: in microseconds they are no 64 bits."""
+    topic = fresh("topic")
+    node.create(topic, message_timestamp_after_max_ms=str(2**63 - 1))
+    last_ms = (2**63 - 1) // 1_000
+    for at_ms in (last_ms, last_ms + 1, 1_700_000_000_000_000_000, 2**63 - 1):
+        node.write(topic, ["v"], timestamp=at_ms)
+    client = {"bootstrap.servers": node.bootstrap}
+    read = read_range(Range(topic, 0, 0, 4), client, headers=False, fail_on_data_loss=True)
+    found = [us for each in read for us in each.column("timestamp").cast(pa.int64()).to_pylist()]
+    assert found == [last_ms * 1_000] * 4
