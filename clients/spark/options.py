@@ -34,7 +34,7 @@ BOOTSTRAP: Final = client_settings.BOOTSTRAP
 LONG_MAX: Final = 2**63 - 1  # of Spark's numbers, Kafka's offsets, and a group's numbers
 GROUP, TASK = "group", "task"
 FAIL, IGNORE = "fail", "ignore"
-DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h)?", re.ASCII)
+DURATION: Final = re.compile(r"(\d{1,18})\s*(ms|s|m|h)?", re.ASCII)
 SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 PASSWORDS: Final = re.compile(r"//[^/\s]*@")  # in an address, before its host
@@ -102,6 +102,8 @@ def read_options(said: Mapping[str, Any], use: str) -> ReadOptions:
             f"say exactly one of subscribe, subscribePattern and assign; {which} was said"
         )
     topics = tuple(each.strip() for each in given.text("subscribe").split(",") if each.strip())
+    if "subscribe" in chosen and not topics:
+        raise WrongOption(f"subscribe={given.text('subscribe')} names no topic")
     places = _assigned(given.text("assign"))
     for topic in (*topics, *(each for each, _ in places)):
         _check_topic(chosen[0], topic)
@@ -321,8 +323,11 @@ def _by_place(name: str, text: str, *, least: int) -> Offsets:
         if not isinstance(partitions, dict) or not partitions:
             raise WrongOption(f"{shape}; it has {topic}: {partitions!r}")
         for partition, value in sorted(partitions.items()):
-            is_number = isinstance(value, int) and not isinstance(value, bool)
-            if not _is_partition(partition) or not is_number or not least <= value <= LONG_MAX:
+            if (
+                not _is_partition(partition)
+                or not _is_whole(value)
+                or not least <= value <= LONG_MAX
+            ):
                 raise WrongOption(f"{shape}; it has {topic}-{partition}: {value!r}")
             found[topic, int(partition)] = value
     return found
@@ -337,13 +342,17 @@ def _assigned(text: str) -> tuple[Place, ...]:
     for topic in sorted(table):
         partitions = table[topic]
         if not isinstance(partitions, list) or not all(
-            isinstance(each, int) and each >= 0 for each in partitions
+            _is_whole(each) and each >= 0 for each in partitions
         ):
             raise WrongOption(f"{shape}; it has {topic}: {partitions!r}")
         found += [(topic, each) for each in sorted(set(partitions))]
     if not found:
         raise WrongOption(f"{shape}; it names no partition")
     return tuple(found)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_partition(text: Any) -> bool:
@@ -363,6 +372,6 @@ def _json(shape: str, text: str) -> dict[str, Any]:
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         raise WrongOption(f"subscribePattern={text} is no regular expression: {error}") from None
     return text

@@ -28,7 +28,7 @@ class FencepostDataSource(DataSource):
 
     def schema(self) -> str:
         """Only `includeHeaders` changes it; the other options are checked where they are used."""
-        wanted = str(self.options.get("includeheaders", "false")).lower()
+        wanted = str(self.options.get("includeheaders", "false")).strip().lower()
         return schemas.read_ddl(headers=wanted == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:

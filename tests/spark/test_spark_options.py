@@ -94,6 +94,12 @@ def test_an_option_of_another_use_is_refused() -> None:
         ({**HERE, "subscribepattern": "("}, "no regular expression"),
         ({**HERE, "assign": "orders"}, "assign must be JSON such as .* not JSON"),
         ({**HERE, "assign": '{"a":[-1]}'}, r"it has a: \[-1\]"),
+        ({**HERE, "assign": '{"a":[true]}'}, r"it has a: \[True\]"),
+        ({**HERE, "subscribe": " , "}, "subscribe=, names no topic"),
+        (
+            {**HERE, "subscribepattern": "a{9999999999}"},
+            "subscribePattern=.* no regular expression",
+        ),
         (
             {**READS, "startingoffsets": "newest"},
             "startingOffsets must be earliest or latest, or JSON",
@@ -115,6 +121,12 @@ def test_an_option_of_another_use_is_refused() -> None:
 def test_what_can_not_be_read_is_told(said: dict[str, str], sentence: str) -> None:
     with pytest.raises(WrongOption, match=sentence):
         read_options(said, BATCH)
+
+
+def test_a_time_that_is_none_is_told() -> None:
+    for text in ("soon", "9" * 400):
+        with pytest.raises(WrongOption, match=f"maxTriggerDelay={text} is no time: say 30s"):
+            read_options({**READS, "maxtriggerdelay": text}, STREAM)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +156,16 @@ def test_what_can_not_be_read_is_told(said: dict[str, str], sentence: str) -> No
 def test_what_can_not_be_written_is_told(said: dict[str, str], sentence: str) -> None:
     with pytest.raises(WrongOption, match=sentence):
         write_options(said, BATCH_SINK)
+
+
+@pytest.mark.needs("python:pyspark")
+def test_headers_are_wanted_by_the_schema_and_by_the_options_alike() -> None:
+    from fencepost.clients.spark.source import FencepostDataSource
+
+    for said in ("true", " True "):
+        schema = FencepostDataSource({**READS, "includeheaders": said}).schema()
+        assert ("headers" in schema, said) == (True, said)
+        assert read_options({**READS, "includeheaders": said}, BATCH).include_headers
 
 
 def test_times_go_before_offsets() -> None:
