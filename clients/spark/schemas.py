@@ -20,6 +20,11 @@ READ_FIELDS: Final = (
     ("timestamp", pa.timestamp("us", tz="UTC")),
     ("timestampType", pa.int32()),
 )
+# As Spark calls their types, and that of the headers behind them.
+READ_TYPES: Final = (
+    *("binary", "binary", "string", "int", "bigint", "timestamp", "int"),
+    "array<struct<key:string,value:binary>>",
+)
 
 # What may be written: the column, the types it may have (in Spark's short words), whether it must be there.
 TEXT_OR_BYTES: Final = ("string", "binary")
@@ -52,6 +57,12 @@ def check_read(schema: Any, *, headers: bool) -> None:
             f"the columns are {', '.join(ours)}, in this order; they can't be chosen with schema(): select what you need. "
             f"It asked for {', '.join(schema.fieldNames())}."
         )
+    for column, kind in zip(schema.fields, READ_TYPES, strict=False):
+        asked = column.dataType.simpleString()
+        if asked != kind:
+            raise WrongSchema(
+                f"the column {column.name} is {kind}, and schema() asked for {asked}: cast it with select"
+            )
 
 
 def check_write(schema: Any, topic: str | None) -> None:

@@ -168,6 +168,22 @@ def test_headers_are_wanted_by_the_schema_and_by_the_options_alike() -> None:
         assert read_options({**READS, "includeheaders": said}, BATCH).include_headers
 
 
+@pytest.mark.needs("python:pyspark")
+def test_a_column_of_another_type_is_refused_on_the_driver() -> None:
+    """Spark's own words for it come from a task, four times, and have two lists to compare."""
+    from fencepost.clients.spark import schemas
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StringType
+
+    for headers in (False, True):
+        asked = from_arrow_schema(schemas.arrow_schema(headers=headers))
+        schemas.check_read(asked, headers=headers)
+        asked["value"].dataType = StringType()
+        said = r"the column value is binary, and schema\(\) asked for string: cast it with select"
+        with pytest.raises(schemas.WrongSchema, match=said):
+            schemas.check_read(asked, headers=headers)
+
+
 def test_times_go_before_offsets() -> None:
     said = {**READS, "startingoffsets": "earliest", "startingtimestamp": "1000"}
     assert read_options(said, BATCH).starting.timestamp_ms == 1000
