@@ -16,12 +16,17 @@ CLUSTER_KEY: Final = "@cluster"
 TOPICS_KEY: Final = "@topics"
 BEGUN_KEY: Final = "@begun"
 NOT_TOPICS: Final = (CLUSTER_KEY, TOPICS_KEY, BEGUN_KEY)
+TOLD_MAX: Final = 200  # of an offset that can't be read
 # Kafka's Topic.INTERNAL_TOPICS: no pattern means them, in its consumers neither.
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 Place = tuple[str, int]  # topic, partition
 Offsets = dict[Place, int]
 TopicIds = dict[str, str]  # by topic
+
+
+class NotOurs(ValueError):
+    """An offset in a checkpoint: what it is, and what it should be."""
 
 
 class Range(NamedTuple):
@@ -71,6 +76,37 @@ def from_json(table: Mapping[str, Any]) -> Offsets:
         if topic not in NOT_TOPICS
         for partition in table[topic]
     }
+
+
+def check_noted(noted: Any) -> None:
+    """Spark hands over what stands in the checkpoint, whoever wrote it."""
+    if not _is_ours(noted):
+        raise NotOurs(
+            f"the checkpoint has the offset {json.dumps(noted)[:TOLD_MAX]} for this source, which is none of fencepost's, such as "
+            '{"orders": {"0": 23}}: it is another source\'s, a newer build\'s, or damaged. Start with a new '
+            "checkpointLocation, or put the checkpoint back as it was"
+        )
+
+
+def _is_ours(noted: Any) -> bool:
+    if not isinstance(noted, dict):
+        return False
+    tables = [noted[key] for key in noted if not key.startswith("@")]
+    begun = noted.get(BEGUN_KEY, {})
+    return (
+        all(not key.startswith("@") or key in NOT_TOPICS for key in noted)
+        and isinstance(noted.get(CLUSTER_KEY, ""), str)
+        and isinstance(noted.get(TOPICS_KEY, {}), dict)
+        and isinstance(begun, dict)
+        and all(_is_by_partition(each) for each in (*tables, *begun.values()))
+    )
+
+
+def _is_by_partition(table: Any) -> bool:
+    return isinstance(table, dict) and all(
+        key.isascii() and key.isdigit() and isinstance(table[key], int) and table[key] >= 0
+        for key in table
+    )
 
 
 def begun_of(end: Mapping[str, Any]) -> Offsets:

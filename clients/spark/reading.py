@@ -306,6 +306,7 @@ class StreamPlan:
         return False
 
     def _check_cluster(self, noted: Mapping[str, Any]) -> None:
+        offsets.check_noted(noted)
         if not self._cluster.cluster_id:
             self._cluster.places()  # learns it
         theirs, ours = offsets.cluster_of(noted), self._cluster.cluster_id

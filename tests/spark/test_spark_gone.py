@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fencepost.clients.spark.cluster import Vanished
 from fencepost.clients.spark.data_loss import DataLoss
-from fencepost.clients.spark.offsets import Offsets, Place, Range
+from fencepost.clients.spark.offsets import NotOurs, Offsets, Place, Range
 from fencepost.clients.spark.option_table import BATCH, STREAM
 from fencepost.clients.spark.options import Bound, ReadOptions, read_options
 from fencepost.clients.spark.reading import StreamPlan, batch_ranges
@@ -101,3 +101,28 @@ def test_a_batch_of_which_all_has_aged_out_is_lost_data_wherever_it_was_to_begin
     wrong = read_options({**said, "startingoffsets": '{"t":{"0":5}}'}, BATCH)
     with pytest.raises(ValueError, match=r"startingOffsets \(5\) is after endingOffsets \(3\)"):
         batch_ranges(cluster, wrong)
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        5,
+        {"logOffset": 3},
+        {"t": None},
+        {"t": {"0": "4"}},
+        {"t": {"0": -1}},
+        {"t": {"zero": 4}},
+        {"@cluster": 5, "t": {"0": 4}},
+        {"@topics": ["t"], "t": {"0": 4}},
+        {"@begun": {"t": 4}, "t": {"0": 4}},
+        {"@of_a_newer_build": {"t": 1}, "t": {"0": 4}},
+    ],
+)
+def test_an_offset_of_another_source_or_a_damaged_one_is_told(noted: Any) -> None:
+    """A query whose format was changed, and its checkpoint was not."""
+    said = "the checkpoint has the offset .*, which is none of fencepost's, such as .* Start with a"
+    stream = plan(Told({}, {A: 10}))
+    with pytest.raises(NotOurs, match=said):
+        stream.next_end(noted, None)
+    with pytest.raises(NotOurs, match=said):
+        stream.ranges({"t": {"0": 1}}, noted)
