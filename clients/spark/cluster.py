@@ -111,19 +111,19 @@ class Cluster:
 
     def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
         """A bound as offsets of all these partitions."""
-        named = bound.named
+        named, said = bound.named, bound.said_as(side.removesuffix("Offsets"))
         if named is not None and named != frozenset(places):
             missing = sorted(set(places) - named) or sorted(named - set(places))
             what = "is not named" if set(places) - named else "is not read here"
             raise WrongTopic(
-                f"{side} must name each partition that is read, and no other: {missing[0][0]}-{missing[0][1]} {what}"
+                f"{said} must name each partition that is read, and no other: {missing[0][0]}-{missing[0][1]} {what}"
             )
         if bound.timestamp_ms is not None:
             times: Offsets = dict.fromkeys(places, bound.timestamp_ms)
-            return self._at(side.replace("Offsets", "Timestamp"), times, or_latest=bound.or_latest)
+            return self._at(said, times, or_latest=bound.or_latest)
         if bound.timestamps_ms:
             times = bound.timestamps_ms
-            return self._at(f"{side}ByTimestamp", times, or_latest=bound.or_latest)
+            return self._at(said, times, or_latest=bound.or_latest)
         wanted = {
             place: bound.offsets[place] if bound.everywhere is None else bound.everywhere
             for place in places

@@ -55,6 +55,12 @@ class Bound:
     timestamps_ms: Offsets = field(default_factory=dict)
     or_latest: bool = False  # where nothing is as young as a time that was asked for
 
+    def said_as(self, side: str) -> str:
+        """The option's name; `side` is starting or ending."""
+        if self.timestamp_ms is not None:
+            return f"{side}Timestamp"
+        return f"{side}OffsetsByTimestamp" if self.timestamps_ms else f"{side}Offsets"
+
     @property
     def named(self) -> frozenset[Place] | None:
         """The partitions that it is about; None for any."""

@@ -81,7 +81,8 @@ def batch_ranges(cluster: AsksCluster, options: ReadOptions) -> list[Range]:
             start[place] = end[place]
         if start[place] > end[place]:
             raise ValueError(
-                f"{topic}-{partition}: startingOffsets ({start[place]}) is after endingOffsets ({end[place]})"
+                f"{topic}-{partition}: {options.starting.said_as('starting')} (offset {start[place]}) is after "
+                f"{options.ending.said_as('ending')} (offset {end[place]})"
             )
         if start[place] < first[place]:
             data_loss.report(_begins_later(place, start[place], first[place]), fails=fails)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from fencepost.clients.spark.cluster import Vanished
+from fencepost.clients.spark.cluster import Cluster, Vanished, WrongTopic
 from fencepost.clients.spark.data_loss import DataLoss
 from fencepost.clients.spark.offsets import NotOurs, Offsets, Place, Range
 from fencepost.clients.spark.option_table import BATCH, STREAM
@@ -99,7 +99,9 @@ def test_a_batch_of_which_all_has_aged_out_is_lost_data_wherever_it_was_to_begin
     assert batch_ranges(cluster, lax) == []
     assert "the partition begins at 4 now" in caplog.text
     wrong = read_options({**said, "startingoffsets": '{"t":{"0":5}}'}, BATCH)
-    with pytest.raises(ValueError, match=r"startingOffsets \(5\) is after endingOffsets \(3\)"):
+    with pytest.raises(
+        ValueError, match=r"startingOffsets \(offset 5\) is after endingOffsets \(off"
+    ):
         batch_ranges(cluster, wrong)
 
 
@@ -126,3 +128,32 @@ def test_an_offset_of_another_source_or_a_damaged_one_is_told(noted: Any) -> Non
         stream.next_end(noted, None)
     with pytest.raises(NotOurs, match=said):
         stream.ranges({"t": {"0": 1}}, noted)
+
+
+def test_ends_that_are_the_wrong_way_round_are_called_as_they_were_said() -> None:
+    class Timed(Told):
+        def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
+            return {A: 9 if side.startswith("starting") else 2}
+
+    for said, sentence in (
+        (
+            {"startingtimestamp": "900", "endingtimestamp": "200"},
+            r"startingTimestamp \(offset 9\) is after endingTimestamp \(offset 2\)",
+        ),
+        (
+            {"startingoffsetsbytimestamp": '{"t":{"0":900}}', "endingoffsets": '{"t":{"0":2}}'},
+            r"startingOffsetsByTimestamp \(offset 9\) is after endingOffsets \(offset 2\)",
+        ),
+    ):
+        options = read_options({"bootstrap.servers": "here", "subscribe": "t", **said}, BATCH)
+        with pytest.raises(ValueError, match=f"t-0: {sentence}"):
+            batch_ranges(Timed({}, {A: 10}), options)
+
+
+def test_a_partition_that_is_not_named_is_not_named_by_the_option_that_was_said() -> None:
+    by_time = {"startingoffsetsbytimestamp": '{"t":{"0":900}}'}
+    here = {"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    options = read_options({**here, **by_time}, BATCH)
+    said = "startingOffsetsByTimestamp must name each partition that is read, .*: t-1 is not named"
+    with pytest.raises(WrongTopic, match=said):
+        Cluster(options).resolve("startingOffsets", options.starting, [A, B])
