@@ -16,6 +16,7 @@ CLUSTER_KEY: Final = "@cluster"
 TOPICS_KEY: Final = "@topics"
 BEGUN_KEY: Final = "@begun"
 NOT_TOPICS: Final = (CLUSTER_KEY, TOPICS_KEY, BEGUN_KEY)
+UNRESOLVED_KEY: Final = "@unresolved"  # of a start, which is in no checkpoint: why there is none
 TOLD_MAX: Final = 200  # of an offset that can't be read
 # Kafka's Topic.INTERNAL_TOPICS: no pattern means them, in its consumers neither.
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -76,6 +77,10 @@ def from_json(table: Mapping[str, Any]) -> Offsets:
         if topic not in NOT_TOPICS
         for partition in table[topic]
     }
+
+
+def is_unresolved(start: Any) -> bool:
+    return isinstance(start, dict) and UNRESOLVED_KEY in start
 
 
 def check_noted(noted: Any) -> None:

@@ -19,8 +19,8 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from . import data_loss, offsets, topic_ids
-from .cluster import Vanished
-from .offsets import BEGUN_KEY, INTERNAL_TOPICS, Offsets, Place, Range, TopicIds
+from .cluster import Vanished, WrongTopic
+from .offsets import BEGUN_KEY, INTERNAL_TOPICS, UNRESOLVED_KEY, Offsets, Place, Range, TopicIds
 from .options import Bound, ReadOptions
 
 LISTED_MOST: Final = 10  # times, of one look
@@ -124,6 +124,16 @@ class StreamPlan:
         self._planned: dict[str, Any] | None = None  # the last end, whose topics were looked at
         self._waiting_since: float | None = None
         self._reported: set[str] = set()
+        self._unresolved: Exception | None = None
+
+    def start(self) -> dict[str, Any]:
+        """What was asked for may not be there any more when the first batch is done again, or not be all that there is: that one's
+        own end says where it began, so this is a failure only of who has none."""
+        try:
+            return self.initial()
+        except (WrongTopic, OffsetOutOfRange, data_loss.DataLoss) as error:
+            self._unresolved = error
+            return {UNRESOLVED_KEY: str(error)}
 
     @_listed_again
     def initial(self) -> dict[str, Any]:
@@ -150,6 +160,8 @@ class StreamPlan:
     def next_end(self, start: Mapping[str, Any], most: int | None) -> dict[str, Any]:
         """Where the next micro-batch ends: at most about `most` offsets away; `start` when there is to be none."""
         is_now = self._target is not None
+        if offsets.is_unresolved(start):
+            raise self._why_unresolved(start)
         places = self._cluster.places()
         self._check_cluster(start)
         begun = offsets.from_json(start)
@@ -235,7 +247,15 @@ class StreamPlan:
         they ended when the run began: up to there it reads, and what has come since is the next run's."""
         return self._newest
 
+    def _why_unresolved(self, start: Mapping[str, Any]) -> Exception:
+        return self._unresolved or OffsetOutOfRange(start[UNRESOLVED_KEY])
+
     def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
+        if offsets.is_unresolved(start):
+            offsets.check_noted(end)
+            if not offsets.begun_of(end):
+                raise self._why_unresolved(start)
+            start = {}
         self._check_cluster(start)
         self._check_cluster(end)  # batch 0 may be planned again with a start that was resolved here
         begun, until = offsets.from_json(start), offsets.from_json(end)

@@ -80,11 +80,6 @@ def test_where_a_new_partition_begins_is_told_once_while_there_is_too_little(cap
     assert "t-1 is new to this query and begins at 3" in caplog.text
 
 
-class Asked(Told):
-    def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
-        return dict(bound.offsets) if bound.offsets else super().resolve(side, bound, places)
-
-
 @pytest.mark.parametrize("starting", ["earliest", '{"t":{"0":1}}'])
 def test_a_batch_of_which_all_has_aged_out_is_lost_data_wherever_it_was_to_begin(
     starting: str, caplog: Any
@@ -92,7 +87,7 @@ def test_a_batch_of_which_all_has_aged_out_is_lost_data_wherever_it_was_to_begin
     """The partition begins at 4, and nobody has said that the batch is to."""
     ends = {"endingoffsets": '{"t":{"0":3}}', "startingoffsets": starting}
     said = {"bootstrap.servers": "here", "subscribe": "t", **ends}
-    cluster = Asked({A: 4}, {A: 10})
+    cluster = Told({A: 4}, {A: 10})
     with pytest.raises(DataLoss, match=r"t-0: .* the partition begins at 4 now"):
         batch_ranges(cluster, read_options(said, BATCH))
     lax = read_options({**said, "failondataloss": "false"}, BATCH)

@@ -127,6 +127,40 @@ def test_what_aged_out_before_the_first_batch_was_done_is_told() -> None:
     )
 
 
+def test_a_first_batch_is_done_again_though_its_start_can_not_be_asked_for_any_more() -> None:
+    """1. It was noted with its end. 2. The driver died. 3. What the options say can't be resolved now: the topic has grown, or
+    what they name has aged out. The batch's own end has the answer."""
+    named = '{"t":{"0":3}}'
+    cluster = Told({}, {A: 10})
+    stream = plan(cluster, startingoffsets=named)
+    start = stream.start()
+    end = stream.next_end(start, 4)
+    first = stream.ranges(start, end)
+    assert first == [Range("t", 0, 3, 7)]
+    cluster.last = {A: 10, B: 5}
+    again = plan(cluster, startingoffsets=named)
+    assert again.ranges(again.start(), end) == first
+    assert again.next_end(end, None)["t"] == {"0": 10, "1": 5}
+    cluster.first, cluster.last = {A: 5}, {A: 10}
+    strict, lax = plan(cluster, startingoffsets=named), plan(cluster, failondataloss="false")
+    with pytest.raises(DataLoss, match=r"t-0\[3,7\) was to be read by a batch that was planned"):
+        strict.ranges(strict.start(), end)
+    assert lax.ranges(lax.start(), end) == [Range("t", 0, 5, 7)]
+
+
+def test_a_start_that_can_not_be_resolved_ends_a_query_that_has_no_batch_yet() -> None:
+    stream = plan(Told({}, {A: 10}), startingoffsets='{"t":{"0":12}}')
+    start = stream.start()
+    of_an_older_build = {"@cluster": "me", "t": {"0": 10}}
+    for ask in (
+        lambda: stream.next_end(start, None),
+        lambda: stream.ranges(start, of_an_older_build),
+        lambda: plan(Told({}, {A: 10})).next_end(start, None),  # by another process
+    ):
+        with pytest.raises(OffsetOutOfRange, match=r"asks for 12, .* ends at 10 now"):
+            ask()
+
+
 def test_where_a_new_partition_began_is_kept_too() -> None:
     cluster, start = Told({B: 3}, {A: 10, B: 9}), {"t": {"0": 10}}
     lax = plan(cluster, failondataloss="false")
@@ -155,11 +189,7 @@ def test_only_an_end_whose_start_nobody_else_keeps_says_where_it_began() -> None
 
 
 def test_an_offset_that_is_not_there_yet_is_told_before_anybody_waits_for_it() -> None:
-    class Asked(Told):
-        def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
-            return dict(bound.offsets) if bound.offsets else super().resolve(side, bound, places)
-
-    cluster, said = Asked({A: 4}, {A: 10}), {"bootstrap.servers": "here", "subscribe": "t"}
+    cluster, said = Told({A: 4}, {A: 10}), {"bootstrap.servers": "here", "subscribe": "t"}
     later = read_options({**said, "endingoffsets": '{"t":{"0":11}}'}, BATCH)
     with pytest.raises(OffsetOutOfRange, match=r"endingOffsets asks for 11, .* ends at 10 now"):
         batch_ranges(cluster, later)

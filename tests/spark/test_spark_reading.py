@@ -187,6 +187,20 @@ def test_a_first_batch_that_was_not_done_says_what_aged_out(
     assert stream(spark, node, topic, str(tmp_path), failOnDataLoss=False)[0] == ["c"]
 
 
+def test_a_first_batch_that_was_not_done_is_done_though_its_options_ask_for_what_is_not_there(
+    spark: Any, node: Served, topic: str, tmp_path: Any
+) -> None:
+    node.write(topic, list("abc"))
+    asked = {"startingOffsets": f'{{"{topic}":{{"0":1,"1":0}}}}'}
+    assert stream(spark, node, topic, str(tmp_path), **asked)[0] == ["b", "c"]
+    for note in (tmp_path / "commits" / "0", tmp_path / "commits" / ".0.crc"):
+        note.unlink(missing_ok=True)
+    too_far = {"startingOffsets": f'{{"{topic}":{{"0":9,"1":0}}}}'}
+    assert stream(spark, node, topic, str(tmp_path), **too_far)[0] == ["b", "c"]
+    with pytest.raises(Exception, match="startingOffsets asks for 9, and the partition ends at 3"):
+        stream(spark, node, topic, str(tmp_path / "new"), **too_far)
+
+
 def test_a_stream_whose_topic_was_made_anew_says_so_or_reads_that_from_its_beginning(
     spark: Any, node: Served, topic: str, tmp_path: Any
 ) -> None:

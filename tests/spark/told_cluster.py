@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from fencepost.clients.spark.cluster import WrongTopic
 from fencepost.clients.spark.offsets import Offsets, Place
 from fencepost.clients.spark.option_table import STREAM
 from fencepost.clients.spark.options import Bound, read_options
@@ -34,6 +35,11 @@ class Told:
         return {place: self.last[place] for place in places}
 
     def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
+        """As `Cluster` does, but for times."""
+        if bound.named is not None and bound.named != frozenset(places):
+            raise WrongTopic(f"{side} must name each partition that is read, and no other")
+        if bound.offsets:
+            return dict(bound.offsets)
         return self.starts(places) if bound.everywhere == -2 else self.ends(places)
 
 
