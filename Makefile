@@ -10,7 +10,7 @@ MINUTES ?= 60
 IMAGE ?= fencepost:latest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-alone test-cluster test-docker image install lint format check benchmark benchmark-one benchmark-spark chaos sim pipeline clean
+.PHONY: help run test test-alone test-long test-cluster test-docker image install lint format check benchmark benchmark-one benchmark-spark chaos sim pipeline clean
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,6 +23,9 @@ test: $(VENV)/.tested  ## run every test that this machine has the tools for, in
 
 test-alone: $(VENV)/.tested  ## run what a busy machine can't be asked: times that are kept, and whether Kafka still does what we compare with
 	FENCEPOST_ALONE=1 $(BIN)/python -m pytest -m "timed or of_kafka" tests
+
+test-long: $(VENV)/.tested  ## run what takes very long: Spark's jobs, the pipeline and Kafka's tools while something is killed or moved (about a quarter of an hour)
+	$(BIN)/python -m pytest -m long tests
 
 test-cluster: $(VENV)/.tested  ## run the client suites against three nodes whose leaders are being killed
 	FENCEPOST_TEST_AGAINST=cluster-chaos $(BIN)/python -m pytest tests/clients

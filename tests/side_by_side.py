@@ -3,7 +3,8 @@
     python tests/side_by_side.py [options of pytest]
 
 Each line says whose it is, and what failed in any part is said once more at the end; the exit code is that of a
-part that failed, if one did. Ctrl-C ends all. What asks a real Kafka alone is left to `make test-alone`.
+part that failed, if one did. Ctrl-C ends all. What asks a real Kafka alone is left to `make test-alone`, what takes very long
+to `make test-long`.
 """
 
 import subprocess
@@ -16,7 +17,7 @@ TESTS = Path(__file__).parent
 # Each takes about as long (10 to 13 min in 2026-11), and what no part names is in the last, which computes: the
 # simulator, and what needs no process of its own.
 JOBS = ("binlog", "spark")
-OURS = ("-m", "not of_kafka")
+OURS = ("-m", "not of_kafka and not long")
 NODES = ("chaos", "clients", "docker", "examples", "kubernetes", "monitoring")
 
 

@@ -117,6 +117,7 @@ def flags(bootstrap: str, topic: str, target: str, group: str, part: int, fresh)
     return [*named, "--enable-random-aborts"]
 
 
+@pytest.mark.long
 def test_a_word_count_of_kafka_streams_counts_each_word_once(
     bootstrap, topic, fresh, tmp_path
 ) -> None:

@@ -148,6 +148,7 @@ def test_kafka_reassign_partitions_moves_a_topic_under_load(
     assert {tuple(each.replicas) for each in found} == {(2, 3, 4)}
 
 
+@pytest.mark.long
 def test_kafka_leader_election_gives_partitions_back_to_the_preferred_under_load(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_kafka_leader_election_gives_partitions_back_to_the_preferred_under_load
         wait_for("it leads", lambda: leaders(bootstrap) == {first}, MOVES_S)
 
 
+@pytest.mark.long
 def test_a_node_is_drained_and_gets_its_share_again_under_load(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

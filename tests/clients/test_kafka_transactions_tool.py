@@ -138,6 +138,7 @@ def told(asked):
     return until_told
 
 
+@pytest.mark.long
 def test_an_operator_sees_and_ends_what_is_open_also_while_leaders_die(
     bootstrap, told, topic, fresh
 ) -> None:

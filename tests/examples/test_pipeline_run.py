@@ -15,6 +15,7 @@ ENDS_S = 1200.0  # it gives up by itself before that, and says what it waited fo
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(ENDS_S + 60),
     pytest.mark.needs("jvm", "python:pyspark", "python:pyarrow"),
 ]

@@ -241,9 +241,21 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
             batches=2,
             has_headers=True,
         ),
-        Run(seed=0, point="executor-wrote", sink=BATCH, batch=0, partition=1, batches=2),
-        Run(seed=AT_ONCE, point="coordinator-dies", sink=STREAM, batch=0, partition=1, batches=2),
-        Run(seed=0, point="commit-note-lost", sink=TASK, batch=0, partition=1, batches=2),
+        *(
+            pytest.param(run, marks=pytest.mark.long)
+            for run in (
+                Run(seed=0, point="executor-wrote", sink=BATCH, batch=0, partition=1, batches=2),
+                Run(
+                    seed=AT_ONCE,
+                    point="coordinator-dies",
+                    sink=STREAM,
+                    batch=0,
+                    partition=1,
+                    batches=2,
+                ),
+                Run(seed=0, point="commit-note-lost", sink=TASK, batch=0, partition=1, batches=2),
+            )
+        ),
     ],
     ids=lambda run: f"{run.point}-{run.sink}",
 )
@@ -253,6 +265,7 @@ def test_what_is_written_is_there_once_whoever_died(
     one_run(cluster, admin_of(cluster), drivers, run, tmp_path / "run")
 
 
+@pytest.mark.long
 @spark_is_there
 def test_so_many_rows_that_they_are_only_summed_up_are_known_again(
     cluster: LocalCluster, drivers: Drivers, tmp_path: Path
@@ -288,6 +301,7 @@ def test_nothing_of_a_driver_outlives_its_block(tmp_path: Path) -> None:
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text()
 
 
+@pytest.mark.long
 @spark_is_there
 def test_what_is_written_is_there_once_when_a_worker_of_spark_died_and_it_is_started_again(
     cluster: LocalCluster, tmp_path: Path

@@ -156,6 +156,7 @@ def test_sparks_own_connector_reads_and_writes_unmodified(
     assert node.committed(out) == sorted(f"row {n}" for n in range(200))
 
 
+@pytest.mark.long
 def test_jobs_that_are_submitted_to_a_cluster_write_at_once_and_each_exactly_once(
     node: Served,
     topic: str,
