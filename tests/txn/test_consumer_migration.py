@@ -174,6 +174,28 @@ def test_an_assignor_that_gave_a_partition_twice_is_no_reason_to_die(world) -> N
     assert "an unsupported custom assignor is in use." in reply["error_message"]
 
 
+@pytest.mark.parametrize("partition", [-1, 4])
+def test_nor_is_one_that_gave_a_partition_that_does_not_exist(partition) -> None:
+    world = _world(size=9)
+    a = _stable(world, (0, 1, 2, partition))
+    reply = world.hear(request("c", names=["orders"], server_assignor="uniform"))
+    assert reply["error_code"] is E.none
+    target = [p for member_id in (a, "c") for p in world.group.target[member_id][ORDERS]]
+    assert sorted(target) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("partition", [-1, 4])
+def test_nor_is_a_member_that_says_it_owns_a_partition_that_does_not_exist(partition) -> None:
+    world = _world(size=9)
+    owned = {"orders": [partition]}
+    b = world.join("", ["orders"], owned, instance_id="i")["member_id"]
+    assert world.classic[GROUP].phase is Phase.COMPLETING_REBALANCE
+    reply = world.hear(request("c", names=["orders"], server_assignor="uniform"))
+    assert reply["error_code"] is E.none
+    target = [p for member_id in (b, "c") for p in world.group.target[member_id][ORDERS]]
+    assert sorted(target) == [0, 1, 2, 3]
+
+
 def test_metadata_that_can_t_be_read_is_no_reason_to_die(world) -> None:
     member_id = world.join("", [], metadata=b"\0")["member_id"]
     world.join(member_id, [], metadata=b"\0")

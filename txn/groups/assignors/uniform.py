@@ -34,7 +34,10 @@ def assign(spec: GroupSpec) -> Assignment:
 
 
 def _still_wanted(spec: GroupSpec) -> _Owned:
-    """What each member had and still may have. A target that was written by halves may give a partition twice."""
+    """What each member had and still may have. A target that was written by halves may give a partition twice.
+
+    One that a group took along from the classic protocol is what a client made up: any numbers at all.
+    """
     owned: _Owned = {}
     taken: set[tuple[UUID, int]] = set()
     for member_id in sorted(spec.members):
@@ -43,7 +46,9 @@ def _still_wanted(spec: GroupSpec) -> _Owned:
         for topic_id in sorted(member.assigned.keys() & member.subscribed):
             count = spec.partition_counts[topic_id]
             mine = {
-                p for p in member.assigned[topic_id] if p < count and (topic_id, p) not in taken
+                p
+                for p in member.assigned[topic_id]
+                if 0 <= p < count and (topic_id, p) not in taken
             }
             taken.update((topic_id, p) for p in mine)
             topics[topic_id] = mine
