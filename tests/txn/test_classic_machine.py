@@ -219,6 +219,23 @@ def test_a_pending_member_may_leave_before_it_has_joined() -> None:
     assert scene.answer(parked)["error_code"] is E.none
 
 
+def test_a_pending_member_that_leaves_a_stable_group_disturbs_nobody() -> None:
+    """Kafka's removePendingMemberAndUpdateClassicGroup: it had no part in the generation."""
+    scene = Scene()
+    (leader,) = scene.stable(1)
+    pending = scene.join()["member_id"]
+    assert scene.leave(pending) == [E.none]
+    assert scene.phase() == "Stable"
+    assert scene.heartbeat(leader, 1) is E.none
+
+
+def test_a_pending_member_that_leaves_while_others_sync_disturbs_nobody() -> None:
+    scene, _, _ = in_phase("CompletingRebalance")
+    pending = scene.join()["member_id"]
+    assert scene.leave(pending) == [E.none]
+    assert scene.phase() == "CompletingRebalance"
+
+
 def test_leaving_a_group_that_nobody_knows_knows_no_member() -> None:
     assert Scene().leave("a", "b") == [E.unknown_member_id] * 2
 

@@ -108,8 +108,10 @@ class ClassicMachine:
         reply = {"error_code": ErrorCode.none, "members": answers}
         if not any(answer["error_code"] is ErrorCode.none for answer in answers):
             return Decision(reply=reply)
-        if turn.group.phase is not P.EMPTY:
+        if len(turn.group.members) < len(group.members):
             turn.rebalance_or_complete()
+        else:  # of those who have yet to join: they have no part in the generation
+            turn.maybe_complete_join()
         return turn.decision(reply)
 
     # -- time ------------------------------------------------------------------------------------
