@@ -413,6 +413,28 @@ def test_it_is_the_same_however_the_last_one_goes(world, how) -> None:
     assert list(world.classic[GROUP].members) == [a]
 
 
+def test_a_takeover_before_the_classic_members_have_joined_again_leaves_nothing_unread(
+    world,
+) -> None:
+    """What `c` had nobody has; the members that are left have the generation that the log knows."""
+    a, generation = _mixed(world)
+    world.hear(request("c", -1))
+    world.fail_over()
+    assert world.beat(a, generation) is E.rebalance_in_progress
+    reply = world.join(a, ["orders"])
+    assert (reply["generation_id"], reply["leader"]) == (generation + 1, a)
+
+
+def test_nor_does_it_wait_for_ever_for_one_that_does_not_join(world) -> None:
+    a, generation = _mixed(world)
+    world.hear(request("c", -1))
+    world.fail_over()
+    for _ in range(3):
+        world.sleep(20_000)
+        assert world.beat(a, generation) is not E.none
+    assert world.classic[GROUP].phase is Phase.EMPTY
+
+
 @pytest.mark.parametrize("how", ["leave", "session", "sync"])
 def test_a_stored_member_whose_protocol_can_t_be_read_is_no_reason_to_die(world, how) -> None:
     """As Kafka stores them, and as this did: the timer of `c` ended one coordinator after the other."""

@@ -130,7 +130,8 @@ class ClassicGroup:
         group.generation_id = record.generation
         group.leader_id = record.leader
         if record.members:
-            group.phase = P.STABLE
+            # Without a leader nobody has assigned: they are yet to join again (`consumer_migration.py`).
+            group.phase = P.PREPARING_REBALANCE if record.leader is None else P.STABLE
         for row in record.members:
             member = Member(
                 member_id=row.member_id,

@@ -15,7 +15,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from ..runtime.decision import NOTHING, Decision, Effect, Fields, Parked, SetTimer, TimerKey
 from .classic_group import ClassicGroup, Phase
 from .classic_join import decide_join
-from .classic_turn import GroupChanged, Turn, join_fields, session_timer, sync_fields
+from .classic_turn import GroupChanged, Turn, join_fields, join_timer, session_timer, sync_fields
 from .commands import Heartbeat, JoinGroup, LeaveGroup, Leaving, SyncGroup
 from .config import GroupConfig
 from .records import GroupForgotten, GroupMetadata
@@ -147,7 +147,9 @@ class ClassicMachine:
         for member in group.members.values():
             key = session_timer(group.group_id, member.member_id)
             effects.append(SetTimer(key, member.session_timeout_ms))
-        if len(group.members) > self.config.group_max_size:
+        if group.phase is P.PREPARING_REBALANCE:
+            effects.append(SetTimer(join_timer(group.group_id), group.rebalance_timeout_ms))
+        elif len(group.members) > self.config.group_max_size:
             turn = Turn(group, self.config, now_ms)
             turn.prepare_rebalance()
             assert not turn.records, "nobody has joined yet"

@@ -317,7 +317,12 @@ class ToClassic:
         rebalance: bool,
     ) -> Decision:
         classic = self._classic(group, members, now_ms)
-        records: list[LogRecord] = [*group.tombstones(renamed=renamed), classic.record()]
+        record = classic.record()
+        if rebalance:
+            # 1. the last one goes, and this is written   2. the coordinator moves, before all have joined again
+            # 3. who stayed has this very generation. Stable, it would go on for ever without what the other had.
+            record = replace(record, leader=None)
+        records: list[LogRecord] = [*group.tombstones(renamed=renamed), record]
         effects: list[Effect] = [
             CancelTimer(timer(group.group_id, member_id))
             for member_id in sorted({*group.members, *renamed.values()})
