@@ -10,7 +10,7 @@ from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import BrokerId, Offset, TopicPartition
-from fencepost.cluster.base.ports import Chunk, Env
+from fencepost.cluster.base.ports import Buffer, Chunk, Env, FileSlice
 from fencepost.cluster.metadata.topic_config import TopicConfig
 from fencepost.cluster.wire.batch import BatchRefused
 
@@ -238,6 +238,24 @@ class ReadablePartition:
                 except (OSError, LogDamaged) as failed:
                     return self._read_failed(failed, offset)
         raise AssertionError("a read that may block was cold")
+
+    async def read_bytes(self, offset: int, max_bytes: int, *, isolation: int) -> bytes | ErrorCode:
+        """The bytes themselves of at least one batch, for who looks into them on this node; the loop waits for no disk."""
+        found = await self.read_waiting(offset, max_bytes, isolation=isolation, min_one=True)
+        if isinstance(found, Refusal):
+            return found.error
+        try:
+            return b"".join([await self._bytes_of(chunk) for chunk in found.records])
+        except OSError as failed:
+            return self._read_failed(failed, offset).error
+
+    async def _bytes_of(self, chunk: Chunk) -> Buffer:
+        if not isinstance(chunk, FileSlice):
+            return chunk
+        data = chunk.file.read_cached(chunk.position, chunk.length)
+        if data is not None and len(data) == chunk.length:
+            return data
+        return await self._env.disk.run(chunk.file.read, chunk.position, chunk.length)
 
     # -- parked fetches --------------------------------------------------------------------------------
 

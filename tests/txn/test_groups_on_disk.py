@@ -1,12 +1,14 @@
 """Groups on real partitions of a simulated machine that is stopped, killed, and loses its power."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from fencepost.chaos.sim.disk_faults import DiskFaults
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import (
@@ -194,6 +196,40 @@ def test_a_commit_that_was_acknowledged_survives_a_power_cut_at_any_moment(seed:
             await node.stop()
 
         on(world, after)
+
+
+@pytest.mark.parametrize("which", range(1, 10))
+def test_a_read_that_fails_while_groups_are_loaded_is_tried_again(which: int, monkeypatch) -> None:
+    """Whichever it is: of an index, of a header, or of the batches themselves. A bad spot is no end of a node."""
+    with World(seed=7) as world:
+
+        async def first(node: Node) -> None:
+            for offset in range(3):
+                assert await node.commit(offset) is E.none
+            await node.stop()
+
+        on(world, first)
+        world.restart("n")
+
+        async def second() -> None:
+            node = Node(world)
+            await node.replicas.start()
+            reads = 0
+
+            def planned_error(_: DiskFaults, kind: str, path: str) -> OSError | None:
+                nonlocal reads
+                reads += kind == "read" and GROUP_OFFSETS_TOPIC in path
+                failed = kind == "read" and reads == which
+                return OSError(errno.EIO, "bad", path) if failed else None
+
+            monkeypatch.setattr(DiskFaults, "planned_error", planned_error)
+            await node.service.start()
+            await asyncio.sleep(10)
+            assert reads >= which
+            assert await node.fetch() == 2
+            await node.stop()
+
+        world.run(world.on(world.node("n"), second()))
 
 
 def test_a_transaction_that_was_open_at_the_crash_is_ended_after_it() -> None:

@@ -5,7 +5,6 @@ from typing import NamedTuple, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import Offset, TopicPartition
-from fencepost.cluster.base.ports import Chunk, FileSlice
 from fencepost.replication.disk_room import DiskRoom
 from fencepost.replication.log.producer_verdicts import Refused
 from fencepost.replication.partition import Partition, Refusal
@@ -90,12 +89,7 @@ class PartitionLog:
         return _committed(known) if isinstance(known, ErrorCode) else None
 
     async def read(self, offset: Offset, max_bytes: int) -> bytes | ErrorCode:
-        found = await self._partition.read_waiting(
-            offset, max_bytes, isolation=READ_UNCOMMITTED, min_one=True
-        )
-        if isinstance(found, Refusal):
-            return found.error
-        return b"".join(_bytes_of(chunk) for chunk in found.records)
+        return await self._partition.read_bytes(offset, max_bytes, isolation=READ_UNCOMMITTED)
 
     def damaged(self, why: str) -> None:
         self._partition.damaged(why)
@@ -120,9 +114,3 @@ class LocalPartitions:
 def _committed(code: ErrorCode) -> ErrorCode:
     # Too few replicas are in sync now, but the high watermark has passed: it is committed, for all that.
     return ErrorCode.none if code is ErrorCode.not_enough_replicas_after_append else code
-
-
-def _bytes_of(chunk: Chunk) -> bytes | bytearray | memoryview:
-    if isinstance(chunk, FileSlice):
-        return chunk.file.read(chunk.position, chunk.length)
-    return chunk
