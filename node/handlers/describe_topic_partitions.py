@@ -18,14 +18,11 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services, cursor = ctx.services, request.cursor
     every = not request.topics
     names = sorted(services.image.topics if every else {each.name for each in request.topics})
-    first_partition = 0
     if cursor is not None:
         if cursor.partition_index < 0 or not (every or cursor.topic_name in names):
             refused = ErrorCode.invalid_request
             return {"topics": [_nothing(name, refused) for name in names], "next_cursor": None}
         names = [name for name in names if name >= cursor.topic_name]
-        if names and names[0] == cursor.topic_name:
-            first_partition = cursor.partition_index
     room = max(1, min(request.response_partition_limit, services.config.max_request_partitions))
     topics: list[dict[str, Any]] = []
     next_cursor: dict[str, Any] | None = None
@@ -37,6 +34,8 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         if room <= 0:
             next_cursor = {"topic_name": name, "partition_index": 0}
             break
+        goes_on = cursor is not None and name == cursor.topic_name
+        first_partition = cursor.partition_index if goes_on else 0
         page = topic.partitions[first_partition : first_partition + room]
         topics.append(
             {
@@ -58,7 +57,6 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         if first_partition + len(page) < len(topic.partitions):
             next_cursor = {"topic_name": name, "partition_index": first_partition + len(page)}
             break
-        first_partition = 0
     return {"topics": topics, "next_cursor": next_cursor}
 
 

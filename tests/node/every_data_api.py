@@ -310,6 +310,9 @@ def describe_topic_partitions(node: Asker, version: int) -> None:
     rest = ask([TOPIC], cursor={"topic_name": TOPIC, "partition_index": 1})
     assert [each.partition_index for each in rest.topics[0].partitions] == [1]
     assert rest.next_cursor is None
+    # The topic of the cursor has gone: the next one is told from its beginning.
+    _, after = ask([MISSING, TOPIC], cursor={"topic_name": MISSING, "partition_index": 1}).topics
+    assert [each.partition_index for each in after.partitions] == [0, 1]
 
 
 @check(ApiKey.describe_log_dirs)
