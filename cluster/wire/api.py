@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any, Final
 
 from ..base.ports import Buffer, Chunk
-from .reader import MALFORMED, Budget, Reader, read_uvarint, struct_reader
+from .reader import MALFORMED, Budget, Malformed, Reader, read_text, read_uvarint, struct_reader
 from .schema import EntityClass, is_flexible, load_class
 from .versions import ADVERTISED_MIN, SUPPORTED, ApiKey
 from .writer import Collector, RecordsValue, struct_writer
@@ -137,7 +137,10 @@ def _read_client_id(buffer: memoryview, length: int) -> tuple[str | None, int]:
     end = start + length
     if end > len(buffer):
         raise RequestRefused(f"the client id claims {length} bytes, the frame has {len(buffer)}")
-    return str(buffer[start:end], "utf-8", "replace"), end
+    try:
+        return read_text("the client id", buffer[start:end]), end
+    except Malformed as error:
+        raise RequestRefused(str(error)) from None
 
 
 def _skip_tags(buffer: memoryview, position: int, budget: Budget) -> int:

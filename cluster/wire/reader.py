@@ -70,6 +70,15 @@ _CONVERT: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
+def read_text(name: str, raw: memoryview) -> str:
+    """As Java reads it: bytes that are no UTF-8 become U+FFFD, of three bytes each. What could not be said again so is refused:
+    it would stand in no answer and no record of Kafka's, and be too large for what nodes ask each other."""
+    text = str(raw, "utf-8", "replace")
+    if 3 * len(raw) > STRING_BYTES_MAX and len(text.encode()) > STRING_BYTES_MAX:
+        raise Malformed(f"{name} is over {STRING_BYTES_MAX} bytes long when it is read as UTF-8")
+    return text
+
+
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
     byte = buffer[position]
     if byte < 128:
@@ -281,7 +290,7 @@ def _bytes_reader(field: Field, flexible: bool) -> Reader:
         if kind == "string":
             if length > STRING_BYTES_MAX:
                 raise Malformed(f"{name} is {length} bytes long, {STRING_BYTES_MAX} are allowed")
-            return str(raw, "utf-8", "replace"), end  # as Java does
+            return read_text(name, raw), end
         return raw if kind == "records" else bytes(raw), end
 
     return read

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from fencepost.cluster.base.errors import ErrorCode
+import pytest
+from fencepost.cluster.base.errors import ConnectionLost, ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from sim_cluster import Cluster
 
@@ -135,5 +136,19 @@ def test_a_change_is_made_once_though_the_controller_dies_under_it() -> None:
         assert await adding == (E.none, None)
         cluster.nodes.start(leader)
         await cluster.until(lambda: all(voters(cluster, n) == [1, 2, 3, 4] for n in (1, 2, 3, 4)))
+
+    cluster.play(scenario)
+
+
+def test_no_address_ends_the_node_that_is_asked_to_hand_it_on() -> None:
+    """Each byte that is no UTF-8 has three once it is read: with 98 KB of a host, a header fits no frame between nodes."""
+    cluster = Cluster()
+
+    async def scenario() -> None:
+        there = [{"name": "PEER", "host": b"\xff" * 32767, "port": 9192}]
+        for asked in (1, 2, 3):
+            with pytest.raises(ConnectionLost):
+                await add(cluster, asked, 9, listeners=there)
+            assert (await cluster.ask(asked, ApiKey.describe_cluster)).error_code is E.none
 
     cluster.play(scenario)

@@ -144,6 +144,21 @@ def test_bytes_that_are_not_utf_8_become_the_replacement_character_as_in_java() 
     assert read(ApiKey.metadata, 1, data).topics[0].name == "\ufffd\ufffd"
 
 
+def test_bytes_that_could_not_be_said_again_once_they_are_read_are_refused() -> None:
+    """The replacement character has three bytes: what was read of 32,767 odd ones fits no string of Kafka's."""
+
+    def metadata(name: bytes) -> bytes:
+        return struct.pack(">ih", 1, len(name)) + name
+
+    assert len(read(ApiKey.metadata, 1, metadata(b"\xff" * 10_922)).topics[0].name) == 10_922
+    read(ApiKey.metadata, 1, metadata("é".encode() * 16_383))
+    with pytest.raises(Malformed, match="over 32767 bytes"):
+        read(ApiKey.metadata, 1, metadata(b"\xff" * 10_923))
+    head = struct.pack(">hhih", ApiKey.metadata, 1, 1, 32_767)
+    with pytest.raises(RequestRefused, match="the client id is over 32767 bytes"):
+        decode_request(head + b"\xff" * 32_767 + struct.pack(">i", 0))
+
+
 @pytest.mark.parametrize("moment", [-(2**63), -2, -1, 0, 2**63 - 1])
 def test_every_64_bit_time_is_a_plain_number(moment: int) -> None:
     """A datetime holds neither -1 nor the end of int64; kio would refuse these."""
