@@ -40,6 +40,7 @@ from .admin.calls import AdminCalls, leaders_of
 from .admin.door import AdminDoor
 from .clock_watch import ClockWatch
 from .config import NodeConfig
+from .connection_limits import ConnectionLimits
 from .coordinator_settings import additions, consumer_config, group_config, transaction_config
 from .farewell import let_clients_go
 from .handlers import APIS
@@ -261,7 +262,7 @@ class Broker:
             request_bytes_max=config.integer("socket.request.max.bytes"),
         )
         dispatcher.tracing = self.tracing
-        return [
+        listeners = [
             ClientListener(
                 self.env,
                 address.name,
@@ -272,6 +273,8 @@ class Broker:
             )
             for address in config.listeners
         ]
+        self.machine.listeners.append(ConnectionLimits(config, listeners))
+        return listeners
 
     @property
     def image(self) -> ClusterImage:
