@@ -41,8 +41,8 @@ _FEW_BYTES: Final = 512  # so small a batch has no headers that are worth counti
 _COUNT: Final = Struct(">i")
 _COUNT_AT: Final = 57
 _ATTRIBUTES_AT: Final = 22  # the lower byte, with the codec
-_MAX_TIMESTAMP_AT: Final = 35
-_TIMESTAMP: Final = Struct(">q")
+_TIMES_AT: Final = 27
+_TIMES: Final = Struct(">qq")
 Headers = list[tuple[int, BatchHeader]]
 Writable = bytearray | memoryview
 
@@ -153,16 +153,16 @@ def is_heavy(records: Buffer, rules: Rules, now_ms: int) -> bool:
         return False
     codec = _codec_of(records)
     packs = rules.codec >= 0 and codec != rules.codec
-    if not (packs or rules.asks_each or _is_ahead(records, rules, now_ms)):
+    if not (packs or rules.asks_each or _claims_odd_time(records, rules, now_ms)):
         return False
     return codec > 0 or _has_many(records) or len(records) > HEAVY_BYTES
 
 
-def _is_ahead(records: Buffer, rules: Rules, now_ms: int) -> bool:
-    """Its header claims a time that is refused: each record is looked into."""
-    (claimed,) = _TIMESTAMP.unpack_from(records, _MAX_TIMESTAMP_AT)
+def _claims_odd_time(records: Buffer, rules: Rules, now_ms: int) -> bool:
+    """Its header claims a time that is refused, or a latest before the first: each record is looked into."""
+    base, claimed = _TIMES.unpack_from(records, _TIMES_AT)
     latest = now_ms + rules.timestamp_after_max_ms
-    return bool(rules.timestamp_type == CREATE_TIME and claimed > latest)
+    return bool(rules.timestamp_type == CREATE_TIME and not base <= claimed <= latest)
 
 
 def check(

@@ -266,8 +266,8 @@ def check_produced(
 ) -> list[tuple[int, BatchHeader]]:
     """Refuse what Kafka refuses from a client, in Kafka's order; else the one batch there is (position, header).
 
-    Packed records are not unpacked, except where the topic asks a question of each: compaction wants keys,
-    `message.timestamp.before.max.ms` every timestamp. Then a wrong max timestamp is also put right, in place.
+    Packed records are not unpacked, except where the topic asks a question of each (compaction wants keys, and
+    `message.timestamp.before.max.ms` times) or the max timestamp can't be. A wrong one is then put right, in place.
     """
     header = _only_batch(buffer, produce_version)
     if header.base_offset != 0:
@@ -285,19 +285,18 @@ def check_produced(
         )
     _check_claims(header)
     if header.attributes & LOG_APPEND_TIME_FLAG:
-        raise BatchRefused(
-            ErrorCode.invalid_timestamp, "only the broker may set the timestamp type LogAppendTime"
-        )
+        why = "only the broker may set the timestamp type LogAppendTime"
+        raise BatchRefused(ErrorCode.invalid_timestamp, why)
     if header.size > segment_bytes:
-        raise BatchRefused(
-            ErrorCode.record_list_too_large,
-            f"the batch has {header.size} bytes, segment.bytes is {segment_bytes}",
-        )
+        why = f"the batch has {header.size} bytes, segment.bytes is {segment_bytes}"
+        raise BatchRefused(ErrorCode.record_list_too_large, why)
     create_time = timestamp_type == CREATE_TIME
     earliest = now_ms - timestamp_before_max_ms if create_time else -_FOREVER
     latest = now_ms + timestamp_after_max_ms if create_time else _FOREVER
     asks_each = create_time and timestamp_before_max_ms != _FOREVER
-    if compacted or asks_each or header.max_timestamp > latest:
+    # Below the first record's time, so that retention would delete by it what was just written. Kafka never trusts it.
+    lies = create_time and header.max_timestamp < header.base_timestamp
+    if compacted or asks_each or lies or header.max_timestamp > latest:
         from .produced import check_each_record  # not needed where nobody asks
 
         unpacked_max = max(_UNPACKED_MIN, 4 * message_max_bytes)

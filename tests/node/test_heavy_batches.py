@@ -99,7 +99,7 @@ def test_what_has_to_be_unpacked_is_heavy_whatever_its_size(off_loop: list[int])
     scene.play(scenario())
 
 
-def test_what_claims_a_time_to_come_is_heavy_where_nobody_looks_into_records_else() -> None:
+def test_what_claims_an_odd_time_is_heavy_where_nobody_looks_into_records_else() -> None:
     hour_ms = 3_600_000
     rules = appends.Rules(
         message_max_bytes=1 << 20,
@@ -116,6 +116,8 @@ def test_what_claims_a_time_to_come_is_heavy_where_nobody_looks_into_records_els
     assert not appends.is_heavy(packed, rules, now_ms=3 * hour_ms)
     unpacked = build_batch([Record(0, 3 * hour_ms, b"k", b"v")])
     assert not appends.is_heavy(unpacked, rules, now_ms=0)
+    packed[35:43] = (3 * hour_ms - 1).to_bytes(8)
+    assert appends.is_heavy(packed, rules, now_ms=3 * hour_ms), "its latest is before its first"
 
 
 def test_a_heavy_batch_is_refused_as_a_light_one_is(off_loop: list[int]) -> None:

@@ -226,6 +226,16 @@ def test_a_max_timestamp_that_lies_is_put_right_where_the_records_are_looked_at(
     assert header.crc == parse_header(batch).crc
 
 
+@pytest.mark.parametrize("codec", range(5))
+def test_a_max_timestamp_before_the_first_records_is_put_right(codec: int) -> None:
+    """Retention goes by it: a batch of now that claims to be of 1970 would be deleted with its segment."""
+    for lie in (0, NOW - 1):
+        batch = change(three(compression=codec), max_timestamp=lie)
+        [(_, header)] = check_produced(batch, message_max_bytes=MEGABYTE, now_ms=NOW)
+        assert header.max_timestamp == parse_header(batch).max_timestamp == NOW
+        check_batch(batch, 0, parse_header(batch))
+
+
 def test_a_compacted_topic_refuses_packed_counts_that_lie() -> None:
     for codec in range(5):
         batch = three(compression=codec)
