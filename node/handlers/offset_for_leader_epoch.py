@@ -33,6 +33,8 @@ def _find(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     refused = partition.check_leader_epoch(wanted.current_leader_epoch)
     if refused is not ErrorCode.none:
         return {"error_code": refused, **answer}
+    if not partition.is_leader:  # its log may lack what is committed, or still have what is not
+        return {"error_code": ErrorCode.not_leader_or_follower, **answer}
     leader_epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
     return {
         **answer,
