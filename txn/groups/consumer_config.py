@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.cluster.base.errors import ConfigRefused
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.metadata.broker_config import BrokerValues
 from fencepost.cluster.metadata.group_config import GROUP_CONFIGS
+from fencepost.cluster.metadata.image import ClusterImage, ConfigType
 
 from .config import number
 
@@ -122,6 +125,15 @@ class GroupTimes:
     session_timeout_ms: int
     heartbeat_interval_ms: int
     assignment_interval_ms: int
+
+
+def times_set_while_running(
+    image: ClusterImage, node_id: BrokerId, group_id: str
+) -> Mapping[str, str]:
+    """What was set for the group; and the one of the brokers' settings that can be changed while they run, where it was."""
+    own = image.config(ConfigType.GROUP, group_id)
+    set_by = BrokerValues(image, {}, node_id).set_by(f"group.{ASSIGNMENT_INTERVAL}")
+    return {ASSIGNMENT_INTERVAL: set_by[0][1], **own} if set_by else own
 
 
 def _not(name: str, what: str, other: str) -> ConfigRefused:

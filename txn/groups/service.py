@@ -11,13 +11,14 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC, BrokerId, TopicPartition
 from fencepost.cluster.base.ports import Env
-from fencepost.cluster.metadata.image import ClusterImage, ConfigType, ImageDelta
+from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 
 from ..runtime.coordinator import Coordinator, Partitions
 from ..runtime.decision import Fields, Producer
@@ -36,7 +37,7 @@ from .commands import (
     TxnOffsetCommit,
 )
 from .config import GroupConfig
-from .consumer_config import ConsumerConfig
+from .consumer_config import ConsumerConfig, times_set_while_running
 from .consumer_machine import ConsumerMachine
 from .consumer_migration import MigratingGroups
 from .consumer_topics import ImageTopics, topics_changed
@@ -72,6 +73,7 @@ class GroupService:
         self.config = config
         self.consumer_config = consumer_config
         self._env = env
+        self._node_id = node_id
         self._image = image
         self._create_topic = create_topic
         self._confirm_image = confirm_image
@@ -92,12 +94,9 @@ class GroupService:
         )
 
     def _new_machine(self) -> MigratingGroups:
-        image = self._image
-        consumer = ConsumerMachine(
-            self.consumer_config,
-            ImageTopics(image),
-            overrides=lambda group_id: image.config(ConfigType.GROUP, group_id),
-        )
+        overrides = partial(times_set_while_running, self._image, self._node_id)
+        topics = ImageTopics(self._image)
+        consumer = ConsumerMachine(self.consumer_config, topics, overrides=overrides)
         return MigratingGroups(self.config, consumer)
 
     async def start(self) -> None:
