@@ -1,4 +1,4 @@
-"""Fetches of thousands of partitions: others have their turn meanwhile."""
+"""Fetches of thousands of partitions, and questions for their offsets: others have their turn meanwhile."""
 
 import asyncio
 from datetime import timedelta
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fencepost.node.handlers import fetch
+from fencepost.node.handlers import fetch, list_offsets
 from fencepost.node.handlers.fetch import PARTITIONS_A_TURN, _Answer
 
 
@@ -58,3 +58,36 @@ def test_a_fetch_of_thousands_of_partitions_gives_way(monkeypatch: pytest.Monkey
     asyncio.run(scene())
     assert sum(turns) >= 2 * 5 * PARTITIONS_A_TURN
     assert max(turns) <= 2 * PARTITIONS_A_TURN
+
+
+def test_a_question_for_the_offsets_of_thousands_of_partitions_gives_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[int] = []
+    turns: list[int] = []
+
+    async def find(*_: Any, **__: Any) -> dict[str, Any]:
+        found.append(1)
+        return {}
+
+    async def others() -> None:
+        while True:
+            turns.append(len(found))
+            found.clear()
+            await asyncio.sleep(0)
+
+    async def scene() -> Any:
+        services = SimpleNamespace(env=SimpleNamespace(clock=SimpleNamespace(sleep=asyncio.sleep)))
+        asked = [SimpleNamespace(partition_index=each, timestamp=0) for each in range(1000)]
+        topics = [SimpleNamespace(name=name, partitions=asked) for name in ("a", "b")]
+        task = asyncio.ensure_future(others())
+        request = SimpleNamespace(topics=topics)
+        told = await list_offsets.handle(SimpleNamespace(services=services), request)
+        task.cancel()
+        return told["topics"]
+
+    monkeypatch.setattr(list_offsets, "_find", find)
+    told = asyncio.run(scene())
+    assert [(each["name"], len(each["partitions"])) for each in told] == [("a", 1000), ("b", 1000)]
+    assert max(turns) <= list_offsets.PARTITIONS_A_TURN
+    assert sum(turns) + len(found) == 2000
