@@ -2,14 +2,14 @@
 
 Does      shows the producers that a partition remembers, with their epochs, sequences and open transactions.
 Versions  0.
-Refuses   NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
+Refuses   NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR of one whose log can't be read.
 
 A partition that is named more than once is described once: its producers may be 100,000, and it takes 4 bytes to name.
 """
 
 from typing import Any
 
-from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 
 from ..services import HandlerContext, Services
@@ -37,6 +37,14 @@ def _describe(services: Services, topic: str, index: int) -> dict[str, Any]:
     partition = services.replicas.partition(TopicPartition(topic, index))
     if isinstance(partition, ErrorCode):
         return {"error_code": partition, "error_message": None, "active_producers": []}
+    try:
+        producers = partition.active_producers()
+    except (
+        OSError,
+        LogDamaged,
+    ) as failed:  # they are read from the disk when they are first needed
+        error = {"error_code": ErrorCode.kafka_storage_error, "error_message": str(failed)}
+        return {**error, "active_producers": []}
     return {
         "error_code": ErrorCode.none,
         "error_message": None,
@@ -49,6 +57,6 @@ def _describe(services: Services, topic: str, index: int) -> dict[str, Any]:
                 "coordinator_epoch": each.coordinator_epoch,
                 "current_txn_start_offset": each.txn_first_offset,
             }
-            for each in partition.active_producers()
+            for each in producers
         ],
     }
