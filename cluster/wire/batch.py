@@ -294,7 +294,7 @@ def check_produced(
     earliest = now_ms - timestamp_before_max_ms if create_time else -_FOREVER
     latest = now_ms + timestamp_after_max_ms if create_time else _FOREVER
     asks_each = create_time and timestamp_before_max_ms != _FOREVER
-    # Below the first record's time, so that retention would delete by it what was just written. Kafka never trusts it.
+    # Below the first record's time: retention and whoever looks for a time go by it. Older sarama leaves it -1; Kafka works it out.
     lies = create_time and header.max_timestamp < header.base_timestamp
     if compacted or asks_each or lies or header.max_timestamp > latest:
         from .produced import check_each_record  # not needed where nobody asks
