@@ -35,8 +35,16 @@ def check_each_record(
 
     No object is made for a record: a megabyte of zstd can hold millions.
     """
-    with memoryview(buffer) as whole, whole[HEADER_SIZE : header.size] as packed:
-        body = decompress(header.compression, packed, unpacked_max)
+    try:
+        with memoryview(buffer) as whole, whole[HEADER_SIZE : header.size] as packed:
+            body = decompress(header.compression, packed, unpacked_max)
+    except BatchRefused as refused:
+        lies = header.max_timestamp < header.base_timestamp <= latest
+        if refused.code is not ErrorCode.message_too_large or compacted or earliest > 0 or not lies:
+            raise
+        # Nothing else is asked of it, and whoever writes it can't say it better: the first record's time is near enough.
+        _say_max(buffer, header, header.base_timestamp)
+        return
     errors: list[tuple[int, str]] = []
     code = ErrorCode.invalid_record
     max_timestamp = NO_TIMESTAMP
@@ -55,10 +63,14 @@ def check_each_record(
         what = "timestamps" if code is ErrorCode.invalid_timestamp else "keys"
         raise BatchRefused(code, f"records were refused for their {what}", errors)
     if max_timestamp != header.max_timestamp:
-        header.max_timestamp = max_timestamp
-        _INT64.pack_into(buffer, _MAX_TIMESTAMP_AT, max_timestamp)
-        header.crc = compute_crc(buffer, 0, header.size)
-        _CRC.pack_into(buffer, _CRC_AT, header.crc)
+        _say_max(buffer, header, max_timestamp)
+
+
+def _say_max(buffer: Buffer, header: BatchHeader, max_timestamp: int) -> None:
+    header.max_timestamp = max_timestamp
+    _INT64.pack_into(buffer, _MAX_TIMESTAMP_AT, max_timestamp)
+    header.crc = compute_crc(buffer, 0, header.size)
+    _CRC.pack_into(buffer, _CRC_AT, header.crc)
 
 
 def check_first_record(buffer: Buffer, header: BatchHeader) -> None:

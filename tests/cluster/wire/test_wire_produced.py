@@ -236,6 +236,18 @@ def test_a_max_timestamp_before_the_first_records_is_put_right(codec: int) -> No
         check_batch(batch, 0, parse_header(batch))
 
 
+def test_what_unpacks_to_too_much_is_not_refused_for_its_max_timestamp_alone() -> None:
+    """34 MB of one letter in 2 KB: taken where nobody looks into records, and so with a max that was left out."""
+    packed = build_batch([Record(0, NOW, b"k", b"v" * (34 << 20))], compression=4)
+    batch = change(packed, max_timestamp=-1)
+    [(_, header)] = check_produced(batch, message_max_bytes=MEGABYTE, now_ms=NOW)
+    assert header.max_timestamp == parse_header(batch).max_timestamp == NOW
+    check_batch(batch, 0, parse_header(batch))
+    assert verdict(change(packed, max_timestamp=-1), **COMPACTED) == (E.message_too_large, [])
+    assert verdict(change(packed, max_timestamp=-1), **NOT_BEFORE) == (E.message_too_large, [])
+    assert verdict(change(packed, max_timestamp=NOW + 2 * HOUR)) == (E.message_too_large, [])
+
+
 def test_a_compacted_topic_refuses_packed_counts_that_lie() -> None:
     for codec in range(5):
         batch = three(compression=codec)
