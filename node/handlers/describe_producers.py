@@ -38,11 +38,9 @@ def _describe(services: Services, topic: str, index: int) -> dict[str, Any]:
     if isinstance(partition, ErrorCode):
         return {"error_code": partition, "error_message": None, "active_producers": []}
     try:
+        # They are read from the disk when they are first needed.
         producers = partition.active_producers()
-    except (
-        OSError,
-        LogDamaged,
-    ) as failed:  # they are read from the disk when they are first needed
+    except (OSError, LogDamaged) as failed:
         error = {"error_code": ErrorCode.kafka_storage_error, "error_message": str(failed)}
         return {**error, "active_producers": []}
     return {
