@@ -14,6 +14,7 @@ from fencepost.txn.transactions.commands import (
 from fencepost.txn.transactions.config import TransactionConfig
 from fencepost.txn.transactions.policy import ON_END_TXN, ON_END_TXN_5, ON_END_TXN_5_AGAIN
 from fencepost.txn.transactions.transaction import (
+    CLIENT_EPOCH_MAX,
     COMPLETE,
     DECIDED,
     EPOCH_MAX,
@@ -457,6 +458,17 @@ def test_nothing_is_added_to_a_prepared_transaction() -> None:
     scene.add(who, P0)
     kept = scene.init(keep_prepared=True)
     assert scene.add(kept, P1) is E.invalid_txn_state
+
+
+@pytest.mark.parametrize("had_epoch", [0, CLIENT_EPOCH_MAX])
+def test_nothing_is_written_into_a_prepared_transaction(had_epoch: int) -> None:
+    """1. it is kept, under another producer id where the epochs are used up   2. its next owner writes to one of its
+    partitions, under that id   3. it is ended: its markers name the first one, and the write would hang for ever."""
+    scene, who = begun()
+    scene.skip_to_epoch(had_epoch)
+    scene.add((who[0], had_epoch), P0)
+    kept = scene.init(keep_prepared=True)
+    assert scene.verify(kept, P0) == {P0: E.invalid_txn_state}
 
 
 def test_a_producer_that_does_not_keep_a_prepared_transaction_aborts_it() -> None:

@@ -175,6 +175,9 @@ def verify_partitions(transaction: Transaction | None, command: VerifyPartitions
         return Outcome(dict.fromkeys(command.partitions, refusal))
     if transaction.phase in DECIDED:
         return Outcome(WAITS)
+    if transaction.phase is P.PREPARED:
+        # Perhaps under an identity that has written nothing of it, and whose id its markers do not name.
+        return Outcome(dict.fromkeys(command.partitions, E.invalid_txn_state))
     open_ones = set(transaction.partitions)
     return Outcome(
         {
