@@ -269,6 +269,38 @@ def test_a_transaction_that_was_open_at_the_crash_is_ended_after_it() -> None:
         on(world, second)
 
 
+@pytest.mark.parametrize("producer_id", [-1, -2])
+def test_positions_of_a_transaction_without_a_producer_are_refused(producer_id: int) -> None:
+    """Where no coordinator is asked about it. No marker would end it: 1. they count at once, as if there were none
+    2. later ones are stored   3. the next coordinator reads those of a transaction last, and they count again."""
+    stored = []
+
+    async def first(node: Node) -> None:
+        row = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+        answer = await node.ask(
+            "txn_offset_commit",
+            3,
+            transactional_id="x",
+            group_id="g",
+            producer_id=producer_id,
+            producer_epoch=0,
+            topics=[{"name": "t", "partitions": [row]}],
+        )
+        stored.append(answer["topics"][0]["partitions"][0]["error_code"])
+        assert await node.commit(9) is E.none
+        await node.stop()
+
+    async def second(node: Node) -> None:
+        assert await node.fetch() == 9
+        await node.stop()
+
+    with World(seed=2) as world:
+        on(world, first)
+        world.restart("n")
+        on(world, second)
+    assert stored == [E.invalid_producer_id_mapping]
+
+
 def test_a_disk_that_has_room_again_is_waited_for_no_longer_than_that() -> None:
     """Its coordinator is loaded after pauses that grow to five seconds; who commits, and transactions that hold up readers,
     would wait for the rest of one."""

@@ -63,6 +63,9 @@ class OffsetsMachine:
         return self._commit(command.group_id, command.commits, now_ms, expire_timestamp)
 
     def commit_in_transaction(self, command: TxnOffsetCommit, now_ms: int) -> Decision:
+        if command.producer_id < 0:  # no marker ends it, and -1 says that there is no transaction
+            refusal = ErrorCode.invalid_producer_id_mapping
+            return Decision(reply=[refusal] * len(command.commits))
         decision = self._commit(command.group_id, command.commits, now_ms, NO_TIMESTAMP)
         return Decision(
             reply=decision.reply,
