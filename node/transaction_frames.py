@@ -49,14 +49,14 @@ def _marker(row: Sequence[Any]) -> Marker:
     if leader_epochs and len(leader_epochs) != len(partitions):
         raise ValueError(f"{len(partitions)} partitions with {len(leader_epochs)} leader epochs")
     return Marker(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        coordinator_epoch=coordinator_epoch,
-        commit=commit,
-        partitions=tuple(TopicPartition(*each) for each in partitions),
-        transaction_version=version,
-        started_ms=started_ms,
-        leader_epochs=tuple(leader_epochs),
+        producer_id=_number(producer_id, 64),
+        producer_epoch=_number(producer_epoch, 16),
+        coordinator_epoch=_number(coordinator_epoch, 32),
+        commit=_flag(commit),
+        partitions=_places(partitions),
+        transaction_version=_number(version, 16),
+        started_ms=_number(started_ms, 64),
+        leader_epochs=tuple(_number(each, 32) for each in leader_epochs),
     )
 
 
@@ -70,8 +70,8 @@ def read_questions(payload: Buffer) -> list[Question]:
 
 def _question(row: Sequence[Any]) -> Question:
     transactional_id, producer_id, producer_epoch, partitions, add = row
-    places = tuple(TopicPartition(*each) for each in partitions)
-    return Question(transactional_id, producer_id, producer_epoch, places, add)
+    who = _name(transactional_id), _number(producer_id, 64), _number(producer_epoch, 16)
+    return Question(*who, _places(partitions), _flag(add))
 
 
 class Word(NamedTuple):
@@ -86,7 +86,9 @@ def pack_words(words: Iterable[Word]) -> bytes:
 
 
 def read_words(payload: Buffer) -> list[Word]:
-    return _read(payload, lambda row: Word([ErrorCode(code) for code in row[1:]], row[0]))
+    return _read(
+        payload, lambda row: Word([ErrorCode(code) for code in row[1:]], _number(row[0], 64))
+    )
 
 
 def pack_word(word: WordAhead) -> bytes:
@@ -105,10 +107,10 @@ def read_word(payload: Buffer) -> WordAhead:
 def _word(row: Sequence[Any]) -> WordAhead:
     producer_id, producer_epoch, started_ms, places = row
     return WordAhead(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        started_ms=started_ms,
-        places=tuple((TopicPartition(*place), leader_epoch) for place, leader_epoch in places),
+        producer_id=_number(producer_id, 64),
+        producer_epoch=_number(producer_epoch, 16),
+        started_ms=_number(started_ms, 64),
+        places=tuple((_place(place), _number(term, 32)) for place, term in places),
     )
 
 
@@ -126,6 +128,34 @@ def check_fits(
     """FrameRefused unless there is a code for each partition that was asked about."""
     if [*map(len, answers)] != [*map(len, asked)]:
         raise FrameRefused(f"a peer was asked about {len(asked)} transactions and told of others")
+
+
+def _places(rows: Iterable[Sequence[Any]]) -> tuple[TopicPartition, ...]:
+    return tuple(map(_place, rows))
+
+
+def _place(row: Sequence[Any]) -> TopicPartition:
+    topic, partition = row
+    return TopicPartition(_name(topic), _number(partition, 32))
+
+
+def _number(value: Any, bits: int) -> int:
+    """What a record, or a request, has room for. ValueError otherwise, as below."""
+    if type(value) is not int or value.bit_length() >= bits:
+        raise ValueError(f"{value!r:.50} is no number of {bits} bits")
+    return value
+
+
+def _name(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{value!r:.50} is no name")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"{value!r:.50} is neither yes nor no")
+    return value
 
 
 def _pack(rows: Iterable[Any]) -> bytes:

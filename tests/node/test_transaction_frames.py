@@ -1,6 +1,7 @@
 """What nodes say to each other about transactions is read, or refused: nothing in between ends a process."""
 
 import asyncio
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,16 @@ import pytest
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.node.transaction_doors import MarkersBetweenNodes, Verifier, _Asking
-from fencepost.node.transaction_frames import Question, Word, pack_codes, pack_words, read_words
+from fencepost.node.transaction_frames import (
+    Question,
+    Word,
+    pack_codes,
+    pack_words,
+    read_markers,
+    read_questions,
+    read_word,
+    read_words,
+)
 from fencepost.txn.transactions.marker_sender import Marker
 
 
@@ -76,3 +86,36 @@ def test_an_answer_about_other_markers_is_trouble(codes: list[list[ErrorCode]]) 
     )
     with pytest.raises(FrameRefused):
         asyncio.run(between.write(BrokerId(2), [marker]))
+
+
+# Who reads what a peer says, and something that is well said.
+SAID: list[tuple[Callable[[bytes], Any], list[Any]]] = [
+    (read_markers, [[7, 0, 3, True, 2, 17, [["pay", 0]], [5]]]),
+    (read_questions, [["t", 7, 0, [["pay", 0]], False]]),
+    (read_words, [[17]]),
+    (read_word, [[7, 0, 17, [[["pay", 0], 5]]]]),
+]
+ODD = (None, True, 7, 1.5, "x", b"x", [], {})
+
+
+def with_one_changed(said: Any) -> Iterator[Any]:
+    """Each of its values by others in turn: of other types, and numbers that no record has room for."""
+    if isinstance(said, list):
+        for at, value in enumerate(said):
+            for changed in with_one_changed(value):
+                yield [*said[:at], changed, *said[at + 1 :]]
+    else:
+        yield from (odd for odd in ODD if type(odd) is not type(said))
+        if type(said) is int:
+            yield from (2**63, -(2**63))
+
+
+@pytest.mark.parametrize(("read", "said"), SAID)
+def test_what_has_another_type_than_belongs_there_is_refused(
+    read: Callable[[bytes], Any], said: list[Any]
+) -> None:
+    """Else it is the one who acts upon it that ends, and with it the process: no record holds an epoch of 70,000."""
+    read(msgpack.packb(said))
+    for changed in with_one_changed(said):
+        with pytest.raises(FrameRefused):
+            read(msgpack.packb(changed))
