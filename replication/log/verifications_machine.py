@@ -123,8 +123,16 @@ class Verifications:
         known = self._ended.pop(producer_id, end)
         self._ended[producer_id] = max(end, known)
         if len(self._ended) > ENDED_MAX:
-            _, oldest_ms = self._ended.pop(next(iter(self._ended)))
+            _, oldest_ms = self._ended.pop(self._to_forget())
             self._ended_floor = max(self._ended_floor, oldest_ms)
+
+    def _to_forget(self) -> int:
+        """Who ended longest ago, of those whose end says of which transaction: without one that does not, no word on any
+        transaction counted any more. A person's marker is such a one, and rare."""
+        for producer_id, (_, started_ms) in self._ended.items():
+            if started_ms != _ANY_START:
+                return producer_id
+        return next(iter(self._ended))
 
     def is_over(self, producer_id: int, producer_epoch: int, started_ms: int) -> bool:
         """Whether this transaction may have ended here, for all that is remembered: then a word on it is void.

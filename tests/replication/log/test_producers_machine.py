@@ -296,6 +296,20 @@ def test_ends_that_are_not_remembered_make_every_older_word_void() -> None:
     assert waiting.is_over(1, 0, 1_001)
 
 
+def test_a_persons_marker_makes_no_words_on_others_void() -> None:
+    """It names no beginning, so that it may have ended any transaction of its epoch. Forgotten, it would have been one of
+    anybody's: from then on every first write had to be asked about."""
+    waiting = ProducersMachine(verify_transactions=True).verifications
+    waiting.note_end(PID, 0, -1)
+    for number in range(2 * ENDED_MAX):
+        waiting.note_end(PID + 1 + number, 0, 1_000 + number)
+    assert waiting.is_over(PID, 0, 10**13)  # it is remembered
+    assert not waiting.is_over(PID + 1, 0, 10**13)
+    for number in range(ENDED_MAX + 1):  # as many as are remembered, and one more
+        waiting.note_end(PID - 1 - number, 0, -1)
+    assert waiting.is_over(PID + 1, 0, 10**13)  # who knows
+
+
 def test_verification_refuses_a_zombie_at_once() -> None:
     log = Given().wrote(Produced(0, producer_epoch=3))
     refused = log.machine.start_verification(PID, 0, 2, supports_epoch_bump=True, now_ms=NOW)
