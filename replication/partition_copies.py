@@ -190,6 +190,8 @@ class CopiedPartition(ReadablePartition, Flushable):
         except OSError as failed:
             self._maybe_taken_back()
             self._owner.on_write(self, failed)
+            if log.failed is not None:
+                self._tell_readers(at_once=True)
             raise
         self._owner.on_write(self, None)
         self._written(headers, len(records))

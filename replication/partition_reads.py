@@ -125,9 +125,12 @@ class ReadablePartition:
         if error is not ErrorCode.none:
             return error
         role = self.machine.role
-        if role is Role.LEADER or (role is Role.FOLLOWER and not leader_only):
+        if role is Role.LEADER:
             return error
-        return ErrorCode.not_leader_or_follower
+        if role is not Role.FOLLOWER or leader_only:
+            return ErrorCode.not_leader_or_follower
+        # It copies nothing more: who read on here would wait for commits that it never hears of.
+        return error if self.log.failed is None else ErrorCode.kafka_storage_error
 
     def read(
         self,

@@ -71,3 +71,22 @@ def test_the_leader_knows_who_has_what() -> None:
         assert cluster[1].partition().replicas_to_read(0) == [1]
 
     play(scene)
+
+
+def test_a_follower_whose_disk_refused_a_write_sends_its_readers_back() -> None:
+    """It hears of no commit any more: who reads there would wait until the lease of that replica is over."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="2")
+        await cluster[1].write(batch("a"))
+        await sleep(0.1)
+        follower = cluster[2].partition()
+        cluster.world.disk("node-2").faults.fail("append", path="*.log")
+        with FetchWait(1) as wait:
+            wait.watch(follower, 1, 1_000, 0, 0)
+            cluster[1].append(batch("b"))
+            assert await wait.until(0.5)
+        refused = follower.read(1, 1_000, isolation=0, min_one=True, leader_only=False)
+        assert isinstance(refused, Refusal) and refused.error is ErrorCode.kafka_storage_error
+
+    play(scene)
