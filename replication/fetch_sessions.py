@@ -245,6 +245,7 @@ class FetchSessions:
         for key in forgotten:
             partitions.pop(key, None)
         if not partitions:
+            session.epoch = next_epoch(session.epoch)  # for one that waits at another connection
             self._remove(session)
             return SessionlessContext(wanted)
         self._touch(session, now_ms)

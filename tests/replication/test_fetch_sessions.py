@@ -285,3 +285,14 @@ def test_a_client_that_applies_every_reply_knows_what_was_read(
     for step in script:
         client.step(*step)
     client.fetch()
+
+
+def test_one_that_waits_while_its_session_is_emptied_is_told_so() -> None:
+    """By another connection: the one that waits must not find its partitions gone."""
+    cache = sessions()
+    id_ = full(cache, A)
+    waiting = begin(cache, id_, 1)
+    assert not isinstance(waiting, ErrorCode)
+    emptied = begin(cache, id_, 2, forgotten=[A])
+    assert not isinstance(emptied, ErrorCode)
+    assert waiting.finish([(A, quiet(6))], 0).error is ErrorCode.invalid_fetch_session_epoch
