@@ -88,6 +88,8 @@ class Partition(RefusingPartition):
         """What held the high watermark back may do so no more."""
         if self.machine.look_again(self._steady_ms()):
             self._high_watermark_moved()
+        if self._syncs is not None and not self.sync_counts:
+            self._syncs.release(self.log.log_end_offset, ErrorCode.none)
 
     # -- leadership ------------------------------------------------------------------------------------
 

@@ -581,3 +581,20 @@ def test_a_cold_read_waits_off_the_loop() -> None:
         ]
 
     play(scene)
+
+
+def test_who_waits_for_a_sync_is_answered_when_syncs_count_no_more() -> None:
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        node.env.machine.disk.faults.sync_s = (0.2, 0.2)
+        node.produce(batch("a"), acks=1)
+        await asyncio.sleep(0.1)  # a sync is under way, and does not cover what comes now
+        done = node.produce(batch("b"), acks=1)
+        assert isinstance(done, Appended)
+        waiting = asyncio.ensure_future(acknowledged(partition, done.last_offset, 1))
+        await asyncio.sleep(0)
+        node.metadata.configure(node.manager, "orders", flush_policy="os")
+        async with asyncio.timeout(5):
+            assert (await waiting)[1] is NONE
+
+    play(scene)
