@@ -239,7 +239,9 @@ class ReplicaManager:
             self._doubtful.pop(name, None)
             partition = self.partitions.pop(name, None)
             if partition is not None:
-                partition.close(ErrorCode.unknown_topic_or_partition)
+                moved = self.image.partition_by_id(partition.topic_id, name.partition) is not None
+                gone = ErrorCode.unknown_topic_or_partition
+                partition.close(ErrorCode.not_leader_or_follower if moved else gone)
                 self.rounds.forget(partition)
                 logs.append(partition.log)
             elif is_offline:

@@ -245,6 +245,23 @@ def test_waiting_for_a_commit_ends_with_the_leadership() -> None:
     play(scene)
 
 
+def test_who_waits_where_a_partition_moves_away_is_sent_after_it() -> None:
+    """Kafka says UNKNOWN_TOPIC_OR_PARTITION only of what is nowhere: a client names no other leader to itself on that."""
+
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        node.env.machine.disk.faults.sync_s = (10, 10)
+        node.produce(batch("a"))
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(partition.committed(0))
+            await node.env.clock.sleep(0.1)
+            two = (BrokerId(2),)
+            node.metadata.change(node.manager, "orders", leader=BrokerId(2), replicas=two, isr=two)
+        assert waiting.result() is E.not_leader_or_follower
+
+    play(scene)
+
+
 # -- a disk that fails -------------------------------------------------------------------------------
 
 
