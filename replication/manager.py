@@ -101,14 +101,16 @@ class ReplicaManager:
         started = self.env.clock.steady()
         self.store.start()
         self._read_settings()
-        for number, (topic, state) in enumerate(list(self.image.partitions_of(self.node_id))):
+        mine = list(self.image.partitions_of(self.node_id))
+        for number, (topic, state) in enumerate(mine):
             self._open(topic, state)
             if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
                 await self.env.clock.sleep(0)
         await self.rounds.opened(self._logs())
         self._flushing = self.env.tasks.spawn(self.flusher.run(), name="flusher")
         self._is_running = True
-        self.on_image(ImageDelta.everything(self.image))  # what came meanwhile, and who leads
+        # What came and went meanwhile, and who leads.
+        self.on_image(ImageDelta.since(self.image, [topic for topic, _ in mine]))
         self._name_strays()
         self.rounds.start()
         self.counters.recovery_s = self.env.clock.steady() - started

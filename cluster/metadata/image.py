@@ -9,7 +9,7 @@ never change, they are replaced, so that one that was kept across an `await` sta
 """
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from uuid import UUID
@@ -207,6 +207,17 @@ class ImageDelta:
         delta.configs_changed = sorted(image.configs)
         delta.brokers_changed = sorted(image.brokers)
         delta.features_changed = sorted(image.features)
+        return delta
+
+    @classmethod
+    def since(cls, image: ClusterImage, known: Iterable[TopicState]) -> "ImageDelta":
+        """The same for who knew these topics, and has not listened meanwhile: of what was taken away the image says nothing."""
+        delta = cls.everything(image)
+        gone = {each.topic_id: each for each in known if each.topic_id not in image.topics_by_id}
+        delta.topics_deleted = list(gone.values())
+        topics = ((ConfigType.TOPIC, name) for name in image.topics)
+        all_brokers = (ConfigType.BROKER, BROKER_DEFAULT)
+        delta.configs_changed = sorted({*image.configs, *topics, all_brokers})
         return delta
 
 

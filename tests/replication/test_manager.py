@@ -15,6 +15,7 @@ from fencepost.cluster.metadata.image import ConfigType, ImageDelta
 from fencepost.cluster.wire.batch import compute_crc
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.replication.log.checkpoint import Kind
+from fencepost.replication.manager import PARTITIONS_A_TURN
 from fencepost.replication.partition import Appended, Partition, Refusal
 from replica_helpers import (
     FOLDER,
@@ -110,6 +111,30 @@ def test_a_topic_made_again_while_the_node_was_down_is_another_too() -> None:
         metadata.image.topics_by_id[again.topic_id] = again
         start(after)
         assert any(name.endswith("-stray") for name in world.node("a").disk.list(FOLDER))
+
+
+def test_what_is_taken_away_while_logs_are_opened_is_gone_when_they_are() -> None:
+    """Nobody listens to the image until then, and what there is says nothing of what there was."""
+    with World(1) as world:
+        short = {"retention.ms": "60000"}
+        many = topic_of("payments", PARTITIONS_A_TURN)
+        metadata = Metadata(topic_of("orders"), many, configs={"orders": short})
+
+        async def main(env: SimEnv) -> None:
+            node = Node(env, metadata)
+            starting = asyncio.ensure_future(node.manager.start())
+            while PAYMENTS not in node.manager.partitions:
+                await asyncio.sleep(0)
+            assert ORDERS in node.manager.partitions and not starting.done()
+            metadata.delete(node.manager, "payments")
+            del metadata.image.configs[ConfigType.TOPIC, "orders"]
+            await starting
+            assert node.partition().config.retention_ms == 7 * 24 * 3600 * 1000
+            assert node.manager.partitions.keys() == {ORDERS}
+            assert node.manager.partition(PAYMENTS) is E.unknown_topic_or_partition
+
+        env = world.node("a")
+        world.run(world.on(env, main(env)))
 
 
 def test_a_partition_moved_away_is_dropped() -> None:
