@@ -226,7 +226,7 @@ class Partition(RefusingPartition):
         appends.stamp(buffer, headers, first_offset, self.machine.leader_epoch, append_time_ms)
         try:
             log.append(buffer, headers, now_ms)
-        except OSError as failed:
+        except (OSError, LogDamaged) as failed:
             return self._write_failed(failed, headers, origin_client=origin_client)
         # ... to here no await: who is judged by a history is written right behind it
         self._owner.on_write(self, None)
@@ -241,8 +241,13 @@ class Partition(RefusingPartition):
         return ErrorCode.none if self.log.failed is None else ErrorCode.kafka_storage_error
 
     def _write_failed(
-        self, failed: OSError, headers: appends.Headers, *, origin_client: bool
+        self, failed: OSError | LogDamaged, headers: appends.Headers, *, origin_client: bool
     ) -> Refusal:
+        if isinstance(failed, LogDamaged):
+            # Nothing was written: what was aborted before can't be told. Alone it serves what is well.
+            if not self.is_last_copy:
+                self.damaged(str(failed))
+            return self._refused(ErrorCode.kafka_storage_error, str(failed))
         if origin_client:
             for _, header in headers:
                 self._note_refused(header, ErrorCode.kafka_storage_error)

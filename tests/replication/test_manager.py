@@ -13,7 +13,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 from fencepost.cluster.metadata.image import ConfigType, ImageDelta
 from fencepost.cluster.wire.batch import compute_crc
-from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.cluster.wire.records import Record, build_batch, control_batch
 from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.manager import PARTITIONS_A_TURN
 from fencepost.replication.partition import Appended, Partition, Refusal
@@ -432,6 +432,41 @@ def test_a_damaged_log_is_offline_and_the_others_serve() -> None:
         start(before, stop=False)
         path = f"{FOLDER}/orders-0/{0:020d}.log"
         world.disk("a").flip_bits(path, 20)
+        start(after, stop=False)
+
+
+def test_a_marker_for_a_log_that_is_damaged_is_refused() -> None:
+    """What was aborted before is derived from the log, which can't be read."""
+    with World(1) as world:
+        start = Restarts(world, Metadata(topic_of("orders")))
+
+        def mark(node: Node) -> Appended | Refusal:
+            marker = control_batch(
+                commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=5
+            )
+            return node.partition().append_as_leader(
+                marker, required_acks=-1, now_ms=5, origin_client=False
+            )
+
+        async def before(node: Node) -> None:
+            await node.write(batch("a", pid=7, transactional=True))
+            assert isinstance(mark(node), Appended)
+            await node.write(batch("b", pid=7, sequence=1, transactional=True))
+
+        async def after(node: Node) -> None:
+            partition = node.partition()
+            node.env.machine.disk.flip_bits(partition.log.active.path, 500)
+            refused = mark(node)
+            assert isinstance(refused, Refusal) and refused.error is E.kafka_storage_error
+            assert partition.closed is None
+            two = (ME, BrokerId(2))
+            node.metadata.change(node.manager, "orders", replicas=two, isr=two)
+            refused = mark(node)
+            assert isinstance(refused, Refusal) and refused.error is E.kafka_storage_error
+            assert ORDERS in node.manager.offline and partition.closed is E.kafka_storage_error
+
+        start(before)
+        world.disk("a").flip_bits(f"{FOLDER}/orders-0/{0:020d}.txnindex", 20)
         start(after, stop=False)
 
 
