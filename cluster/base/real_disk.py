@@ -1,6 +1,7 @@
 """The real disk: `os` calls on the loop's thread where they can't block, small pools of threads where they can."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import shutil
@@ -75,15 +76,14 @@ class RealDisk:
 
     def replace(self, path: str, data: Buffer) -> None:
         temporary = path + ".tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(temporary, path)
+            _write_whole(temporary, data)
+            os.replace(temporary, path)
+        except OSError:
+            # What is half written would keep the last room of a full disk from all that is still to be written.
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
         self.sync_folder(os.path.dirname(path))
 
     def free_bytes(self, path: str) -> int:
@@ -122,6 +122,17 @@ class RealDisk:
 
     async def run_aside(self, work: Callable[..., T], *args: Any) -> T:
         return await self.run(work, *args)
+
+
+def _write_whole(path: str, data: Buffer) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _hold_all(files: Sequence[RealFile]) -> None:

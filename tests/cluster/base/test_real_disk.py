@@ -54,6 +54,18 @@ def test_a_file_that_can_not_be_cut_back_takes_no_more() -> None:
         full.append([b"x"])
 
 
+def test_a_file_that_can_not_be_replaced_for_want_of_room_takes_none(
+    disk: RealDisk, tmp_path: Any, limited: Any
+) -> None:
+    """A snapshot of the metadata would take the last room that the journal has, and be tried again only after that."""
+    disk.replace(str(tmp_path / "snapshot"), b"old")
+    with pytest.raises(OSError) as caught:
+        disk.replace(str(tmp_path / "snapshot"), b"x" * 20_000)
+    assert caught.value.errno == errno.EFBIG
+    assert disk.list(str(tmp_path)) == ["snapshot"]
+    assert disk.read_all(str(tmp_path / "snapshot")) == b"old"
+
+
 def test_a_closed_file_stays_readable_for_who_holds_it(file: RealFile) -> None:
     file.append([b"abc"])
     file.hold()
