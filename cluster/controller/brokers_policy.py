@@ -1,12 +1,12 @@
 """What becomes of brokers that come, live, and go, and of what they ask for."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..base.errors import ErrorCode
-from ..base.ids import BrokerEpoch, BrokerId, TopicPartition
+from ..base.ids import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
 from ..metadata.brokers import PRODUCER_ID_MAX
-from ..metadata.codec import Command
 from ..metadata.image import NO_BROKER_EPOCH, BrokerState, PartitionState, TopicState
 from ..metadata.records import (
     BrokerChanged,
@@ -105,6 +105,8 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
     return Decision(
         records=[record, *changes],
         reply=lambda version: Registered(broker_epoch=BrokerEpoch(version)),
+        # Who is alive at once leads anew, each time that it is decided.
+        apart=functools.partial(_apart, scene, mine, changes) if command.fenced else None,
     )
 
 
@@ -168,7 +170,7 @@ def decide_heartbeat(scene: Scene, command: BrokerHeartbeat) -> Decision[Heartbe
     if failures:
         # Before anything else: whoever is let in first might be made the leader of what it can't read.
         said = HeartbeatResult(is_caught_up=caught_up, is_fenced=broker.fenced)
-        return Decision(records=failures, reply=lambda _version: said)
+        return Decision(records=list(failures), reply=lambda _version: said, apart=lambda: failures)
     if command.want_shut_down:
         fenced, leaving = broker.fenced, True
     else:
@@ -180,11 +182,17 @@ def decide_heartbeat(scene: Scene, command: BrokerHeartbeat) -> Decision[Heartbe
     )
     if (fenced, leaving) == (broker.fenced, broker.in_controlled_shutdown):
         return Decision(reply=lambda _version: result)
-    records = _broker_changed(scene, broker, fenced=fenced, leaving=leaving)
-    return Decision(records=records, reply=lambda _version: result)
+    record, changes = _broker_changed(scene, broker, fenced=fenced, leaving=leaving)
+    return Decision(
+        records=[record, *changes],
+        reply=lambda _version: result,
+        apart=lambda: _apart(scene, broker.broker_id, changes),
+    )
 
 
-def _failures(scene: Scene, broker: BrokerState, failed: Sequence[FailedReplica]) -> list[Command]:
+def _failures(
+    scene: Scene, broker: BrokerState, failed: Sequence[FailedReplica]
+) -> list[PartitionsChanged]:
     """Whoever has all of what these logs hold leads instead; nobody, where nobody has."""
     alive, mine = active_brokers(scene.image), broker.broker_id
     changes: list[tuple[TopicState, PartitionChange]] = []
@@ -198,7 +206,7 @@ def _failures(scene: Scene, broker: BrokerState, failed: Sequence[FailedReplica]
         change = changed(now, wish, alive=alive, disks=scene.disks, min_isr=min_isr)
         if change is not None:
             changes.append((topic, change))
-    return list(records_of(changes))
+    return records_of(changes)
 
 
 def decide_fence(scene: Scene, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[None]:
@@ -206,13 +214,17 @@ def decide_fence(scene: Scene, broker_id: BrokerId, broker_epoch: BrokerEpoch) -
     broker = scene.image.brokers.get(broker_id)
     if broker is None or broker.broker_epoch != broker_epoch or broker.fenced:
         return Decision(reply=lambda _version: None)
-    records = _broker_changed(scene, broker, fenced=True, leaving=False)
-    return Decision(records=records, reply=lambda _version: None)
+    record, changes = _broker_changed(scene, broker, fenced=True, leaving=False)
+    return Decision(
+        records=[record, *changes],
+        reply=lambda _version: None,
+        apart=lambda: _apart(scene, broker_id, changes),
+    )
 
 
 def _broker_changed(
     scene: Scene, broker: BrokerState, *, fenced: bool, leaving: bool
-) -> list[Command]:
+) -> tuple[BrokerChanged, list[PartitionsChanged]]:
     """The broker's new state, and what it means for its partitions: a leader less, or one more to choose from."""
     record = BrokerChanged(
         broker_id=broker.broker_id,
@@ -232,7 +244,26 @@ def _broker_changed(
         changes = _changes(
             scene, broker.broker_id, lambda _topic, _now: Wish(), alive | {broker.broker_id}
         )
-    return [record, *changes]
+    return record, changes
+
+
+def _apart(
+    scene: Scene, broker_id: BrokerId, records: Sequence[PartitionsChanged]
+) -> list[PartitionsChanged]:
+    """What may be so before the broker's own state is, should the controller end in between; those with a leader first.
+
+    It is not the same where a log has failed, or waits for another disk: which it is goes by all of them together
+    (`disks_policy.py`).
+    """
+    led: list[tuple[TopicState, PartitionChange]] = []
+    leaderless: list[tuple[TopicState, PartitionChange]] = []
+    for record in records:
+        topic = scene.image.topics_by_id[record.topic_id]
+        for change in record.changes:
+            if broker_id in (*change.offline, *topic.partitions[change.partition].offline):
+                continue
+            (leaderless if change.leader == NO_LEADER else led).append((topic, change))
+    return [*records_of(led), *records_of(leaderless)]
 
 
 def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decision[ItemResult]:

@@ -2,7 +2,7 @@
 
 import base64
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 from uuid import UUID
@@ -12,6 +12,7 @@ from ..base.ids import BrokerId
 from ..metadata.broker_config import BrokerValues
 from ..metadata.codec import BATCH_BYTES_MAX, Command
 from ..metadata.image import ClusterImage, ConfigType, PartitionState
+from ..metadata.records import PartitionsChanged
 from ..metadata.topic_config import TopicConfigs
 
 R = TypeVar("R")
@@ -39,6 +40,10 @@ class Decision(Generic[R]):
     reply: Callable[[int], R]
     # The answer when the records are more than a batch may hold; None where clients can't make them so.
     too_large: Callable[[CommandRefused], R] | None = None
+    # Or which of them may be agreed on first, some at a time: each is right without the others, and is not decided again.
+    apart: Callable[[], Sequence[PartitionsChanged]] | None = None
+    # Of a decision that is too large: the rest is decided on what this has made.
+    is_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)

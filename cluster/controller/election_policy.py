@@ -9,8 +9,8 @@ PROVED BY  tests/cluster/controller/test_election.py::test_no_one_but_isr_and_el
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from ..base.ids import NO_LEADER, BrokerId, LeaderEpoch
 from ..metadata.image import PartitionState, TopicState
@@ -19,6 +19,7 @@ from .decision import NOTHING_HEARD, Disks
 
 Brokers = tuple[BrokerId, ...]
 Ids = Collection[BrokerId]
+PART_CHANGES_MAX: Final = 10_000  # under 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +221,15 @@ def records_of(
         PartitionsChanged(topic_id=topic.topic_id, changes=tuple(each))
         for topic, each in grouped.values()
     ]
+
+
+def first_of(records: Sequence[PartitionsChanged]) -> list[PartitionsChanged]:
+    """Of many changes as many as surely fit into a batch."""
+    first: list[PartitionsChanged] = []
+    room = PART_CHANGES_MAX
+    for record in records:
+        if room == 0:
+            break
+        first.append(replace(record, changes=record.changes[:room]))
+        room -= len(first[-1].changes)
+    return first

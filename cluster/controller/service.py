@@ -11,6 +11,7 @@ again on what is there.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 from ..base.errors import ErrorCode, Outcome, Trouble
@@ -55,6 +56,7 @@ from .commands import (
     UpdateFeatures,
 )
 from .decision import TOO_LARGE, CommandRefused, Decision, Disks, Scene
+from .election_policy import first_of
 
 R = TypeVar("R")
 
@@ -168,11 +170,14 @@ class Controller:
                 at_once=at_once,
             )
             if not isinstance(result, Refused):
+                if decision.is_part:
+                    continue
                 return decision.reply(result)
             assert result.reason not in (Reason.IMPOSSIBLE, Reason.TWICE_IN_BATCH), result.message
             refused = result
             self._env.log.info("controller_decides_again", command=what, cause=refused.message)
-        assert refused is not None
+        if refused is None:
+            raise Trouble("It has more parts than are done at a time.", Outcome.REFUSED)
         raise Trouble(f"Others were always faster: {refused.message}", Outcome.REFUSED)
 
     async def _decided(
@@ -227,8 +232,13 @@ class Controller:
         decision = decide(scene)
         if not decision.records:
             return decision, b""
-        entry = encode([ImageExpected(version=scene.image.version), *decision.records])
+        expected = ImageExpected(version=scene.image.version)
+        entry = encode([expected, *decision.records])
         if len(entry) > BATCH_BYTES_MAX:
+            part = first_of(decision.apart()) if decision.apart is not None else []
+            if part:
+                parted = replace(decision, records=list(part), is_part=True)
+                return parted, encode([expected, *part])
             assert decision.too_large is not None, f"{len(decision.records)} records, {len(entry)}"
             refused = decision.too_large(CommandRefused(ErrorCode.policy_violation, TOO_LARGE))
             return Decision(reply=lambda _version: refused), b""
