@@ -125,7 +125,9 @@ class Store:
         if self._env.clock.steady() < self._no_snapshot_before:
             return
         newest = raft.snapshots.newest
-        log_is_long = raft.last.idx - (0 if newest is None else newest.last.idx) > SNAPSHOT_ENTRIES
+        # What is behind that is not in a snapshot: until it is applied each would be the same as the one before.
+        done = 0 if newest is None else newest.last.idx
+        log_is_long = raft.applied_index - done > SNAPSHOT_ENTRIES
         if log_is_long or self.bytes_since_snapshot > SNAPSHOT_BYTES:
             raft.forceLogCompaction()
 

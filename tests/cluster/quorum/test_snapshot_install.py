@@ -7,6 +7,7 @@ from fencepost.chaos.sim.quorum_links import host_of
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.metadata import snapshot
 from fencepost.cluster.quorum import progress, store
+from fencepost.cluster.quorum.raft_files import Snapshot, SnapshotFile
 from fencepost.cluster.quorum.transport import QuorumTransport
 from support.quorum_nodes import FOLDER, Nodes
 
@@ -101,6 +102,37 @@ def test_a_follower_does_not_put_its_own_snapshot_in_the_place_of_a_newer_one(
             again = await nodes.leader(among=[slow, away])
             await asyncio.sleep(2)
             assert {f"late{number}" for number in range(8)} <= nodes.settings(again).keys()
+
+        world.run(scenario())
+
+
+def test_a_node_with_much_that_is_not_committed_writes_one_snapshot_and_not_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A snapshot makes the log no shorter than what is applied: until that grows the next one would be the same."""
+    written: list[int] = []
+    keep = SnapshotFile.store
+
+    async def counted(self: SnapshotFile, taken: Snapshot) -> None:
+        written.append(taken.last.idx)
+        await keep(self, taken)
+
+    monkeypatch.setattr(SnapshotFile, "store", counted)
+    with World(seed=1) as world:
+        nodes = Nodes(world, voters=3)
+
+        async def scenario() -> None:
+            await nodes.start()
+            leader = await nodes.leader()
+            for number in range(10):
+                await nodes.agree(f"s{number}")
+            world.net.isolate(host_of(leader))
+            lost = [nodes.propose(leader, f"lost{number}") for number in range(30)]
+            await asyncio.gather(*lost, return_exceptions=True)
+            await asyncio.sleep(10)
+            assert len(written) == len(set(written))
+            world.net.heal_all()
+            await nodes.alike()
 
         world.run(scenario())
 
