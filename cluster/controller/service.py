@@ -189,6 +189,10 @@ class Controller:
     ) -> tuple[Decision[R], int | Refused]:
         """A decision, and the version at which it holds; or why the log did not take it."""
         while (first := self._ahead.alone) is not None:
+            if at_once:
+                decision, entry = self._decide(decide)
+                if not entry and self._is_so_already(decide, decision):
+                    return decision, self._quorum.image.version
             await asyncio.shield(first.ended)
         # from here ...
         decision, entry = self._decide(decide)

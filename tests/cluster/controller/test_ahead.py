@@ -174,6 +174,31 @@ def test_a_heartbeat_that_changes_nothing_waits_for_no_other_change(scene: Scene
     asyncio.run(beats())
 
 
+def test_a_heartbeat_waits_for_no_change_that_is_decided_alone_either(scene: Scene) -> None:
+    """One client that goes away leaves a change in doubt; the next one has the controller to itself, for a slow disk's time."""
+
+    def beat(broker_id: int) -> Coroutine[Any, Any, Any]:
+        epoch = scene.epoch(broker_id)
+        return scene.controller.execute(
+            BrokerHeartbeat(broker_id=broker_id, broker_epoch=epoch, image_version=10**6)
+        )
+
+    async def beats() -> None:
+        await scene.fencing_that_nobody_waits_for(3, "nobody waits")
+        scene.agree()
+        changing = asyncio.ensure_future(scene.fence(2))
+        await asyncio.sleep(0)
+        assert scene.held
+        answer = await asyncio.wait_for(beat(1), 1)
+        assert not answer.is_fenced and scene.held
+        beating = asyncio.ensure_future(beat(2))
+        await asyncio.sleep(0.1)
+        assert not beating.done(), "it is about to be fenced"
+        await scene.agree_until_done(changing, beating)
+
+    asyncio.run(beats())
+
+
 def test_a_broker_that_is_fenced_meanwhile_does_not_enter_an_isr(scene: Scene) -> None:
     scene.together(scene.isr(1, 2))
     scene.together(scene.isr(1, 2, 3), scene.fence(3))
