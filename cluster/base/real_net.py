@@ -93,7 +93,14 @@ class RealNet:
         async def on_accept(accepted: socket.socket) -> None:
             if not doors:
                 # aiohttp takes 0.3 s to import: a node starts without it, and its loop does not wait for it.
-                module = await self._disk.run(importlib.import_module, HTTP_MODULE)
+                try:
+                    module = await self._disk.run(importlib.import_module, HTTP_MODULE)
+                except OSError as error:
+                    accepted.close()
+                    if error.errno not in OUT_OF_RESOURCES:
+                        raise
+                    self._log.info("http_connection_failed", cause=str(error))
+                    return  # the next one may find a descriptor to read it with
                 doors.append(module.RealHttp(self._tasks, self._log, serve, judge, body_bytes_max))
             await doors[0].serve(accepted)
 

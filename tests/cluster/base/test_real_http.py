@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import errno
 import gzip
+import importlib
 import json
 import socket
+from types import ModuleType
 
 import pytest
 import uvloop
@@ -32,6 +35,30 @@ def test_what_a_client_shows_and_which_answers_it_takes_arrive() -> None:
         assert said == ["h", "http://o", "text/plain", "Bearer t"]
 
     at_a_door(scenario, shown)
+
+
+def test_a_node_without_descriptors_outlives_the_first_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That one has the door's code read from the disk."""
+    load = importlib.import_module
+    left = [OSError(errno.EMFILE, "Too many open files")]
+
+    def loaded(name: str) -> ModuleType:
+        if left:
+            raise left.pop()
+        return load(name)
+
+    monkeypatch.setattr(importlib, "import_module", loaded)
+
+    async def scenario(env: RealEnv, port: int) -> None:
+        died: list[BaseException] = []
+        monkeypatch.setattr(env.tasks, "_die", died.append)
+        assert await say(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n") == b""
+        assert b" 200 " in await say(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert not died
+
+    at_a_door(scenario)
 
 
 def test_a_request_arrives_with_its_path_query_and_body() -> None:
