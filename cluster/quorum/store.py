@@ -83,6 +83,7 @@ class Store:
         self._no_snapshot_before = float("-inf")
         self._undurable_since: float | None = None
         self._patience_s = STALLED_S  # of a leader, with its own disk
+        self._copying_again: asyncio.TimerHandle | None = None
         self.bytes_since_snapshot = 0
         self.disk_full: str | None = None  # or no file can be opened
         self._lacks_files = False
@@ -144,13 +145,15 @@ class Store:
             self._work.clear()
             while self._has_work(raft):
                 await self._make_durable(raft)
-                if not await self._journal.vote.copy():
-                    self._env.clock.call_later(COPY_RETRY_S, self._copy_again)
+                if not await self._journal.vote.copy() and self._copying_again is None:
+                    later = self._env.clock.call_later(COPY_RETRY_S, self._copy_again)
+                    self._copying_again = later
                 await self._write_snapshot(raft)
                 await self._install(raft)
                 self._stored()
 
     def _copy_again(self) -> None:
+        self._copying_again = None
         self._journal.vote.to_copy = True
         self._work.set()
 

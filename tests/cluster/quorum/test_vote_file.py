@@ -304,6 +304,40 @@ def test_a_copy_that_could_not_be_made_is_tried_again(voting: Nodes) -> None:
     world.run(scenario())
 
 
+def test_a_copy_that_can_not_be_made_is_tried_no_more_often_the_more_is_agreed_on(
+    voting: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each entry that was written began a try of its own, every five seconds, for ever."""
+    world, nodes = voting.world, voting
+    tries: list[VoteFile] = []
+    copy = VoteFile.copy
+
+    async def counted(self: VoteFile) -> bool:
+        tries.append(self)
+        return await copy(self)
+
+    monkeypatch.setattr(VoteFile, "copy", counted)
+
+    async def scenario() -> None:
+        await nodes.start()
+        leader = await nodes.leader()
+        others = [each for each in nodes.ids if each != leader]
+        for each in others:
+            faults = world.disk(host_of(each)).faults
+            faults.fail("open", path="*vote*", number=errno.EMFILE, times=1_000_000)
+            nodes.quorums[each]._journal.vote._close(nodes.quorums[each]._journal.vote._copies)
+        nodes.kill(leader)
+        await nodes.leader(among=others)
+        for number in range(40):
+            await nodes.agree(f"s{number}")
+        await asyncio.sleep(10)
+        tries.clear()
+        await asyncio.sleep(20)
+        assert 3 <= len(tries) <= 5 * len(others)
+
+    world.run(scenario())
+
+
 def test_a_stop_goes_on_though_the_second_copy_can_not_be_made() -> None:
     with World(seed=1) as world:
         env = world.node("a")
