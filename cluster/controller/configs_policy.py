@@ -4,6 +4,7 @@ A resource's settings are checked as a whole, changed ones together with those t
 expects them to be what they were: two requests that are fine each but not together can't both pass.
 """
 
+import re
 from collections import Counter
 from typing import Final
 
@@ -24,6 +25,7 @@ from .decision import TOO_LARGE, CommandRefused, Decision, Scene, is_too_long
 from .min_isr_policy import MIN_ISR, no_longer_eligible
 
 _BAD: Final = ErrorCode.invalid_request
+_NODE_ID: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
 def decide_alter_configs(scene: Scene, command: AlterConfigs) -> Decision[list[ResourceResult]]:
@@ -144,11 +146,10 @@ def _kind(scene: Scene, resource: ResourceChange, *, replace_all: bool) -> Confi
 
 
 def _check_broker(scene: Scene, name: str) -> None:
-    try:
-        asked = int(name)
-    except ValueError as not_a_number:
-        why = f"Node id must be an integer, but it is: {name}"
-        raise CommandRefused(_BAD, why) from not_a_number
+    # Not " 1" or "01" either: what is kept under such a name is nobody's.
+    if _NODE_ID.fullmatch(name) is None:
+        raise CommandRefused(_BAD, f"Node id must be an integer, but it is: {name}")
+    asked = int(name)
     known = sorted(scene.image.brokers)
     if asked not in known:
         expected = " or ".join(map(str, known))

@@ -69,6 +69,19 @@ def test_a_decision_that_came_too_late_is_made_again_on_the_new_image() -> None:
     assert [event for event, _ in scene.log][-1] == "controller_decides_again"
 
 
+@pytest.mark.parametrize(
+    "name", [" 1", "01", "+1", "1_0", "\N{ARABIC-INDIC DIGIT ONE}", "1" * 5000]
+)
+def test_settings_of_a_broker_whose_name_is_no_number_are_refused(name: str) -> None:
+    """They were answered as done, and kept under a name that is nobody's."""
+    scene = Scene()
+    change = ConfigChange(name="log.retention.ms", value="1000")
+    node = ResourceChange(resource_type=4, name=name, changes=(change,))
+    (result,) = scene.when(AlterConfigs(resources=(node,)))
+    said = f"Node id must be an integer, but it is: {name}"
+    assert (result.error_code, result.error_message) == (ErrorCode.invalid_request, said)
+
+
 def test_an_append_that_met_another_appends_to_what_the_other_made() -> None:
     scene = Scene()
     scene.when(ONE)
