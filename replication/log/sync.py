@@ -10,10 +10,11 @@ Where no file can be opened (`NO_DESCRIPTOR_ERRNOS`) nothing was synced, and not
 """
 
 import asyncio
+import errno
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from fencepost.cluster.base.errors import NO_DESCRIPTOR_ERRNOS
+from fencepost.cluster.base.errors import NO_DESCRIPTOR_ERRNOS, LogDamaged
 from fencepost.cluster.base.ports import Disk, Env, File
 
 from .segment_files import sync_if_there
@@ -112,7 +113,7 @@ async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
 def sync_now(log: "Log") -> None:
     """Blocks, where nothing may come before it: what was cut off must not be back behind what is written now."""
     try:
-        ticket = SyncTicket(log)
+        ticket = _ticket_of(log)
         _sync_names(log.env.disk, [(path, False) for path in ticket.paths])
         _sync_names(log.env.disk, [(folder, True) for folder in ticket.folders])
         for file in ticket.files:
@@ -124,6 +125,14 @@ def sync_now(log: "Log") -> None:
     ticket.done()
 
 
+def _ticket_of(log: "Log") -> SyncTicket:
+    """OSError too where one of its files, of which nobody has asked before, is not what was written."""
+    try:
+        return SyncTicket(log)
+    except LogDamaged as damage:
+        raise OSError(errno.EIO, str(damage)) from damage
+
+
 def _take(logs: Iterable["Log"]) -> tuple[list[SyncTicket], OSError | None]:
     """And why some of them can't be synced now; what can't be opened for another reason than too many open files has failed."""
     tickets: list[SyncTicket] = []
@@ -132,7 +141,7 @@ def _take(logs: Iterable["Log"]) -> tuple[list[SyncTicket], OSError | None]:
         if not needs_sync(log):
             continue
         try:
-            tickets.append(SyncTicket(log))
+            tickets.append(_ticket_of(log))
         except OSError as error:
             unopened = error
             if error.errno not in NO_DESCRIPTOR_ERRNOS:

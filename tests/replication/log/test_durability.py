@@ -444,3 +444,43 @@ def test_when_descriptors_run_out_idle_files_are_closed() -> None:
         assert len(pool) <= before // 2 + 1
 
     run(scenario)
+
+
+def test_one_log_that_is_damaged_does_not_end_the_sync_of_the_others() -> None:
+    """A start from a clean stop's hints looks at no file; the first sync takes in the one that was sealed last, too."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 5, size=300)
+        assert len(log.segments) == 3
+        await node.stop()
+        node.env = world.restart("n1")
+        node.env.disk.remove(node.path("00000000000000000000.log"))
+        log = await node.start()
+        log.truncate_to(3)
+        other = node.store.open(TopicPartition("orders", 1), TOPIC_ID, node.config)
+        produce(other)
+        with pytest.raises(OSError, match="is missing"):
+            await node.store.sync([log, other])
+        assert log.failed is not None
+        assert (other.failed, other.recovery_point) == (None, other.log_end_offset)
+
+    run(scenario)
+
+
+def test_what_comes_behind_a_cut_is_refused_where_the_file_before_it_is_gone() -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world, segment_bytes=1000)
+        log = await node.start()
+        produce(log, 5, size=300)
+        await node.stop()
+        node.env = world.restart("n1")
+        node.env.disk.remove(node.path("00000000000000000000.log"))
+        log = await node.start()
+        log.truncate_to(3)
+        with pytest.raises(OSError, match="is missing"):
+            produce(log)
+        assert log.failed is not None
+
+    run(scenario)
