@@ -34,7 +34,7 @@ from .key_map import KeyMap
 from .names import CLEANED, INDEX, SWAP, TIMEINDEX, TXNINDEX
 from .segment import Segment
 from .segment_files import rename_all, sync_if_there
-from .swap import commit_swap, remove_cleaned, to_swap
+from .swap import commit_swap, make_way, remove_cleaned, to_swap
 from .txn_index import AbortedIndex
 from .walk import damaged
 
@@ -242,8 +242,7 @@ class _Round:
             created_ms=group[-1].created_ms,
         )  # fmt: skip
         cleaner.transactions.kept = []
-        # What an earlier swap left to be made durable must be so before a `.cleaned` is there again.
-        await log.env.disk.run(log.env.disk.sync_folder, log.folder)
+        await log.env.disk.run(make_way, log.env.disk, log.folder, new.base_offset)
         self._check(group)
         new.dirty = True  # so that its file is not closed before it is the log
         try:

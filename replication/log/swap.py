@@ -25,6 +25,13 @@ from .segment_files import remove_if_there, rename_all, rename_if_there
 from .walk import LONG_CHUNK, walk
 
 
+def make_way(disk: Disk, folder: str, base_offset: int) -> None:
+    """Before step 1, off the loop. What an earlier swap left to be made durable must be so before a `.cleaned` is there again; and
+    what an end of power brought back of a round that was given up would be taken for a part of this one."""
+    remove_cleaned(disk, folder, base_offset)
+    disk.sync_folder(folder)
+
+
 def to_swap(disk: Disk, folder: str, base_offset: int) -> None:
     """Step 1's end and step 2, off the loop: a cleaning can still be given up."""
     path = f"{folder}/{name_of(base_offset, '')}"

@@ -4,6 +4,7 @@ import pytest
 from fencepost.chaos.sim.world import NodeLost, World
 from fencepost.cluster.wire.batch import headers_of
 from fencepost.cluster.wire.records import Record, read_records
+from fencepost.replication.log.txn_index import AbortedIndex, AbortedTxn
 from log_helpers import START_MS, Node, append, batch_at, end_txn, offsets_in, read_all, run
 
 STEPS = 120  # more than a round has
@@ -76,3 +77,40 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(how: str) -> None:
         assert shrunk
 
     run(scenario, seed=how)
+
+
+@pytest.mark.parametrize(
+    "left", ["log.cleaned", "txnindex.cleaned", "txnindex.swap", "timeindex.cleaned"]
+)
+def test_what_a_round_that_was_given_up_has_left_is_in_no_later_one_s_way(left: str) -> None:
+    """1. A stop ends a round, whose files are durable   2. they are removed, and the stop is clean   3. the power goes, and one
+    is there again   4. a start from hints looks at no folder   5. a later round writes files of the same names.
+    """
+
+    async def scenario(world: World) -> None:
+        node = Node(world, compact=True, delete=False, segment_bytes=1500)
+        log = await node.start()
+        append(
+            log, batch_at(0, transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
+        )
+        end_txn(log, 5, commit=True)
+        log.roll(START_MS)
+        await node.stop()
+        node.env = world.restart("n1")
+        file = node.env.disk.open(node.path(f"00000000000000000000.{left}"), create=True)
+        aborted = AbortedIndex([AbortedTxn(5, 0, 1, 2)])
+        file.append((aborted.to_bytes(),))
+        file.sync()
+        file.close()
+        node.env.disk.sync_folder(node.path("").rstrip("/"))
+        log = await node.start()
+        append(log, batch_at(2, records=[Record(0, START_MS, b"k0", b"new")]))
+        log.roll(START_MS)
+        await node.settle()
+        await log.compact(START_MS, log.log_end_offset, force=True)
+        assert log.cleaned_to == 3
+        assert not [name for name in node.files() if name.endswith((".cleaned", ".swap"))]
+        log = await node.restart("kill")
+        assert log.aborted_between(0, 3) == []
+
+    run(scenario)
