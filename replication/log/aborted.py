@@ -100,6 +100,9 @@ def write(log: "Log", segment: Segment) -> None:
     disk, path = log.env.disk, segment.path_of(TXNINDEX)
     checksum = _checksum_before(disk, path, index.written)
     added = index.to_bytes(index.written, checksum=checksum)
+    if index.unsure:  # so that it is cut once more
+        extend(disk, path, index.written * ENTRY_SIZE, b"\0")
+        index.unsure = False
     if not extend(disk, path, index.written * ENTRY_SIZE, added):
         extend(disk, path, 0, index.to_bytes())
     index.written = len(index)

@@ -16,7 +16,7 @@ Nothing of this is on the way to an acknowledgement: it runs with each checkpoin
 
 from typing import TYPE_CHECKING, Final
 
-from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, NO_ROOM_ERRNOS
 from fencepost.cluster.base.ports import Disk
 
 from . import aborted, snapshots
@@ -148,12 +148,14 @@ class Settlement:
     def _take_back_segments(self) -> None:
         """Those that are in the log yet: another one may have the name of one that was truncated meanwhile."""
         log = self.log
+        assert self.error is not None, "nothing is taken back of what is durable"
         log.rolled += [each for each in self.rolled if each in log.segments]
         for segment, durable in self.aborted:
             if segment in log.segments:
                 assert segment.aborted is not None, "what waits to be written is loaded"
                 # After a sync that failed what it was to write is written once more; not more, as the disk may be full.
                 segment.aborted.written = min(segment.aborted.written, durable)
+                segment.aborted.unsure |= self.error.errno not in NO_ROOM_ERRNOS
                 aborted.mark(log, segment)
 
     def take_back_doomed(self) -> None:

@@ -52,7 +52,7 @@ class AbortedTxn(NamedTuple):
 class AbortedIndex:
     """The entries of one segment, in the order of their markers. Of them the first `written` are the file's first."""
 
-    __slots__ = ("_blocks", "_firsts", "_lasts", "_producer_ids", "_stables", "written")
+    __slots__ = ("_blocks", "_firsts", "_lasts", "_producer_ids", "_stables", "unsure", "written")
 
     def __init__(self, entries: Iterable[AbortedTxn] = ()) -> None:
         # Nearly every segment has none, and there are ten thousands of them: they share one nothing.
@@ -60,6 +60,8 @@ class AbortedIndex:
         # Of each BLOCK entries: the lowest first offset, and the highest last stable offset.
         self._blocks = _NO_BLOCKS
         self.written = 0
+        # The file may be longer on the disk than in the page cache, and a sync alone would leave it so.
+        self.unsure = False
         for entry in entries:
             self.append(entry)
 

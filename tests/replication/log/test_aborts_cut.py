@@ -1,0 +1,32 @@
+"""The index of aborted transactions, cut with its log, whatever becomes of the process or the disk before that is durable."""
+
+from fencepost.chaos.sim.world import World
+from log_helpers import Node, append, batch_at, end_txn, produce, run
+
+
+def test_an_abort_that_was_cut_off_does_not_come_back_with_the_power() -> None:
+    """Its index is cut in the page cache: behind a sync that failed another one leaves the disk as it was."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        txn = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+        append(log, batch_at(3, base_sequence=0, **txn))
+        end_txn(log, 7, commit=False)
+        await node.settle()
+        log.truncate_to(3)
+        produce(log)
+        world.disk("n1").faults.fail("sync", path="*.txnindex", times=2)
+        for _ in range(3):
+            await node.settle()
+        produce(log)
+        append(log, batch_at(5, base_sequence=0, **txn))
+        end_txn(log, 7, commit=True)
+        await node.settle()
+        assert log.settled_point == 7
+        log = await node.restart("crash")
+        assert (log.log_end_offset, log.aborted_between(0, 7)) == (7, [])
+
+    for seed in range(10):
+        run(scenario, seed)
