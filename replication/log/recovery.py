@@ -249,16 +249,20 @@ class _Recovery:
         """Entries above the recovery point may be missing or too many: the check derives them again."""
         log = self.log
         for segment in log.segments[first:]:
-            data = read_if_there(log.env.disk, segment.path_of(TXNINDEX)) or b""
+            data = read_if_there(log.env.disk, segment.path_of(TXNINDEX))
             try:
-                segment.aborted = AbortedIndex.parse(data, base_offset=segment.base_offset)
+                segment.aborted = AbortedIndex.parse(data or b"", base_offset=segment.base_offset)
             except IndexDamaged as error:
                 path = segment.path_of(TXNINDEX)
                 log.env.log.warn("transaction_index_damaged", path=path, cause=str(error))
                 segment.aborted = AbortedIndex()
                 self.without_aborted.append(segment)
-            if segment.aborted.cut(self.trusted):
-                aborted.mark(log, segment)  # or the file keeps what may never come back
+            segment.aborted.cut(self.trusted)
+            if (
+                data is not None
+            ):  # or the file keeps what may never come back: it may have been cut in the page cache only
+                segment.aborted.unsure = True
+                aborted.mark(log, segment)
 
     def _load_epochs(self) -> bool:
         log = self.log

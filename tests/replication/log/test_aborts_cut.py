@@ -1,11 +1,15 @@
 """The index of aborted transactions, cut with its log, whatever becomes of the process or the disk before that is durable."""
 
+import asyncio
+
+import pytest
 from fencepost.chaos.sim.world import World
 from log_helpers import Node, append, batch_at, end_txn, produce, run
 
 
-def test_an_abort_that_was_cut_off_does_not_come_back_with_the_power() -> None:
-    """Its index is cut in the page cache: behind a sync that failed another one leaves the disk as it was."""
+@pytest.mark.parametrize("how", ["killed", "a failed sync"])
+def test_an_abort_that_was_cut_off_does_not_come_back_with_the_power(how: str) -> None:
+    """Its index is cut in the page cache: what was killed before it synced that, or saw a sync of it fail, has to be made good."""
 
     async def scenario(world: World) -> None:
         node = Node(world)
@@ -17,9 +21,15 @@ def test_an_abort_that_was_cut_off_does_not_come_back_with_the_power() -> None:
         await node.settle()
         log.truncate_to(3)
         produce(log)
-        world.disk("n1").faults.fail("sync", path="*.txnindex", times=2)
-        for _ in range(3):
-            await node.settle()
+        if how == "killed":
+            checkpoint = asyncio.ensure_future(node.store.checkpoint())
+            await asyncio.sleep(0)
+            checkpoint.cancel()
+            log = await node.restart("kill")
+        else:
+            world.disk("n1").faults.fail("sync", path="*.txnindex", times=2)
+            for _ in range(3):
+                await node.settle()
         produce(log)
         append(log, batch_at(5, base_sequence=0, **txn))
         end_txn(log, 7, commit=True)
