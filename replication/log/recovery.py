@@ -30,7 +30,7 @@ from .names import EPOCHS, LOG, PRODUCERS, SEGMENT_FILES, TXNINDEX, file_name, s
 from .rolling import write_index_files
 from .scan import Bad, Checked, scan
 from .segment import Segment
-from .segment_files import read_if_there, remove_all, remove_if_there
+from .segment_files import cut_again, read_if_there, remove_all, remove_if_there
 from .shared import Shared
 from .swap import tidy_folder
 from .torn import cut_off
@@ -351,6 +351,7 @@ class _Recovery:
     def _sync(self, first: int) -> None:
         """What the last process wrote, or cut off, may be in the page cache only; it counts from now on."""
         log = self.log
+        cut_again(log.active.file())
         for segment in log.segments[first:]:
             segment.file().sync()
         log.env.disk.sync_folder(log.folder)

@@ -3,7 +3,8 @@
 import errno
 from typing import Final
 
-from fencepost.cluster.base.ports import Disk
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
+from fencepost.cluster.base.ports import Disk, File
 
 from .names import SEGMENT_FILES, file_name
 
@@ -75,6 +76,19 @@ def sync_if_there(disk: Disk, path: str) -> None:
         file.sync()
     finally:
         file.close()
+
+
+def cut_again(file: File) -> None:
+    """So that the next sync makes its end durable, whoever has cut it, and though he may have seen a sync of that fail: the kernel has
+    the cut for done, and on the disk there is more yet. A byte behind the end of a log that is not synced is torn off."""
+    size = file.size()
+    try:
+        file.append((b"\0",))
+    except OSError as error:
+        if error.errno not in DISK_FULL_ERRNOS:
+            raise
+    else:
+        file.truncate(size)
 
 
 def write_again(disk: Disk, path: str) -> None:

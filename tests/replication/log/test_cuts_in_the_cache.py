@@ -1,4 +1,4 @@
-"""The index of aborted transactions, cut with its log, whatever becomes of the process or the disk before that is durable."""
+"""What was cut, in the page cache alone, whatever becomes of the process or the disk before that is durable."""
 
 import asyncio
 
@@ -37,6 +37,29 @@ def test_an_abort_that_was_cut_off_does_not_come_back_with_the_power(how: str) -
         assert log.settled_point == 7
         log = await node.restart("crash")
         assert (log.log_end_offset, log.aborted_between(0, 7)) == (7, [])
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
+def test_a_tail_whose_cut_could_not_be_synced_is_not_back_behind_what_came_instead() -> None:
+    """The process that saw the sync fail may have been killed; the next one finds the cut in the page cache, and no more than that."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 6, leader_epoch=1)
+        await node.settle()
+        log.truncate_to(3)
+        world.disk("n1").faults.fail("sync", path="*.log", times=1)
+        with pytest.raises(OSError, match="Input/output"):
+            produce(log, leader_epoch=2)
+        log = await node.restart("kill")
+        assert log.log_end_offset == 3
+        produce(log, leader_epoch=2)
+        await node.settle()
+        log = await node.restart("crash")
+        assert (log.log_end_offset, log.epochs.epochs) == (4, [1, 2])
 
     for seed in range(10):
         run(scenario, seed)
