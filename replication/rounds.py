@@ -202,6 +202,8 @@ class Rounds:
                 continue
             if partition.closed is not None or partition.log.failed is not None:
                 continue
+            if not partition.log.is_start_durable:
+                continue  # the next round finds it so
             self._compacted[partition] = end
             try:
                 await partition.log.compact(

@@ -119,6 +119,10 @@ async def compact(
     found = dirt(log, now_ms, last_stable_offset)
     if found is None or log.cleaning or log.failed is not None or not (force or found.is_due):
         return stats
+    if not log.is_start_durable:
+        # A crash would bring segments back before the log's start. What is cleaned must not go without them: the entry of an aborted
+        # transaction, or a tombstone, of which only they have the records.
+        return stats
     log.cleaning = True
     try:
         await _Round(log, found, now_ms, stats, map_bytes, forgets=forgets).run()

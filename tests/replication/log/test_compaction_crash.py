@@ -114,3 +114,31 @@ def test_what_a_round_that_was_given_up_has_left_is_in_no_later_one_s_way(left: 
         assert log.aborted_between(0, 3) == []
 
     run(scenario)
+
+
+def test_what_a_crash_brings_back_before_the_log_s_start_is_aborted_yet() -> None:
+    """Deleted, but no checkpoint says so yet; a round in between saw nothing of the transaction but its marker."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, compact=True)
+        log = await node.start()
+        append(
+            log, batch_at(0, transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
+        )
+        log.roll(START_MS)
+        end_txn(log, 5, commit=False)
+        log.roll(START_MS)
+        await node.settle()
+        log.delete_records_before(1)
+        assert log.apply_retention(START_MS, 2) == 1
+        await log.compact(START_MS, 2, force=True)
+        log = await node.restart("kill")
+        assert log.log_start_offset == 0
+        assert [each.first_offset for each in log.aborted_between(0, 1)] == [0]
+        log.delete_records_before(1)
+        log.roll(START_MS)
+        await node.settle()
+        await log.compact(START_MS, 2, force=True)
+        assert log.cleaned_to == 2
+
+    run(scenario)
