@@ -258,9 +258,8 @@ class _Recovery:
                 segment.aborted = AbortedIndex()
                 self.without_aborted.append(segment)
             segment.aborted.cut(self.trusted)
-            if (
-                data is not None
-            ):  # or the file keeps what may never come back: it may have been cut in the page cache only
+            # Else the file keeps what may never come back: it may have been cut in the page cache only.
+            if data is not None:
                 segment.aborted.unsure = True
                 aborted.mark(log, segment)
 
