@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 from fencepost.chaos.sim.world import World
-from fencepost.chaos.workloads.txn_reader import committed_records
 from fencepost.cluster.wire.batch import headers_of
 from fencepost.replication.log.log import Log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_helpers import read_all, run
 from test_compaction import DAY_MS, START_MS, compacted, end_txn, put
+from written_helpers import seen
 
 PRODUCERS = 3
 PAIRS = st.lists(
@@ -52,27 +52,6 @@ class Model:
             if offset < stable_end and offset not in self.aborted:
                 found[self.written[offset][0]] = offset
         return found
-
-
-def seen(log: Log, since: int, stable_end: int) -> dict[int, tuple[str, str | None]]:
-    """What a reader of committed records gets from an offset on."""
-    data = read_all(log)
-    whole = b"".join(
-        data[position : position + header.size]
-        for position, header in headers_of(data)
-        if header.next_offset > since and header.next_offset <= stable_end
-    )
-    named = [
-        (each.producer_id, each.first_offset) for each in log.aborted_between(since, stable_end)
-    ]
-    records, _ = committed_records(whole, named, since)
-    return {
-        each.offset: (
-            (each.key or b"").decode(),
-            None if each.value is None else each.value.decode(),
-        )
-        for each in records
-    }
 
 
 def check(log: Log, model: Model, share: float) -> None:
