@@ -68,17 +68,17 @@ class SimFile:
 
     def _half_written(self, position: int, data: bytes) -> None:
         """A failed write leaves something, which is cut off again; after a crash it may be back. Where it can't be cut off it
-        stays, and the file is closed, as by the real one."""
+        stays, and the file is closed, as by the real one, and the error is that of the cut."""
         old_size, machine = self.size(), self._disk.machine
         if position < old_size:
             return
         some = machine.rng.randint(0, len(data))
         self._node.change(Write(position, data[:some]))
-        if machine.faults.planned_error("truncate", self.path) is not None:
+        if (error := machine.faults.planned_error("truncate", self.path)) is not None:
             machine.trace.event(machine.name, "disk.half", path=self.path, size=some)
             machine.files.used += some
             self.close()
-            return
+            raise error
         self._node.change(Write(old_size, None))
 
     def read(self, position: int, length: int) -> bytes:

@@ -83,8 +83,8 @@ class RealFile:
         old_size = self._size
         try:
             self._size = self._write(old_size, chunks)
-        except OSError:
-            self._cut_back(old_size)
+        except OSError as error:
+            self._cut_back(old_size, error)
             raise
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -116,14 +116,15 @@ class RealFile:
             rest = rest[count:]
         return position
 
-    def _cut_back(self, size: int) -> None:
+    def _cut_back(self, size: int, why: OSError) -> None:
         if self._closing:
             return
         try:
             os.ftruncate(self._fd, size)
-        except OSError:
-            # What is behind `size` can't be told from data any more: nobody may append after it.
+        except OSError as error:
+            # What is behind `size` can't be told from data any more: nobody may append after it. For want of room one waits; not here.
             self.close()
+            raise error from why
 
     def truncate(self, size: int) -> None:
         if self._closing:

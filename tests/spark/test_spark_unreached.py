@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from fencepost.clients.spark import cluster, sink_writer
@@ -14,12 +15,20 @@ from fencepost.clients.transactional.admin_api import AdminApi, AdminUnreachable
 from spark_topics import served
 
 
+@contextmanager
+def held(address: str) -> Iterator[str]:
+    """An address that is ours, and refuses. Where a node was, another test's may be soon."""
+    host, port = address.split(":")
+    with socket.socket() as ours:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the node's connections linger
+        ours.bind((host, int(port)))
+        yield f"{host}:{ours.getsockname()[1]}"
+
+
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """An address that is ours, and refuses."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{held.getsockname()[1]}"
+    with held("127.0.0.1:0") as address:
+        yield address
 
 
 def test_a_plan_that_reaches_no_broker_names_them(nobody, monkeypatch) -> None:
@@ -69,6 +78,6 @@ def test_a_leader_that_goes_between_two_questions_is_waited_for_and_named(monkey
         places = asked.places()
     said = rf"t-0: its leader does not say where .* {alone.bootstrap}, kafka\.bootstrap\.servers"
     begun = time.monotonic()
-    with pytest.raises(NotReached, match=said):
+    with held(alone.bootstrap), pytest.raises(NotReached, match=said):
         asked.ends(places)
     assert time.monotonic() - begun > cluster.TRIES_S

@@ -46,10 +46,13 @@ def test_a_write_that_stops_half_way_leaves_nothing_behind(file: RealFile, limit
 
 
 def test_a_file_that_can_not_be_cut_back_takes_no_more() -> None:
+    """The error is that of the cut: want of room would be waited for."""
     full = RealFile("/dev/full", os.open("/dev/full", os.O_RDWR))
     with pytest.raises(OSError) as caught:
         full.append([b"x"])
-    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.errno == errno.EINVAL
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.ENOSPC
     with pytest.raises(OSError, match="closed"):
         full.append([b"x"])
 

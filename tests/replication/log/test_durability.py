@@ -225,6 +225,27 @@ def test_an_append_that_finds_the_disk_full_leaves_nothing_behind() -> None:
     run(scenario)
 
 
+def test_a_log_whose_half_batch_can_not_be_cut_off_again_has_failed() -> None:
+    """Its file takes no more, and nobody may read on in it either: that is no disk with too little room."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3)
+        await node.settle()
+        faults = world.disk("n1").faults
+        faults.fail("append", path="*.log", number=errno.ENOSPC)
+        faults.fail("truncate", path="*.log", number=errno.EIO)
+        with pytest.raises(OSError, match="Input/output") as caught:
+            produce(log)
+        assert (caught.value.errno, log.failed) == (errno.EIO, caught.value)
+        log = await node.restart("kill")
+        assert log.log_end_offset == 3
+        produce(log)
+
+    run(scenario)
+
+
 def test_leader_epochs_of_a_tail_that_is_gone_are_not_believed_when_the_log_is_as_long_again() -> (
     None
 ):
