@@ -187,8 +187,8 @@ class Log:
             for position, header in headers
             if header.is_control
         }
-        if markers:
-            self._load_aborted()
+        if markers:  # what an abort is added to: read before anything is written, for that may fail
+            aborted.load(self, self.segments[-1])
         size = len(buffer)
         if len(headers) == 1:
             newest = first.max_timestamp
@@ -213,7 +213,9 @@ class Log:
                 self.fail(error)
             raise
         except LogDamaged as damage:
-            raise self._failed_by(damage) from damage
+            failure = OSError(errno.EIO, str(damage))
+            self.fail(failure)
+            raise failure from damage
         self.mark_dirty(active)
         self.size_bytes += size
         self.bytes_since_snapshot += size
@@ -231,19 +233,6 @@ class Log:
             )
             if completed is not None and completed.aborted:
                 aborted.add(self, active, completed)
-
-    def _load_aborted(self) -> None:
-        """What an abort is added to: read before anything is written, for that may fail."""
-        try:
-            aborted.load(self, self.segments[-1])
-        except LogDamaged as damage:
-            raise self._failed_by(damage) from damage
-
-    def _failed_by(self, damage: LogDamaged) -> OSError:
-        """To whoever writes it is a disk that failed."""
-        failure = OSError(errno.EIO, str(damage))
-        self.fail(failure)
-        return failure
 
     def mark_dirty(self, segment: Segment) -> None:
         """The next sync takes it in."""

@@ -490,31 +490,6 @@ def test_one_log_that_is_damaged_does_not_end_the_sync_of_the_others() -> None:
     run(scenario)
 
 
-def test_an_abort_that_stands_behind_damage_is_refused_as_the_disk_s() -> None:
-    """What it is added to can be found out neither from the index nor from the log: whoever writes hears of a disk that failed."""
-
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        log = await node.start()
-        for commit in (False, True):
-            append(log, batch_at(log.log_end_offset, transactional=True, producer_id=7,
-                                 producer_epoch=0, base_sequence=int(commit)))  # fmt: skip
-            end_txn(log, 7, commit=commit)
-        await node.settle()
-        await node.stop()
-        node.env = world.restart("n1")
-        for name, position in (("txnindex", 10), ("log", 20)):
-            file = node.env.disk.open(node.path(f"00000000000000000000.{name}"))
-            file.write_at(position, b"\xff" * 41)
-            file.close()
-        log = await node.start()
-        with pytest.raises(OSError, match="is damaged at position 0"):
-            end_txn(log, 7, commit=True)
-        assert log.failed is not None
-
-    run(scenario)
-
-
 def test_what_comes_behind_a_cut_is_refused_where_the_file_before_it_is_gone() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, segment_bytes=1000)
