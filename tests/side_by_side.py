@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 # Each takes about as long (10 to 13 min in 2026-11), and what no part names is in the last, which computes: the
 # simulator, and what needs no process of its own.
 JOBS = ("binlog", "spark")
-OURS = ("-m", "not of_kafka and not long")
+OURS = ("-m", "not of_kafka and not long", "--durations=20", "--durations-min=5")
 NODES = ("chaos", "clients", "docker", "examples", "kubernetes", "monitoring")
 
 
