@@ -69,12 +69,25 @@ def test_a_retry_that_was_written_again_is_a_duplicate() -> None:
 
 
 def test_two_producers_may_send_the_same_value() -> None:
-    assert duplicates.check([read(0, 1), read(1, 1, writer=2)]) == []
+    history = [sent(1, 0), sent(1, 1, process=2), read(0, 1), read(1, 1, writer=2)]
+    assert duplicates.check(history) == []
 
 
 def test_a_record_that_certainly_failed_and_is_there_is_a_phantom() -> None:
     history = [sent(1, kind="fail"), read(0, 1)]
     assert rules(duplicates.check(history)) == ["phantom"]
+
+
+def test_a_record_in_a_partition_that_nobody_sent_it_to_is_a_phantom() -> None:
+    """It is where it belongs, too, so that nothing is lost."""
+    stray = Operation("read", "ok", "final", "t-1", 1, 0, 1)
+    assert rules(verdict.judge([*GOOD, stray]).anomalies) == ["phantom"]
+
+
+def test_a_record_that_nobody_sent_is_a_phantom_whoever_read_it() -> None:
+    assert rules(verdict.judge([*GOOD, read(3, 4)]).anomalies) == ["phantom"]
+    seen = [read(0, 1, writer=7, by="early"), read(0, 1, writer=7, by="later")]
+    assert rules(duplicates.check([*GOOD, *seen])) == ["phantom"], "once for its place"
 
 
 def test_a_batch_that_overtook_another_is_out_of_order() -> None:
