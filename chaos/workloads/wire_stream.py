@@ -200,7 +200,12 @@ async def read_all(
 
 
 def check(streams: list[Stream], found: dict[int, list[tuple[int, str]]]) -> None:
-    """Nothing acknowledged is lost, nothing is there twice, each producer's order is kept."""
+    """Nothing acknowledged is lost, nothing is there twice or is another's, each producer's order is kept."""
+    for partition, log in found.items():
+        names = {stream.name for stream in streams if stream.partition == partition}
+        strays = [each for each in log if each[1].partition("/")[0] not in names]
+        if strays:
+            raise Violation(f"partition {partition}: nobody sent there: {strays[:5]}")
     for stream in streams:
         log = found[stream.partition]
         mine = [(offset, value) for offset, value in log if value.startswith(f"{stream.name}/")]

@@ -38,6 +38,7 @@ def stream(*acknowledged: tuple[int | None, str]) -> Stream:
         pytest.param([(0, "p0/0"), (1, "p0/1"), (2, "p0/1")], "written twice", id="twice"),
         pytest.param([(0, "p0/0"), (2, "p0/1")], "acknowledged at 1, is at 2", id="elsewhere"),
         pytest.param([(0, "p0/1"), (1, "p0/0")], "acknowledged at", id="swapped"),
+        pytest.param([(0, "p0/0"), (1, "p0/1"), (2, "p1/0")], "nobody sent", id="another's"),
     ],
 )
 def test_the_check_sees_a_broken_promise(log: list[tuple[int, str]], complaint: str) -> None:
