@@ -23,6 +23,7 @@ FILL_BYTES_MAX: Final = 1_500
 DELIVERY_TIMEOUT_MS: Final = 300_000
 FOLLOWER: Final = "follower"
 BATCH_RECORDS_MAX: Final = 40  # small batches, so that five of them are in flight
+SHOWN: Final = 100  # bytes of a record that is none
 # What librdkafka says only of records that it never handed to a broker, or that a broker refused.
 CERTAIN_FAILURES: Final = frozenset(
     {
@@ -66,10 +67,16 @@ def payload(process: int, value: int, size: int) -> bytes:
 
 def parse(data: bytes) -> tuple[int, int]:
     """Who sent it and its number; Damaged when the rest is not what follows from them."""
-    process, value, rest = data.split(b":", 2)
-    if payload(int(process), int(value), len(rest)) != data:
-        raise Damaged(f"a record of producer {process!r} with value {value!r} has other bytes")
-    return int(process), int(value)
+    try:
+        head, number, rest = data.split(b":", 2)
+        process, value = int(head), int(number)
+    except ValueError:
+        raise Damaged(
+            f"a record of {len(data)} bytes that nobody sends: {data[:SHOWN]!r}"
+        ) from None
+    if payload(process, value, len(rest)) != data:
+        raise Damaged(f"a record of producer {process} with value {value} has other bytes")
+    return process, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
