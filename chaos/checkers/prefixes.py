@@ -1,9 +1,12 @@
 """What is committed is the same bytes on every replica, and whoever may be elected has all of it.
 
 INVARIANT  below what a replica takes for committed, its log equals every other's; a member of ISR or ELR holds
-           every batch that any leader has committed. Where records are deleted, from where its log begins.
-PREVENTS   a consumer that reads other records after a failover than before; an election that loses some.
-PROVED BY  tests/chaos/test_cluster_checkers.py::test_a_replica_with_another_batch_below_its_watermark_has_diverged
+           every batch that any leader has committed. Where records are deleted, from where its log begins. What it takes
+           for committed it has, without a gap.
+PREVENTS   a consumer that reads other records after a failover than before; an election that loses some; a batch that all
+           replicas lack, so that none differs from another.
+PROVED BY  tests/chaos/test_cluster_checkers.py::test_a_replica_with_another_batch_below_its_watermark_has_diverged,
+           tests/chaos/test_cluster_checkers.py::test_what_nobody_has_of_what_is_committed_is_seen_by_the_gap
 """
 
 from bisect import bisect_left
@@ -38,6 +41,7 @@ class Prefixes:
             start = bisect_left(mine, committed, key=_BASE)
             end = bisect_left(mine, seen.high_watermark, key=_BASE)
             news = mine[start:end]
+            found = _gap(seen, max(committed, seen.log_start_offset), news)
             if news and agreed and news[0].base_offset > committed:
                 agreed.clear()  # what lay between was deleted before anybody looked
             agreed += news
@@ -65,3 +69,16 @@ class Prefixes:
             return [Anomaly("commit-missing", seen.key, what)]
         what = f"node {seen.node} holds {got[place]} where {wanted[place]} is committed"
         return [Anomaly("diverged", seen.key, what)]
+
+
+def _gap(seen: Held, start: int, news: list[Batch]) -> list[Anomaly]:
+    """Between the batches from `start` to what this node takes for committed. Where its log begins the first may reach below."""
+    reached = start
+    for batch in news:
+        if batch.base_offset > reached:
+            break
+        reached = batch.next_offset
+    if reached >= seen.high_watermark:
+        return []
+    what = f"node {seen.node}, at {seen.high_watermark}, has nothing at {reached}"
+    return [Anomaly("commit-missing", seen.key, what)]

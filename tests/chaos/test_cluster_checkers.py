@@ -172,6 +172,25 @@ def test_a_member_of_the_isr_without_a_committed_batch_is_an_anomaly() -> None:
     assert rules(Prefixes(), held(1, LOG, 3), lacks) == ["commit-missing"]
 
 
+def test_what_nobody_has_of_what_is_committed_is_seen_by_the_gap() -> None:
+    """No replica differs from another there."""
+    gap, after = [batch(0), batch(2)], [*LOG, batch(5)]
+    assert rules(Prefixes(), held(1, gap, 3)) == ["commit-missing"]
+    assert rules(Prefixes(), held(1, LOG, 3), held(1, after, 6)) == ["commit-missing"]
+    assert rules(Prefixes(), held(1, LOG, 4)) == ["commit-missing"], "it ends below"
+    assert rules(Prefixes(), held(1, LOG, 3), held(1, LOG, 5)) == ["commit-missing"]
+
+
+def test_what_was_deleted_from_the_beginning_is_no_gap() -> None:
+    assert rules(Prefixes(), held(1, LOG, 3), Held(1, KEY, 5, [batch(5)], 6, counted=True)) == []
+    within = Batch(3, 6, 0, 7, 70)
+    begun = Held(1, KEY, 4, [within, batch(6)], 7, counted=True)
+    assert rules(Prefixes(), held(1, LOG, 3), begun) == []
+    assert rules(Prefixes(), Held(1, KEY, 9, [], 9, counted=True)) == []
+    ahead = Held(1, KEY, 2, [batch(3)], 4, counted=True)
+    assert rules(Prefixes(), ahead) == ["commit-missing"]
+
+
 # -- producer state --
 
 

@@ -148,6 +148,6 @@ def test_what_was_deleted_before_anybody_looked_is_no_gap() -> None:
 
 def test_what_was_seen_committed_is_remembered_above_the_place_where_another_log_begins() -> None:
     prefixes = Prefixes()
-    assert prefixes.see(held(1, 0, 0, 10, 20)) == []
+    assert prefixes.see(held(1, 0, 0, 10, 20, until=30)) == []
     assert prefixes.see(held(1, 20, 20, 30, 40)) == []
     assert [each.rule for each in prefixes.see(held(2, 0, 0, 20, 30, 40))] == ["diverged"]
