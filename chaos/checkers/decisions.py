@@ -1,8 +1,8 @@
 """What the transaction log decides is what the partitions' logs say, and nothing else is.
 
 INVARIANT  a marker is written only when its outcome is decided in the transaction log, for that producer, epoch and partition;
-           one that ends a transaction does so before the log says that it is complete; in the end every decision has its
-           markers in all of its partitions. Nobody is refused for good but by what the transaction log says by then.
+           one that ends a transaction does so before the log says that it is complete, which it says of nothing that was not
+           decided so; in the end every decision has its markers in all of its partitions. Nobody is refused for good but by what the transaction log says by then.
 PREVENTS   a commit that a new coordinator does not know of, a late marker that ends the next transaction, and a partition
            whose stable offset stands for ever.
 PROVED BY  tests/chaos/test_decisions.py::test_a_marker_that_nobody_decided_is_seen
@@ -15,7 +15,11 @@ from .history import Anomaly
 from .observations import Decided, Ended, Marked, Refused
 
 PREPARED = {"PrepareCommit": True, "PrepareAbort": False, "PrepareEpochFence": False}
-COMPLETE = {"CompleteCommit": True, "CompleteAbort": False}
+# Behind what the log may say that it is complete.
+COMPLETES = {
+    "CompleteCommit": {"PrepareCommit", "CompleteCommit"},
+    "CompleteAbort": {"PrepareAbort", "PrepareEpochFence", "CompleteAbort"},
+}
 # What may follow a decision in the log, in Kafka's words; a decision may be logged again.
 FOLLOWS = {
     "PrepareCommit": {"PrepareCommit", "CompleteCommit"},
@@ -77,7 +81,11 @@ class Decisions:
         before = self.newest.get(seen.transactional_id)
         self.newest[seen.transactional_id] = self._of_producer[seen.producer_id] = seen
         found = []
-        if before is not None and before.producer_id == seen.producer_id:
+        decided = COMPLETES.get(seen.state)  # its producer may have another number by then
+        if before is not None and decided is not None and before.state not in decided:
+            what = f"{seen} follows {before}, and nobody decided it"
+            found.append(Anomaly("decision-changed", seen.transactional_id, what))
+        elif before is not None and before.producer_id == seen.producer_id:
             allowed = FOLLOWS.get(before.state)
             if allowed is not None and seen.state not in allowed:
                 what = f"{seen} follows {before}"

@@ -62,6 +62,17 @@ def test_a_decision_that_is_changed_is_seen() -> None:
     assert rules(decided("PrepareCommit"), decided("PrepareCommit")) == [], "logged again"
 
 
+def test_what_is_complete_and_was_never_decided_is_seen() -> None:
+    """Nobody has a marker to miss: of what was not decided none is due."""
+    for end in ("CompleteCommit", "CompleteAbort"):
+        assert rules(decided("Ongoing"), decided(end, partitions=()), gone=()) == [
+            "decision-changed"
+        ]
+    assert rules(decided("PrepareAbort"), decided("CompleteCommit")) == ["decision-changed"]
+    assert rules(decided("PrepareAbort"), decided("CompleteAbort", 0, (), 10)) == []
+    assert rules(*GOOD, GOOD[-1], gone=()) == [], "logged again"
+
+
 def test_an_epoch_that_goes_back_is_seen() -> None:
     assert rules(decided("Ongoing", 4), decided("Ongoing", 3)) == ["epoch-back"]
     assert rules(decided("Ongoing", 4), decided("Empty", 0, producer_id=10)) == []
