@@ -1,6 +1,6 @@
 """What can be said of a run, from what its folder holds: at its end, and again whenever somebody asks.
 
-INVARIANT  `valid` is said only of a run that came to its end, whose history is whole, in which something was acknowledged and
+INVARIANT  `valid` is said only of a run that came to its end, whose history is whole, in which some record was acknowledged and
            read, and read again after all faults, in which some fault struck if any was asked for, and of which no rule was broken. What
            whoever ran it saw to be broken stays so (`broken`, `missed` in run.json), however often its history is judged, and
            when it can't be, or is not there.
@@ -205,7 +205,7 @@ def _said(
     reasons = _sentences(summary.get("unknown"))
     if judged.cut:
         reasons.append(f"the history is cut short: {judged.cut}")
-    if not judged.counts["ok"]:
+    if not judged.counts["records"]:  # reads that came to nothing are ok, too
         reasons.append("nothing was acknowledged")
     if not judged.counts.get("records read", 1):  # the loops have no consumers while they go on
         reasons.append("no consumer was shown anything while the load went on")

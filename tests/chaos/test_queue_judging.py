@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fencepost.chaos.checkers import queue_verdict
 from fencepost.chaos.checkers.history import FINAL
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 from fencepost.chaos.runs import judging
@@ -39,6 +40,15 @@ def test_a_run_in_which_no_consumer_was_shown_anything_is_unknown(tmp_path) -> N
     empty = Txn("read", "ok", "r", began_s=2.0, ended_s=2.5)
     said = verdict(tmp_path / "run", SENT, SEEN, shown=[empty])
     assert said == ("unknown", "no consumer was shown anything while the load went on")
+
+
+def test_a_run_in_which_no_record_was_acknowledged_is_unknown(tmp_path) -> None:
+    """Consumers were shown what nobody heard the end of: that they polled is no acknowledgement of anything."""
+    tried = Txn("send", "info", "a", 1, sends=SENT.sends, began_s=1.0, ended_s=1.5)
+    assert verdict(tmp_path / "1", tried, SEEN) == ("unknown", "nothing was acknowledged")
+    assert not queue_verdict.judge(tmp_path / "1" / HISTORY).proves_something
+    polled = Txn("txn", "ok", "r", 2, polls=SHOWN.polls, began_s=2.0, ended_s=2.5)
+    assert verdict(tmp_path / "2", tried, SEEN, shown=[polled])[0] == "unknown"
 
 
 def test_a_run_that_did_not_come_to_its_end_is_unknown(tmp_path) -> None:
