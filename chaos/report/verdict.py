@@ -58,6 +58,10 @@ def _against_valid(found: Measured) -> list[str]:
         reasons.append(f"there is no {HISTORY}")
     elif not found.operations["ok"]:
         reasons.append(f"{HISTORY} holds no operation that was acknowledged")
+    elif not found.acknowledged:
+        reasons.append(f"{HISTORY} holds no record that was acknowledged")
+    elif not found.read + found.read_at_end:
+        reasons.append(f"{HISTORY} holds no record that was read")
     if found.anomaly_counts:
         reasons.append(
             f"anomalies.jsonl names {words.listed(found.anomaly_counts)}, none of them marked as allowed"

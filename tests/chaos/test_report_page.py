@@ -184,7 +184,16 @@ def test_a_run_that_was_cut_short_says_so_and_shows_what_was_measured(tmp_path) 
     assert "never seen healed" in (folder / "report.html").read_text()
 
 
-@pytest.mark.parametrize("files", [{}, {"history": []}, {"history": [operation(1, 1.0, "info")]}])
+PROVES_NOTHING = (
+    operation(1, 1.0, "info"),
+    operation(1, 1.0, sends=[]),
+    operation(1, 1.0, polls=[]),
+)
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"history": []}, *({"history": [op]} for op in PROVES_NOTHING)]
+)
 def test_a_run_that_proved_nothing_is_not_called_valid(tmp_path, files) -> None:
     """Whatever run.json says of it."""
     folder = write(tmp_path, run_json(), **files)
