@@ -1,12 +1,13 @@
 """`fencepost sim`: campaigns in the simulator, by seeds; a failing seed made small; its trace; planted bugs.
 
-Exit codes: 0 all was well, 1 a promise was broken (or a planted bug was not seen), 2 not understood, 130 interrupted.
+Exit codes: 0 all was well, 1 a promise was broken (or a planted bug was not seen), 2 not understood, or nothing was acknowledged
+in all seeds of a campaign, 130 interrupted.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .summary import Summary
 
 EXIT_BROKEN, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_UNKNOWN: Final = EXIT_USAGE
 CHECK_EVERY: Final = 50
 CHECK_FIRST_S: Final = 3
 SHRINK_S: Final = 120.0
@@ -142,10 +144,13 @@ def _run(arguments: argparse.Namespace) -> int:
                 cut = totals.interrupted
                 line = each.line(run_twice=done, different=different, interrupted=cut)
                 append(arguments.summary, line)
-        return _conclude(totals, checks, len(plans))
+        # Of which clients were left out, it may be those who write.
+        nothing = [] if arguments.keep_clients else [n for n in summaries if summaries[n].is_empty]
+        return _conclude(totals, checks, len(plans), nothing)
 
 
-def _conclude(totals: "Totals", checks: "Checks", wanted: int) -> int:
+def _conclude(totals: "Totals", checks: "Checks", wanted: int, nothing: Sequence[str] = ()) -> int:
+    """`nothing`: campaigns in which nothing was acknowledged."""
     if totals.counts:
         print(", ".join(f"{name} {count:,}" for name, count in sorted(totals.counts.items())))
     cut = f" of {wanted:,}, interrupted" if totals.interrupted else ""
@@ -158,7 +163,11 @@ def _conclude(totals: "Totals", checks: "Checks", wanted: int) -> int:
         print(f"failed: {', '.join(str(each.plan.seed) for each in totals.failed[:20])}")
     if totals.failed or different:
         return EXIT_BROKEN
-    return EXIT_INTERRUPTED if totals.interrupted else 0
+    if totals.interrupted:
+        return EXIT_INTERRUPTED
+    for name in nothing:
+        print(f"{name}: nothing was acknowledged in any seed: this proves nothing")
+    return EXIT_UNKNOWN if nothing else 0
 
 
 class Checks:

@@ -60,6 +60,11 @@ class Summary:
                 each["shrunk"] = command
 
     @property
+    def is_empty(self) -> bool:
+        """In no seed was anything acknowledged: it proves nothing."""
+        return not self._sums["acknowledged"]
+
+    @property
     def traces(self) -> str:
         """The digest of all digests: the same for the same seeds of the same commit."""
         all_of_them = blake2b(digest_size=16)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fencepost.chaos.campaigns import commands
+from fencepost.chaos.campaigns import commands, runner
 from fencepost.chaos.campaigns.again import Twin
 from fencepost.chaos.campaigns.campaign import Outcome, run_plan
 from fencepost.chaos.campaigns.summary import Summary, append, spans
@@ -41,6 +41,28 @@ def test_each_campaign_of_a_run_appends_one_line(tmp_path: Path) -> None:
 
 def outcome(seed: int, **what: Any) -> Outcome:
     return Outcome(Plan(campaign="cluster", seed=seed), digest=f"of {seed}", **what)
+
+
+@pytest.mark.parametrize(("words", "code"), [("", 2), (" --keep-clients none", 0)])
+def test_a_campaign_in_which_nothing_was_acknowledged_proves_nothing(
+    monkeypatch, capsys, words: str, code: int
+) -> None:
+    """Others may have got on well beside it; who leaves clients out wants to see the others."""
+
+    def runs(plans: Any, _jobs: int, tell: Any, **_: Any) -> runner.Totals:
+        totals = runner.Totals()
+        for plan in plans:
+            one = Outcome(plan, acknowledged=9 * (plan.campaign == "cluster"))
+            totals.add(one)
+            tell(one)
+        return totals
+
+    monkeypatch.setattr(runner, "run_all", runs)
+    assert ran(f"run --campaign all --seeds 3 --check-every 0{words}") == code
+    said = capsys.readouterr().out
+    assert ("quorum: nothing was acknowledged" in said) == (code == 2)
+    assert "cluster: nothing" not in said
+    assert ran("run --campaign cluster --seeds 3 --check-every 0") == 0
 
 
 def test_a_line_names_what_failed_and_counts_faults_by_kind() -> None:
