@@ -36,8 +36,12 @@ class Commits:
         before = epochs.get(seen.leader_epoch)
         if before == seen:
             return []
+        known = self.of(seen.key) if before is None else before.high_watermark
         epochs[seen.leader_epoch] = seen
         found = self._against_later_epochs(seen)
+        if seen.high_watermark > known and len(seen.isr) < seen.min_isr:
+            what = f"leader {seen.node} committed to {seen.high_watermark} with ISR {seen.isr}"
+            found.append(Anomaly("under-min-isr", seen.key, f"{what}, needed are {seen.min_isr}"))
         if before is None:
             return found
         for name in ("high_watermark", "last_stable_offset"):
@@ -48,9 +52,6 @@ class Commits:
                 found.append(
                     Anomaly("commit-back", seen.key, f"{what} in epoch {seen.leader_epoch}")
                 )
-        if seen.high_watermark > before.high_watermark and len(seen.isr) < seen.min_isr:
-            what = f"leader {seen.node} committed to {seen.high_watermark} with ISR {seen.isr}"
-            found.append(Anomaly("under-min-isr", seen.key, f"{what}, needed are {seen.min_isr}"))
         return found
 
     def _see_start(self, start: Leads) -> list[Anomaly]:

@@ -133,6 +133,9 @@ def test_a_commit_by_fewer_than_the_minimum_is_an_anomaly() -> None:
     alone = shows(1, 0, 6, isr=(1,))
     assert rules(Commits(), shows(1, 0, 5), alone) == ["under-min-isr"]
     assert rules(Commits(), shows(1, 0, 5), shows(1, 0, 5, isr=(1,))) == []
+    first = shows(2, 1, 6, isr=(2,))
+    assert rules(Commits(), shows(1, 0, 5), first) == ["under-min-isr"], "of its epoch"
+    assert rules(Commits(), shows(1, 0, 6), first) == []
 
 
 def test_a_watermark_that_a_client_sees_go_back_is_an_anomaly() -> None:
