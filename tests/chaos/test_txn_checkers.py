@@ -356,6 +356,8 @@ def test_outputs_in_another_order_than_their_inputs_are_seen() -> None:
 def test_an_output_of_nothing_is_seen() -> None:
     out = read(IN[0], ("out-0", 0, 20, 2, 10), ("out-0", 1, 21, 2, 99))
     assert rules(exactly_once.check([out])) == ["from-nothing"]
+    alone = read(("out-0", 0, 20, 2, 10))
+    assert rules(exactly_once.check([alone])) == ["from-nothing"], "nor is there any input"
 
 
 def test_transactions_survive_their_lines(monkeypatch, capsys) -> None:
