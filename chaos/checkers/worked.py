@@ -72,6 +72,7 @@ class Worked:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._ended: set[str] = set()  # half messages
+        self._by_checkers: set[str] = set()  # of these, those that others heard of than their shops
         self._generations: dict[str, set[int]] = defaultdict(set)
         self._set: set[int] = set()  # acknowledged entries of tables that are not found again
 
@@ -109,7 +110,9 @@ class Worked:
 
     def _decided(self, op: Txn) -> None:
         ended = {name for name, outcome in op.told.items() if outcome}
-        self._counts[BY_CHECKERS] += len(ended) if op.f == "told" else 0
+        if op.f == "told":
+            # A shop hears twice of the end of its own, when it asks while it answers.
+            self._by_checkers |= {each for each in ended if not each.startswith(f"{op.process}-")}
         self._counts[HALVES] += len(ended - self._ended)
         self._ended |= ended
 
@@ -117,6 +120,7 @@ class Worked:
         """Of what this workload is there for."""
         found = dict(self._counts)
         found[GONE] = len(self._set)
+        found[BY_CHECKERS] = len(self._by_checkers)
         found[REBALANCES] = sum(len(each) - 1 for each in self._generations.values())
         return {name: found.get(name, 0) for name, _ in MUST.get(workload, ())}
 

@@ -137,3 +137,12 @@ def test_generations_count_and_what_is_read_at_the_end_does_not() -> None:
         "transformed in a group": 1,
         "rebalances": 2,
     }
+
+
+def test_a_shop_that_hears_again_of_its_own_half_message_is_nobody_who_was_asked() -> None:
+    """Its answer and what it asked beside it both say how that ended."""
+    worked = Worked()
+    for name in ("shop-1.1", "shop-1.1", "checker-2.1", "checker-2.1"):
+        worked.see(Txn("told", "ok", name, told={"shop-1.1-7": "committed"}))
+        by_checkers = worked.counts("added")["half messages ended by who was asked"]
+        assert by_checkers == name.startswith("checker")
