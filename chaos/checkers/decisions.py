@@ -35,8 +35,9 @@ class Decisions:
         self.newest: dict[str, Decided] = {}
         self._of_producer: dict[int, Decided] = {}
         self._decided: set[Transaction] = set()
-        self._due: Counter[tuple[Transaction, str]] = Counter()
-        self._written: Counter[tuple[Transaction, str]] = Counter()
+        # What was not marked since it was decided, and how often the next was decided before it was.
+        self._due: set[tuple[Transaction, str]] = set()
+        self._missed: Counter[tuple[Transaction, str]] = Counter()
 
     def see(self, seen: Decided | Marked) -> list[Anomaly]:
         return self._see_decided(seen) if isinstance(seen, Decided) else self._see_marked(seen)
@@ -97,12 +98,14 @@ class Decisions:
             decision = (seen.producer_id, seen.producer_epoch, PREPARED[seen.state])
             self._decided.add(decision)
             if before is None or before.state != seen.state:
-                self._due.update((decision, each) for each in seen.partitions)
+                places = {(decision, each) for each in seen.partitions}
+                self._missed.update(self._due & places)
+                self._due |= places
         return found
 
     def _see_marked(self, seen: Marked) -> list[Anomaly]:
         decision = (seen.producer_id, seen.producer_epoch, seen.commit)
-        self._written[decision, seen.partition] += 1
+        self._due.discard((decision, seen.partition))
         word = "commit" if seen.commit else "abort"
         where = f"node {seen.node} wrote {word} of {seen.producer_id}/{seen.producer_epoch}"
         if decision not in self._decided:
@@ -127,10 +130,10 @@ class Decisions:
         """
         skipped = tuple(f"{topic}-" for topic in gone)
         found = []
-        for (decision, partition), due in sorted(self._due.items()):
-            written = self._written[decision, partition]
-            if written < due and not partition.startswith(skipped):
-                what = f"{decision} was decided {due} times and marked {written} times"
+        missing = self._missed + Counter(self._due)
+        for (decision, partition), times in sorted(missing.items()):
+            if not partition.startswith(skipped):
+                what = f"{decision} was decided, and {times} times not marked"
                 found.append(Anomaly("marker-missing", partition, what))
         for transactional_id, newest in sorted(self.newest.items()):
             if newest.state in PREPARED or newest.state == "Ongoing":

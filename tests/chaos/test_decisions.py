@@ -84,6 +84,16 @@ def test_a_decision_without_its_marker_is_seen_in_the_end() -> None:
     assert rules(*GOOD[:4], gone=()) == ["unfinished"]
 
 
+def test_a_marker_that_is_written_twice_is_not_that_of_the_next_transaction() -> None:
+    """The old protocol: the epoch stays, and both are commits."""
+    twice = [*GOOD[:4], marked("t-0", ends=False, offset=9), GOOD[4]]
+    rest = [decided("Ongoing"), decided("PrepareCommit"), marked("t-1", offset=12)]
+    assert rules(*twice, *rest, GOOD[4], gone=()) == ["marker-missing"]
+    assert rules(*twice, *rest, marked("t-0", offset=14), GOOD[4], gone=()) == []
+    left_out = [*GOOD[:3], GOOD[4]]
+    assert rules(*left_out, *GOOD, gone=()) == ["marker-missing"], "nor the next one's its own"
+
+
 def test_records_of_both_versions_are_read() -> None:
     """As Kafka's TransactionLogValue.json has them; the second with a tag that is passed by."""
     key = b"\0\0\0\3pay"
