@@ -233,13 +233,6 @@ def test_a_commit_without_an_answer_may_come_late() -> None:
     assert rules(GroupOffsets(), *late) == []
 
 
-def test_a_position_that_was_refused_and_is_found_is_nobody_s() -> None:
-    """Of a refused commit nothing is told: it can't come."""
-    assert rules(GroupOffsets(), position("ok", 1), position("read", 2)) == ["phantom"]
-    assert rules(GroupOffsets(), position("read", -1), position("read", 0)) == ["phantom"]
-    assert rules(GroupOffsets(), position("info", 2), position("read", 2)) == []
-
-
 def test_what_a_group_has_found_is_there_from_then_on() -> None:
     """A consumer may have gone on from 9, so nobody may find 5 again, though 9 was never acknowledged."""
     found = [position("ok", 5), position("info", 9), position("read", 9)]

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from fencepost.chaos.checkers.history import History
+from fencepost.chaos.checkers.history import History, Operation
 from fencepost.chaos.checkers.verdict import Verdict, judge
 from fencepost.chaos.sim.cluster_admin import Admin
 from fencepost.chaos.sim.cluster_nodes import ClusterNodes, node_name
@@ -88,6 +88,9 @@ class Scene:
         topic_id = image.topics[TOPIC].topic_id
         wire = self.client("writer").wire_to((node_name(node_id), 9092))
         batch = build_batch([Record(0, self.env.clock.now_ms(), None, b"other/0", ())])
+        # Refused or not, it may be there when another one leads.
+        sent = Operation("send", "info", "other", f"{TOPIC}-0", 0, error="nobody's producer")
+        self.history.append(sent)
         reply = await self.world.on(
             self.env,
             wire.request(
