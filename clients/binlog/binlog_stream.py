@@ -8,6 +8,7 @@ Between a transaction's BEGIN and its end nothing but rows, savepoints and schem
 change that was logged as a statement, and which tables it changes only the database knows.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -53,14 +54,17 @@ FOLLOWED: Final = (
 )
 # What MariaDB calls the two columns that make a table system-versioned; the second is part of its key.
 PERIOD: Final = ("row_start", "row_end")
+# MariaDB's own column behind a UNIQUE that is too long for an index: it is in the log, and no SELECT has it.
+HIDDEN: Final = re.compile(r"DB_ROW_HASH_\d+", re.ASCII)
 
 
 class Shape(NamedTuple):
     """A table as its map in the log has it."""
 
     table: Table
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # those that are hidden too
     readers: tuple[Reader, ...]
+    hidden: tuple[str, ...] = ()
 
 
 class Interpreter:
@@ -215,12 +219,15 @@ class Interpreter:
         # A key with prefixes is a dict by the column's number, in the key's order.
         key = known.simple_primary_key_list or list(known.primary_keys_with_prefix)
         names = tuple(each.name for each in packed)
+        hidden = tuple(each for each in names if HIDDEN.fullmatch(each))
+        shown = tuple(each for each in columns if each.name not in hidden)
         if set(PERIOD) <= set(names) and (not key or names[key[-1]] == PERIOD[1]):
             raise CannotFollow(f"{self._gtid}: {refused_versioned(full_name)}")
         return Shape(
-            Table(told.schema, told.table, tuple(columns), tuple(names[number] for number in key)),
+            Table(told.schema, told.table, shown, tuple(names[number] for number in key)),
             names,
             tuple(reader_of(each, _json_of) for each in packed),
+            hidden,
         )
 
     def _rows(self, told: Any) -> Iterator[Event]:
@@ -251,12 +258,15 @@ class Interpreter:
 
     def _read(self, shape: Shape, data: bytes, at: int) -> tuple[Row, int]:
         try:
-            return read_row(shape.names, shape.readers, data, at)
+            row, at = read_row(shape.names, shape.readers, data, at)
         except UnicodeDecodeError as trouble:
             raise CannotFollow(
                 f"{self._gtid}: {shape.table.full_name} holds text that is none in its character set: {trouble}. Mend the "
                 "row, and start with --resnapshot; or leave the table out with --tables"
             ) from trouble
+        for each in shape.hidden:
+            del row[each]
+        return row, at
 
     def _check_image(self, told: Any, shape: Shape) -> None:
         is_partial = isinstance(told, row_event.PartialUpdateRowsEvent)

@@ -1,0 +1,32 @@
+"""A row of the stream is what a SELECT gives, and a snapshot is all of it, whatever the server is set to."""
+
+from typing import Any
+
+import pytest
+from followed import Followed, committed
+
+pytestmark = pytest.mark.slow
+
+
+def rows(followed: Followed, table: str) -> list[tuple[str, Any, Any]]:
+    return [(each["op"], each["before"], each["after"]) for each in followed.told(table)]
+
+
+def test_a_column_that_no_select_has_is_not_told(sql, schema, followed: Followed) -> None:
+    """MariaDB keeps a hash of a text that is UNIQUE in a column of its own."""
+    sql("CREATE TABLE t (id INT PRIMARY KEY, b TEXT UNIQUE, c TEXT UNIQUE, n INT)")
+    sql("INSERT INTO t VALUES (1, 'x', 'y', 7)")
+    followed.run()
+    sql("INSERT INTO t VALUES (2, 'z', 'w', 8)")
+    sql("UPDATE t SET n = 9 WHERE id = 1")
+    sql("DELETE FROM t WHERE id = 2")
+    followed.run()
+    one, two = ({"id": 1, "b": "x", "c": "y", "n": 7}, {"id": 2, "b": "z", "c": "w", "n": 8})
+    assert rows(followed, "t") == [
+        ("r", None, one),
+        ("c", None, two),
+        ("u", one, {**one, "n": 9}),
+        ("d", two, None),
+    ]
+    # Nor has the table changed.
+    assert len(committed(followed.settings.bootstrap, f"{schema}.schema")) == 1
