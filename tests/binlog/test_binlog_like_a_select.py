@@ -30,3 +30,27 @@ def test_a_column_that_no_select_has_is_not_told(sql, schema, followed: Followed
     ]
     # Nor has the table changed.
     assert len(committed(followed.settings.bootstrap, f"{schema}.schema")) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("sql_select_limit", "100"), ("sql_mode", "'PAD_CHAR_TO_FULL_LENGTH'")],
+)
+def test_what_the_server_gives_to_new_sessions_changes_no_snapshot(
+    sql, schema, followed: Followed, variable: str, value: str
+) -> None:
+    sql("CREATE TABLE t (k CHAR(9) PRIMARY KEY)")
+    sql("INSERT INTO t SELECT seq FROM seq_1_to_150")
+    sql(f"SET GLOBAL {variable} = {value}")
+    try:
+        followed.run()
+    finally:
+        sql(f"SET GLOBAL {variable} = DEFAULT")
+    sql("UPDATE t SET k = '151' WHERE k = '150'")
+    followed.run()
+    held: dict[str, Any] = {}
+    for key, told in followed.records("t"):
+        held[key["k"]] = told
+    assert sorted(key for key in held if held[key]) == sorted(
+        str(each) for each in (*range(1, 150), 151)
+    )
