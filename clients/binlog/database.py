@@ -30,8 +30,12 @@ QUERY_S: Final = 1_800.0  # a large table may be sorted before its first row com
 WAIT_FOR_US_S: Final = 600  # the database waits so long when Kafka is slower than it is
 # Only text goes out, only bytes come in: what they mean is said by the columns.
 CONVERSIONS: Final = {key: conversions[key] for key in conversions if not isinstance(key, int)}
-# Nothing of this session's is left to what the server gives to a new one: a part of the rows, or CHARs with their blanks.
-SESSION: Final = "SET SESSION sql_mode = '', SESSION sql_select_limit = 18446744073709551615"
+# Not left to what the server gives to a new session: a part of the rows, CHARs with their blanks, an end in the middle. What a
+# comment has is MariaDB's, and MySQL's.
+SESSION: Final = (
+    "SET SESSION sql_mode = '', SESSION sql_select_limit = 18446744073709551615"
+    " /*M!100100 , SESSION max_statement_time = 0 */ /*!80000 , SESSION max_execution_time = 0 */"
+)
 # variable -> what it must be, and what it is for.
 NEEDED: Final[Mapping[str, tuple[str, str]]] = {
     "log_bin": ("ON", "there is no binary log without it (a restart of the database)"),

@@ -1,8 +1,10 @@
 """A row of the stream is what a SELECT gives, and a snapshot is all of it, whatever the server is set to."""
 
+import time
 from typing import Any
 
 import pytest
+from fencepost.clients.binlog import BinlogSource
 from followed import Followed, committed
 
 pytestmark = pytest.mark.slow
@@ -54,3 +56,23 @@ def test_what_the_server_gives_to_new_sessions_changes_no_snapshot(
     assert sorted(key for key in held if held[key]) == sorted(
         str(each) for each in (*range(1, 150), 151)
     )
+
+
+def test_a_snapshot_may_take_longer_than_a_statement_of_others(sql, schema, followed) -> None:
+    """Else it is ended in the middle, each time: it would begin anew for ever."""
+    sql("CREATE TABLE t (id INT PRIMARY KEY, v MEDIUMTEXT)")
+    sql("INSERT INTO t SELECT seq, REPEAT('x', 20000) FROM seq_1_to_1500")
+    steps: list[str] = []
+
+    def on_step(step: str) -> None:
+        steps.append(step)
+        if step == "snapshot-row" and steps.count(step) == 1:
+            time.sleep(2.0)
+
+    sql("SET GLOBAL max_statement_time = 1")
+    try:
+        BinlogSource(followed.settings, on_step).run()
+    finally:
+        sql("SET GLOBAL max_statement_time = DEFAULT")
+    assert steps.count("snapshot-began") == 1
+    assert len(followed.held("t")) == 1500
