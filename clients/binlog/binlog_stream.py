@@ -78,11 +78,13 @@ class Interpreter:
         *,
         rows_are_read: bool = True,
         cascades_are_accepted: bool = False,
+        names_are_small: bool = False,
     ) -> None:
         """`left_out` is which rows are known to be rolled back (`rollbacks.py`); `rows_are_read` is whether tables are in
-        their topics with what they had, not with their changes alone."""
+        their topics with what they had, not with their changes alone; `names_are_small` is whether the server has all names in
+        small letters, and rows say them so, where statements say them as somebody wrote them."""
         self._patterns, self._flavor, self._rows_are_read = tables, flavor, rows_are_read
-        self._cascades_are_accepted = cascades_are_accepted
+        self._cascades_are_accepted, self._names_are_small = cascades_are_accepted, names_are_small
         self._left_out = left_out or {}
         self._shapes: dict[int, Shape | None] = {}  # None: a table that nobody asked for
         self._gtid = ""
@@ -180,6 +182,8 @@ class Interpreter:
     def _schema_change(self, told: Any, statement: Statement, held: Held) -> Iterator[Event]:
         schema = told.schema.decode() if isinstance(told.schema, bytes) else told.schema
         sql, found, ts_ms = told.query, statement.schema, told.timestamp * 1_000
+        if self._names_are_small:
+            schema, found = schema.lower(), found.in_small_letters()
         try:
             emptied = emptied_by(
                 found,

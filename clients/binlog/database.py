@@ -121,6 +121,8 @@ class Database:
         )
         version = self.one("SELECT VERSION()")[0].decode()
         self.flavor = MARIADB if "mariadb" in version.lower() else MYSQL
+        # As it keeps them, on Windows as a rule: `Orders` is orders, in rows and in the catalogue.
+        self.names_are_small = self.one("SELECT @@GLOBAL.lower_case_table_names")[0] == b"1"
 
     def close(self) -> None:
         if self._connection.open:

@@ -59,6 +59,8 @@ class BinlogStream:
         flavor: str,
         position: str,
         left_out: LeftOut | None = None,
+        *,
+        names_are_small: bool = False,
     ) -> None:
         if flavor != MARIADB and not position:  # the driver would take that for "from now on"
             raise CannotFollow(
@@ -72,6 +74,7 @@ class BinlogStream:
             left_out,
             rows_are_read=settings.snapshot == INITIAL,
             cascades_are_accepted=settings.accept_cascades,
+            names_are_small=names_are_small,
         )
         self._driver = BinLogStreamReader(
             connection_settings=login(settings),

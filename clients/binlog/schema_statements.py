@@ -6,6 +6,7 @@ PROVED BY  tests/binlog/test_binlog_statements.py::test_what_empties_renames_and
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 STRING: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`"
@@ -45,6 +46,19 @@ class SchemaStatement(NamedTuple):
     fills: bool = False  # CREATE TABLE … SELECT: as rows it is logged without the SELECT
     versions: bool = False  # it makes the table system-versioned
     cascades: bool = False  # it gives the table a foreign key that changes its rows
+
+    def in_small_letters(self) -> "SchemaStatement":
+        """As a server calls them that has all names so, whatever the statement does."""
+        return self._replace(
+            tables=_small(self.tables),
+            empties=_small(self.empties),
+            renames=tuple((_small((old,))[0], _small((new,))[0]) for old, new in self.renames),
+            drops_schema=self.drops_schema.lower(),
+        )
+
+
+def _small(names: Sequence[Name]) -> tuple[Name, ...]:
+    return tuple((schema.lower(), table.lower()) for schema, table in names)
 
 
 class _Tokens:

@@ -240,7 +240,13 @@ class _Incarnation:
         self._database.close()  # it may take long until it is needed again
         self._kept = self._as_kept(position)
         left_out = self._source._left_out
-        with BinlogStream(self._settings, flavor, str(position), left_out) as stream:
+        with BinlogStream(
+            self._settings,
+            flavor,
+            str(position),
+            left_out,
+            names_are_small=self._database.names_are_small,
+        ) as stream:
             if until is not None and position.has(until):
                 return
             for event in stream.events():

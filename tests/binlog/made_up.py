@@ -104,6 +104,7 @@ class MadeUp:
 
 class MadeUpDatabase:
     flavor = MARIADB
+    names_are_small = False
 
     def __init__(self, made_up: MadeUp) -> None:
         self._made_up = made_up
@@ -152,7 +153,7 @@ def made_up_for(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     made = MadeUp()
     brokers = made.brokers
     monkeypatch.setattr(source, "Database", lambda _: MadeUpDatabase(made))
-    monkeypatch.setattr(source, "BinlogStream", lambda *told: MadeUpStream(made, told[2]))
+    monkeypatch.setattr(source, "BinlogStream", lambda *told, **_: MadeUpStream(made, told[2]))
     monkeypatch.setattr(transactions, "Producer", lambda _: Producer(brokers))
     monkeypatch.setattr(kept_positions, "read_to_end", brokers.read_to_end)
     monkeypatch.setattr(kept_positions.KeptPositions, "prepare", lambda *_: None)

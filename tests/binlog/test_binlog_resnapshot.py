@@ -21,6 +21,7 @@ class QuietDatabase:
     """Nothing happens in it: each snapshot is at the same position."""
 
     flavor = MARIADB
+    names_are_small = False
 
     def __init__(self, _: Settings) -> None: ...
 
@@ -50,7 +51,7 @@ class QuietDatabase:
         return iter([{"id": each} for each in range(3)])
 
 
-def no_stream(*_: object) -> AbstractContextManager[Any]:
+def no_stream(*_: object, **__: object) -> AbstractContextManager[Any]:
     return nullcontext(SimpleNamespace())
 
 

@@ -1,0 +1,74 @@
+"""A MariaDB that keeps all names in small letters (lower_case_table_names=1), whatever statements call them."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from fencepost.chaos.harness.mariadb import Mariadb
+from fencepost.clients.binlog.database import CannotFollow
+from followed import Followed
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def small(database: Mariadb) -> Iterator[Mariadb]:
+    """Beside `database`, which says whether there is a MariaDB at all."""
+    folder = Path(tempfile.mkdtemp(prefix="fencepost-binlog-"))
+    os.chmod(folder, 0o755)
+    try:
+        with Mariadb(folder / "database", settings=["lower-case-table-names=1"]) as found:
+            yield found
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def say(small: Mariadb, schema: str) -> Iterator[Any]:
+    with pymysql.connect(**small.login, autocommit=True) as connection, connection.cursor() as at:
+        at.execute(f"CREATE DATABASE {schema}")
+        at.execute(f"USE {schema}")
+        yield at.execute
+
+
+@pytest.mark.parametrize("tables", ["*", "orders"])
+def test_a_table_that_is_emptied_by_another_spelling_is_told(
+    small: Mariadb, say: Any, schema: str, followed: Followed, tables: str
+) -> None:
+    followed.settings = replace(followed.settings, port=small.port, tables=(f"{schema}.{tables}",))
+    say("CREATE TABLE Orders (id INT PRIMARY KEY)")
+    say("INSERT INTO ORDERS VALUES (1), (2)")
+    followed.run()
+    assert followed.held("orders") == [1, 2]
+    say("TRUNCATE TABLE Orders")
+    say("INSERT INTO Orders VALUES (3)")
+    followed.run()
+    assert followed.held("orders") == [3]
+    say("DROP TABLE ORDERS")
+    followed.run()
+    assert followed.held("orders") == []
+    say("CREATE TABLE Orders (id INT PRIMARY KEY)")
+    say("INSERT INTO Orders VALUES (4)")
+    say("CREATE TABLE away (id INT PRIMARY KEY)")
+    followed.run()
+    say(f"DROP DATABASE {schema.upper()}")
+    followed.run()
+    assert followed.held("orders") == []
+
+
+def test_a_rename_by_another_spelling_ends_the_source(
+    small: Mariadb, say: Any, schema: str, followed: Followed
+) -> None:
+    followed.settings = replace(followed.settings, port=small.port, tables=(f"{schema}.orders",))
+    say("CREATE TABLE orders (id INT PRIMARY KEY)")
+    say("CREATE TABLE copied (id INT PRIMARY KEY)")
+    followed.run()
+    say("RENAME TABLE orders TO old, copied TO ORDERS")
+    with pytest.raises(CannotFollow, match=r"was renamed to .*orders, which is followed"):
+        followed.run()
