@@ -12,6 +12,7 @@ import json
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from .charsets import decoded
@@ -319,16 +320,17 @@ def _set(packed: Packed) -> Reader:
 
 
 def json_text(value: object) -> str:
-    """As MySQL shows it: a space behind commas and colons."""
-    return json.dumps(_with_text_keys(value), ensure_ascii=False, default=str)
-
-
-def _with_text_keys(value: object) -> object:
+    """As MySQL shows it: a space behind commas and colons, and a DECIMAL as a number with all its digits."""
     if isinstance(value, dict):
-        return {
-            key.decode() if isinstance(key, bytes) else str(key): _with_text_keys(value[key])
-            for key in value
-        }
+        told = (f"{json_text(_key(key))}: {json_text(value[key])}" for key in value)
+        return f"{{{', '.join(told)}}}"
     if isinstance(value, list):
-        return [_with_text_keys(each) for each in value]
-    return value.decode() if isinstance(value, bytes) else value
+        return f"[{', '.join(map(json_text, value))}]"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    text = value.decode() if isinstance(value, bytes) else value
+    return json.dumps(text, ensure_ascii=False, default=str)
+
+
+def _key(key: object) -> str:
+    return key.decode() if isinstance(key, bytes) else str(key)
