@@ -27,7 +27,7 @@ from .changes import (
     SchemaChange,
     TransactionEnd,
 )
-from .charsets import BINARY, encoding_of
+from .charsets import BINARY, as_it_was_said, encoding_of
 from .columns import Column, Table
 from .database import CannotFollow, refused_versioned
 from .gtids import MARIADB
@@ -153,7 +153,8 @@ class Interpreter:
         yield TransactionEnd(self._gtid)
 
     def _query(self, told: Any) -> Iterator[Event]:
-        sql, statement = told.query, statement_of(told.query)
+        sql = as_it_was_said(told.query, getattr(told, "character_set_client", None))
+        statement = statement_of(sql)
         held = self._held
         match statement.kind:
             case Kind.BEGIN:
@@ -171,7 +172,7 @@ class Interpreter:
             case Kind.RELEASE:
                 pass
             case Kind.SCHEMA if held is not None:
-                yield from self._schema_change(told, statement, held)
+                yield from self._schema_change(told, sql, statement, held)
             case Kind.XA:
                 self._refuse_xa()
             case kind if kind is Kind.DATA or not self._ends_with_query:
@@ -179,9 +180,11 @@ class Interpreter:
         if self._ends_with_query:
             yield from self._end()
 
-    def _schema_change(self, told: Any, statement: Statement, held: Held) -> Iterator[Event]:
+    def _schema_change(
+        self, told: Any, sql: str, statement: Statement, held: Held
+    ) -> Iterator[Event]:
         schema = told.schema.decode() if isinstance(told.schema, bytes) else told.schema
-        sql, found, ts_ms = told.query, statement.schema, told.timestamp * 1_000
+        found, ts_ms = statement.schema, told.timestamp * 1_000
         if self._names_are_small:
             schema, found = schema.lower(), found.in_small_letters()
         try:

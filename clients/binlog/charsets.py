@@ -1,8 +1,11 @@
 """Character sets as MySQL calls them, as Python decodes them."""
 
 import codecs
+import re
 from collections.abc import Mapping
 from typing import Final
+
+from pymysql.charset import charset_by_id
 
 BINARY: Final = "binary"
 # Those whose names differ; the others have the same name in both (cp850, gbk, big5, greek, latin2, …).
@@ -26,6 +29,7 @@ PYTHONS: Final[Mapping[str, str]] = {
     "tis620": "tis_620",
 }
 UNDEFINED: Final = "mysql-undefined"
+NO_UTF8: Final = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
 def _as_itself(error: UnicodeError) -> tuple[str, int]:
@@ -44,3 +48,16 @@ def encoding_of(charset: str) -> str:
 
 def decoded(value: bytes, encoding: str) -> str:
     return value.decode(encoding, UNDEFINED if encoding == "cp1252" else "strict")
+
+
+def as_it_was_said(query: str, collation: int | None) -> str:
+    """A statement is logged in the character set of who said it, which `collation` is one of; the driver takes it for UTF-8, and
+    gives a byte that is none as `\\xe9`. Without a known one it stays as it is."""
+    if collation is None or (query.isascii() and "\\x" not in query):
+        return query
+    try:
+        encoding = encoding_of(charset_by_id(collation).name)
+        logged = NO_UTF8.sub(lambda found: bytes([int(found[1], 16)]), query.encode())
+        return query if encoding == "utf-8" else decoded(logged, encoding)
+    except (KeyError, LookupError, UnicodeDecodeError):
+        return query

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pymysql
 import pytest
 from confluent_kafka import Producer
 from fencepost.clients.binlog import BinlogSource
@@ -10,7 +11,7 @@ from fencepost.clients.binlog.database import CannotFollow
 from fencepost.clients.binlog.kept_positions import KeptPositions
 from fencepost.clients.binlog.schema_changes import emptied_by
 from fencepost.clients.binlog.statements import statement_of
-from followed import Followed
+from followed import Followed, committed
 
 BY_RANGE = (
     "PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (9), PARTITION b VALUES LESS THAN (99))"
@@ -281,3 +282,20 @@ def test_a_position_of_an_older_build_gets_its_tables(sql, schema, followed: Fol
     followed.run(tables=(f"{schema}.t",))
     assert json.loads(positions.read(schema) or "")["tables"] == [f"{schema}.t"]
     assert followed.held("t") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("charset", ["latin1", "cp1250", "utf8mb4"])
+def test_a_name_is_known_whatever_character_set_it_was_said_in(
+    sql, schema, database, followed: Followed, charset: str
+) -> None:
+    sql("CREATE TABLE `café` (id INT PRIMARY KEY)")
+    sql("INSERT INTO `café` VALUES (1), (2)")
+    followed.run()
+    login = {**database.login, "charset": charset, "database": schema, "autocommit": True}
+    with pymysql.connect(**login) as other, other.cursor() as at:
+        at.execute("TRUNCATE TABLE `café` -- \\xe9")
+    followed.run()
+    assert followed.held("caf_") == []
+    records = committed(followed.settings.bootstrap, f"{schema}.schema")
+    told = [value["sql"] for _, value in records if value and "sql" in value]
+    assert told[-1].startswith("TRUNCATE TABLE `café`")
