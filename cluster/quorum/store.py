@@ -83,7 +83,7 @@ class Store:
         self._no_snapshot_before = float("-inf")
         self._undurable_since: float | None = None
         self._patience_s = STALLED_S  # of a leader, with its own disk
-        self._copying_again: asyncio.TimerHandle | None = None
+        self._copies_again = False  # a timer is set
         self.bytes_since_snapshot = 0
         self.disk_full: str | None = None  # or no file can be opened
         self._lacks_files = False
@@ -145,15 +145,15 @@ class Store:
             self._work.clear()
             while self._has_work(raft):
                 await self._make_durable(raft)
-                if not await self._journal.vote.copy() and self._copying_again is None:
-                    later = self._env.clock.call_later(COPY_RETRY_S, self._copy_again)
-                    self._copying_again = later
+                if not await self._journal.vote.copy() and not self._copies_again:
+                    self._copies_again = True
+                    self._env.clock.call_later(COPY_RETRY_S, self._copy_again)
                 await self._write_snapshot(raft)
                 await self._install(raft)
                 self._stored()
 
     def _copy_again(self) -> None:
-        self._copying_again = None
+        self._copies_again = False
         self._journal.vote.to_copy = True
         self._work.set()
 
