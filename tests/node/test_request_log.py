@@ -29,6 +29,18 @@ class Followed(Cluster):
 
         return await self.world.on(client, work())
 
+    async def set_request_log(self, value: str | None) -> None:
+        """Everywhere; None takes it back."""
+        change = {"name": "request.log", "config_operation": 0 if value else 1, "value": value}
+        await self.ask(
+            1,
+            ApiKey.incremental_alter_configs,
+            resources=[{"resource_type": 4, "resource_name": "", "configs": [change]}],
+            validate_only=False,
+        )
+        nodes = self.nodes.brokers.values()
+        await self.until(lambda: {each.tracing.begins for each in nodes} == {bool(value)})
+
     def of_requests(self, node_id: int) -> list[tuple[str, str]]:
         env: Any = self.world.machine(node_name(node_id)).env
         return list(env.log.of_requests)
@@ -87,25 +99,14 @@ def test_what_an_admin_asks_of_any_node_has_one_id_there_and_at_the_controller()
 def test_the_request_log_is_turned_on_and_off_while_the_cluster_runs() -> None:
     cluster = Followed(3, seed="turned on")
 
-    async def setting(value: str | None) -> None:
-        change = {"name": "request.log", "config_operation": 0 if value else 1, "value": value}
-        await cluster.ask(
-            1,
-            ApiKey.incremental_alter_configs,
-            resources=[{"resource_type": 4, "resource_name": "", "configs": [change]}],
-            validate_only=False,
-        )
-        nodes = cluster.nodes.brokers.values()
-        await cluster.until(lambda: {each.tracing.begins for each in nodes} == {bool(value)})
-
     async def scenario() -> None:
         await cluster.create("t")
-        await setting("api=Produce")
+        await cluster.set_request_log("api=Produce")
         await cluster.produce(cluster.partition().leader)
         (told,) = cluster.events(cluster.partition().leader, "request")
         assert told["api"] == "produce"
         assert {"queue_ms", "append_ms", "sync_ms", "replicas_ms"} <= told.keys()
-        await setting(None)
+        await cluster.set_request_log(None)
         await cluster.produce(cluster.partition().leader)
         assert len(cluster.events(cluster.partition().leader, "request")) == 1
 

@@ -98,17 +98,6 @@ def test_a_client_without_end_in_its_name_has_a_short_one_in_spans_and_lines() -
 def test_a_connection_that_was_told_of_is_told_of_no_more_when_the_log_is_turned_off() -> None:
     cluster = Followed(3, seed="turned off")
 
-    async def setting(value: str | None) -> None:
-        change = {"name": "request.log", "config_operation": 0 if value else 1, "value": value}
-        await cluster.ask(
-            1,
-            ApiKey.incremental_alter_configs,
-            resources=[{"resource_type": 4, "resource_name": "", "configs": [change]}],
-            validate_only=False,
-        )
-        nodes = cluster.nodes.brokers.values()
-        await cluster.until(lambda: {each.tracing.begins for each in nodes} == {bool(value)})
-
     async def on_one_connection(asked: int) -> None:
         def told() -> int:
             logged = cluster.world.machine(node_name(asked)).events
@@ -117,10 +106,10 @@ def test_a_connection_that_was_told_of_is_told_of_no_more_when_the_log_is_turned
         client = cluster.world.node(CLIENT)
         wire = WireClient(client, node_name(asked), CLIENT_PORT, client_id="probe")
         try:
-            await setting("client=probe")
+            await cluster.set_request_log("client=probe")
             await wire.request(ApiKey.create_topics, **new_topic("told"))
             assert told() == 1
-            await setting(None)
+            await cluster.set_request_log(None)
             await wire.request(ApiKey.create_topics, **new_topic("quiet"))
             assert told() == 1
         finally:
