@@ -19,6 +19,7 @@ from typing import Final, TextIO
 from .errors import ConfigRefused
 from .log_events import area_of, said_by, sentence_of
 from .request_scope import current_request_id
+from .shown import printable
 
 LEVELS: Final = {"debug": 10, "info": 20, "warn": 30, "error": 40}
 AREAS: Final = (
@@ -204,7 +205,7 @@ def _text_line(line: Mapping[str, object]) -> str:
     """2026-11-21 09:49:47.031Z warn  controller broker_fenced: Node 3 … | broker=3 cause=…"""
     stamp = str(line["time"]).replace("T", " ")
     head = f"{stamp} {line['level']:5} {line['area']} {line['event']}: "
-    return _shown(head) + _said(line)
+    return printable(head) + _said(line)
 
 
 def _coloured_line(line: Mapping[str, object]) -> str:
@@ -217,23 +218,17 @@ def _coloured_line(line: Mapping[str, object]) -> str:
 
 
 def _said(line: Mapping[str, object], *, dim: bool = False) -> str:
-    message = _shown(str(line["message"]))
+    message = printable(str(line["message"]))
     apart = _APART | said_by(str(line["event"]))
-    left = [_shown(f"{name}={_word(value)}") for name, value in line.items() if name not in apart]
+    left = [
+        printable(f"{name}={_word(value)}") for name, value in line.items() if name not in apart
+    ]
     fields = " ".join(left)
     trace = str(line.get("traceback", "")).splitlines()
-    tail = "".join(f"\n    {_shown(each)}" for each in trace)
+    tail = "".join(f"\n    {printable(each)}" for each in trace)
     if dim and fields:
         fields = f"{_DIM}{fields}{_PLAIN}"
     return " | ".join(filter(None, (message, fields))) + tail
-
-
-def _shown(text: str) -> str:
-    """With escapes for what steers a terminal, and for the end of a line."""
-    if text.isprintable():
-        return text
-    escaped = (each.encode("unicode_escape").decode() for each in text)
-    return "".join(a if a.isprintable() else b for a, b in zip(text, escaped, strict=True))
 
 
 def _word(value: object) -> str:

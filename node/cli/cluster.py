@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
+from fencepost.cluster.base.shown import printable
+
 from .checked import Failed, address
 from .output import began_json, has_json, show_json, show_line
-from .printable import json_text, printable
+from .printable import json_text
 
 try:
     import confluent_kafka
@@ -256,13 +258,17 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
 
 def guess(name: str, known: Iterable[str]) -> str:
     """A sentence behind another, if one of those may have been meant."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean {close[0]}?" if close else ""
+    close = _closest(name, known)
+    return f" Did you mean {close}?" if close else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else "no setting has a name like it."
+    close = _closest(name, known)
+    return f"did you mean {close}?" if close else "no setting has a name like it."
+
+
+def _closest(name: str, known: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
 def goes_on() -> bool:

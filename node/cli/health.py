@@ -11,9 +11,9 @@ import sys
 from typing import Any, Final
 
 from fencepost.cluster.base.host_names import EVERYWHERE
+from fencepost.cluster.base.shown import printable
 
 from .checked import Failed, address
-from .printable import printable
 
 PORT: Final = 9644
 TIMEOUT_S: Final = 4.0

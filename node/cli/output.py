@@ -5,7 +5,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, TextIO
 
-from .printable import json_text, printable
+from fencepost.cluster.base.shown import printable
+
+from .printable import json_text
 
 Row = Sequence[object]
 

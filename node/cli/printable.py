@@ -1,4 +1,4 @@
-"""**Pure**: names that strangers chose, as a terminal may be shown them and as a shell takes them for one word.
+"""**Pure**: names that strangers chose, as a shell takes them for one word, and in JSON; for a terminal see `cluster/base/shown.py`.
 
 INVARIANT  what is shown has no character that steers a terminal, and a command to paste has a name as one word.
 PREVENTS   a client id that wipes its row and writes another; a transactional id `x; rm -rf ~` in a command to paste.
@@ -10,26 +10,8 @@ import re
 import shlex
 from typing import Any, Final
 
-_BYTE_MAX, _SHORT_MAX = 0xFF, 0xFFFF
-_BY_NAME: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 # Where json.dumps leaves them as they are: DEL, C1's controls (CSI is one), what turns the direction of text.
 _NOT_ASCII: Final = re.compile(r"[^\x20-\x7e\n]")
-
-
-def printable(text: str) -> str:
-    """The same, with escapes where a character has no shape of its own; a blank that is not the usual one, too."""
-    return text if text.isprintable() else "".join(map(_shown, text))
-
-
-def _shown(character: str) -> str:
-    code = ord(character)
-    if character.isprintable():
-        return character
-    if character in _BY_NAME:
-        return _BY_NAME[character]
-    if code <= _BYTE_MAX:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= _SHORT_MAX else f"\\U{code:08x}"
 
 
 def quoted(name: str) -> str:

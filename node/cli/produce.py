@@ -8,6 +8,7 @@ import sys
 from typing import Any, BinaryIO
 
 from confluent_kafka import KafkaException
+from fencepost.cluster.base.shown import printable
 
 from .checked import Failed, check_partition, named
 from .cluster import (
@@ -29,7 +30,7 @@ from .cluster import (
 )
 from .leaderless import Stall
 from .output import Progress
-from .printable import printable, quoted
+from .printable import quoted
 
 # Said in full for the first few; the rest are counted.
 FAILURES_SHOWN = 5

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.base.shown import printable
 from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.node.cli import cluster as shared
 from fencepost.node.cli import topic_delete, trace, txn, txn_hanging, txn_parked
 from fencepost.node.cli.checked import Failed
 from fencepost.node.cli.output import show, show_json
-from fencepost.node.cli.printable import printable
 from fencepost.node.cli.txn_sentences import PREPARED, Transaction
 from fencepost.node.main import main
 
