@@ -19,13 +19,14 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
-from ..runs.interrupts import SIGNALS
+from ..runs.interrupts import SIGNALS, HeardBehind
 from ..sim.plan import Plan
 from .again import run_and_compare
 from .campaign import Outcome, run_plan
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+HEAR_S: Final = 0.2  # so soon a signal is heard, while no worker has ended
 AHEAD: Final = 2  # plans a worker has waiting, so that it never waits itself
 
 
@@ -105,11 +106,13 @@ def spread(
     running: dict[Future[Result], Item] = {}
     try:
         while True:
-            for item in islice(waiting, AHEAD * jobs - len(running)):
-                running[pool.submit(work, item)] = item
+            with HeardBehind():
+                for item in islice(waiting, AHEAD * jobs - len(running)):
+                    running[pool.submit(work, item)] = item
+                done = wait(running, HEAR_S, FIRST_COMPLETED).done
             if not running:
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            for future in done:
                 item = running.pop(future)
                 try:
                     yield item, future.result()

@@ -52,6 +52,55 @@ def test_no_worker_is_left_behind_by_a_campaign_that_was_killed() -> None:
             os.kill(each, signal.SIGKILL)
 
 
+# SIGTERM before one line of the pool's code, then before a later one of another pool: none may wait for ever.
+CUT_ANYWHERE = """
+import itertools, math, multiprocessing, os, signal, sys
+from fencepost.chaos.campaigns.runner import spread
+from fencepost.chaos.runs.interrupts import CutsOff
+
+multiprocessing.set_forkserver_preload(["fencepost.chaos.campaigns.runner"])
+left = 0
+
+def count(frame, event, argument):
+    global left
+    if event == "line":
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+    return count
+
+def trace(frame, event, argument):
+    name = frame.f_code.co_filename
+    return count if "concurrent/futures" in name or name.endswith("threading.py") else None
+
+for left_at_first in range(1, 400, 8):
+    left = left_at_first
+    print(left, flush=True)
+    with CutsOff() as signals:
+        try:
+            for each, _ in enumerate(spread(math.sqrt, itertools.repeat(4.0), 2)):
+                if each == 0:
+                    sys.settrace(trace)
+        except KeyboardInterrupt:
+            sys.settrace(None)
+    assert signals.asked == "SIGTERM"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_signal_between_any_two_lines_of_the_pool_ends_it() -> None:
+    trials = subprocess.run(
+        [sys.executable, "-c", CUT_ANYWHERE],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert trials.returncode == 0, trials.stderr
+    assert len(trials.stdout.split()) == 50
+
+
 def ignore_interrupts() -> None:
     """As a shell starts what runs in its background."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -22,6 +22,7 @@ def held(address: str) -> Iterator[str]:
     with socket.socket() as ours:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the node's connections linger
         ours.bind((host, int(port)))
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # or the next may share it
         yield f"{host}:{ours.getsockname()[1]}"
 
 
