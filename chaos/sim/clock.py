@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from .loop import Incarnation, SimLoop, context_of
+from .loop import CLOCK_RESOLUTION_S, Incarnation, SimLoop, context_of
 
 # 2026-01-01T00:00:00Z, where every simulation starts.
 WALL_START_MS: Final = 1_767_225_600_000
@@ -97,11 +97,15 @@ class SimClock:
 
     async def sleep(self, seconds: float) -> None:
         self._incarnation.check()
-        await asyncio.sleep(seconds / self._steady.rate)
+        await asyncio.sleep(self._of_loop(seconds))
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         self._incarnation.check()
         # The node's own, even when it is the test that sets the timer.
         return self._loop.call_later(
-            seconds / self._steady.rate, call, context=context_of(self._incarnation)
+            self._of_loop(seconds), call, context=context_of(self._incarnation)
         )
+
+    def _of_loop(self, seconds: float) -> float:
+        """A wait that is a rounding error takes no time here; a real clock goes on by a tick before anybody looks again."""
+        return max(seconds / self._steady.rate, CLOCK_RESOLUTION_S) if seconds > 0 else seconds

@@ -1,6 +1,7 @@
 """Steady clocks that go too fast or too slow."""
 
 import asyncio
+import math
 
 from fencepost.chaos.sim.world import World
 
@@ -22,6 +23,35 @@ def test_a_clock_that_goes_too_fast_sleeps_too_short_and_never_goes_back() -> No
         fast.clock.call_later(0.99, lambda: fired.append(world.loop.time()))
         await asyncio.sleep(1.1)
         assert abs(fired[0] - 5.0) < 1e-9
+
+    with World(1) as world:
+        world.run(scenario(world))
+
+
+def test_who_waits_for_a_hair_has_waited() -> None:
+    """A real clock has gone on by the time that anybody looks at it again."""
+
+    async def scenario(world: World) -> None:
+        clock = world.node("n").clock
+        await asyncio.sleep(0.1)
+        world.suspend("n")  # so that its own clock shows less, and that more finely
+        await asyncio.sleep(5.0)
+        world.resume("n")
+        until = math.nextafter(clock.steady(), math.inf)
+        over = asyncio.Event()
+
+        def look() -> None:
+            if clock.steady() < until:
+                clock.call_later(until - clock.steady(), look)
+            else:
+                over.set()
+
+        look()
+        await over.wait()
+        until = math.nextafter(clock.steady(), math.inf)
+        while clock.steady() < until:
+            await clock.sleep(until - clock.steady())
+        assert clock.steady() < 0.1 + 1e-8
 
     with World(1) as world:
         world.run(scenario(world))
