@@ -61,12 +61,17 @@ class Told:
     high_watermark: int
 
 
+PositionKind = Literal["sent", "ok", "refused", "read"]
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What became of a group's committed offset: `ok` it was stored, `info` it may be, `read` it is what was found."""
+    """What became of a group's committed offset: `sent`, before anybody can have it; then `ok` it was stored, `refused` it never
+    will be, or nothing, as long as nobody knows. `read`: it is what was found.
+    """
 
     client: str
-    kind: Literal["ok", "info", "read"]
+    kind: PositionKind
     offset: int
 
 

@@ -93,7 +93,7 @@ def positions_lost_at_failover(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="offset-back",
+    seen_by="offset-back phantom",
     campaign="cluster",
     faults="unheard-write",
     seconds=8.0,

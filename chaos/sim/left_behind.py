@@ -21,7 +21,7 @@ from fencepost.cluster.wire.api import ApiKey
 
 from ..checkers.observations import Position, Told
 from ..workloads.cluster_client import LATEST
-from ..workloads.cluster_offsets import COMMIT_VERSION, FETCH_VERSION, NOT_STORED
+from ..workloads.cluster_offsets import COMMIT_VERSION, FETCH_VERSION
 from ..workloads.cluster_stream import ANY_EPOCH
 from ..workloads.txn_answers import error_of
 from .bystander import Bystander, GivenUp
@@ -93,25 +93,20 @@ class Positions:
     async def store(self, node_id: int, offset: int) -> object:
         """Once; what became of it is told as a client knows it."""
         row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
-        try:
-            reply = await self._by.ask(
-                node_id,
-                ApiKey.offset_commit,
-                COMMIT_VERSION,
-                group_id=self._group,
-                generation_id_or_member_epoch=-1,
-                member_id="",
-                group_instance_id=None,
-                topics=[{"name": self._topic, "partitions": [row]}],
-            )
-        except Trouble:
-            self._told(Position(self._group, "info", offset))
-            raise
-        error = error_of(reply)
-        if error is ErrorCode.none:
+        self._told(Position(self._group, "sent", offset))
+        reply = await self._by.ask(
+            node_id,
+            ApiKey.offset_commit,
+            COMMIT_VERSION,
+            group_id=self._group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"name": self._topic, "partitions": [row]}],
+        )
+        # A refusal is not told: the same position is sent once more, and an earlier try may be stored yet.
+        if error_of(reply) is ErrorCode.none:
             self._told(Position(self._group, "ok", offset))
-        elif error not in NOT_STORED:
-            self._told(Position(self._group, "info", offset))
         return reply
 
     async def find(self, node_id: int, *, by: Bystander | None = None) -> object:

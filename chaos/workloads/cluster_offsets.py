@@ -11,7 +11,7 @@ from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 
-from ..checkers.observations import Position
+from ..checkers.observations import Position, PositionKind
 from .cluster_client import ClusterClient
 
 COMMIT_VERSION: Final = 8  # topics by name, groups without generation
@@ -72,6 +72,7 @@ class OffsetKeeper:
         offset = self._next
         self._next += 1
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        self._tell("sent", offset)
         try:
             reply = await self._ask(
                 ApiKey.offset_commit,
@@ -83,19 +84,20 @@ class OffsetKeeper:
             )
         except Trouble as trouble:
             self._coordinator = None
-            if trouble.outcome is Outcome.UNKNOWN:
-                self._told(Position(self.client.name, "info", offset))
+            if trouble.outcome is not Outcome.UNKNOWN:
+                self._tell("refused", offset)
             return False
         if reply is None:
+            self._tell("refused", offset)
             return False
         error = reply.topics[0].partitions[0].error_code
         if error is ErrorCode.none:
             self.stored += 1
-            self._told(Position(self.client.name, "ok", offset))
+            self._tell("ok", offset)
             return True
         self._coordinator = None
-        if error not in NOT_STORED:
-            self._told(Position(self.client.name, "info", offset))
+        if error in NOT_STORED:
+            self._tell("refused", offset)
         return False
 
     async def find(self) -> bool:
@@ -117,5 +119,8 @@ class OffsetKeeper:
         if answer.error_code is not ErrorCode.none:
             return False
         self.found = answer.committed_offset
-        self._told(Position(self.client.name, "read", self.found))
+        self._tell("read", self.found)
         return True
+
+    def _tell(self, kind: PositionKind, offset: int) -> None:
+        self._told(Position(self.client.name, kind, offset))

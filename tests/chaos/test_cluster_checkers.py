@@ -229,13 +229,32 @@ def test_a_group_that_finds_less_than_it_committed_is_an_anomaly() -> None:
 
 
 def test_a_commit_without_an_answer_may_come_late() -> None:
-    late = [position("info", 1), position("ok", 2), position("read", 1)]
+    late = [position("sent", 1), position("ok", 2), position("read", 1)]
     assert rules(GroupOffsets(), *late) == []
+
+
+def test_a_position_that_was_refused_and_is_found_is_nobody_s() -> None:
+    """Nor is one that nobody has sent."""
+    refused = [position("ok", 1), position("sent", 2), position("refused", 2)]
+    assert rules(GroupOffsets(), *refused, position("read", 2)) == ["phantom"]
+    assert rules(GroupOffsets(), position("ok", 1), position("read", 2)) == ["phantom"]
+    assert rules(GroupOffsets(), position("read", -1), position("read", 0)) == ["phantom"]
+
+
+def test_a_position_may_be_found_before_its_commit_is_answered() -> None:
+    found = [position("sent", 2), position("read", 2), position("ok", 2), position("read", 2)]
+    assert rules(GroupOffsets(), *found) == []
+
+
+def test_a_commit_that_was_answered_does_not_come_once_more() -> None:
+    answered = [position("sent", 1), position("ok", 1), position("sent", 2), position("ok", 2)]
+    assert rules(GroupOffsets(), *answered, position("read", 1)) == ["offset-back"]
+    assert rules(GroupOffsets(), position("sent", 1), *answered, position("read", 1)) == []
 
 
 def test_what_a_group_has_found_is_there_from_then_on() -> None:
     """A consumer may have gone on from 9, so nobody may find 5 again, though 9 was never acknowledged."""
-    found = [position("ok", 5), position("info", 9), position("read", 9)]
+    found = [position("ok", 5), position("sent", 9), position("read", 9)]
     assert rules(GroupOffsets(), *found, position("read", 5)) == ["offset-back"]
-    older = [position("info", 3), *found]
+    older = [position("sent", 3), *found]
     assert rules(GroupOffsets(), *older, position("read", 3), position("read", 9)) == []
