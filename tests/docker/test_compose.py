@@ -1,6 +1,7 @@
 """compose.yaml: what Debian's docker-compose and what a node make of it."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -58,6 +59,16 @@ def test_each_service_is_a_node_that_clients_within_and_without_are_told_the_way
 
 def test_nobody_starts_a_cluster_without_a_secret() -> None:
     assert "${FENCEPOST_PEER_SECRET:?" in COMPOSE.read_text()
+
+
+def test_what_was_started_with_a_profile_is_ended_with_it() -> None:
+    """`docker compose down` leaves a profile's services as they are unless it is named: those, their volumes, and the
+    network that they hold would stay, and come back with the machine."""
+    readme = (ROOT / "README.md").read_text()
+    ended = re.findall(r"docker-compose[^`\n]* down\b[^`\n]*", readme)
+    assert "--profile monitoring up" in readme
+    assert ended
+    assert all("--profile monitoring" in each for each in ended), ended
 
 
 def test_what_compose_mounts_is_there() -> None:
