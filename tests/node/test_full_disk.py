@@ -7,6 +7,7 @@ import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.metrics.health import Health
+from scraping import samples, value_of
 from sim_node import NODE, SimNode, batch
 
 E = ErrorCode
@@ -205,6 +206,20 @@ def test_a_node_that_starts_on_a_full_disk_says_so_once_and_serves_when_there_is
     node.sleep(5.0)
     assert count(node) == 1
     assert node.produce(TOPIC, batch(VALUE)).error_code is E.none
+
+
+def test_a_disk_that_only_the_metadata_has_found_full_is_told_as_the_state_of_the_node(
+    node: SimNode,
+) -> None:
+    """Nobody produces, so no batch is refused: FencepostDiskFull asks for this as well."""
+    fill_up(node)
+    topic = {"name": "late", "num_partitions": 1, "replication_factor": 1}
+    refused = node.ask(ApiKey.create_topics, timeout=2_000, topics=[topic]).topics[0]
+    assert refused.error_code is not E.none
+    node.sleep(60.0)
+    found = samples(node.run(node.broker.metrics.scrape.text).decode())
+    assert value_of(found, "fencepost_node_state", state="disk_full") == 1
+    assert value_of(found, "fencepost_disk_full") == 0
 
 
 def test_producer_ids_and_missing_topics_are_refused_on_a_full_disk_and_given_later(
