@@ -6,6 +6,20 @@ SERVICE = (
     # Up to two minutes a restart may take, in a pod that has to be scheduled too.
     one("FencepostNodeDown", f"up{{{A}}}", "1 2m | 0 5m | 1 3m", "3m50s", "4m20s", "7m20s"),
     Scene(
+        "FencepostNodeGone",
+        {
+            # The pod of c waits for a machine from 2m to 7m.
+            f'fencepost_cluster_brokers{{{A},state="active"}}': "3 2m | 2 5m | 3 3m",
+            f'fencepost_cluster_brokers{{{A},state="fenced"}}': "0 2m | 1 5m | 0 3m",
+            f"up{{{A}}}": "1 10m",
+            f"up{{{B}}}": "1 10m",
+            f"up{{{C}}}": "1 2m | gone 5m | 1 3m",
+        },
+        "3m50s",
+        "4m20s",
+        "7m20s",
+    ),
+    Scene(
         "FencepostNodeDied",
         {
             # The controller itself dies at 5m, and who follows it counts.
@@ -136,6 +150,7 @@ QUORUM = (
             # From 2m on node c is down, which everybody misses; from 8m on a misses b as well.
             f'fencepost_peers{{{A},state="missing"}}': "0 2m | 1 6m | 2 5m | 1 3m",
             f'fencepost_peers{{{B},state="missing"}}': "0 2m | 1 14m",
+            f'fencepost_cluster_brokers{{{A},state="fenced"}}': "0 2m | 1 14m",
             f"up{{{A}}}": "1 16m",
             f"up{{{B}}}": "1 16m",
             f"up{{{C}}}": "1 2m | 0 14m",
