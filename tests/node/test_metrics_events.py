@@ -119,6 +119,31 @@ def test_a_follower_that_falls_silent_lags_and_leaves_the_isr() -> None:
     play(scene)
 
 
+def test_a_partition_on_the_move_does_not_count_as_one_that_lacks_a_replica() -> None:
+    """FencepostUnderReplicated rests on it: what a move still adds is no copy that is missing."""
+
+    async def scene(cluster: Cluster, now: Scraper) -> None:
+        await cluster.create("moved", copies=2)
+        await cluster.until(lambda: len(cluster.partition(0, "moved").isr) == 2)
+        before = cluster.partition(0, "moved").replicas
+        (away,) = set(cluster.nodes.ids) - set(before)
+        cluster.kill(away)  # so that the move goes on for as long as one looks
+        target = [{"partition_index": 0, "replicas": [before[0], away]}]
+        reply = await cluster.ask(
+            before[0],
+            ApiKey.alter_partition_reassignments,
+            timeout=10_000,
+            topics=[{"name": "moved", "partitions": target}],
+        )
+        assert reply.responses[0].partitions[0].error_code is NONE
+        await asyncio.sleep(5)
+        await now.all()
+        assert now.sum("reassigning_partitions") == 1
+        assert now.sum("cluster_under_replicated_partitions") == 3  # of `t`, which `away` had too
+
+    play(scene)
+
+
 def test_a_new_leader_of_the_quorum_is_counted_by_everybody() -> None:
     async def scene(cluster: Cluster, now: Scraper) -> None:
         before = await Scraper(cluster).all()
