@@ -129,9 +129,19 @@ def test_kubernetes_names_the_job_as_the_rules_do() -> None:
     monitor = yaml.safe_load((KUBERNETES / "service-monitor.yaml").read_text())["spec"]
     assert monitor["selector"]["matchLabels"][monitor["jobLabel"]] == "fencepost"
     (endpoint,) = monitor["endpoints"]
-    assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["cluster"]
+    assert "cluster" in {each["targetLabel"] for each in endpoint["relabelings"]}
     config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
     assert endpoint["interval"] == config["global"]["scrape_interval"]
+
+
+def test_kubernetes_names_a_node_by_its_pod() -> None:
+    """Else `instance` is an address, which nobody knows, and another one after every move: a node that dies of being moved
+    about is a new one each time, and FencepostNodeRestarting counts one start of each."""
+    (endpoint,) = yaml.safe_load((KUBERNETES / "service-monitor.yaml").read_text())["spec"][
+        "endpoints"
+    ]
+    (named,) = [each for each in endpoint["relabelings"] if each["targetLabel"] == "instance"]
+    assert named["sourceLabels"] == ["__meta_kubernetes_pod_name"]
 
 
 def test_every_query_of_a_board_asks_for_the_chosen_cluster() -> None:
