@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from alert_scenes import SCENES
+from fencepost.cluster.base.log_events import EVENTS
 from fencepost.node.cli import COMMANDS
 from fencepost.node.main import main
 from promql import family, selectors
@@ -170,6 +171,14 @@ def test_a_node_that_is_gone_for_good_can_be_replaced_in_a_cluster_of_three() ->
     assert all("node.id" in each and "an empty folder" in each for each in drained)
     (told,) = [each for each in drained if "node forget" in each]
     assert told.index("node drain") < told.index("node voters remove") < told.index("node forget")
+
+
+@by_name
+def test_a_log_that_is_said_to_name_somebody_has_a_line_that_does(alert: dict[str, Any]) -> None:
+    """By its event, so that it can be looked for; a sentence about a line that nobody writes costs an hour at night."""
+    for sentence in re.split(r"[.;] ", " ".join(alert["annotations"].values())):
+        if re.search(r"\b(node|controller|coordinator)'s log\b|\bleader logs\b", sentence):
+            assert EVENTS.keys() & set(re.findall(r"\w+", sentence)), sentence
 
 
 def test_a_command_that_is_not_there_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
