@@ -181,6 +181,13 @@ def test_a_log_that_is_said_to_name_somebody_has_a_line_that_does(alert: dict[st
             assert EVENTS.keys() & set(re.findall(r"\w+", sentence)), sentence
 
 
+def test_nobody_with_a_full_disk_is_sent_to_a_command_that_shows_no_sizes() -> None:
+    """`topic list` has partitions and replicas; only `node list` has bytes, of a node."""
+    looks = {each["alert"]: each["annotations"]["look"] for each in alerts()}
+    for name in ("FencepostDiskFull", "FencepostDiskLow", "FencepostDiskFilling"):
+        assert "topic list" not in looks[name], name
+
+
 def test_a_command_that_is_not_there_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
     assert understood("fencepost txn describe ID")
     assert not understood("fencepost txn hanging")
