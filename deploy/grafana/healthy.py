@@ -88,7 +88,7 @@ NOW = (
     ),
     stat(
         "Hanging transactions",
-        "Partitions whose readers of committed records wait for ever.",
+        "Partitions with one open for longer than any may be. `fencepost txn find-hanging` names those that nobody ends.",
         total("fencepost_hanging_transaction_partitions"),
         thresholds=bad_from(1),
         link="fencepost-transactions",

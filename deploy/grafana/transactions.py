@@ -22,7 +22,7 @@ NOW = (
     ),
     stat(
         "Hanging",
-        "Partitions with one that no coordinator will end: `fencepost txn find-hanging`.",
+        "Partitions with one open for longer than any may be. `fencepost txn find-hanging` names those that nobody ends.",
         total("fencepost_hanging_transaction_partitions"),
         thresholds=bad_from(1),
     ),

@@ -181,6 +181,14 @@ def test_a_log_that_is_said_to_name_somebody_has_a_line_that_does(alert: dict[st
             assert EVENTS.keys() & set(re.findall(r"\w+", sentence)), sentence
 
 
+def test_who_is_woken_by_a_transaction_that_only_waits_for_its_owner_is_told_so() -> None:
+    """The metric counts prepared ones and half messages too; `find-hanging` names none of those."""
+    (told,) = [e["annotations"] for e in alerts() if e["alert"] == "FencepostHangingTransaction"]
+    assert "for ever, if no coordinator knows it" in told["meaning"]
+    assert "find-hanging" in told["look"] and "txn list --running-for" in told["look"]
+    assert "txn parked --all" in told["command"]
+
+
 def test_nobody_with_a_full_disk_is_sent_to_a_command_that_shows_no_sizes() -> None:
     """`topic list` has partitions and replicas; only `node list` has bytes, of a node."""
     looks = {each["alert"]: each["annotations"]["look"] for each in alerts()}

@@ -7,6 +7,7 @@ from typing import Any
 from every_api_check import E
 from every_txn_api import added, begun, described, find
 from fencepost.cluster.wire.api import ApiKey
+from scraping import samples, value_of
 from sim_node import SimNode, batch
 from txn_talk import Producer, records
 
@@ -153,3 +154,21 @@ def test_a_prepared_transaction_outlives_its_producer_and_is_ended_by_the_next()
         assert ended(node, heir).error_code is E.none
         node.sleep(1)
         assert described(node, "pay").transaction_state == "CompleteCommit"
+
+
+def test_one_that_waits_for_its_owner_counts_as_late_though_its_coordinator_knows_it() -> None:
+    """A partition can't tell it from one that hangs, so FencepostHangingTransaction says how to."""
+    with started(**{"transaction.two.phase.commit.enable": "true"}) as node:
+        begun(node, "warm")
+        who = Producer("pay")
+        who.became(begin(node, "pay", enable2_pc=True, transaction_timeout=NO_TIMEOUT_MS))
+        assert added(node, who) == [E.none]
+        data = [{"index": 0, "records": records(b"x", who)}]
+        topic = {"topic_id": node.topic_ids["topic"], "partition_data": data}
+        sent = {"transactional_id": "pay", "acks": -1, "timeout": 5_000, "topic_data": [topic]}
+        reply = node.ask(ApiKey.produce, **sent)
+        assert reply.responses[0].partition_responses[0].error_code is E.none
+        node.sleep(1_500)
+        assert described(node, "pay").transaction_state == "Ongoing"
+        found = samples(node.run(node.broker.metrics.scrape.text).decode())
+        assert value_of(found, "fencepost_hanging_transaction_partitions") == 1
