@@ -189,6 +189,15 @@ def test_who_is_woken_by_a_transaction_that_only_waits_for_its_owner_is_told_so(
     assert "txn parked --all" in told["command"]
 
 
+def test_who_has_a_majority_and_no_controller_is_told_when_that_is_not_enough() -> None:
+    """At a first start, and after a disk was replaced, all voters have to be there: the log says so under this name."""
+    event = "quorum_waits_for_all_voters"
+    assert event in EVENTS
+    for name in ("FencepostNoController", "FencepostNoQuorum"):
+        (told,) = [each["annotations"] for each in alerts() if each["alert"] == name]
+        assert event in told["command"], name
+
+
 def test_nobody_with_a_full_disk_is_sent_to_a_command_that_shows_no_sizes() -> None:
     """`topic list` has partitions and replicas; only `node list` has bytes, of a node."""
     looks = {each["alert"]: each["annotations"]["look"] for each in alerts()}
