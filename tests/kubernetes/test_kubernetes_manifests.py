@@ -47,6 +47,18 @@ def test_a_field_that_kubernetes_does_not_know_is_seen() -> None:
         kubernetes_validate.validate(stateful_set, NEWEST, strict=True)
 
 
+def test_nobody_waits_for_a_pod_by_its_name_right_behind_its_deletion() -> None:
+    """Until the controller has made it anew there is none, and `kubectl wait` ends at once with NotFound: the next command
+    would then be given while two copies are missing."""
+    commands = re.findall(r"^kubectl [^#\n]*", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    deleted = [
+        place for place, each in enumerate(commands) if each.startswith("kubectl delete pod ")
+    ]
+    assert deleted
+    for place in deleted:
+        assert commands[place + 1].startswith("kubectl rollout status statefulset/fencepost")
+
+
 def test_all_that_is_applied_is_named_in_the_kustomization() -> None:
     (kustomization,) = [each for each in manifests() if each["kind"] == "Kustomization"]
     others = {"kustomization.yaml", "secret.example.yaml", "service-monitor.yaml"}
