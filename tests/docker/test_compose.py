@@ -61,6 +61,32 @@ def test_nobody_starts_a_cluster_without_a_secret() -> None:
     assert "${FENCEPOST_PEER_SECRET:?" in COMPOSE.read_text()
 
 
+# A docker-compose whose nodes are not ready the first two times that somebody asks, after they were made anew.
+STAND_IN = """#!/bin/sh
+case "$1" in
+  exec) left=$(cat "$3"); [ "$left" -eq 0 ] && exit 0; echo $((left - 1)) >"$3"; exit 1 ;;
+  up) echo "up $4" $(cat fencepost-1 fencepost-2 fencepost-3) >>said; echo 2 >"$4" ;;
+esac
+"""
+
+
+def test_the_next_version_waits_for_all_nodes_before_it_takes_one(tmp_path: Path) -> None:
+    """Also for those that were not ready before it began: with one of three away already, the first would be the second."""
+    readme = (COMPOSE.parent / "README.md").read_text()
+    (script,) = re.findall(
+        r"^## The next version.*?^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL
+    )
+    for name, text in (("docker-compose", STAND_IN), ("sleep", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    for name, left in zip(NODES, (0, 0, 3), strict=True):  # the third is catching up
+        (tmp_path / name).write_text(f"{left}\n")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, env={"PATH": path}, check=True, timeout=20)
+    assert (tmp_path / "said").read_text().splitlines() == [f"up {name} 0 0 0" for name in NODES]
+    assert {(tmp_path / name).read_text().strip() for name in NODES} == {"0"}
+
+
 def test_what_was_started_with_a_profile_is_ended_with_it() -> None:
     """`docker compose down` leaves a profile's services as they are unless it is named: those, their volumes, and the
     network that they hold would stay, and come back with the machine."""
