@@ -87,6 +87,14 @@ def test_the_next_version_waits_for_all_nodes_before_it_takes_one(tmp_path: Path
     assert {(tmp_path / name).read_text().strip() for name in NODES} == {"0"}
 
 
+@pytest.mark.parametrize("readme", [ROOT / "README.md", COMPOSE.parent / "README.md"])
+def test_a_command_that_is_pasted_does_not_swallow_those_behind_it(readme: Path) -> None:
+    """`docker-compose exec` reads its input, with -T as well: from a terminal that is the next line."""
+    for block in re.findall(r"^```sh\n(.*?)^```", readme.read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines()[:-1]:
+            assert "docker-compose exec" not in line or "</dev/null" in line, line
+
+
 def test_what_was_started_with_a_profile_is_ended_with_it() -> None:
     """`docker compose down` leaves a profile's services as they are unless it is named: those, their volumes, and the
     network that they hold would stay, and come back with the machine."""
