@@ -16,6 +16,7 @@ from panels import (
 )
 from queries import (
     CLUSTER,
+    OUT_OF_SERVICE,
     UP,
     cluster_wide,
     increase,
@@ -43,8 +44,8 @@ NOW = (
     ),
     stat(
         "Nodes not ready",
-        "Down, or up and not in service: /health/ready tells why.",
-        f"count({UP}) - (sum({of('fencepost_node_ready')}) or vector(0))",
+        "Down, or up and not in service: /health/ready tells why. As the controller counts them, where Prometheus has lost one.",
+        f"(count({UP}) - (sum({of('fencepost_node_ready')}) or vector(0)) > 0) or {OUT_OF_SERVICE}",
         thresholds=bad_from(1),
         link="fencepost-restart",
     ),

@@ -45,3 +45,7 @@ def _by(operator: str, labels: str) -> str:
 def cluster_wide(metric: str, *matchers: str) -> str:
     """A controller's number, whichever node that is."""
     return total(metric, *matchers, scope=CLUSTER)
+
+
+# Nodes as the controller counts them, also one that is no target of Prometheus any more.
+OUT_OF_SERVICE: Final = cluster_wide("fencepost_cluster_brokers", 'state!="active"')

@@ -2,9 +2,8 @@
 
 from annotations import CLUSTERS, NODE
 from panels import Board, Query, Row, bad_from, graph, stat, states, table
-from queries import CLUSTER, UP, cluster_wide, increase, of, quantile, total, worst
+from queries import CLUSTER, OUT_OF_SERVICE, UP, cluster_wide, increase, of, quantile, total, worst
 
-NOT_ACTIVE = 'state!="active"'
 SAFE = f"cluster:fencepost_restart_is_safe:bool{{{CLUSTER}}}"
 
 ANSWER = (
@@ -21,7 +20,7 @@ ANSWER = (
     stat(
         "Nodes down",
         "Another one would be two. As the controller counts them, where Prometheus has lost one.",
-        f"(sum({UP} == bool 0) > 0) or {cluster_wide('fencepost_cluster_brokers', NOT_ACTIVE)}",
+        f"(sum({UP} == bool 0) > 0) or {OUT_OF_SERVICE}",
         thresholds=bad_from(1),
     ),
     stat(

@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,6 +143,37 @@ def test_kubernetes_names_a_node_by_its_pod() -> None:
     ]
     (named,) = [each for each in endpoint["relabelings"] if each["targetLabel"] == "instance"]
     assert named["sourceLabels"] == ["__meta_kubernetes_pod_name"]
+
+
+@pytest.mark.needs("prometheus")
+@pytest.mark.parametrize("place", ["is it healthy? / Nodes not ready", "restart? / Nodes down"])
+def test_a_node_that_prometheus_has_lost_is_no_node_less_to_count(
+    place: str, tmp_path: Path
+) -> None:
+    """A pod that waits for a machine is no target: with those that are left alone, all would be well."""
+    (asked,) = [each for each in asked_by_boards() if f"{place} /" in each.where]
+    said = {
+        'up{job="fencepost",cluster="main",instance="a"}': "1x6",
+        'up{job="fencepost",cluster="main",instance="b"}': "1x6",
+        'fencepost_node_ready{cluster="main",instance="a"}': "1x6",
+        'fencepost_node_ready{cluster="main",instance="b"}': "1x6",
+        'fencepost_cluster_brokers{cluster="main",instance="a",state="active"}': "2x6",
+        'fencepost_cluster_brokers{cluster="main",instance="a",state="fenced"}': "1x6",
+    }
+    expr = filled_in(asked.expr, {"cluster": ".*", "node": ".*"})
+    expected = {"expr": expr, "eval_time": "30s", "exp_samples": [{"labels": "{}", "value": 1}]}
+    series = [{"series": name, "values": values} for name, values in said.items()]
+    test = {"interval": "10s", "input_series": series, "promql_expr_test": [expected]}
+    file = tmp_path / "board.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_query_of_a_board_asks_for_the_chosen_cluster() -> None:
