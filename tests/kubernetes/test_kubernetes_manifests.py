@@ -131,8 +131,17 @@ def test_every_port_that_a_service_or_probe_names_is_one_that_the_node_listens_o
     assert ports == listening | {"peers": config.peers.listener[1], "admin": 9644}
     for service in (each for each in manifests() if each["kind"] == "Service"):
         assert {each["targetPort"] for each in service["spec"]["ports"]} <= set(ports)
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+    for probe in ("livenessProbe", "readinessProbe"):
         assert container()[probe]["httpGet"]["port"] == "admin"
+
+
+def test_nobody_asks_whether_a_node_lives_that_still_reads_its_logs() -> None:
+    """The admin door is open before that, and the loop stands still for as long as one log takes: a pod that was asked then
+    would be killed after a minute, and begin with the same log again. The clients' door is opened behind it."""
+    probe = container()["startupProbe"]
+    assert probe["tcpSocket"] == {"port": "inside"}
+    # It waits for the others before it reads, and to restart it for that would help nobody.
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 24 * 3600
 
 
 def test_what_selects_the_pods_selects_those_of_the_stateful_set() -> None:
