@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException, Producer
 from .admin_api import AdminApi, AdminRefused, in_path
 from .identity import IdentifiedProducer, retrying
 from .names import SEPARATOR, group_name, member_name
-from .refused_records import RefusedRecords, Words, may_pass, refused_at_once
+from .refused_records import RefusedRecords, Words, may_pass, refused_at_once, telling
 
 COMMIT, ABORT, UNDECIDED, FORGOTTEN = "commit", "abort", "undecided", "forgotten"
 ONGOING: Final = "Ongoing"  # Kafka's word
@@ -212,9 +212,10 @@ class GroupMember:
     def produce(self, topic: str, **message: Any) -> None:
         """As `Producer.produce`; waits while librdkafka's queue is full. OutputRefused for what no broker takes."""
         self._is_writing = True
+        fields = telling(self._delivered, message)
         while True:
             try:
-                self.producer.produce(topic, on_delivery=self._delivered, **message)
+                self.producer.produce(topic, **fields)
             except BufferError:
                 self.producer.poll(0.1)
             except KafkaException as trouble:

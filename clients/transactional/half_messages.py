@@ -29,7 +29,7 @@ from .admin_api import AdminApi, AdminRefused
 from .checker import Checker, Verdict, as_verdict
 from .identity import IdentifiedProducer, retrying
 from .names import SEPARATOR, group_name
-from .refused_records import RefusedRecords, Words, may_pass, refused_at_once
+from .refused_records import RefusedRecords, Words, may_pass, refused_at_once, telling
 
 LANES_MAX: Final = 8
 FLUSH_S: Final = 60.0
@@ -213,7 +213,7 @@ class HalfMessageProducer:
 
         lane.producer.begin_transaction()
         try:
-            lane.producer.produce(topic, on_delivery=delivered, **message)
+            lane.producer.produce(topic, **telling(delivered, message))
         except KafkaException as trouble:
             if may_pass(trouble.args[0]):
                 raise

@@ -8,7 +8,7 @@ An output is refused at once, by librdkafka, or later, by its broker: then its d
 for an abort. Whatever else fails (a broker that is away, a producer that was fenced) may go well the next time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -21,6 +21,7 @@ from .refused_records import (
     may_pass,
     next_step,
     refused_at_once,
+    telling,
 )
 
 WORDS: Final = Words(
@@ -51,12 +52,7 @@ class Outputs:
 
     def produce(self, producer: Producer, output: Output) -> None:
         """Waits while librdkafka's queue is full. OutputRefused, or KafkaException when the producer is of no use."""
-        fields = dict(output.fields)
-        theirs = fields.pop("callback", None)  # the same by another name
-        theirs = fields.get("on_delivery") or theirs
-        fields["on_delivery"] = (
-            self._refused.delivered if theirs is None else self._and_tell(theirs)
-        )
+        fields = telling(self._refused.delivered, output.fields)
         self._topics.add(output.topic)
         while True:
             try:
@@ -85,10 +81,3 @@ class Outputs:
     def batch_that_fits(self) -> int | None:
         """A smaller batch.size with which no output is refused; None if that does not help."""
         return self._refused.batch_that_fits()
-
-    def _and_tell(self, theirs: Callable[[Any, Any], Any]) -> Callable[[Any, Any], None]:
-        def delivered(error: Any, message: Any) -> None:
-            self._refused.delivered(error, message)
-            theirs(error, message)
-
-        return delivered

@@ -7,7 +7,7 @@ PROVED BY  tests/clients/test_transactional_refused_records.py::test_outputs_tha
 A record is refused at once, by librdkafka, or later, by its broker: then its delivery says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError
@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError
 from . import topic_limits
 
 BATCH_SIZE_BYTES: Final = 1_000_000  # librdkafka's own batch.size
+Told = Callable[[Any, Any], Any]  # an error, or None, and the record
 OF_TRANSACTIONS: Final = ("transaction", "statistics.", "stats_cb")  # not of who asks for a limit
 # What `produce` raises when it is not the record's fault: the transaction or the producer has failed meanwhile.
 OF_THE_PRODUCER: Final = (
@@ -84,6 +85,20 @@ def may_pass(error: KafkaError) -> bool:
         or error.retriable()
         or error.code() in OF_THE_PRODUCER
     )
+
+
+def telling(ours: Told, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's fields, of which `ours` hears first. Its own callback has two names, and librdkafka calls one of them only."""
+    told = dict(fields)
+    by_its_other_name = told.pop("callback", None)
+    theirs = told.get("on_delivery") or by_its_other_name
+
+    def both(error: Any, record: Any) -> None:
+        ours(error, record)
+        theirs(error, record)
+
+    told["on_delivery"] = ours if theirs is None else both
+    return told
 
 
 class RefusedRecords:

@@ -26,6 +26,9 @@ class Lane:
     def __init__(self, number: int, said: list[str], *, aborts: bool, writes: bool = True) -> None:
         self.transactional_id = f"pay::p-{number}"
         self._said, self._aborts, self._writes = said, aborts, writes
+        self.commit_raises: BaseException | None = None
+        self.delivery_error: KafkaError | None = None
+        self._told: list[Callable[[], None]] = []
 
     @property
     def producer(self) -> "Lane":
@@ -37,14 +40,25 @@ class Lane:
     def begin_transaction(self) -> None:
         self._said.append("begin")
 
-    def produce(self, topic: str, **message: Any) -> None:
+    def produce(
+        self, topic: str, on_delivery: Any = None, callback: Any = None, **message: Any
+    ) -> None:
+        """As librdkafka, it calls one of them."""
         self._said.append("write")
+        self._told.append(lambda: (callback or on_delivery)(self.delivery_error, None))
 
     def flush(self, timeout_s: float) -> int:
-        return 0 if self._writes else 1
+        if not self._writes:
+            return 1
+        while self._told:
+            self._told.pop()()
+        return 0
 
     def commit_transaction(self, timeout_s: float) -> None:
         self._said.append("commit")
+        trouble, self.commit_raises = self.commit_raises, None
+        if trouble is not None:
+            raise trouble
 
     def abort_transaction(self, timeout_s: float) -> None:
         self._said.append("abort")
@@ -62,6 +76,7 @@ class Pay(HalfMessageProducer):
         self.said: list[str] = []
         self.states, self.verdict, self.aborts = list(states), verdict, aborts
         self.made, self.writes = 0, True
+        self.delivery_error: KafkaError | None = None
 
     def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         assert (method, path) == ("POST", "/v1/checks/prepare")
@@ -72,7 +87,9 @@ class Pay(HalfMessageProducer):
 
     def _new_lane(self) -> Any:
         self.made += 1
-        return Lane(self.made, self.said, aborts=self.aborts, writes=self.writes)
+        lane = Lane(self.made, self.said, aborts=self.aborts, writes=self.writes)
+        lane.delivery_error = self.delivery_error
+        return lane
 
     def execute_local_transaction(self, half_id: str, argument: Any) -> Verdict:
         self.said.append("execute")
@@ -163,6 +180,18 @@ def test_a_half_message_that_was_not_written_does_not_hold_up_readers() -> None:
     assert pay._lanes.qsize() == LANES_MAX
 
 
+@pytest.mark.parametrize("name", ["callback", "on_delivery"])
+def test_a_half_message_with_a_callback_of_its_own_is_missed_if_it_is_not_delivered(name) -> None:
+    """Else it is prepared, and committed without the record."""
+    pay = Pay("waiting")
+    pay.delivery_error = KafkaError(KafkaError._MSG_TIMED_OUT)
+    said: list[Any] = []
+    with pytest.raises(RuntimeError, match="half message 4711 was not written"):
+        pay.send("orders", half_id="4711", **{name: lambda error, _: said.append(error)})
+    assert pay.said == ["begin", "write", "abort"]
+    assert said == [pay.delivery_error]
+
+
 def by_its_producer(pay: Pay) -> None:
     send(pay)
 
@@ -186,3 +215,7 @@ def test_what_is_no_verdict_leaves_the_half_message_to_a_check(
     pay.verdict = Verdict.COMMIT
     assert send(pay) is HalfOutcome.COMMITTED
     assert pay.made == 2, "the first lane's transaction is open"
+
+
+class Alarm(Exception):
+    """What a signal handler raises."""

@@ -1,0 +1,129 @@
+"""What a member of a transaction group does next, by what it is told; with producers that are lists."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from fencepost.clients.transactional import (
+    AdminApi,
+    GroupMember,
+    MemberWrote,
+    OutputRefused,
+    TransactionGroup,
+    groups,
+)
+from fencepost.clients.transactional.identity import ProducerIdentity
+
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+
+
+class Record:
+    def __init__(self, topic: str, value: bytes) -> None:
+        self._topic, self._value = topic, value
+
+    def topic(self) -> str:
+        return self._topic
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return self._value
+
+
+class Incarnation:
+    """A producer and its identity in one: each has a higher epoch than the one before. As librdkafka's, it is started once,
+    and of a record's two callbacks it calls the one that is named `callback`."""
+
+    made: ClassVar[list["Incarnation"]] = []
+    refuses = False
+
+    def __init__(self, *_: Any) -> None:
+        self.epoch, self.is_started = len(self.made), False
+        self._told: list[Callable[[], None]] = []
+        self.made.append(self)
+
+    @property
+    def producer(self) -> "Incarnation":
+        return self
+
+    def start(self) -> None:
+        if self.is_started:
+            raise KafkaException(
+                KafkaError(KafkaError._STATE, "Operation not valid in state Ready")
+            )
+        self.is_started = True
+
+    def identity(self, *, fresh: bool = False) -> ProducerIdentity:
+        return ProducerIdentity(7, self.epoch)
+
+    def begin_transaction(self) -> None:
+        assert self.is_started
+
+    def produce(
+        self, topic: str, value: bytes, on_delivery: Any = None, callback: Any = None
+    ) -> None:
+        error = TOO_LARGE if self.refuses else None
+        told = callback or on_delivery
+        self._told.append(lambda: told(error, Record(topic, value)))
+
+    def poll(self, _timeout_s: float) -> None:
+        pass
+
+    def flush(self, _timeout_s: float) -> int:
+        while self._told:
+            self._told.pop()()
+        return 0
+
+    def commit_transaction(self, _timeout_s: float) -> None:
+        pass
+
+    def abort_transaction(self, _timeout_s: float) -> None:
+        pass
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Incarnation]:
+    monkeypatch.setattr(Incarnation, "made", [])
+    monkeypatch.setattr(groups, "IdentifiedProducer", Incarnation)
+    return Incarnation.made
+
+
+def started() -> GroupMember:
+    member = GroupMember("nowhere:1", "job", "m")
+    member.start()
+    return member
+
+
+def written(member: GroupMember) -> MemberWrote | None:
+    member.begin()
+    member.produce("lake", value=b"x")
+    return member.wrote()
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("name", ["callback", "on_delivery"])
+def test_a_record_with_a_callback_of_its_own_is_missed_if_it_is_refused(monkeypatch, name) -> None:
+    """The driver would commit the others without it."""
+    monkeypatch.setattr(Incarnation, "refuses", True)
+    monkeypatch.setattr(groups.RefusedRecords, "_limit", lambda *_: None)
+    said: list[Any] = []
+    member = started()
+    member.begin()
+    member.produce("lake", value=b"x", **{name: lambda error, _: said.append(error)})
+    with pytest.raises(OutputRefused, match="a record for lake"):
+        member.wrote()
+    assert said == [TOO_LARGE]
+
+
+class Door(AdminApi):
+    """Decides as it is asked to."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1")
+        self.asked: list[Any] = []
+
+    def call(self, method: str, path: str, body: Any = None, *, wait_s: float = 0.0) -> Any:
+        self.asked.append(body)
+        return body
