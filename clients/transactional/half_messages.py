@@ -282,15 +282,16 @@ class HalfMessageProducer:
         """What a HalfMessage's `commit` and `rollback` do. Says how it ended, which a check may have decided before."""
         commit = verdict is Verdict.COMMIT
         call = lane.producer.commit_transaction if commit else lane.producer.abort_transaction
-        kept: IdentifiedProducer | None = lane
+        # Whatever cuts it short, a signal handler that raises too, may leave its transaction open: the next one would abort it.
+        kept: IdentifiedProducer | None = None
         try:
             retrying(lambda: call(5.0), END_S)
-            return HalfOutcome.COMMITTED if commit else HalfOutcome.ROLLED_BACK
+            kept = lane
         except KafkaException:
-            kept = None
             return self._end_by_admin(half, lane, verdict)
         finally:
             self._lanes.put(kept)
+        return HalfOutcome.COMMITTED if commit else HalfOutcome.ROLLED_BACK
 
     def _end_by_admin(
         self, half: HalfMessage, lane: IdentifiedProducer, verdict: Verdict

@@ -219,3 +219,16 @@ def test_what_is_no_verdict_leaves_the_half_message_to_a_check(
 
 class Alarm(Exception):
     """What a signal handler raises."""
+
+
+def test_a_lane_whose_commit_was_cut_short_does_not_end_another_half_message() -> None:
+    """Its transaction may be open, of a local one that was committed: what comes next in the lane would abort it."""
+    pay = Pay("waiting", "waiting")
+    half = pay.send_half("orders", half_id="4711", value=b"x")
+    lane: Any = half._lane
+    lane.commit_raises = Alarm()
+    with pytest.raises(Alarm):
+        half.commit()
+    assert pay._lanes.qsize() == LANES_MAX, "and its place is free"
+    assert send(pay) is HalfOutcome.COMMITTED
+    assert pay.made == 2
