@@ -137,11 +137,13 @@ class TransactionGroup:
         note: str = "",
     ) -> Decision:
         """Who wrote nothing (None) has no transaction to be ended."""
-        named = {
-            each.member: {"producer_id": each.producer_id, "producer_epoch": each.producer_epoch}
-            for each in members
-            if each is not None
-        }
+        named: dict[str, dict[str, int]] = {}
+        for each in members:
+            if each is None:
+                continue
+            who = {"producer_id": each.producer_id, "producer_epoch": each.producer_epoch}
+            if named.setdefault(each.member, who) != who:
+                raise ValueError(_of_one_name(self.name, number, each.member))
         body = {"number": number, "outcome": outcome, "members": named}
         decision = _decision(self._post_end(body, note))
         # An end whose first answer was lost is told of its own decision.
@@ -161,6 +163,14 @@ class TransactionGroup:
             if NO_NOTES not in refused.message:
                 raise
             return self._admin.call("POST", path, body)
+
+
+def _of_one_name(group: str, number: int, member: str) -> str:
+    return (
+        f"two writers say that they are member {member} of {group}, and one has fenced the other: what that one wrote is not "
+        f"there any more. Nothing was asked for number {number}. Give each writer a name of its own; where one was started "
+        "anew, hand over what it wrote last, if it has done all of the work again"
+    )
 
 
 def _decision(answer: Mapping[str, Any]) -> Decision:

@@ -127,3 +127,14 @@ class Door(AdminApi):
     def call(self, method: str, path: str, body: Any = None, *, wait_s: float = 0.0) -> Any:
         self.asked.append(body)
         return body
+
+
+def test_two_writers_of_one_name_are_not_committed_as_one() -> None:
+    """One has fenced the other, whose records are gone: its driver counts on both."""
+    door = Door()
+    group = TransactionGroup("job", door)
+    first, second = MemberWrote("m", 7, 0), MemberWrote("m", 7, 1)
+    with pytest.raises(ValueError, match=r"two writers .* member m .* name of its own.* anew"):
+        group.commit(1, [first, second])
+    assert door.asked == []
+    assert group.commit(1, [second, second, None]).members == (second,)
