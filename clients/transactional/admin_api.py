@@ -17,7 +17,8 @@ ASK_S: Final = 15.0  # one node; it looks for the coordinator itself for up to t
 DOOR_S: Final = 1.0  # for each at least, also when the time is over: a call may be as much late
 PAUSE_S: Final = 0.1
 ANSWER_BYTES_MAX: Final = 64 << 20
-AGAIN: Final = (429, 503)  # too many ask, or the coordinator is away
+# Too many ask, or the coordinator is away; 502 and 504 are a proxy's own, whose node did not answer it.
+AGAIN: Final = (429, 502, 503, 504)
 DEV_PORTS_APART: Final = 1_000  # of the client door and the admin door of `fencepost dev`
 
 

@@ -31,6 +31,14 @@ def test_a_coordinator_that_is_away_is_waited_for() -> None:
     assert statuses == []
 
 
+def test_a_proxy_that_reaches_no_node_has_refused_nothing() -> None:
+    """What was asked may have been done, and a driver that is told AdminRefused counts on the opposite."""
+    answers = [(502, {"message": "bad gateway"}), (504, {"message": "timeout"}), (200, {})]
+    with told(lambda *_: answers.pop(0)) as door:
+        assert AdminApi(door).call("POST", "/x", {"number": 7}) == {}
+    assert answers == []
+
+
 def test_a_refusal_is_believed_at_once_and_tells_what_to_do() -> None:
     asked = []
 
