@@ -23,7 +23,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -51,6 +51,14 @@ RETRY_S: Final = 60.0
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 log = logging.getLogger("fencepost.clients")
+
+
+class TransformRaised(Exception):
+    """A Kafka client of the transformation's own failed: no error of this loop's transaction."""
+
+    def __init__(self, trouble: KafkaException) -> None:
+        super().__init__(trouble)
+        self.trouble = trouble
 
 
 class TransactionalLoop:
@@ -145,6 +153,8 @@ class TransactionalLoop:
         try:
             done = self._process(producer, messages, outputs)
             is_settled = True
+        except TransformRaised as theirs:
+            raise theirs.trouble from theirs.trouble.__cause__
         except KafkaException as trouble:
             error = self._recover(producer, trouble.args[0])
             too_slow = self._limits.failed(error, messages[0])
@@ -212,7 +222,7 @@ class TransactionalLoop:
         for message in messages:
             if not self._limits.takes_another():
                 break
-            for output in self._transform(message):
+            for output in self._transformed(message):
                 outputs.produce(producer, output)
             positions[message.topic(), message.partition()] = message.offset() + 1
             done += 1
@@ -222,6 +232,12 @@ class TransactionalLoop:
         retrying(lambda: _send_offsets(producer, offsets, group), RETRY_S)
         retrying(lambda: producer.commit_transaction(CALL_S), RETRY_S)
         return done
+
+    def _transformed(self, message: Message) -> Iterator[Output]:
+        try:
+            yield from self._transform(message)
+        except KafkaException as trouble:
+            raise TransformRaised(trouble) from None
 
     # -- when it fails ---------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from brokers import WAIT_S
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from fencepost.clients.transactional import (
     InputRefused,
     Output,
@@ -200,3 +200,22 @@ def test_a_backlog_of_slow_messages_shows_exactly_once(bootstrap, fresh, group) 
         found = Counter(each.value() for each in receive(consumer, 40, wait_s=WAIT_S))
         assert found == Counter(values)
         assert consumer.consume(1, timeout=0.5) == []
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_a_transformation_whose_own_kafka_client_fails_ends_run(monkeypatch, *, lazily) -> None:
+    """Its KafkaException passed for one of the loop's: the same message was read again and again, for ever."""
+    log = Log(3)
+    log.give_to(monkeypatch)
+
+    def asks_another_cluster(message: Message) -> Iterator[Output]:
+        yield Output("out", value=message.offset())
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    loop = loop_of(asks_another_cluster if lazily else lambda it: list(asks_another_cluster(it)))
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        loop.step()
+    assert (log.outputs, loop.aborted) == ([], 1)
+    monkeypatch.setattr(loop, "_transform", at_its_end)
+    run_until(log, loop, 3)
+    assert log.outputs == [0, 1, 2]
