@@ -14,6 +14,7 @@ stand in `txn/transactions/check_back_machine.py`: nothing is decided here.
 """
 
 import enum
+import logging
 import os
 import queue
 import secrets
@@ -25,7 +26,7 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaException
 
-from .admin_api import AdminApi, AdminRefused
+from .admin_api import AdminApi, AdminRefused, AdminUnreachable
 from .checker import Checker, Verdict, as_verdict
 from .identity import IdentifiedProducer, retrying
 from .names import SEPARATOR, group_name
@@ -38,11 +39,13 @@ PRODUCER_FENCED: Final = "PRODUCER_FENCED"
 WAITING: Final = "waiting"
 NO_NUMBERS: Final = "'half_number' is no field"  # a door of an older build
 
+log = logging.getLogger("fencepost.clients")
+
 
 class HalfOutcome(enum.Enum):
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"
-    LEFT_TO_CHECKS = WAITING  # the coordinator will ask
+    LEFT_TO_CHECKS = WAITING  # the coordinator will ask, unless it was told and its answer was lost
 
 
 class HalfMessageIsOver(RuntimeError):
@@ -296,14 +299,19 @@ class HalfMessageProducer:
     def _end_by_admin(
         self, half: HalfMessage, lane: IdentifiedProducer, verdict: Verdict
     ) -> HalfOutcome:
-        """Librdkafka can't tell, or was told that it is decided otherwise: the coordinator knows."""
+        """Librdkafka can't tell, or was told that it is decided otherwise: the coordinator knows. If it gives no answer a check
+        will: to raise would say that the local transaction was not begun."""
         body = {
             "transactional_id": lane.transactional_id,
             "half_id": half.half_id,
             "verdict": verdict.value,
             "member": self.member,
         }
-        return HalfOutcome(self._admin.call("POST", "/v1/checks/answer", body)["state"])
+        try:
+            return HalfOutcome(self._admin.call("POST", "/v1/checks/answer", body)["state"])
+        except AdminUnreachable as trouble:
+            log.warning("half message %s is left to a check: %s", half.half_id, trouble)
+            return HalfOutcome.LEFT_TO_CHECKS
 
     # -- checks ----------------------------------------------------------------------------------
 

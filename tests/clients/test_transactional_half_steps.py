@@ -26,7 +26,7 @@ class Lane:
     def __init__(self, number: int, said: list[str], *, aborts: bool, writes: bool = True) -> None:
         self.transactional_id = f"pay::p-{number}"
         self._said, self._aborts, self._writes = said, aborts, writes
-        self.commit_raises: BaseException | None = None
+        self.end_raises: BaseException | None = None
         self.delivery_error: KafkaError | None = None
         self._told: list[Callable[[], None]] = []
 
@@ -56,7 +56,7 @@ class Lane:
 
     def commit_transaction(self, timeout_s: float) -> None:
         self._said.append("commit")
-        trouble, self.commit_raises = self.commit_raises, None
+        trouble, self.end_raises = self.end_raises, None
         if trouble is not None:
             raise trouble
 
@@ -79,7 +79,7 @@ class Pay(HalfMessageProducer):
         self.delivery_error: KafkaError | None = None
 
     def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        assert (method, path) == ("POST", "/v1/checks/prepare")
+        assert (method, path) in (("POST", "/v1/checks/prepare"), ("POST", "/v1/checks/answer"))
         state = self.states.pop(0)
         if isinstance(state, BaseException):
             raise state
@@ -217,6 +217,18 @@ def test_what_is_no_verdict_leaves_the_half_message_to_a_check(
     assert pay.made == 2, "the first lane's transaction is open"
 
 
+def test_an_end_of_which_nobody_says_anything_is_not_taken_for_a_half_message_that_is_none() -> (
+    None
+):
+    """Its local transaction was committed. AdminUnreachable would say that it was not begun, and its name could come again."""
+    pay = Pay("waiting", AdminUnreachable("lost"))
+    half = pay.send_half("orders", half_id="4711", value=b"x")
+    lane: Any = half._lane
+    lane.end_raises = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    assert half.commit() is HalfOutcome.LEFT_TO_CHECKS
+    assert pay._lanes.qsize() == LANES_MAX
+
+
 class Alarm(Exception):
     """What a signal handler raises."""
 
@@ -226,7 +238,7 @@ def test_a_lane_whose_commit_was_cut_short_does_not_end_another_half_message() -
     pay = Pay("waiting", "waiting")
     half = pay.send_half("orders", half_id="4711", value=b"x")
     lane: Any = half._lane
-    lane.commit_raises = Alarm()
+    lane.end_raises = Alarm()
     with pytest.raises(Alarm):
         half.commit()
     assert pay._lanes.qsize() == LANES_MAX, "and its place is free"
