@@ -12,6 +12,7 @@ members anew (`start`) before doing the work again: that fences an end that may 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
@@ -196,10 +197,13 @@ class GroupMember:
     ) -> None:
         self.name = name
         self._client = {"bootstrap.servers": bootstrap, **(config or {})}
-        self._identified = IdentifiedProducer(
-            bootstrap, f"{group_name(group)}{SEPARATOR}{member_name(name)}", config
-        )
+        transactional_id = f"{group_name(group)}{SEPARATOR}{member_name(name)}"
+        self._new_producer = partial(IdentifiedProducer, bootstrap, transactional_id, config)
+        self._identified = self._new_producer()
+        self._was_started = False
+        self._is_to_start = False  # before it writes again
         self._is_writing = False
+        self._is_named = False  # by what `wrote` told: a driver may end its transaction
         self._may_have_moved = False  # to another epoch: after an abort librdkafka may
         self._errors: list[Any] = []
         self._refused = RefusedRecords(self._client, WORDS)
@@ -210,14 +214,24 @@ class GroupMember:
         return self._identified.producer
 
     def start(self) -> None:
-        """Before the first transaction: fences the one that had this name, and aborts what it left open."""
+        """Before the first transaction, and to begin anew: fences the one that had this name, this one as it was too, and
+        aborts what that left open."""
+        if self._was_started:  # librdkafka's is started once
+            self._identified = self._new_producer()
+        self._was_started = True
         self._identified.start()
+        self._is_to_start = self._may_have_moved = False
 
     def begin(self) -> None:
+        """After an abort of what a driver was told of, it is started anew: a commit of that may still be on its way, and would
+        find this transaction under the same identity."""
+        if self._is_to_start:
+            self.start()
         self._errors.clear()
         self._refused = RefusedRecords(self._client, WORDS)
         self._is_writing = False
         self.producer.begin_transaction()
+        self._is_named = False
 
     def produce(self, topic: str, **message: Any) -> None:
         """As `Producer.produce`; waits while librdkafka's queue is full. OutputRefused for what no broker takes."""
@@ -251,14 +265,16 @@ class GroupMember:
             return None
         identity = self._identified.identity(fresh=self._may_have_moved)
         self._may_have_moved = False
+        self._is_named = True
         return MemberWrote(self.name, *identity)
 
     def finish(self, outcome: str) -> None:
         """Have librdkafka know what was decided. KafkaException when it is not what the cluster decided."""
-        self._may_have_moved = outcome != COMMIT
         if outcome == COMMIT:
             retrying(lambda: self.producer.commit_transaction(5.0), FINISH_S)
         else:
+            self._may_have_moved = True
+            self._is_to_start = self._is_to_start or self._is_named
             retrying(lambda: self.producer.abort_transaction(5.0), FINISH_S)
 
     def _delivered(self, error: Any, message: Any) -> None:

@@ -103,6 +103,41 @@ def written(member: GroupMember) -> MemberWrote | None:
 
 
 @pytest.mark.usefixtures("made")
+def test_what_is_written_after_an_abort_is_not_what_a_late_commit_names() -> None:
+    """Its driver may have sent a commit of the first that got no answer: it is on its way with the first's identity."""
+    member = started()
+    late = written(member)
+    member.finish("abort")
+    again = written(member)
+    assert late is not None
+    assert again is not None
+    assert again.producer_epoch > late.producer_epoch
+
+
+def test_a_member_of_which_no_driver_was_told_goes_on_as_it_is(made) -> None:
+    member = started()
+    member.begin()
+    member.produce("lake", value=b"x")
+    member.finish("abort")
+    member.begin()
+    assert member.wrote() is None
+    member.finish("abort")
+    assert written(member) == MemberWrote("m", 7, 0)
+    member.finish("commit")
+    assert written(member) == MemberWrote("m", 7, 0)
+    assert len(made) == 1
+
+
+def test_a_member_is_started_anew_as_the_readme_says(made) -> None:
+    """`start` is what is to be said when a number is undecided: librdkafka's own producer is started once only."""
+    member = started()
+    late = written(member)
+    member.start()
+    assert written(member) != late
+    assert [each.is_started for each in made] == [True, True]
+
+
+@pytest.mark.usefixtures("made")
 @pytest.mark.parametrize("name", ["callback", "on_delivery"])
 def test_a_record_with_a_callback_of_its_own_is_missed_if_it_is_refused(monkeypatch, name) -> None:
     """The driver would commit the others without it."""

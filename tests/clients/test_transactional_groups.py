@@ -163,6 +163,41 @@ def test_a_number_closed_by_an_abort_is_not_committed_by_a_late_end(node, group,
     job.finish("abort")
 
 
+def test_a_commit_that_comes_late_does_not_end_what_is_written_after_an_abort(
+    node, group, topic
+) -> None:
+    """1. A driver's commit gets no answer. 2. Its writer is told to abort, and does the work again. 3. The commit arrives."""
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic, writers=1)
+    late = job.write("given up")
+    job.finish("abort")
+    (writer,) = job.members
+    writer.begin()
+    writer.produce(topic, value=b"a half")
+    writer.producer.flush(10)
+    with pytest.raises(AdminRefused, match=r"member w0 of .* was fenced"):
+        job.group.commit(1, late)
+    writer.produce(topic, value=b"b half")
+    job.group.commit(2, [writer.wrote()])
+    job.finish("commit")
+    assert read(node.bootstrap, topic, 2) == ["a half", "b half"]
+
+
+def test_a_member_that_is_started_anew_goes_on_and_what_it_wrote_before_is_gone(
+    node, group, topic
+) -> None:
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic, writers=1)
+    before = job.write("before")
+    assert job.group.decision(1).outcome == "undecided"
+    job.members[0].start()
+    with pytest.raises(AdminRefused, match=r"member w0 of .* was fenced"):
+        job.group.commit(1, before)
+    job.group.commit(1, job.write("after"))
+    job.finish("commit")
+    assert read(node.bootstrap, topic, 1) == ["after0"]
+
+
 def test_numbers_go_up_and_what_is_too_long_ago_is_forgotten(node, group) -> None:
     driver = TransactionGroup(group, node.admin)
     for number in (1, 2, 3, 4):
