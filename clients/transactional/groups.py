@@ -269,7 +269,12 @@ class GroupMember:
         return MemberWrote(self.name, *identity)
 
     def finish(self, outcome: str) -> None:
-        """Have librdkafka know what was decided. KafkaException when it is not what the cluster decided."""
+        """Have librdkafka know what was decided, commit or abort. KafkaException when it is not what the cluster decided."""
+        if outcome not in (COMMIT, ABORT):
+            raise ValueError(
+                f"finish takes {COMMIT!r} or {ABORT!r}, not {outcome!r}: the transaction stays open. Ask the driver what was "
+                f"decided; where nothing is, start the member anew"
+            )
         if outcome == COMMIT:
             retrying(lambda: self.producer.commit_transaction(5.0), FINISH_S)
         else:

@@ -138,6 +138,16 @@ def test_a_member_is_started_anew_as_the_readme_says(made) -> None:
 
 
 @pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("outcome", ["undecided", "Commit", "rollback", None])
+def test_a_member_is_finished_by_a_decision_and_by_nothing_else(outcome: Any) -> None:
+    """All of these were an abort."""
+    member = started()
+    written(member)
+    with pytest.raises(ValueError, match=f"finish takes 'commit' or 'abort', not {outcome!r}"):
+        member.finish(outcome)
+
+
+@pytest.mark.usefixtures("made")
 @pytest.mark.parametrize("name", ["callback", "on_delivery"])
 def test_a_record_with_a_callback_of_its_own_is_missed_if_it_is_refused(monkeypatch, name) -> None:
     """The driver would commit the others without it."""
