@@ -2,8 +2,8 @@
 
     group = TransactionGroup("orders-to-lake", AdminApi.of_dev(bootstrap))
     member = GroupMember(bootstrap, group.name, "task-3")     # in each writer
-    member.begin(); member.produce("lake", value=b"…"); wrote = member.wrote()
-    group.commit(42, [wrote, …])                              # in the driver: all or none, once for number 42
+    member.begin(); member.produce("lake", value=b"a row"); wrote = member.wrote()
+    group.commit(42, [wrote])                                 # in the driver, with those of all: all or none, once for 42
     member.finish("commit")                                   # in each writer: go on with the next one
 
 A driver that died asks `group.decision(42)`: commit, abort, undecided or forgotten. After "undecided" start the

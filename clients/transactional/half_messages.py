@@ -5,7 +5,7 @@
         def check_local_transaction(self, half_id): ...               # asked later, perhaps in another process
 
     with Payments(bootstrap, "payments", AdminApi.of_dev(bootstrap)) as payments:
-        payments.send("paid", value=b"…", half_id=f"{payment.id}-{uuid4()}", argument=payment)
+        payments.send("paid", value=payment.message(), half_id=f"{payment.id}-{uuid4()}", argument=payment)
 
 A half message is named after one attempt, not after what it is about: the local transaction writes that name into the
 row that it inserts, and a check, which is given nothing else, looks for it there. Were it the payment's number, a payment

@@ -80,9 +80,9 @@ def test_a_payment_that_is_sent_again_after_its_producer_died_is_committed_once(
         "Verdict": Verdict,
         "database": database,
         "AlreadyPaid": AlreadyPaid,
-        "payment": SimpleNamespace(id="4711"),
+        "payment": SimpleNamespace(id="4711", message=lambda: b"paid"),
     }
-    run = re.sub(r"from fencepost\S* import .*\n", "", example).replace("…", "")
+    run = re.sub(r"from fencepost\S* import .*\n", "", example)
     Prepared.ended = {}
     Prepared.dies = True
     with pytest.raises(Died):
