@@ -172,6 +172,26 @@ def test_an_older_copy_of_a_shop_is_not_relayed(services: Services, tmp_path: Pa
     assert services.say({**again, "service": "relay"}) == 1
 
 
+@pytest.mark.slow
+def test_a_program_that_died_is_run_again_with_the_same_orders(
+    services: Services, tmp_path: Path
+) -> None:
+    """It ended at the order that was there already, before it came to the message of that order."""
+    shop = tmp_path / "shop.db"
+    struck = {"service": "outbox", "strike": "after the local commit", "cents": 1}
+    where = {"bootstrap": services.bootstrap, "admin": services.admin}
+    told = {"shop": str(shop), "topic": "orders", "name": "unused", "order": "order-1"}
+    assert services.say({**told, **where, **struck}) == KILLED
+    program = ROOT / "examples/order_service/outbox_service.py"
+    command = [sys.executable, program, "--bootstrap", services.bootstrap, "--shop", shop]
+    again = subprocess.run(
+        [*command, "order-1", "order-2"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == "order-1 is there already\n2 messages written\n"
+    assert committed(services.bootstrap, "orders") == ["order-1", "order-2"]
+
+
 def test_the_readmes_tables_are_what_is_tried() -> None:
     text = (ROOT / "examples/order_service/README.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| (?:both|neither) \|", text, re.MULTILINE)
