@@ -31,8 +31,9 @@ class OrderService(HalfMessageProducer):
         group: str = GROUP,
         on_step: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`on_step` is told where it is, for those who watch."""
-        super().__init__(bootstrap, group, admin)
+        """`on_step` is told where it is, for those who watch. Who is asked what became of an attempt must have the database
+        that it was made in: each shop's has a group of its own."""
+        super().__init__(bootstrap, f"{group}-{shop.id}", admin)
         self._shop, self._topic, self._step = shop, topic, on_step
 
     def place(self, order: Order) -> HalfOutcome:

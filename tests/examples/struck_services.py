@@ -53,7 +53,8 @@ def run(told: dict[str, Any]) -> None:
     with service:  # it answers checks until none waits
         deadline = time.monotonic() + CHECKS_S
         while any(
-            each["group"] == name for each in admin.call("GET", "/v1/checks")["half_messages"]
+            each["group"] == service.group
+            for each in admin.call("GET", "/v1/checks")["half_messages"]
         ):
             assert time.monotonic() < deadline, "a half message waits for its check"
             time.sleep(0.02)

@@ -158,6 +158,25 @@ def test_a_shop_that_begins_anew_is_relayed_from_its_first_message(
 
 
 @pytest.mark.slow
+def test_a_shop_is_not_asked_what_became_of_another_ones_order(
+    services: Services, tmp_path: Path
+) -> None:
+    """It had no such order, gave the attempt up in its own database, and had the message rolled back."""
+    told = {"topic": "two", "name": "two", "order": "order-1", "cents": 1}
+    where = {"bootstrap": services.bootstrap, "admin": services.admin}
+    for shop, service, strike in (
+        ("ours", "half", "after the local commit"),
+        ("theirs", "checks", ""),
+        ("ours", "checks", ""),
+    ):
+        path = str(tmp_path / f"{shop}.db")
+        step = {**told, **where, "service": service, "strike": strike, "shop": path}
+        assert services.say(step) == (KILLED if strike else 0)
+    assert placed(tmp_path / "ours.db") == ["order-1"]
+    assert committed(services.bootstrap, "two") == ["order-1"]
+
+
+@pytest.mark.slow
 def test_an_older_copy_of_a_shop_is_not_relayed(services: Services, tmp_path: Path) -> None:
     told = {"topic": "older", "name": "older", "strike": "", "cents": 1}
     where = {"bootstrap": services.bootstrap, "admin": services.admin}
