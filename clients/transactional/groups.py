@@ -10,7 +10,7 @@ A driver that died asks `group.decision(42)`: commit, abort, undecided or forgot
 members anew (`start`) before doing the work again: that fences an end that may still be under way.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -39,7 +39,7 @@ NO_NOTES: Final = "'note' is no field"  # a door of an older build
 
 
 class MemberWrote(NamedTuple):
-    """What a writer hands to its driver, in any way it likes: a tuple of plain values."""
+    """What a writer hands to its driver, in any way it likes: a tuple of plain values, and a list of them will do."""
 
     member: str
     producer_id: int
@@ -88,13 +88,15 @@ class TransactionGroup:
         self._path = f"/v1/transaction-groups/{in_path(name)}"
 
     def commit(
-        self, number: int, members: Iterable[MemberWrote | None], note: str = ""
+        self, number: int, members: Iterable[MemberWrote | Sequence[Any] | None], note: str = ""
     ) -> Decision:
         """Commit all of them, or raise: AdminRefused when a member can't be committed (then none was). `note`, of 1,000 bytes
         at most, is kept with the decision; nodes of builds before 2026-11-22 do not keep it."""
         return self._end(number, COMMIT, members, note)
 
-    def abort(self, number: int, members: Iterable[MemberWrote | None] = ()) -> Decision:
+    def abort(
+        self, number: int, members: Iterable[MemberWrote | Sequence[Any] | None] = ()
+    ) -> Decision:
         """Abort all of them. The number is used up: to try again under it, start the members anew instead."""
         return self._end(number, ABORT, members)
 
@@ -134,14 +136,15 @@ class TransactionGroup:
         self,
         number: int,
         outcome: str,
-        members: Iterable[MemberWrote | None],
+        members: Iterable[MemberWrote | Sequence[Any] | None],
         note: str = "",
     ) -> Decision:
         """Who wrote nothing (None) has no transaction to be ended."""
         named: dict[str, dict[str, int]] = {}
-        for each in members:
-            if each is None:
+        for told in members:
+            if told is None:
                 continue
+            each = MemberWrote(*told)
             who = {"producer_id": each.producer_id, "producer_epoch": each.producer_epoch}
             if named.setdefault(each.member, who) != who:
                 raise ValueError(_of_one_name(self.name, number, each.member))

@@ -1,5 +1,6 @@
 """What a member of a transaction group does next, by what it is told; with producers that are lists."""
 
+import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -183,3 +184,10 @@ def test_two_writers_of_one_name_are_not_committed_as_one() -> None:
         group.commit(1, [first, second])
     assert door.asked == []
     assert group.commit(1, [second, second, None]).members == (second,)
+
+
+def test_what_a_writer_wrote_may_come_as_json() -> None:
+    """A tuple of plain values is a list then."""
+    wrote = MemberWrote("m", 7, 0)
+    decision = TransactionGroup("job", Door()).commit(1, json.loads(json.dumps([wrote, None])))
+    assert decision.members == (wrote,)
