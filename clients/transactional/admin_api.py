@@ -64,6 +64,10 @@ class AdminApi:
         doors = []
         for each in bootstrap.split(","):
             host, _, port = each.strip().rpartition(":")
+            if not host or not port.isdecimal():
+                raise ValueError(
+                    f"{bootstrap!r}: {each!r} is no address: say HOST:PORT of each node's client door, such as 127.0.0.1:9092"
+                )
             doors.append(f"http://{host}:{int(port) + DEV_PORTS_APART}")
         return cls(doors, timeout_s=timeout_s)
 

@@ -115,5 +115,11 @@ def test_the_doors_of_dev_are_found_from_its_bootstrap() -> None:
     assert api._nodes == [("127.0.0.1", 10092), ("127.0.0.1", 10093)]
 
 
+@pytest.mark.parametrize("bootstrap", ["", "127.0.0.1", "127.0.0.1:", "127.0.0.1:9092,", ":9092"])
+def test_what_is_no_bootstrap_of_dev_is_said_with_what_is_wanted(bootstrap) -> None:
+    with pytest.raises(ValueError, match=r"say HOST:PORT of each node's client door"):
+        AdminApi.of_dev(bootstrap)
+
+
 def test_a_name_with_a_slash_stays_one_part_of_a_path() -> None:
     assert in_path("a/b c::d%") == "a%2Fb%20c%3A%3Ad%25"
