@@ -62,7 +62,10 @@ class DecidedBefore(Exception):
     """The number had been decided already, otherwise or for other members: nothing was changed by this call."""
 
     def __init__(self, decision: Decision) -> None:
-        super().__init__(decision.message)
+        super().__init__(
+            f"{decision.message} A member that is not in this decision as it is now has its transaction open, with the work done "
+            'again: have it finish("abort"), whatever its outcome is'
+        )
         self.decision = decision
 
 

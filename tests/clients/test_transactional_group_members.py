@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from fencepost.clients.transactional import (
     AdminApi,
+    DecidedBefore,
     GroupMember,
     MemberWrote,
     OutputRefused,
@@ -169,10 +170,13 @@ class Door(AdminApi):
     def __init__(self) -> None:
         super().__init__("http://127.0.0.1:1")
         self.asked: list[Any] = []
+        self.decided: dict[str, Any] | None = None
 
     def call(self, method: str, path: str, body: Any = None, *, wait_s: float = 0.0) -> Any:
         self.asked.append(body)
-        return body
+        if self.decided is None:
+            return body
+        return {**body, "members": self.decided, "message": "Number 1 had been decided before."}
 
 
 def test_two_writers_of_one_name_are_not_committed_as_one() -> None:
@@ -184,6 +188,16 @@ def test_two_writers_of_one_name_are_not_committed_as_one() -> None:
         group.commit(1, [first, second])
     assert door.asked == []
     assert group.commit(1, [second, second, None]).members == (second,)
+
+
+def test_who_did_the_work_of_a_decided_number_again_is_told_to_abort_it() -> None:
+    """By the outcome, commit, the writers would commit it once more."""
+    door = Door()
+    door.decided = {"m": {"producer_id": 7, "producer_epoch": 0}}
+    told = r"Number 1 had been decided.* not in this decision .* open.* finish\(\"abort\"\), whatever its outcome"
+    with pytest.raises(DecidedBefore, match=told) as before:
+        TransactionGroup("job", door).commit(1, [MemberWrote("m", 7, 1)])
+    assert before.value.decision.outcome == "commit"
 
 
 def test_what_a_writer_wrote_may_come_as_json() -> None:
