@@ -207,7 +207,7 @@ class GroupMember:
         self._new_producer = partial(IdentifiedProducer, bootstrap, transactional_id, config)
         self._identified = self._new_producer()
         self._was_started = False
-        self._is_to_start = False  # before it writes again
+        self._is_to_start = True  # before it writes
         self._is_writing = False
         self._is_named = False  # by what `wrote` told: a driver may end its transaction
         self._may_have_moved = False  # to another epoch: after an abort librdkafka may
@@ -229,8 +229,8 @@ class GroupMember:
         self._is_to_start = self._may_have_moved = False
 
     def begin(self) -> None:
-        """After an abort of what a driver was told of, it is started anew: a commit of that may still be on its way, and would
-        find this transaction under the same identity."""
+        """Starts it where nobody has, and anew after an abort of what a driver was told of: a commit of that may still be on
+        its way, and would find this transaction under the same identity."""
         if self._is_to_start:
             self.start()
         self._errors.clear()

@@ -61,7 +61,8 @@ class Incarnation:
         return ProducerIdentity(7, self.epoch)
 
     def begin_transaction(self) -> None:
-        assert self.is_started
+        if not self.is_started:
+            raise KafkaException(KafkaError(KafkaError._STATE, "Operation not valid in state Init"))
 
     def produce(
         self, topic: str, value: bytes, on_delivery: Any = None, callback: Any = None
@@ -124,6 +125,15 @@ def test_a_member_of_which_no_driver_was_told_goes_on_as_it_is(made) -> None:
     member.begin()
     assert member.wrote() is None
     member.finish("abort")
+    assert written(member) == MemberWrote("m", 7, 0)
+    member.finish("commit")
+    assert written(member) == MemberWrote("m", 7, 0)
+    assert len(made) == 1
+
+
+def test_a_member_that_nobody_started_starts_itself(made) -> None:
+    """So the example in `groups.py` has it; librdkafka said "Operation not valid in state Init"."""
+    member = GroupMember("nowhere:1", "job", "m")
     assert written(member) == MemberWrote("m", 7, 0)
     member.finish("commit")
     assert written(member) == MemberWrote("m", 7, 0)
