@@ -229,8 +229,8 @@ class GroupMember:
         self._is_to_start = self._may_have_moved = False
 
     def begin(self) -> None:
-        """Starts it where nobody has, and anew after an abort of what a driver was told of: a commit of that may still be on
-        its way, and would find this transaction under the same identity."""
+        """Starts it where nobody has, and anew after an end that failed. After an abort of what a driver was told of as well: a
+        commit of that may still be on its way, and would find this transaction under the same identity."""
         if self._is_to_start:
             self.start()
         self._errors.clear()
@@ -281,12 +281,14 @@ class GroupMember:
                 f"finish takes {COMMIT!r} or {ABORT!r}, not {outcome!r}: the transaction stays open. Ask the driver what was "
                 f"decided; where nothing is, start the member anew"
             )
+        was_to_start = self._is_to_start or (outcome == ABORT and self._is_named)
+        self._is_to_start = True  # unless it ends well
         if outcome == COMMIT:
             retrying(lambda: self.producer.commit_transaction(5.0), FINISH_S)
         else:
             self._may_have_moved = True
-            self._is_to_start = self._is_to_start or self._is_named
             retrying(lambda: self.producer.abort_transaction(5.0), FINISH_S)
+        self._is_to_start = was_to_start
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:

@@ -43,6 +43,7 @@ class Incarnation:
 
     def __init__(self, *_: Any) -> None:
         self.epoch, self.is_started = len(self.made), False
+        self.end_raises: KafkaException | None = None
         self._told: list[Callable[[], None]] = []
         self.made.append(self)
 
@@ -61,6 +62,8 @@ class Incarnation:
         return ProducerIdentity(7, self.epoch)
 
     def begin_transaction(self) -> None:
+        if self.end_raises is not None:
+            raise KafkaException(KafkaError(KafkaError._FATAL))
         if not self.is_started:
             raise KafkaException(KafkaError(KafkaError._STATE, "Operation not valid in state Init"))
 
@@ -80,10 +83,10 @@ class Incarnation:
         return 0
 
     def commit_transaction(self, _timeout_s: float) -> None:
-        pass
+        if self.end_raises is not None:
+            raise self.end_raises
 
-    def abort_transaction(self, _timeout_s: float) -> None:
-        pass
+    abort_transaction = commit_transaction
 
 
 @pytest.fixture
@@ -147,6 +150,18 @@ def test_a_member_is_started_anew_as_the_readme_says(made) -> None:
     member.start()
     assert written(member) != late
     assert [each.is_started for each in made] == [True, True]
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+def test_a_member_whose_end_failed_begins_anew(made, outcome: str) -> None:
+    """Its producer is of no use any more, as when a commit that is told was decided to be an abort."""
+    member = started()
+    member.begin()
+    member.produce("lake", value=b"x")
+    made[0].end_raises = KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, fatal=True))
+    with pytest.raises(KafkaException, match="INVALID_TXN_STATE"):
+        member.finish(outcome)
+    assert written(member) == MemberWrote("m", 7, 1)
 
 
 @pytest.mark.usefixtures("made")
