@@ -266,7 +266,10 @@ class GroupMember:
             raise refusal
         if self._errors or left:
             why = self._errors[0] if self._errors else f"{left} records were not acknowledged"
-            raise RuntimeError(f"{self.name} could not write everything: {why}")
+            again = WORDS.again[0].upper() + WORDS.again[1:]
+            raise RuntimeError(
+                f"{self.name} could not write everything: {why}. {WORDS.then}. {again}"
+            )
         if not self._is_writing:
             return None
         identity = self._identified.identity(fresh=self._may_have_moved)

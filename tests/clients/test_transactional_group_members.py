@@ -189,6 +189,15 @@ def test_a_record_with_a_callback_of_its_own_is_missed_if_it_is_refused(monkeypa
     assert said == [TOO_LARGE]
 
 
+@pytest.mark.usefixtures("made")
+def test_a_member_that_could_not_write_is_told_what_to_do(monkeypatch) -> None:
+    monkeypatch.setattr(Incarnation, "refuses", True)
+    monkeypatch.setattr(groups.RefusedRecords, "refusal", lambda _: None)
+    told = r"m could not write everything: .*MSG_SIZE_TOO_LARGE.* can't be committed: abort it.* Do the work of this number again"
+    with pytest.raises(RuntimeError, match=told):
+        written(started())
+
+
 class Door(AdminApi):
     """Decides as it is asked to."""
 
