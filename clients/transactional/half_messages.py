@@ -35,6 +35,7 @@ from .refused_records import RefusedRecords, Words, may_pass, refused_at_once, t
 LANES_MAX: Final = 8
 FLUSH_S: Final = 60.0
 END_S: Final = 15.0
+LANE_S: Final = 60.0  # of waiting for a lane, until that is said
 PRODUCER_FENCED: Final = "PRODUCER_FENCED"
 WAITING: Final = "waiting"
 NO_NUMBERS: Final = "'half_number' is no field"  # a door of an older build
@@ -132,6 +133,7 @@ class HalfMessageProducer:
         self._config = dict(config or {})
         # The one used last first: new ones are made only when all others are at work.
         self._lanes: queue.LifoQueue[IdentifiedProducer | None] = queue.LifoQueue()
+        self._lanes_max = lanes
         for _ in range(lanes):
             self._lanes.put(None)
         self._numbers = iter(range(1, 2**63))
@@ -169,7 +171,7 @@ class HalfMessageProducer:
         """The record is in its partition and prepared: no timeout ends it, nobody reads it. End what is returned.
 
         Whatever it raises, there is no half message, and the name may be sent again; but for HalfMessageInDoubt."""
-        lane = self._lanes.get()
+        lane = self._free_lane()
         half: HalfMessage | None = None
         may_be_prepared = False
         try:
@@ -187,6 +189,19 @@ class HalfMessageProducer:
             if half is None:
                 self._give_up(lane, half_id, may_be_prepared=may_be_prepared)
         return half
+
+    def _free_lane(self) -> IdentifiedProducer | None:
+        try:
+            return self._lanes.get(timeout=LANE_S)
+        except queue.Empty:
+            log.warning(
+                "half messages of %s: all %d lanes have been at work for %g s. Each one that `send_half` gave holds one until its "
+                "commit, rollback or leave: is one of them dropped? Else local transactions take long: say more lanes",
+                self.group,
+                self._lanes_max,
+                LANE_S,
+            )
+        return self._lanes.get()
 
     def _give_up(
         self, lane: IdentifiedProducer | None, half_id: str, *, may_be_prepared: bool

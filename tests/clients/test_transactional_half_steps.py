@@ -1,5 +1,6 @@
 """What a producer of half messages does next, by what it is told; with lanes and a coordinator that are lists."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,11 @@ from fencepost.clients.transactional import (
     HalfMessageProducer,
     HalfOutcome,
     Verdict,
+    half_messages,
 )
 from fencepost.clients.transactional.half_messages import LANES_MAX
 from fencepost.clients.transactional.identity import ProducerIdentity
+from librdkafka import until
 
 NO_VERDICTS = [None, "commit", True]
 
@@ -227,6 +230,22 @@ def test_an_end_of_which_nobody_says_anything_is_not_taken_for_a_half_message_th
     lane.end_raises = KafkaException(KafkaError(KafkaError._TIMED_OUT))
     assert half.commit() is HalfOutcome.LEFT_TO_CHECKS
     assert pay._lanes.qsize() == LANES_MAX
+
+
+def test_who_waits_for_a_lane_that_nobody_gives_back_is_told_why(monkeypatch, caplog) -> None:
+    """Half messages that were dropped without an end held all lanes, and `send` stood still without a word."""
+    monkeypatch.setattr(half_messages, "LANE_S", 0.01)
+    pay = Pay(*["waiting"] * (LANES_MAX + 1))
+    halves = [pay.send_half("orders", half_id=f"h{n}", value=b"x") for n in range(LANES_MAX)]
+    waits = threading.Thread(target=send, args=(pay,), daemon=True)
+    waits.start()
+    until(lambda: "all 8 lanes" in caplog.text, what="it is told")
+    assert "commit, rollback or leave" in caplog.text
+    assert waits.is_alive()
+    halves[0].leave()
+    waits.join(5)
+    assert not waits.is_alive()
+    assert caplog.text.count("all 8 lanes") == 1
 
 
 class Alarm(Exception):
