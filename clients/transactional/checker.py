@@ -18,7 +18,7 @@ from typing import Any, Final
 from .admin_api import AdminApi, AdminRefused, AdminUnreachable
 from .names import group_name
 
-WAIT_S: Final = 2.0  # as long as `stop` may take
+WAIT_S: Final = 2.0  # as long as `stop` waits for a poll, beside a pause
 PAUSE_S: Final = 1.0
 CHECKS_MAX: Final = 20
 
@@ -62,6 +62,7 @@ class Checker:
         self._wait_s = wait_s
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_asking = False  # the application, or is about to
 
     def start(self) -> None:
         """Check in a thread of its own; also again, after `stop`."""
@@ -72,9 +73,14 @@ class Checker:
         self._thread.start()
 
     def stop(self, timeout_s: float = 30.0) -> None:
+        """What is being looked up is answered first. A poll that hangs is left behind: nobody is asked what it brings."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        if self._thread is None:
+            return
+        for_poll_s = min(self._wait_s + PAUSE_S, timeout_s)
+        self._thread.join(for_poll_s)
+        if self._is_asking:
+            self._thread.join(timeout_s - for_poll_s)
 
     def run(self) -> None:
         """Until `stop`."""
@@ -93,10 +99,15 @@ class Checker:
     def step(self) -> int:
         """Wait once for checks and answer them; how many there were."""
         checks = self._poll(self._wait_s, CHECKS_MAX, [])
-        if checks:
+        if not checks or self._stopping.is_set():
+            return 0  # what is not said to have arrived is offered to others
+        self._is_asking = True
+        try:
             self._poll(0.0, 0, checks)  # they have arrived
-        for each in checks:
-            self._answer(each)
+            for each in checks:
+                self._answer(each)
+        finally:
+            self._is_asking = False
         return len(checks)
 
     def _poll(

@@ -1,6 +1,8 @@
 """What a checker says to the coordinator, in which order, and what it makes of an application that fails."""
 
+import socket
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -83,6 +85,50 @@ def test_a_checker_stops_when_it_is_told_to() -> None:
         checks.start()
         checks.stop()
     assert all(what == "poll" for what, _ in coordinator.said)
+
+
+@pytest.mark.slow
+def test_a_checker_whose_doors_say_nothing_stops_without_them() -> None:
+    """A service that is told to end while the cluster is away took half a minute for it, which is when it is killed."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        door = AdminApi(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        checks = Checker("pay", "c", door, lambda *_: Verdict.COMMIT, wait_s=0.1)
+        checks.start()
+        began = time.monotonic()
+        checks.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_a_check_that_comes_to_a_checker_which_was_stopped_is_left_to_others() -> None:
+    """Its database may be closed: the answer would be UNKNOWN, and the check be counted."""
+    coordinator = Coordinator()
+
+    def answer(method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        checks.stop(0)
+        return coordinator.answer(method, path, body)
+
+    with told(answer) as door:
+        checks = Checker("pay", "c", AdminApi(door), lambda *_: Verdict.COMMIT, wait_s=0.1)
+        assert checks.step() == 0
+    assert coordinator.said == [("poll", [])]
+
+
+def test_what_is_being_looked_up_is_answered_before_a_checker_stops(monkeypatch) -> None:
+    monkeypatch.setattr(checker, "PAUSE_S", 0.01)
+    coordinator, asked, known = Coordinator(), threading.Event(), threading.Event()
+
+    def check(*_: str) -> Verdict:
+        asked.set()
+        assert known.wait(10)
+        return Verdict.COMMIT
+
+    with told(coordinator.answer) as door:
+        checks = Checker("pay", "c", AdminApi(door), check, wait_s=0.01)
+        checks.start()
+        assert asked.wait(10)
+        threading.Timer(0.2, known.set).start()
+        checks.stop()
+        assert coordinator.said[-1] == ("answer", "commit")
 
 
 def test_a_checker_that_is_started_again_checks_again() -> None:
