@@ -335,7 +335,16 @@ class HalfMessageProducer:
         self._checker.start()
 
     def close(self) -> None:
+        """No checks any more, and no threads of producers that have nothing to do. A half message that is sent later makes one."""
         self._checker.stop()
+        idle = 0
+        try:
+            while True:
+                self._lanes.get_nowait()
+                idle += 1
+        except queue.Empty:
+            for _ in range(idle):
+                self._lanes.put(None)
 
     def __enter__(self) -> Self:
         self.start()

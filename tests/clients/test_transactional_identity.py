@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from fencepost.clients.transactional import AdminApi, HalfMessageProducer
 from fencepost.clients.transactional.identity import IdentifiedProducer
 from librdkafka import until
 
@@ -35,3 +36,18 @@ def test_a_producer_that_is_dropped_takes_its_threads_with_it() -> None:
         assert threads() > before
         del dropped
     until(lambda: threads() <= before, what="their threads end")
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_producer_of_half_messages_that_was_closed_keeps_no_threads() -> None:
+    """Who holds it, as an application its services, held four for each lane that was ever used."""
+    before = threads()
+    pay = HalfMessageProducer("127.0.0.1:1", "pay", AdminApi("127.0.0.1:1"), lanes=3)
+    for _ in range(2):
+        assert pay._lanes.get() is None
+    for number in range(2):
+        pay._lanes.put(IdentifiedProducer("127.0.0.1:1", f"pay::m-{number}", QUIET))
+    assert threads() > before
+    pay.close()
+    until(lambda: threads() <= before, what="their threads end")
+    assert [pay._lanes.get_nowait() for _ in range(3)] == [None] * 3, "and their places are free"
