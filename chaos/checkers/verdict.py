@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from . import dead_clients, duplicates, lost_writes, order
+from . import dead_clients, duplicates, lost_writes, order, skipped
 from .history import FINAL, OPEN, Anomaly, History, from_lines, reads
 
 CHECKERS: Final[tuple[Callable[[History], list[Anomaly]], ...]] = (
     lost_writes.check,
     duplicates.check,
     order.check,
+    skipped.check,
     dead_clients.check,
 )
 # What can be said of a history that has not come to its end.

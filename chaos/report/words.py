@@ -54,6 +54,7 @@ RULES: Final[dict[str, str]] = {
     "setting-lost": "a node has another value of a setting than was acknowledged",
     "topic-back": "a topic that was deleted is there",
     "backwards": "a reader went back",
+    "skipped": "a reader passed by what is there",
     "out-of-order": "outputs are not in the order of their inputs",
     "from-nothing": "an output was made of no input",
     "damaged": "a broker served what nobody had sent, or what had another checksum",

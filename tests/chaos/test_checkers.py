@@ -105,6 +105,28 @@ def test_a_reader_that_goes_back_is_an_anomaly() -> None:
     assert rules(order.check(history)) == ["backwards"]
 
 
+def test_a_reader_that_passes_a_record_by_has_skipped_it() -> None:
+    """It is there in the end, so nothing is lost; and who followed along has never seen it."""
+    seen = [read(0, 1, by="early"), read(2, 3, by="early")]
+    assert rules(verdict.judge([*GOOD, *seen]).anomalies) == ["skipped"]
+    assert verdict.judge([*GOOD, seen[0], read(1, 2, by="early"), seen[1]]).valid
+    late = [read(1, 2, by="late"), read(2, 3, by="late")]
+    assert rules(verdict.judge([*GOOD, *late]).anomalies) == ["skipped"]
+
+
+def test_what_was_deleted_before_a_reader_came_there_is_not_skipped() -> None:
+    told = Operation("start", "ok", "early", "t-0", offset=2)
+    history = [sent(1, 0), sent(2, 1), sent(3, 2), read(0, 1, by="early"), told]
+    history += [read(2, 3, by="early"), read(0, 1), read(1, 2), read(2, 3)]
+    assert verdict.judge(history).valid
+
+
+def test_holes_between_offsets_are_not_skipped() -> None:
+    """Markers of transactions take offsets, and no reader is shown them."""
+    history = [sent(1, 0), sent(2, 5), read(0, 1, by="early"), read(5, 2, by="early")]
+    assert verdict.judge([*history, read(0, 1), read(5, 2)]).valid
+
+
 def test_a_producer_that_was_told_to_end_is_an_anomaly() -> None:
     history = [Operation("die", "info", 1, error="OUT_OF_ORDER_SEQUENCE_NUMBER")]
     assert rules(dead_clients.check(history)) == ["dead-client"]
