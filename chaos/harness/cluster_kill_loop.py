@@ -11,7 +11,7 @@ import argparse
 import hashlib
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,6 +31,7 @@ TOPIC = "stream"
 SEGMENT_BYTES = "1048576"  # the smallest allowed: segments roll every few seconds
 # A paused node answers nothing and closes nothing: a client learns of it by its own timeout alone.
 CLIENT = {"socket.timeout.ms": 4_000, "topic.metadata.refresh.interval.ms": 1_000}
+Holders = Mapping[int, Sequence[int]]  # partition -> nodes that have a copy of it
 
 
 class StreamLoad:
@@ -61,13 +62,20 @@ class StreamLoad:
             raise NoProgress(f"{error}; none of {sorted(missing)}") from error
 
 
-def replicas_differ(cluster: LocalCluster, partitions: int, topic: str = TOPIC) -> list[str]:
+def holders_of(cluster: LocalCluster, partitions: int, topic: str = TOPIC) -> Holders:
+    """Which nodes have a copy of each partition, asked while they serve."""
+    found = {each.partition: each.replicas for each in cluster.partitions(topic)}
+    assert sorted(found) == [*range(partitions)], f"{topic} has partitions {sorted(found)}"
+    return found
+
+
+def replicas_differ(cluster: LocalCluster, holders: Holders, topic: str = TOPIC) -> list[str]:
     """A sentence for each partition whose stopped replicas do not hold the same bytes."""
     found = []
     compared = 0
-    for number in range(partitions):
+    for number, nodes in sorted(holders.items()):
         digests = {}
-        for node in cluster.nodes:
+        for node in nodes:
             folder = cluster.data / f"node-{node}" / f"{topic}-{number}"
             digest, size = hashlib.sha256(), 0
             for segment in sorted(folder.glob("*.log")):  # rolled where each liked
@@ -114,12 +122,13 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
                     stream.stop()
             faults.wait_in_sync()
             stream.read_all()
+            holders = holders_of(cluster, plan.partitions)
         except (TimeoutError, DidNotStart, NoProgress):
             print(cluster.said(), file=sys.stderr)
             raise
         exit_code = cluster.stop()
         broken = [f"the clean stop ended with {exit_code}"] if exit_code else []
-        broken += replicas_differ(cluster, plan.partitions)
+        broken += replicas_differ(cluster, holders)
     if chosen.spoil:
         SPOILS[chosen.spoil](stream.history)
     lines = lines_of(faults.counts, faults.took_s, "all acknowledge again")

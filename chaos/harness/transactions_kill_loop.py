@@ -26,7 +26,7 @@ from ..workloads.txn_positions import Untold, all_positions
 from ..workloads.txn_process import CLIENT, DAMAGE, HANGS, Damaged, place_of, polled_of
 from . import cluster_faults, loop_frame
 from .cluster_faults import Fault, Faults
-from .cluster_kill_loop import replicas_differ
+from .cluster_kill_loop import holders_of, replicas_differ
 from .growing import of_notes
 from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
@@ -258,6 +258,9 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
             last = look.read_all(look.wait_stable())
             history = workers.history()
             history += [last, *look.positions(history)]
+            holders = {
+                topic: holders_of(cluster, chosen.partitions, topic) for topic in workers.topics
+            }
         except (TimeoutError, DidNotStart, NoProgress):
             print(cluster.said(), file=sys.stderr)
             raise
@@ -266,7 +269,7 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
         exit_code = cluster.stop()
         broken = [f"the clean stop ended with {exit_code}"] if exit_code else []
         for topic in workers.topics:
-            broken += replicas_differ(cluster, chosen.partitions, topic)
+            broken += replicas_differ(cluster, holders[topic], topic)
     if chosen.spoil:
         SPOILS[chosen.spoil](history)
     lines = lines_of(faults.counts, faults.took_s, "all commit again")

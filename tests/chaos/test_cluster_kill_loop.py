@@ -40,6 +40,18 @@ def test_a_replica_with_other_bytes_is_found_out(tmp_path) -> None:
         # The same bytes, rolled elsewhere.
         (folder / "00.log").write_bytes(b"0123456789"[:node])
         (folder / "05.log").write_bytes(b"0123456789"[node:])
-    assert replicas_differ(cluster, 1) == []
+    everywhere = {0: cluster.nodes}
+    assert replicas_differ(cluster, everywhere) == []
     (cluster.data / "node-2" / "stream-0" / "05.log").write_bytes(b"23456788")
-    assert "replicas of stream-0 differ" in replicas_differ(cluster, 1)[0]
+    assert "replicas of stream-0 differ" in replicas_differ(cluster, everywhere)[0]
+
+
+def test_nodes_that_are_no_replicas_of_a_partition_are_not_asked_for_its_bytes(tmp_path) -> None:
+    """Of five nodes three have a copy each; and one of these three that has none is found out."""
+    cluster = LocalCluster(tmp_path / "data", nodes=5)
+    for node in (2, 3, 5):
+        folder = cluster.data / f"node-{node}" / "stream-0"
+        folder.mkdir(parents=True)
+        (folder / "00.log").write_bytes(b"0123456789")
+    assert replicas_differ(cluster, {0: (5, 2, 3)}) == []
+    assert "replicas of stream-0 differ" in replicas_differ(cluster, {0: (2, 3, 4)})[0]
