@@ -11,6 +11,7 @@ import argparse
 import json
 import shlex
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -174,6 +175,10 @@ class KeptRun:
         self._summary["unknown"] = [why]
         return self._conclude(UNKNOWN, why)
 
+    def unforeseen(self, error: Exception) -> Conclusion:
+        self._summary["trace"] = traceback.format_exc()
+        return self.unknown(f"{type(error).__name__}: {error}")
+
     def broken(self, why: str) -> Conclusion:
         self._summary |= {"unknown": [], "broken": [why]}
         return self._conclude(INVALID, why)
@@ -212,10 +217,17 @@ class KeptRun:
         if self._folder is not None:
             self._summary[FIGURES] = self._folder.written
             self._folder.write(self._summary | {"verdict": verdict, "why": why})
-            from ..report.page import write_page
-
-            print(f"page: {write_page(self._folder.path)}")
+            _write_page(self._folder.path)
         return Conclusion(verdict, why)
+
+
+def _write_page(folder: Path) -> None:
+    from ..report.page import write_page
+
+    try:
+        print(f"page: {write_page(folder)}")
+    except Exception as unforeseen:  # noqa: BLE001 - the verdict stands, and its exit code
+        print(f"there is no page: {type(unforeseen).__name__}: {unforeseen}")
 
 
 def command_of(name: str, chosen: argparse.Namespace) -> str:

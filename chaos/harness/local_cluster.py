@@ -143,13 +143,17 @@ class LocalCluster:
     def start_again(self, node: int) -> float:
         """Seconds until a node that was killed served again, or runs if it is without a majority."""
         started = time.monotonic()
-        done = subprocess.run(
-            [*fencepost_command(), "dev", "--data", str(self.data), "--start", str(node)],
-            capture_output=True,
-            text=True,
-            timeout=self.ready_timeout_s,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [*fencepost_command(), "dev", "--data", str(self.data), "--start", str(node)],
+                capture_output=True,
+                text=True,
+                timeout=self.ready_timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            late = f"node {node} does not serve within {self.ready_timeout_s:g} s"
+            raise DidNotStart(f"{late}\n{self.said()}") from None
         if done.returncode != 0:
             raise DidNotStart(f"{done.stdout}{done.stderr}\n{self.said()}")
         return time.monotonic() - started

@@ -12,6 +12,7 @@ import argparse
 import os
 import shutil
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,9 @@ def run_loop(
             said = kept_run.unknown(str(error))
         except KeyboardInterrupt:
             said = kept_run.unknown(f"{signals.asked or 'Ctrl-C'} came before the run was through")
+        except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
+            traceback.print_exc()
+            said = kept_run.unforeseen(unforeseen)
     print(said)
     if chosen.data is None and (said.verdict == VALID or chosen.spoil):
         shutil.rmtree(folder.parent, ignore_errors=True)

@@ -61,6 +61,7 @@ ENDS = {
     "does not start": (raised(DidNotStart("false ended with exit code 1")), "unknown", 2),
     "no progress": (raised(BrokenPromise("nothing was acknowledged")), "invalid", 1),
     "damage": (raised(Damaged("a record has other bytes")), "invalid", 1),
+    "what nobody foresaw": (raised(AssertionError("node 2 does not run")), "unknown", 2),
     "Ctrl-C": (raised(KeyboardInterrupt()), "unknown", 2),
 }
 
@@ -79,6 +80,17 @@ def test_the_word_the_exit_code_and_the_folder_say_the_same(tmp_path, capsys, en
     without = chosen(tmp_path / "none", "--data", str(tmp_path / "data" / "x"))
     without.out, without.history = None, tmp_path / "history"
     assert run_loop("kill-loop", without, run) == code
+
+
+def test_a_page_that_can_t_be_made_changes_no_word(tmp_path, monkeypatch, capsys) -> None:
+    def fails(_folder: Path) -> Path:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("fencepost.chaos.report.page.write_page", fails)
+    run, _, code = ENDS["lost"]
+    assert run_loop("kill-loop", chosen(tmp_path / "run"), run) == code
+    assert "INVALID: lost" in capsys.readouterr().out
+    assert RunFolder(tmp_path / "run").read()["verdict"] == "invalid"
 
 
 def test_of_a_history_that_is_open_nothing_is_called_lost(tmp_path) -> None:
