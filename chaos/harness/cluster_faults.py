@@ -11,14 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..checkers.promised import Promise
+from ..faults.exits import BROKEN, last_words
 from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
-from .loop_frame import BrokenPromise
+from .loop_frame import BrokenPromise, NoProgress
+from .processes import DidNotStart
 
 PROGRESS_S = 30.0  # for everybody to be served again while one node is away
 IN_SYNC_S = 60.0
 LONG_ODDS, LONG_S = 0.2, (15.0, 25.0)  # of pauses, so long that all must be served meanwhile
 MEANWHILE_S = Promise().within_s({"fault": "pause"})
+# What comes of a node that is not there: nobody is served, or it can't be killed or paused.
+IN_VAIN = (TimeoutError, DidNotStart, NoProgress, ProcessLookupError, AssertionError)
 QUIET_AFTER_S = 2.0  # what was on its way when the majority went has arrived
 
 
@@ -47,6 +51,13 @@ class Faults:
     took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def run(self, seconds: float, faults: Mapping[str, "Fault"]) -> None:
+        try:
+            self._run(seconds, faults)
+        except IN_VAIN:
+            self._see_who_ended()
+            raise
+
+    def _run(self, seconds: float, faults: Mapping[str, "Fault"]) -> None:
         deadline = time.monotonic() + seconds
         self.load.progress()
         while time.monotonic() < deadline:
@@ -57,10 +68,23 @@ class Faults:
             if self.rng.random() < 0.7:  # else the next meets replicas that are still behind
                 self.wait_in_sync()
             time.sleep(self.rng.uniform(0.0, 1.0))
+            self._see_who_ended()
+        self._see_who_ended()
+
+    def _see_who_ended(self) -> None:
+        """By itself: of a broken invariant, or nobody knows of what."""
+        for node in self.cluster.ended_by_themselves:
+            event, cause = last_words(self.cluster.said_by(node))
+            why = f"node {node} ended by itself: {cause}"
+            raise BrokenPromise(why) if event == BROKEN else DidNotStart(why)
 
     def wait_in_sync(self) -> None:
-        for topic in self.load.topics:
-            wait_for(f"{topic} in sync", lambda: self.cluster.in_sync(topic), IN_SYNC_S)  # noqa: B023
+        try:
+            for topic in self.load.topics:
+                wait_for(f"{topic} in sync", lambda: self.cluster.in_sync(topic), IN_SYNC_S)  # noqa: B023
+        except TimeoutError:
+            self._see_who_ended()
+            raise
 
     # -- one node is away, the others go on --------------------------------------------------------
 
@@ -77,6 +101,9 @@ class Faults:
         node = self.leader()
         self.kept.hit(node)
         self.cluster.stop_node(node)
+        event, cause = last_words(self.cluster.said_by(node))
+        if event == BROKEN:
+            raise BrokenPromise(f"node {node} was told to stop, and ended of: {cause}")
         self._live_without(name, node)
 
     def lose(self, name: str, node: int) -> None:

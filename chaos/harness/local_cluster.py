@@ -28,6 +28,7 @@ from .processes import DidNotStart, Process, fencepost_command
 
 POLL_S = 0.005
 GONE_S = 10.0
+SAID_MAX = 64_000  # characters: the last line may hold a traceback
 
 
 class LocalCluster:
@@ -54,6 +55,7 @@ class LocalCluster:
             environment=environment,
         )
         self._paused: set[int] = set()
+        self._down: set[int] = set()  # ended by us, and not started since
 
     # -- all of it -------------------------------------------------------------------------------
 
@@ -95,6 +97,11 @@ class LocalCluster:
         tails = [f"{log}:\n{log.read_text()[-1500:]}" for log in logs if log.exists()]
         return "\n".join([self.supervisor.said(), *tails])
 
+    def said_by(self, node: int) -> str:
+        """The end of its log."""
+        log = self.data / f"node-{node}" / "log"
+        return log.read_text(errors="replace")[-SAID_MAX:] if log.exists() else ""
+
     # -- one node --------------------------------------------------------------------------------
 
     def pid(self, node: int) -> int:
@@ -115,12 +122,18 @@ class LocalCluster:
         return pid is not None and _is_there(pid)
 
     @property
+    def ended_by_themselves(self) -> list[int]:
+        """Who does not run, and was not ended here."""
+        return [node for node in self.nodes if node not in self._down and not self.runs(node)]
+
+    @property
     def awake(self) -> list[int]:
         return [node for node in self.nodes if node not in self._paused and self.runs(node)]
 
     def kill(self, node: int) -> None:
         """SIGKILL, and wait until it is gone. It stays down."""
         pid = self.pid(node)
+        self._down.add(node)
         os.kill(pid, signal.SIGKILL)
         self._paused.discard(node)
         _until_gone(pid)
@@ -128,6 +141,7 @@ class LocalCluster:
     def stop_node(self, node: int) -> None:
         """SIGTERM: leaders move first. It stays down."""
         pid = self.pid(node)
+        self._down.add(node)
         os.kill(pid, signal.SIGTERM)
         _until_gone(pid)
 
@@ -143,6 +157,7 @@ class LocalCluster:
     def start_again(self, node: int) -> float:
         """Seconds until a node that was killed served again, or runs if it is without a majority."""
         started = time.monotonic()
+        self._down.discard(node)
         try:
             done = subprocess.run(
                 [*fencepost_command(), "dev", "--data", str(self.data), "--start", str(node)],

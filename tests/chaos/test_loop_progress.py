@@ -1,6 +1,10 @@
 """What the kill loops make of brokers that serve and acknowledge nothing; without any broker."""
 
+import os
 import random
+import subprocess
+import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +12,8 @@ from fencepost.chaos.checkers.verdict import Verdict
 from fencepost.chaos.harness import cluster_faults, cluster_kill_loop, kill_loop, loop_frame
 from fencepost.chaos.harness.cluster_faults import Faults
 from fencepost.chaos.harness.cluster_kill_loop import StreamLoad
-from fencepost.chaos.harness.loop_frame import NoProgress, Outcome, patience_s
+from fencepost.chaos.harness.local_cluster import LocalCluster
+from fencepost.chaos.harness.loop_frame import BrokenPromise, NoProgress, Outcome, patience_s
 from fencepost.chaos.harness.txn_workers import Workers, is_served
 
 
@@ -94,3 +99,72 @@ def test_a_busy_machine_is_waited_for_as_much_longer_as_it_has_more_to_do(monkey
     for load, seconds in ((0.5, 30.0), (4.0, 30.0), (8.0, 60.0)):
         monkeypatch.setattr(loop_frame.os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
         assert patience_s(30.0) == seconds
+
+
+# -- nodes that end by themselves ------------------------------------------------------------------
+
+BROKEN = '{"event": "broken_invariant", "cause": "an epoch went backwards"}\n'
+REFUSED = '{"event": "node_refused", "cause": "meta.properties is damaged"}\n'
+
+
+def a_node_ends(tmp_path, log: str) -> Faults:
+    """Of three that run, the second, in the middle of a fault that strikes the first."""
+    cluster = LocalCluster(tmp_path / "data", nodes=3)
+    for node in cluster.nodes:
+        (cluster.data / f"node-{node}").mkdir(parents=True)
+        (cluster.data / f"node-{node}" / "pid").write_text(f"{os.getpid()}\n")
+    served = [0.1]
+
+    def progress() -> float:
+        if served:
+            return served.pop()
+        (cluster.data / "node-2" / "log").write_text(log)
+        (cluster.data / "node-2" / "pid").unlink()
+        raise NoProgress("acknowledgements of all partitions")
+
+    load = SimpleNamespace(topics=("stream",), progress=progress)
+    return Faults(cluster, load, random.Random(1))
+
+
+def nothing(faults: Faults, _name: str) -> None:
+    faults.load.progress()
+
+
+@pytest.mark.parametrize(("log", "code"), [(BROKEN, 1), (REFUSED, 2)])
+def test_a_node_that_ended_by_itself_is_what_a_cluster_loop_ends_with(
+    tmp_path, capsys, log, code
+) -> None:
+    """Not that somebody waited in vain for what it should have done."""
+    faults = a_node_ends(tmp_path, log)
+    assert exit_code(tmp_path, lambda: faults.run(9.0, {"kill leader": nothing})) == code
+    printed = capsys.readouterr().out
+    assert "node 2 ended by itself" in printed and ("backwards" in printed) == (code == 1)
+
+
+def test_a_node_that_ended_by_itself_is_told_of_though_nobody_missed_it(tmp_path) -> None:
+    faults = a_node_ends(tmp_path, BROKEN)
+    (faults.cluster.data / "node-2" / "log").write_text(BROKEN)
+    (faults.cluster.data / "node-2" / "pid").unlink()
+    with pytest.raises(BrokenPromise, match="node 2 ended by itself"):
+        faults.run(0.0, {})
+
+
+def test_a_node_that_was_killed_on_purpose_has_not_ended_by_itself(tmp_path) -> None:
+    faults = a_node_ends(tmp_path, BROKEN)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        (faults.cluster.data / "node-2" / "pid").write_text(f"{child.pid}\n")
+        threading.Thread(target=child.wait).start()
+        faults.cluster.kill(2)
+    assert not faults.cluster.runs(2) and faults.cluster.ended_by_themselves == []
+
+
+def test_a_node_that_breaks_while_it_stops_has_broken_a_promise(tmp_path, monkeypatch) -> None:
+    faults = a_node_ends(tmp_path, BROKEN)
+    monkeypatch.setattr(Faults, "leader", lambda _self: 2)
+    monkeypatch.setattr(Faults, "_live_without", lambda *_: None)
+    monkeypatch.setattr(faults.cluster, "stop_node", lambda _: None)
+    (faults.cluster.data / "node-2" / "log").write_text('{"event": "node_starts"}\n')
+    faults.stop_cleanly("stop cleanly")
+    (faults.cluster.data / "node-2" / "log").write_text(BROKEN)
+    with pytest.raises(BrokenPromise, match="was told to stop, and ended of: an epoch"):
+        faults.stop_cleanly("stop cleanly")
