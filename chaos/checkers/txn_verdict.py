@@ -25,7 +25,7 @@ from . import (
 )
 from .history import FINAL, OPEN, Anomaly
 from .txn_history import Txns, from_lines, transactions
-from .verdict import Verdict
+from .verdict import MEANWHILE, Verdict
 
 Checks = Sequence[Callable[[Txns], list[Anomaly]]]
 CHECKERS: Final[Checks] = (
@@ -84,6 +84,7 @@ def judge(history: Txns, checkers: Checks = CHECKERS) -> Verdict:
         "acknowledged": kinds["ok"],
         "failed": kinds["fail"],
         "unknown": kinds["info"],
+        MEANWHILE: sum(len(op.polls) for op in history if op.process != FINAL),
         "read at the end": sum(len(op.polls) for op in history if op.process == FINAL),
     }
     if any(op.f == OPEN for op in history):

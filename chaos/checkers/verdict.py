@@ -22,6 +22,7 @@ CHECKERS: Final[tuple[Callable[[History], list[Anomaly]], ...]] = (
 # What can be said of a history that has not come to its end.
 OF_OPEN: Final[tuple[Callable[[History], list[Anomaly]], ...]] = (order.check, dead_clients.check)
 SHOWN_PER_RULE: Final = 5
+MEANWHILE: Final = "read meanwhile"  # by whoever read before the pass after all faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ def judge(history: History) -> Verdict:
         "acknowledged": kinds["ok"],
         "failed": kinds["fail"],
         "unknown": kinds["info"],
+        MEANWHILE: sum(1 for op in reads(history) if op.process != FINAL),
         "read at the end": sum(1 for _ in reads(history, FINAL)),
     }
     checkers = OF_OPEN if any(op.f == OPEN for op in history) else CHECKERS

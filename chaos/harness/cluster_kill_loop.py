@@ -24,7 +24,14 @@ from .cluster_faults import FAULTS, PROGRESS_S, Faults
 from .growing import of_stream
 from .kept_run import KeptRun
 from .local_cluster import LocalCluster
-from .loop_frame import NoProgress, Outcome, lines_of, run_loop, wait_for_progress
+from .loop_frame import (
+    NoProgress,
+    Outcome,
+    lines_of,
+    run_loop,
+    wait_for_progress,
+    wait_shown,
+)
 from .processes import DidNotStart
 
 TOPIC = "stream"
@@ -118,6 +125,7 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
                 try:
                     with kept.watch(cluster, [TOPIC], faults.load.served):
                         faults.run(chosen.seconds, some)
+                        wait_shown(stream)
                 finally:
                     stream.stop()
             faults.wait_in_sync()

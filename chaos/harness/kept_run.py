@@ -22,7 +22,7 @@ from typing import Any, Final
 from ..checkers.availability import Availability
 from ..checkers.history import OPEN, Anomaly
 from ..checkers.txn_history import Sent, Txn
-from ..checkers.verdict import Verdict
+from ..checkers.verdict import MEANWHILE, Verdict
 from ..runs.folder import (
     ANOMALIES,
     EXIT_CODES,
@@ -34,7 +34,7 @@ from ..runs.folder import (
     VALID,
     RunFolder,
 )
-from ..runs.judging import BROKEN
+from ..runs.judging import BROKEN, NOTHING_SHOWN
 from ..runs.plan import Plan, machine, versions
 from ..runs.watch import Watch
 from .asking import NobodyAnswers
@@ -191,6 +191,8 @@ class KeptRun:
             return self._conclude(INVALID, "; ".join([*broken, *rules]))
         if not verdict.proves_something:
             return self._conclude(UNKNOWN, "nothing was acknowledged, or nothing read at the end")
+        if not verdict.counts[MEANWHILE]:
+            return self._conclude(UNKNOWN, NOTHING_SHOWN)
         if not self._faults:
             return self._conclude(UNKNOWN, "no fault struck")
         return self._conclude(VALID, "no checker has found anything")

@@ -34,6 +34,7 @@ from .loop_frame import (
     lines_of,
     patience_s,
     run_loop,
+    wait_shown,
 )
 from .processes import DidNotStart, Node
 
@@ -65,6 +66,7 @@ class Loop:
             time.sleep(self.rng.uniform(0.3, 3.0))
             self._strike()
         time.sleep(CALM_S)
+        wait_shown(self.stream)
 
     def _strike(self) -> None:
         if not self.node.process.alive:

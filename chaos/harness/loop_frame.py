@@ -26,10 +26,12 @@ from ..checkers.verdict import Verdict
 from ..runs.folder import EXIT_CODES, HISTORY, UNKNOWN, VALID, NoRun
 from ..runs.interrupts import CutsOff
 from ..workloads import idempotent_stream, txn_process
+from ..workloads.idempotent_stream import FOLLOWER, IdempotentStream
 from .kept_run import Conclusion, KeptRun
 from .local_cluster import wait_for
 from .processes import DidNotStart
 
+SHOWN_S = 60.0
 NAME_WIDTH = 18  # as in the verdict's own lines
 
 
@@ -53,6 +55,19 @@ def wait_for_progress(what: str, condition: Callable[[], bool], seconds: float) 
         return wait_for(what, condition, patience_s(seconds))
     except TimeoutError as error:
         raise NoProgress(str(error)) from error
+
+
+def wait_shown(stream: IdempotentStream, seconds: float = SHOWN_S) -> None:
+    """Until its follower was shown what is acknowledged by now, while all nodes serve."""
+    owed = dict(stream.ends)
+    what = "the follower is shown what was acknowledged"
+    try:
+        wait_for_progress(what, lambda: not (stream.unshown(owed) and stream.follows), seconds)
+    except NoProgress as error:
+        raise NoProgress(f"{error}; not of {stream.unshown(owed)}") from error
+    is_told = any(op.f == "die" and op.process == FOLLOWER for op in stream.history)
+    if stream.unshown(owed) and not is_told:
+        raise TimeoutError("the follower has ended, and nobody knows why")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ KEPT_PER_NAME: Final = 1_000
 SAID_PER_NAME: Final = 3
 BROKEN: Final = "broken"
 LEFT_OUT: Final = "left-out"
+NOTHING_SHOWN: Final = "no consumer was shown anything while the load went on"
+NO_COUNTS: Final = ("operations", "ok", "records", "records read", "read at the end")
 TOLD_MAX: Final = 600  # characters
 NO_KINDS: Final = frozenset({"none", "all"})  # among the faults that a run was asked for
 
@@ -98,7 +100,7 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
         try:
             return LOOPS[workload](folder.history)
         except (ValueError, TypeError, KeyError) as error:
-            nothing = dict.fromkeys(("operations", "ok", "records", "read at the end"), 0)
+            nothing = dict.fromkeys(NO_COUNTS, 0)
             return Judged(counts=nothing, cut=f"it can't be read: {error}")
     worked = Worked()
     judged = judge_history(
@@ -135,6 +137,7 @@ def _of_loop(found: verdict.Verdict, untold: str = "") -> Judged:
     acknowledged = found.counts["acknowledged"]
     all_of_them = acknowledged + found.counts["failed"] + found.counts["unknown"]
     counts = {"operations": all_of_them, "ok": acknowledged, "records": acknowledged}
+    counts["records read"] = found.counts[verdict.MEANWHILE]
     return Judged(found.anomalies, counts | found.counts, untold=untold)
 
 
@@ -207,8 +210,8 @@ def _said(
         reasons.append(f"the history is cut short: {judged.cut}")
     if not judged.counts["records"]:  # reads that came to nothing are ok, too
         reasons.append("nothing was acknowledged")
-    if not judged.counts.get("records read", 1):  # the loops have no consumers while they go on
-        reasons.append("no consumer was shown anything while the load went on")
+    if not judged.counts["records read"]:
+        reasons.append(NOTHING_SHOWN)
     if not judged.counts["read at the end"]:
         reasons.append("nothing was read after the faults")
     elif judged.untold:

@@ -102,6 +102,8 @@ class IdempotentStream:
         self._excuse = excuse
         self.history: list[Operation] = []  # appended to from all threads, which CPython allows
         self.acknowledged = 0  # so far; a measure of progress, not exact
+        self.ends: dict[str, int] = {}  # key -> the highest offset that was acknowledged
+        self._shown: dict[str, int] = {}  # and the highest that the follower was shown
         self._stopping = threading.Event()
         self._reading = threading.Event()
         self._outstanding: set[tuple[int, str, int]] = set()
@@ -127,6 +129,14 @@ class IdempotentStream:
         for process, key, value in sorted(self._outstanding):
             op = Operation("send", "info", process, key, value, error="no answer until the end")
             self.history.append(op)
+
+    @property
+    def follows(self) -> bool:
+        return self._follower.is_alive()
+
+    def unshown(self, ends: Mapping[str, int]) -> list[str]:
+        """Of which partitions the follower was not shown as much."""
+        return sorted(key for key, end in ends.items() if self._shown.get(key, -1) < end)
 
     # -- producing --------------------------------------------------------------------------
 
@@ -203,6 +213,7 @@ class IdempotentStream:
             self.acknowledged += 1
             # Negative where the broker no longer knew the duplicate's.
             op.offset = offset if (offset := message.offset()) is not None and offset >= 0 else None
+            self.ends[key] = max(self.ends.get(key, -1), -1 if op.offset is None else op.offset)
         self.history.append(op)
 
     # -- reading ----------------------------------------------------------------------------
@@ -273,6 +284,8 @@ class IdempotentStream:
         writer, value = parse(message.value() or b"")
         key = f"{message.topic()}-{message.partition()}"
         op = Operation("read", "ok", reader, key, value, message.offset(), writer)
+        if reader == FOLLOWER:
+            self._shown[key] = max(self._shown.get(key, -1), message.offset() or 0)
         op.ended_s = time.monotonic()
         self.history.append(op)
 

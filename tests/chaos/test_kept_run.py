@@ -70,7 +70,8 @@ def test_recovery_is_from_the_blow_to_the_acknowledgement_of_every_partition_tha
         for n in range(3)
     ]
     read = [Operation("read", "ok", FINAL, f"t-{n}", n, n, 1, ended_s=blow + 9.0) for n in range(3)]
-    history = [*sent, *read]
+    shown = [Operation("read", "ok", "follower", "t-0", 0, 0, 1, ended_s=blow + 8.0)]
+    history = [*sent, *shown, *read]
     run.judged(judge(history), [], map(to_line, history))
     made = digest.read(tmp_path / "run")
     assert made.verdict == "valid" and made.acknowledged == 3
@@ -112,11 +113,13 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch) -> None:
 
 STREAM = [
     Operation("send", "ok", 1, "t-0", 3, 0, began_s=1.0, ended_s=2.0),
+    Operation("read", "ok", "follower", "t-0", 3, 0, 1, ended_s=3.0),
     Operation("read", "ok", FINAL, "t-0", 3, 0, 1, ended_s=9.0),
 ]
 MOVED = Txn("txn", "ok", "a", 7, sends=[Sent("t-0", 56, 0)], began_s=1.0, ended_s=2.0)
+SHOWN = Txn("read", "ok", "b", polls=[Polled("t-0", 0, 56, 7)], began_s=2.0, ended_s=3.0)
 FOUND = Txn("read", "ok", FINAL, polls=[Polled("t-0", 0, 56, 7)], began_s=8.0, ended_s=9.0)
-TRANSACTIONS = [MOVED, FOUND]
+TRANSACTIONS = [MOVED, SHOWN, FOUND]
 LOOPS = {
     "cluster-kill-loop": (judge, [to_line(op) for op in STREAM]),
     "transactions-kill-loop": (judge_txns, [txn_to_line(op) for op in TRANSACTIONS]),
@@ -159,7 +162,7 @@ def test_a_loop_is_judged_again_by_its_own_checkers(tmp_path, loop) -> None:
     history = (folder.path / "history.jsonl").read_text()
     (folder.path / "history.jsonl").write_text(history.partition("\n")[2])
     again = judge_again(folder, lambda _: None)
-    assert again["verdict"] == "unknown" and "1 lines of 2 are there" in again["why"]
+    assert again["verdict"] == "unknown" and "2 lines of 3 are there" in again["why"]
     forget_figures(folder)
     value = "3" if loop == "cluster-kill-loop" else "56"
     (folder.path / "history.jsonl").write_text(

@@ -49,12 +49,17 @@ def raised(error: BaseException):
 
 
 ENDS = {
-    "valid": (lambda _c, _d, kept: outcome([SENT, FOUND], kept), "valid", 0),
+    "valid": (lambda _c, _d, kept: outcome([SENT, READ, FOUND], kept), "valid", 0),
+    "nobody was shown anything": (
+        lambda _c, _d, kept: outcome([SENT, FOUND], kept),
+        "unknown",
+        2,
+    ),
     "lost": (lambda _c, _d, kept: outcome([SENT], kept), "invalid", 1),
     "differs": (lambda _c, _d, kept: outcome([SENT, FOUND], kept, broken=["x"]), "invalid", 1),
     "nothing acknowledged": (lambda _c, _d, kept: outcome([], kept), "unknown", 2),
     "no fault struck": (
-        lambda _c, _d, kept: outcome([SENT, FOUND], kept, struck=False),
+        lambda _c, _d, kept: outcome([SENT, READ, FOUND], kept, struck=False),
         "unknown",
         2,
     ),

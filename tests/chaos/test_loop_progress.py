@@ -8,13 +8,22 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from fencepost.chaos.checkers.history import Operation
 from fencepost.chaos.checkers.verdict import Verdict
 from fencepost.chaos.harness import cluster_faults, cluster_kill_loop, kill_loop, loop_frame
 from fencepost.chaos.harness.cluster_faults import Faults
 from fencepost.chaos.harness.cluster_kill_loop import StreamLoad
 from fencepost.chaos.harness.local_cluster import LocalCluster
-from fencepost.chaos.harness.loop_frame import BrokenPromise, NoProgress, Outcome, patience_s
+from fencepost.chaos.harness.loop_frame import (
+    BrokenPromise,
+    NoProgress,
+    Outcome,
+    patience_s,
+    wait_shown,
+)
 from fencepost.chaos.harness.txn_workers import Workers, is_served
+from fencepost.chaos.workloads.idempotent_stream import FOLLOWER, IdempotentStream, payload
+from fencepost.chaos.workloads.idempotent_stream import Plan as Stream
 
 
 @pytest.fixture
@@ -168,3 +177,39 @@ def test_a_node_that_breaks_while_it_stops_has_broken_a_promise(tmp_path, monkey
     (faults.cluster.data / "node-2" / "log").write_text(BROKEN)
     with pytest.raises(BrokenPromise, match="was told to stop, and ended of: an epoch"):
         faults.stop_cleanly("stop cleanly")
+
+
+# -- a follower that is shown nothing --------------------------------------------------------------
+
+
+def message(offset: int) -> SimpleNamespace:
+    there = {"error": None, "topic": "stream", "partition": 0, "offset": offset}
+    told = {name: lambda value=value: value for name, value in there.items()}
+    return SimpleNamespace(**told, value=lambda: payload(1, offset, 10))
+
+
+@pytest.fixture
+def followed() -> IdempotentStream:
+    stream = IdempotentStream(Stream(bootstrap="127.0.0.1:1", topic="stream"))
+    stream._follower = SimpleNamespace(is_alive=lambda: True)
+    stream._answered(1, "stream-0", 7, 0.0, None, message(7))
+    stream._saw(FOLLOWER, message(6))
+    return stream
+
+
+def test_a_follower_that_is_not_shown_what_was_acknowledged_makes_a_loop_invalid(
+    tmp_path, followed, capsys
+) -> None:
+    """All nodes serve, and nothing is lost in the end: who followed along has seen nothing of it."""
+    assert exit_code(tmp_path, lambda: wait_shown(followed, 0.05)) == 1
+    assert "is shown what was acknowledged; not of ['stream-0']" in capsys.readouterr().out
+    followed._saw(FOLLOWER, message(7))
+    wait_shown(followed, 0.05)
+
+
+def test_a_follower_that_has_ended_is_not_waited_for(followed) -> None:
+    followed._follower = SimpleNamespace(is_alive=lambda: False)
+    with pytest.raises(TimeoutError, match="the follower has ended"):
+        wait_shown(followed, 60.0)
+    followed.history.append(Operation("die", "info", FOLLOWER, error="damage"))
+    wait_shown(followed, 60.0)  # the checkers find it
