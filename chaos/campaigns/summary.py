@@ -1,6 +1,6 @@
 """One line of JSON for each campaign that was run: what the record counts seeds, hours and faults by.
 
-INVARIANT  a line is appended whole or not at all, and says which commit ran, with which seeds, and what failed.
+INVARIANT  a line is appended whole or not at all, and says which commit ran, with which options and seeds, and what failed.
 PREVENTS   counts in a record that somebody made by hand.
 PROVED BY  tests/sim/test_sim_summary.py::test_each_campaign_of_a_run_appends_one_line
 """
@@ -25,6 +25,7 @@ class Summary:
 
     def __init__(self, campaign: str) -> None:
         self.campaign = campaign
+        self._asked = ""
         self._began = datetime.now(UTC)
         self._began_s = time.monotonic()
         self._seeds: list[int] = []
@@ -38,6 +39,7 @@ class Summary:
 
     def add(self, outcome: Outcome) -> None:
         plan = outcome.plan
+        self._asked = plan.asked
         self._seeds.append(plan.seed)
         self._digests[plan.seed] = outcome.digest
         self._faults.update(each.name for each in outcome.struck)
@@ -77,6 +79,7 @@ class Summary:
             "campaign": self.campaign,
             "commit": commit(),
             "began": self._began.isoformat(timespec="seconds"),
+            "asked": self._asked,
             "seeds": spans(self._seeds),
             "runs": len(self._seeds),
             "virtual_s": round(self._virtual_s, 1),

@@ -142,11 +142,14 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _say(ledger: "Ledger", into: Path) -> None:
+    from .seeds_once import counted_once
+
+    campaigns = counted_once(ledger.campaigns.values())
     for problem in ledger.problems:
         print(visible(f"fencepost chaos record: {problem}"), file=sys.stderr)
     print(
         f"{ledger.added} lines added to {ledger.file}; {into / 'RECORD.md'} counts {len(ledger.runs):,} runs and "
-        f"{sum(each.runs for each in ledger.campaigns.values()):,} seeds"
+        f"{sum(each.runs for each in campaigns):,} seeds"
     )
 
 

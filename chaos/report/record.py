@@ -48,6 +48,7 @@ class Campaign:
     failures: tuple[dict[str, str], ...]
     different: int
     interrupted: bool = False
+    asked: str | None = None  # its options; older lines do not say
 
     @property
     def id(self) -> str:
@@ -131,6 +132,7 @@ def campaign_of(line: dict[str, Any]) -> Campaign | None:
         failures=tuple(_failures(failures if isinstance(failures, list) else [])),
         different=int(number_of(line.get("different")) or 0),
         interrupted=line.get("interrupted") is True,
+        asked=None if line.get("asked") is None else text_of(line["asked"]),
     )
 
 

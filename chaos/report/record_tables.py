@@ -15,6 +15,7 @@ from .markup import visible
 from .nodes_code import NOW, NodesCode
 from .record import Campaign, Ledger
 from .run_folder import INVALID, UNKNOWN, VALID
+from .seeds_once import counted_once
 from .side_by_side import KAFKA, SIMULATOR, Side, groups_of, system_of
 from .struck import Struck
 
@@ -51,7 +52,7 @@ def write(record: Path, ledger: Ledger) -> None:
 
 def tables(ledger: Ledger, code_of: Callable[[str], str]) -> str:
     """`code_of` says which code of the nodes a commit has (`NodesCode`)."""
-    runs, campaigns = list(ledger.runs.values()), list(ledger.campaigns.values())
+    runs, campaigns = list(ledger.runs.values()), counted_once(ledger.campaigns.values())
     if not runs and not campaigns:
         return "Nothing has been counted yet."
     parts = [_totals(runs, campaigns)]

@@ -46,7 +46,13 @@ class Plan:
 
     @property
     def command(self) -> str:
-        parts = [f"fencepost sim run --campaign {self.campaign} --seeds {self.seed}"]
+        begins = f"fencepost sim run --campaign {self.campaign} --seeds {self.seed}"
+        return f"{begins} {self.asked}".rstrip()
+
+    @property
+    def asked(self) -> str:
+        """The options that all plans of a campaign share."""
+        parts = []
         for each in fields(self):
             option, value = OPTIONS.get(each.name), getattr(self, each.name)
             if option is not None and value != each.default:

@@ -58,6 +58,51 @@ def test_what_is_added_again_counts_once(tmp_path) -> None:
     assert "| `d96f4ae` | 2026-11-21 | 1,000 | 1 | 2 | 0.03 | 1 | 0 |" in text
 
 
+def all_of_the_simulator(tmp_path, *campaigns) -> str:
+    """The row of all seeds, of these lines in one file."""
+    into = record_folder(tmp_path / "into")
+    text = "".join(f"{json.dumps(CAMPAIGN | each)}\n" for each in campaigns)
+    (into / "campaigns.jsonl").write_text(text)
+    assert main(["record", str(into), "--into", str(into)]) == 0
+    text = (into / "RECORD.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith("| **simulator, all**")]
+    seeds = row.split("|")[2].split()[0]
+    assert any("commit" in each for each in campaigns) or (
+        f"| `d96f4ae` | 2026-11-22 | {seeds} |" in text
+    )
+    return row
+
+
+LATER = {"began": "2026-11-22T12:00:00+00:00", "asked": ""}
+ONCE = "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 1 | 0 |"
+TWICE = "| **simulator, all** | 2,000 seeds | 20.0 virtual | 13,000 | 10,000,000 | 2 | 0 |"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "row"),
+    [
+        ({"asked": ""}, {}, ONCE),
+        ({"asked": "--faults kill"}, {"asked": "--faults kill"}, ONCE),
+        ({"asked": ""}, {"asked": "--faults kill"}, TWICE),
+        ({}, {"asked": None}, TWICE),  # older lines do not say what was asked for
+        ({"asked": "", "commit": "d96f4ae+"}, {"commit": "d96f4ae+"}, TWICE),  # changed in between?
+    ],
+)
+def test_seeds_that_were_run_again_with_the_same_options_count_once(
+    tmp_path, first, again, row
+) -> None:
+    assert all_of_the_simulator(tmp_path, first, LATER | again) == row
+
+
+def test_of_seeds_that_were_run_again_only_the_new_ones_count(tmp_path) -> None:
+    """And what failed in one that had not failed before: the same plan is to be the same run."""
+    failed = CAMPAIGN["failures"][0]
+    more = {"seeds": "900..1100,2000", "runs": 201, "virtual_s": 7_236.0, "acknowledged": 201_000}
+    more |= {"faults": {"kill": 402}, "failures": [failed, failed | {"seed": 950}]}
+    row = all_of_the_simulator(tmp_path, {"asked": ""}, LATER | more)
+    assert row == "| **simulator, all** | 1,101 seeds | 11.0 virtual | 6,702 | 5,101,000 | 2 | 0 |"
+
+
 JUDGED_AGAIN = [
     # verdicts, one after the other; those that get a line; what the run counts as
     (["unknown", "valid"], 2, "valid"),

@@ -65,6 +65,17 @@ def test_a_campaign_in_which_nothing_was_acknowledged_proves_nothing(
     assert ran("run --campaign cluster --seeds 3 --check-every 0") == 0
 
 
+def test_a_line_says_what_was_asked_for() -> None:
+    plan = Plan(campaign="cluster", seed=7, faults=("kill", "pause"), at_once=1, config=("a=1",))
+    summary = Summary("cluster")
+    summary.add(Outcome(plan))
+    line = summary.line(run_twice=0, different=0, interrupted=False)
+    assert line["asked"] == "--faults kill,pause --at-once 1 --config a=1"
+    plain = Summary("cluster")
+    plain.add(outcome(7))
+    assert plain.line(run_twice=0, different=0, interrupted=False)["asked"] == ""
+
+
 def test_a_line_names_what_failed_and_counts_faults_by_kind() -> None:
     summary = Summary("cluster")
     struck = (Struck(1, "kill", 0.5), Struck(2, "kill", 0.6), Struck(4, "cut", 0.7))
