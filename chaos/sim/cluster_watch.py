@@ -301,20 +301,25 @@ class ClusterWatch:
         return parsed
 
     def compare_bytes(self) -> int:
-        """At the end, the replicas of a partition are the same bytes, from where all of them begin; how many were compared."""
+        """At the end, the members of an ISR hold the same bytes, as far as all of them go; how many partitions were compared."""
         assert self.nodes is not None
-        found: dict[tuple[str, int], list[tuple[BrokerId, Log]]] = {}
+        found: dict[str, list[tuple[BrokerId, Log]]] = {}
         for node_id in self.nodes.up():
             for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
-                log = partition.log
-                if not log.config.compact:
-                    place = key_of(partition.topic_id, name.partition), log.log_end_offset
-                    found.setdefault(place, []).append((node_id, log))
-        for (key, end), logs in found.items():
+                key = key_of(partition.topic_id, name.partition)
+                newest = self.epochs.newest.get(key)
+                if (
+                    not partition.log.config.compact
+                    and newest is not None
+                    and node_id in newest.isr
+                ):
+                    found.setdefault(key, []).append((node_id, partition.log))
+        for key, logs in found.items():
             start = max(log.log_start_offset for _, log in logs)
+            end = min(log.log_end_offset for _, log in logs)
             crcs = {node_id: self._crc(node_id, log, start, end) for node_id, log in logs}
             if len(set(crcs.values())) > 1:
-                what = f"nodes end at {end} with other bytes, from {start} on: {crcs}"
+                what = f"nodes have other bytes from {start} to {end}: {crcs}"
                 self.report([Anomaly("diverged", key, what)])
         return len(found)
 
