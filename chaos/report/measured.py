@@ -82,6 +82,7 @@ class Measured:
     shown: dict[int, dict[str, Any]] = field(default_factory=dict)  # history line -> operation
     gaps: list[Gap] = field(default_factory=list)
     history_there: bool = False
+    history_lines: int = 0
     from_samples: bool = False  # throughput and gaps are those of seen.jsonl
     bytes: float = 0.0
     problems: list[str] = field(default_factory=list)
@@ -275,6 +276,7 @@ def _read_history(found: Measured, lines: JsonLines, wanted: set[int]) -> None:
             continue
         found.operations[kind] += 1
         _take(found, op, kind)
+    found.history_lines = lines.lines
     found.problems += lines.problems
     if lines.lines and found.without_time == found.total:
         found.problems.append(f"no operation of {HISTORY} has a time: there is no latency to show")

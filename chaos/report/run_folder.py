@@ -55,6 +55,7 @@ class Run:
     verdict: str = UNKNOWN
     why: str = ""
     counts: dict[str, float] = field(default_factory=dict)
+    history_lines: int | None = None  # that it was judged by, where that is said
     recovery_ms: dict[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -97,6 +98,9 @@ def read_run(folder: Path) -> Run:
     run.seconds = number_of(found.get("seconds")) or 0.0
     options = found.get("options")
     run.asked_s = number_of(options.get("seconds")) or 0.0 if isinstance(options, dict) else 0.0
+    figures = found.get("history")
+    if isinstance(figures, dict) and (lines := number_of(figures.get("lines"))) is not None:
+        run.history_lines = int(lines)
     run.faults = words_of(found.get("faults"))
     run.unknown = words_of(found.get("unknown"))
     run.said = tuple(each for name in SEEN_BY_IT for each in words_of(found.get(name)))

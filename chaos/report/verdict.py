@@ -62,6 +62,10 @@ def _against_valid(found: Measured) -> list[str]:
         reasons.append(f"{HISTORY} holds no record that was acknowledged")
     elif not found.read + found.read_at_end:
         reasons.append(f"{HISTORY} holds no record that was read")
+    wanted = found.run.history_lines
+    if found.history_there and wanted is not None and wanted != found.history_lines:
+        there = words.count(found.history_lines)
+        reasons.append(f"{there} lines of {words.count(wanted)} of {HISTORY} are there")
     if found.anomaly_counts:
         reasons.append(
             f"anomalies.jsonl names {words.listed(found.anomaly_counts)}, none of them marked as allowed"

@@ -213,6 +213,19 @@ def test_anomalies_that_are_not_allowed_stand_against_a_valid_verdict(tmp_path) 
     assert "Seen, and allowed by the rules of this run: 1 × lost-write." in words
 
 
+def test_a_run_whose_history_lacks_lines_is_not_called_valid(tmp_path) -> None:
+    """It was judged by lines of which some are gone: of what is shown nobody has said anything."""
+    whole = history()
+    figures = {"lines": len(whole), "blake2b": "x"}
+    folder = write(tmp_path / "whole", run_json(history=figures), history=whole)
+    assert judged(measure(folder)).verdict == "valid"
+    folder = write(tmp_path / "cut", run_json(history=figures), history=whole[:-1])
+    assert judged(measure(folder)).verdict == "unknown"
+    _, words = read(write_page(folder))
+    assert f"{len(whole) - 1:,} lines of {len(whole):,} of history.jsonl are there" in words
+    assert "✓ Valid" not in words
+
+
 def test_a_line_that_was_cut_off_is_named_and_the_rest_is_told(tmp_path) -> None:
     folder = good_run(tmp_path)
     with (folder / "history.jsonl").open("a") as file:
