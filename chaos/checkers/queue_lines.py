@@ -46,9 +46,10 @@ STEP_FORM: Final = "<IIqqI"
 # what comes before: line, process, began_s, ended_s; what comes behind it: likewise
 EDGE_FORM: Final = "<IIddIIdd"
 EDGE_S: Final = 60.0  # of a bucket of edges
-# group and key, number, position, line; of what brokers say in the end also where its name is
-POSITION_FORM: Final = "<16sqqI"
+# group and key, number, position, line, ended_s; of what brokers say where its name is, and, meanwhile, to whom and since when
+POSITION_FORM: Final = "<16sqqId"
 TOLD_FORM: Final = "<16sqqIQ"
+ASKED_FORM: Final = "<16sqqIQId"
 
 
 class Found:
@@ -115,6 +116,7 @@ class Lines:
         self.steps = Buckets(folder, "steps", STEP_FORM)
         self.positions = Buckets(folder, "positions", POSITION_FORM)
         self.told = Buckets(folder, "told", TOLD_FORM)
+        self.asked = Buckets(folder, "asked", ASKED_FORM)
         self.edges = Buckets(folder, "edges", EDGE_FORM)
         self.outcome = bytearray(1)  # lines are counted from 1
         self._at_end = bytearray(1)  # how many of a line's values the final polls have found
@@ -154,7 +156,7 @@ class Lines:
             self._unknown.pop(op.process, None)
             self.processes.forget(op.process)
             return
-        if op.f == "position" and op.process == FINAL:
+        if op.f == "position":
             self._told(op)
         self.has_final = self.has_final or op.process == FINAL
         self._sends(op, kind)
@@ -279,7 +281,9 @@ class Lines:
         for place, position in op.offsets.items():
             group, _, name = place.partition("|")
             there = digest(place)
-            self.positions.add(self._place_bucket(there), there, op.number, position, op.line)
+            self.positions.add(
+                self._place_bucket(there), there, op.number, position, op.line, op.ended_s
+            )
             offsets = [polled.offset for polled in op.polls if polled.key == name]
             if group in GROUPS and offsets and op.type != "fail":
                 key, number = self._key(name), self.places.number(place)
@@ -288,8 +292,12 @@ class Lines:
     def _told(self, op: Txn) -> None:
         for place, number in op.writers.items():
             there, position = digest(place), op.offsets[place]
+            said = (there, number, position, op.line, self.words.add(place))
             bucket = self._place_bucket(there)
-            self.told.add(bucket, there, number, position, op.line, self.words.add(place))
+            if op.process == FINAL:
+                self.told.add(bucket, *said)
+            else:
+                self.asked.add(bucket, *said, self.processes.number(op.process), op.began_s)
 
     def _place_bucket(self, there: bytes) -> int:
         return int.from_bytes(there[:4]) % self.place_buckets

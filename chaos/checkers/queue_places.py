@@ -187,7 +187,7 @@ class Places:
             told = {place: Told(*said) for place, *said in lines.told.take(bucket)}
             newest: dict[bytes, tuple[int, int]] = {}  # number, line
             put: dict[bytes, tuple[int, int]] = {}  # to where, line: by whom it says it was moved
-            for place, number, position, line in lines.positions.take(bucket):
+            for place, number, position, line, _ in lines.positions.take(bucket):
                 said = told.get(place)
                 if said is None:
                     continue

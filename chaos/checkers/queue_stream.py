@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from .history import Anomaly
+from .queue_asked import Meanwhile
 from .queue_cycles import Knots
 from .queue_lines import Found, Lines
 from .queue_places import Places
@@ -37,6 +38,7 @@ def stream(file: Path, see: Callable[[Txn], None]) -> tuple[list[Anomaly], str]:
             lines.read(file, see)
             values = Values(lines, folder, found)
             values.run()
+            Meanwhile(lines, found).run()
             Places(lines, values, folder, found).run()
             Knots(lines, found).run(file)
     return found.all(), lines.cut
