@@ -211,16 +211,25 @@ class Clients:
 
     # -- what faults do to them ------------------------------------------------------------------
 
-    def start_twin(self, transactional_id: str, lasts_s: float) -> bool:
-        """A second client with an id that another one has, for that long. Not while there is another twin."""
+    def start_twin(self, transactional_id: str) -> Client | None:
+        """A second client with an id that another one has, until `end_twin`. Not while there is another twin."""
         with self.lock:
             if self._twin is not None:
-                return False
+                return None
             self._twin = Client(TWIN_SLOT, self._twins)
             self._start(self._twin, "--transactional-id", transactional_id)
             self._twins = self._twin.life
-            self._twin.crash_at_s = self.now_s + lasts_s
-            return True
+            return self._twin
+
+    def end_twin(self, twin: Client, in_s: float) -> None:
+        """Unless it is to end at once, as all do."""
+        with self.lock:
+            if twin.crash_at_s:
+                twin.crash_at_s = self.now_s + in_s
+
+    def is_there(self, twin: Client) -> bool:
+        """Not ended; or nobody has read yet what it has written down."""
+        return self._twin is twin
 
     def resume(self) -> None:
         with self.lock:

@@ -1,6 +1,7 @@
 """What of a run's clients the faults may use: a twin, a sleep between a send and its commit, an id whose epochs are nearly used up.
 
-INVARIANT  who is stopped stands between its sends and its commit, seen in the process table, or the fault is left out.
+INVARIANT  who is stopped stands between its sends and its commit, seen in the process table, and a second producer has begun a
+           transaction, or the fault is left out.
 PREVENTS   a record of sleepers that slept while they had nothing open, and of worn-out ids that nobody was using.
 PROVED BY  tests/chaos/test_lent_clients.py::test_a_client_is_stopped_between_its_sends_and_its_commit
 
@@ -27,6 +28,7 @@ from .workloads import EPOCHS, Workload
 
 OLD: Final = 32_764  # Kafka's last epoch is 32767, and the first that it gives out is 0
 SLEEPS_S: Final = 10.0  # for a client to come to a commit
+TWIN_S: Final = 20.0  # for a second client to begin a transaction
 LOOK_S: Final = 0.02
 
 
@@ -73,8 +75,18 @@ class Lent:
         with self.clients.lock:
             client = self._some(rng)
         chosen = self._id_of(client)
-        if not self.clients.start_twin(chosen, lasts_s):
+        twin = self.clients.start_twin(chosen)
+        if twin is None:
             raise LeftOut("there is a twin already")
+        assert twin.notes is not None
+        deadline = time.monotonic() + TWIN_S
+        while not twin.notes.transacts and self.clients.is_there(twin):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(LOOK_S)
+        self.clients.end_twin(twin, lasts_s if twin.notes.transacts else 0.0)
+        if not twin.notes.transacts:
+            raise LeftOut(f"a second {chosen} came to no transaction within {TWIN_S:g} s")
         return chosen
 
     def _id_of(self, client: Client) -> str:

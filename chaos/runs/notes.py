@@ -20,12 +20,14 @@ class Notes:
         self._began_s = began_s  # of the run, on the clock that clients use
         self._at = 0
         self._open: dict[int, Txn] = {}
+        self.transacts = False  # it has begun a transaction, at least
         self.readers: dict[str, None] = {}  # names under which it was given partitions, in order
 
     def ended(self) -> list[Txn]:
         """What has come to an end since the last look."""
         found = []
         for op in self._new():
+            self.transacts |= op.f == "txn"
             if op.ended_s == 0.0:
                 self._open[op.number] = op
                 continue

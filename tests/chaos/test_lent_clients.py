@@ -26,6 +26,8 @@ if words["--awake"] == "0":
 else:
     late = float(words["--awake"])
     signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(late), os.kill(os.getpid(), signal.SIGSTOP)))
+if words["--slot"] == words["--mute"]:
+    time.sleep(60)
 process = f"queue-{words['--slot']}.{words['--life']}.1"
 for number in range(600):
     now = time.monotonic()
@@ -40,14 +42,16 @@ for number in range(600):
 class Running:
     """Clients that are ticked, as a run does."""
 
-    def __init__(self, folder, awake: float = 0.0, faults: tuple[str, ...] = ("epochs",)) -> None:
+    def __init__(
+        self, folder, awake: float = 0.0, faults: tuple[str, ...] = ("epochs",), mute: int = -1
+    ) -> None:
         self.folder = RunFolder(folder / "run")
         self.folder.create({})
         self.clients = Clients(
             self.folder,
             count=2,
             module="stand_in",
-            words=lambda *_: ["--awake", str(awake)],
+            words=lambda *_: ["--awake", str(awake), "--mute", str(mute)],
             seed=1,
             life_s=0.0,
         )
@@ -129,8 +133,18 @@ def test_a_twin_has_the_id_of_a_client_for_as_long_as_it_was_asked_for(stand_in)
         assert not twin.process.alive and run.clients.crashes == 0
         assert f"queue-{TWIN_SLOT}.1.1" in run.processes(), "what it did is in the history"
         run.lent.twin(random.Random(3), 0.1)
-        assert run.clients._twin.life == 2
+        assert f"queue-{TWIN_SLOT}.2.1" in run.processes(), "its time begins when it transacts"
     assert not any(each.process.alive for each in run.clients.all)
+
+
+@pytest.mark.slow
+def test_a_twin_that_comes_to_no_transaction_was_none(stand_in, monkeypatch) -> None:
+    """It has fenced nobody: a process takes seconds to be there on a busy machine, and some faults are over by then."""
+    monkeypatch.setattr(lent, "TWIN_S", 0.5)
+    with Running(stand_in, mute=TWIN_SLOT) as run:
+        with pytest.raises(LeftOut, match="came to no transaction within"):
+            run.lent.twin(random.Random(1), 1.0)
+        until(lambda: run.clients._twin is None)
 
 
 def test_a_load_in_which_nobody_transacts_lends_nobody(stand_in) -> None:
