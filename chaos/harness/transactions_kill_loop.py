@@ -31,11 +31,13 @@ from .growing import of_notes
 from .kept_run import KeptRun
 from .local_cluster import LocalCluster, wait_for
 from .loop_frame import NAME_WIDTH, NoProgress, Outcome, lines_of, run_loop, wait_for_progress
-from .processes import DidNotStart
+from .processes import DidNotStart, Process
 from .txn_workers import Worker, Workers
 
 TIMEOUT_MS: Final = 6_000  # of a transaction
 SETTINGS: Final = ("transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",)
+TWIN_S: Final = 20.0  # for a second client to begin a transaction
+LOOK_S: Final = 0.02
 STABLE_S: Final = 60.0  # for what was left open to time out
 READ_S: Final = 120.0
 SEGMENT_BYTES: Final = "1048576"
@@ -78,20 +80,33 @@ class TxnFaults(Faults):
         self.took_s[name].append(self.load.progress())
 
     def double_client(self, name: str) -> None:
-        """Two with one id, while both run or while the first sleeps."""
+        """Two with one id, while both run or while the first sleeps. Nobody was struck before the second transacts."""
         worker = self._anyone()
-        self.kept.hit(what=worker.transactional_id)
         asleep = self.rng.random() < 0.5
         if asleep:
             self.load.pause(worker)
         self.twins += 1
         twin = self.load.twin(worker, self.twins)
-        time.sleep(self.rng.uniform(1.0, 4.0))
-        if asleep:
-            self.load.resume(worker)
-            time.sleep(self.rng.uniform(0.0, 1.0))
-        twin.kill()
+        try:
+            if has_begun(twin):
+                self.kept.hit(what=worker.transactional_id)
+            time.sleep(self.rng.uniform(1.0, 4.0))
+            if asleep:
+                self.load.resume(worker)
+                time.sleep(self.rng.uniform(0.0, 1.0))
+        finally:
+            twin.kill()
         self.took_s[name].append(self.load.progress())
+
+
+def has_begun(twin: Process) -> bool:
+    """A transaction, by its notes, or within `TWIN_S`."""
+    notes, late = twin.log.with_suffix(".jsonl"), time.monotonic() + TWIN_S
+    while not (has := notes.exists() and b'"f": "txn"' in notes.read_bytes()):
+        if not twin.alive or time.monotonic() > late:
+            break
+        time.sleep(LOOK_S)
+    return has
 
 
 FAULTS: Final[dict[str, Fault]] = {

@@ -10,9 +10,16 @@ from types import SimpleNamespace
 import pytest
 from fencepost.chaos.checkers.history import Operation
 from fencepost.chaos.checkers.verdict import Verdict
-from fencepost.chaos.harness import cluster_faults, cluster_kill_loop, kill_loop, loop_frame
+from fencepost.chaos.harness import (
+    cluster_faults,
+    cluster_kill_loop,
+    kill_loop,
+    loop_frame,
+    transactions_kill_loop,
+)
 from fencepost.chaos.harness.cluster_faults import Faults
 from fencepost.chaos.harness.cluster_kill_loop import StreamLoad
+from fencepost.chaos.harness.kept_run import KeptRun
 from fencepost.chaos.harness.local_cluster import LocalCluster
 from fencepost.chaos.harness.loop_frame import (
     BrokenPromise,
@@ -21,6 +28,7 @@ from fencepost.chaos.harness.loop_frame import (
     patience_s,
     wait_shown,
 )
+from fencepost.chaos.harness.transactions_kill_loop import TxnFaults
 from fencepost.chaos.harness.txn_workers import Workers, is_served
 from fencepost.chaos.workloads.idempotent_stream import FOLLOWER, IdempotentStream, payload
 from fencepost.chaos.workloads.idempotent_stream import Plan as Stream
@@ -213,3 +221,35 @@ def test_a_follower_that_has_ended_is_not_waited_for(followed) -> None:
         wait_shown(followed, 60.0)
     followed.history.append(Operation("die", "info", FOLLOWER, error="damage"))
     wait_shown(followed, 60.0)  # the checkers find it
+
+
+# -- a second client with the id of another --------------------------------------------------------
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_twin_that_came_to_no_transaction_has_struck_nobody(
+    tmp_path, monkeypatch, begins: bool
+) -> None:
+    """It is ended all the same, and so is its sleep who slept meanwhile."""
+    done: list[str] = []
+    notes = tmp_path / "teller-63.1.jsonl"
+    notes.write_text('{"f": "txn", "type": "info"}\n' if begins else '{"f": "assign"}\n')
+    twin = SimpleNamespace(
+        alive=True, log=notes.with_suffix(".log"), kill=lambda: done.append("killed")
+    )
+    load = SimpleNamespace(
+        all=[SimpleNamespace(role="teller", transactional_id="teller-0")],
+        pause=lambda _: done.append("paused"),
+        resume=lambda _: done.append("resumed"),
+        twin=lambda *_: twin,
+        progress=lambda: 1.0,
+    )
+    monkeypatch.setattr(transactions_kill_loop, "TWIN_S", 0.05)
+    monkeypatch.setattr(transactions_kill_loop.time, "sleep", lambda _: None)
+    kept = KeptRun(tmp_path / "run")
+    faults = TxnFaults(SimpleNamespace(), load, random.Random(2), kept)
+    (tmp_path / "run").mkdir()
+    with kept.fault("double client"):
+        faults.double_client("double client")
+    assert done == ["paused", "resumed", "killed"]
+    assert (tmp_path / "run" / "faults.jsonl").exists() == begins
