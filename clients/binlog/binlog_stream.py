@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from pymysqlreplication import event, row_event
-from pymysqlreplication.json_binary import parse_json
 
 from .changes import (
     CREATE,
@@ -31,9 +30,10 @@ from .charsets import BINARY, as_it_was_said, encoding_of
 from .columns import Column, Table
 from .database import CannotFollow, refused_versioned
 from .gtids import MARIADB
+from .mysql_json import NotJson, text_of
 from .patterns import selects
 from .rollbacks import Held, LeftOut
-from .row_images import Packed, Reader, column_of, json_text, read_row, reader_of
+from .row_images import Packed, Reader, column_of, read_row, reader_of
 from .schema_changes import LoggedAsStatement, emptied_by
 from .statements import Kind, Statement, statement_of
 
@@ -233,7 +233,7 @@ class Interpreter:
         return Shape(
             Table(told.schema, told.table, shown, tuple(names[number] for number in key)),
             names,
-            tuple(reader_of(each, _json_of) for each in packed),
+            tuple(reader_of(each, text_of) for each in packed),
             hidden,
         )
 
@@ -271,6 +271,11 @@ class Interpreter:
                 f"{self._gtid}: {shape.table.full_name} holds text that is none in its character set: {trouble}. Mend the "
                 "row, and start with --resnapshot; or leave the table out with --tables"
             ) from trouble
+        except NotJson as trouble:
+            raise CannotFollow(
+                f"{self._gtid}: a row of {shape.table.full_name} can't be read: {trouble}. Mend the row, and start with --resnapshot; "
+                "or leave the table out with --tables"
+            ) from trouble
         for each in shape.hidden:
             del row[each]
         return row, at
@@ -288,11 +293,6 @@ class Interpreter:
 
 def _ones(bits: bytes) -> int:
     return int.from_bytes(bits, "little").bit_count()
-
-
-def _json_of(data: bytes) -> str:
-    """An empty value is JSON's null, as MySQL writes it for a column that may not be NULL."""
-    return json_text(parse_json(data[0], data[1:])) if data else "null"
 
 
 def packed_of(column: Any, table: str) -> Packed:

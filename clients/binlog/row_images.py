@@ -8,11 +8,9 @@ The driver's own decoder gives Python's types, which have no 0000-00-00, no -26:
 DECIMAL of 65 digits with its zeros. The layouts are MySQL's (`Field::pack`, `decimal2bin`, `my_time.cc`).
 """
 
-import json
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Final
 
 from .charsets import decoded
@@ -317,20 +315,3 @@ def _set(packed: Packed) -> Reader:
         return ",".join(v for n, v in enumerate(packed.values) if mask >> n & 1), end
 
     return read
-
-
-def json_text(value: object) -> str:
-    """As MySQL shows it: a space behind commas and colons, and a DECIMAL as a number with all its digits."""
-    if isinstance(value, dict):
-        told = (f"{json_text(_key(key))}: {json_text(value[key])}" for key in value)
-        return f"{{{', '.join(told)}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(json_text, value))}]"
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    text = value.decode() if isinstance(value, bytes) else value
-    return json.dumps(text, ensure_ascii=False, default=str)
-
-
-def _key(key: object) -> str:
-    return key.decode() if isinstance(key, bytes) else str(key)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fencepost.clients.binlog import rollbacks
+from fencepost.clients.binlog import rollbacks, row_images
 from fencepost.clients.binlog.binlog_stream import FOLLOWED, SEQUENCES, Interpreter
 from fencepost.clients.binlog.changes import (
     CREATE,
@@ -283,3 +283,16 @@ def test_a_table_that_begins_like_a_sequence_is_a_table() -> None:
 
 def test_what_holds_no_change_is_passed_over() -> None:
     assert changes(gtid(7), told(event.NotImplementedEvent, event_type=0x24)) == []
+
+
+def test_a_json_document_that_is_damaged_ends_the_stream_in_a_sentence() -> None:
+    described = {**vars(column("n", row_images.JSON)), "length_size": 4}
+    events = (
+        gtid(7),
+        table_map(columns=[column("id", 3), SimpleNamespace(**described)]),
+        rows(row_event.WriteRowsEvent, b"\x00\x01\x00\x00\x00" + b"\x02\x00\x00\x00\x05\x00"),
+    )
+    with pytest.raises(
+        CannotFollow, match=r"^0-1-7: a row of shop\.orders can't be read: .*damaged"
+    ):
+        changes(*events)

@@ -4,9 +4,8 @@ import struct
 
 import pytest
 from fencepost.clients.binlog import row_images as at
-from fencepost.clients.binlog.binlog_stream import _json_of
 from fencepost.clients.binlog.columns import Column, UnknownType, column_of_catalogue
-from fencepost.clients.binlog.row_images import Packed, column_of, json_text, read_row, reader_of
+from fencepost.clients.binlog.row_images import Packed, column_of, read_row, reader_of
 from fencepost.clients.binlog.values import from_select, shortest_float32
 
 UTF8 = "utf-8"
@@ -103,34 +102,6 @@ def test_the_shortest_single_precision_number_is_the_same_number(value: float) -
     short = shortest_float32(single)
     assert struct.pack("<f", short) == struct.pack("<f", single)
     assert len(repr(short)) <= len(repr(single))
-
-
-def test_mysqls_json_is_text_as_mysql_shows_it() -> None:
-    assert (
-        json_text({b"a": [1, None, "ä"], b"b": {b"c": True}})
-        == '{"a": [1, null, "ä"], "b": {"c": true}}'
-    )
-
-
-@pytest.mark.parametrize("number", ["12.50", "-0.05", "7", f"{'9' * 35}.{'8' * 30}"])
-def test_a_decimal_in_mysqls_json_is_a_number_with_all_its_digits(number: str) -> None:
-    """JSON_OBJECT('price', price): its bytes are those of a DECIMAL column, behind its digits and those after the point."""
-    whole, _, part = number.lstrip("-").partition(".")
-    data = decimal_bytes(number, len(whole) + len(part), len(part))
-    opaque = bytes([0xF6, 2 + len(data), len(whole) + len(part), len(part)]) + data
-    document = bytes((0, 1, 0, 12 + len(opaque), 0, 11, 0, 1, 0, 0x0F, 12, 0)) + b"p" + opaque
-    assert _json_of(document) == f'{{"p": {number}}}'
-
-
-def decimal_bytes(number: str, precision: int, scale: int) -> bytes:
-    """What the reader of a column turns into `number`."""
-    whole, _, part = number.lstrip("-").partition(".")
-    left, right = (precision - scale) % 9, scale % 9
-    groups = [whole[:left], *(whole[at : at + 9] for at in range(left, len(whole), 9))]
-    groups += [part[at : at + 9] for at in range(0, scale - right, 9)] + [part[scale - right :]]
-    packed = b"".join(int(g).to_bytes((0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[len(g)]) for g in groups if g)
-    packed = bytes([packed[0] ^ 0x80]) + packed[1:]
-    return bytes(each ^ 0xFF for each in packed) if number.startswith("-") else packed
 
 
 def row_of(data_type: str, column_type: str, **more: object) -> dict[str, object]:
