@@ -111,7 +111,6 @@ class Database:
     """One connection. Values come as bytes."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
         self._connection = WatchedConnection(
             **{**login(settings), "read_timeout": QUERY_S},
             use_unicode=False,
@@ -123,6 +122,7 @@ class Database:
         self.flavor = MARIADB if "mariadb" in version.lower() else MYSQL
         # As it keeps them, on Windows as a rule: `Orders` is orders, in rows and in the catalogue.
         self.names_are_small = self.one("SELECT @@GLOBAL.lower_case_table_names")[0] == b"1"
+        self._settings = settings.in_small_letters() if self.names_are_small else settings
 
     def close(self) -> None:
         if self._connection.open:

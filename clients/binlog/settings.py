@@ -5,9 +5,9 @@ import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 PREFIX: Final = "FENCEPOST_BINLOG_"
 INITIAL, NEVER = "initial", "never"
@@ -140,6 +140,11 @@ class Settings:
     @property
     def schema_topic_name(self) -> str:
         return self.schema_topic.replace("{source}", self.source)
+
+    def in_small_letters(self) -> Self:
+        """For a server to which all spellings of a name are one: tables are called there as rows say them."""
+        topics = {table.lower(): self.topics[table] for table in self.topics}
+        return replace(self, tables=tuple(each.lower() for each in self.tables), topics=topics)
 
     @property
     def database(self) -> str:

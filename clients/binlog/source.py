@@ -115,6 +115,8 @@ class BinlogSource:
     def _live(self) -> None:
         settings = self._settings
         with Database(settings) as database:
+            if database.names_are_small:
+                settings = self._settings = settings.in_small_letters()
             self._warn_once(database.check(), database.cascades())
             database.refuse_versioned()
             self._positions.prepare(settings.replication)

@@ -1,4 +1,4 @@
-"""A MariaDB that keeps all names in small letters (lower_case_table_names=1), whatever statements call them."""
+"""A server to which all spellings of a name are one (lower_case_table_names=1), whatever statements and settings call it."""
 
 import os
 import shutil
@@ -13,8 +13,6 @@ import pytest
 from fencepost.chaos.harness.mariadb import Mariadb
 from fencepost.clients.binlog.database import CannotFollow
 from followed import Followed
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +35,8 @@ def say(small: Mariadb, schema: str) -> Iterator[Any]:
         yield at.execute
 
 
-@pytest.mark.parametrize("tables", ["*", "orders"])
+@pytest.mark.slow
+@pytest.mark.parametrize("tables", ["*", "orders", "Orders", "[N-P]*"])
 def test_a_table_that_is_emptied_by_another_spelling_is_told(
     small: Mariadb, say: Any, schema: str, followed: Followed, tables: str
 ) -> None:
@@ -62,6 +61,7 @@ def test_a_table_that_is_emptied_by_another_spelling_is_told(
     assert followed.held("orders") == []
 
 
+@pytest.mark.slow
 def test_a_rename_by_another_spelling_ends_the_source(
     small: Mariadb, say: Any, schema: str, followed: Followed
 ) -> None:
@@ -72,3 +72,18 @@ def test_a_rename_by_another_spelling_ends_the_source(
     say("RENAME TABLE orders TO old, copied TO ORDERS")
     with pytest.raises(CannotFollow, match=r"was renamed to .*orders, which is followed"):
         followed.run()
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_chosen_for_a_table_by_another_spelling_is_its_topic(
+    small: Mariadb, say: Any, schema: str, followed: Followed
+) -> None:
+    followed.settings = replace(
+        followed.settings,
+        port=small.port,
+        topics={f"{schema}.Orders": f"{schema}.orders-elsewhere"},
+    )
+    say("CREATE TABLE Orders (id INT PRIMARY KEY)")
+    say("INSERT INTO Orders VALUES (1)")
+    followed.run()
+    assert followed.held("orders-elsewhere") == [1]
