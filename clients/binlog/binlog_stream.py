@@ -81,8 +81,8 @@ class Interpreter:
         names_are_small: bool = False,
     ) -> None:
         """`left_out` is which rows are known to be rolled back (`rollbacks.py`); `rows_are_read` is whether tables are in
-        their topics with what they had, not with their changes alone; `names_are_small` is whether the server has all names in
-        small letters, and rows say them so, where statements say them as somebody wrote them."""
+        their topics with what they had, not with their changes alone; `names_are_small` is whether all spellings of a name
+        are one to the server, and small letters what is said of them here."""
         self._patterns, self._flavor, self._rows_are_read = tables, flavor, rows_are_read
         self._cascades_are_accepted, self._names_are_small = cascades_are_accepted, names_are_small
         self._left_out = left_out or {}
@@ -210,9 +210,12 @@ class Interpreter:
     # -- rows ------------------------------------------------------------------------------------
 
     def _shape(self, told: Any) -> Shape | None:
-        if not selects(self._patterns, told.schema, told.table):
+        schema, name = told.schema, told.table
+        if self._names_are_small:
+            schema, name = schema.lower(), name.lower()
+        if not selects(self._patterns, schema, name):
             return None
-        full_name = f"{told.schema}.{told.table}"
+        full_name = f"{schema}.{name}"
         if any(each.name is None for each in told.columns):
             raise CannotFollow(
                 f"{self._gtid}: rows of {full_name} were logged without the names of their columns: "
@@ -231,7 +234,7 @@ class Interpreter:
         if set(PERIOD) <= set(names) and (not key or names[key[-1]] == PERIOD[1]):
             raise CannotFollow(f"{self._gtid}: {refused_versioned(full_name)}")
         return Shape(
-            Table(told.schema, told.table, shown, tuple(names[number] for number in key)),
+            Table(schema, name, shown, tuple(names[number] for number in key)),
             names,
             tuple(reader_of(each, text_of) for each in packed),
             hidden,

@@ -55,6 +55,7 @@ SYNCED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "rocksdb_flush_log_at_trx_commit": (("1",), "RocksDB's log"),
 }
 TRANSACTIONAL: Final = ("innodb", "rocksdb")
+SMALL: Final = (b"1", b"2")  # of lower_case_table_names
 VERSIONED: Final = "SYSTEM VERSIONED"  # MariaDB's word for such a table in its catalogue
 
 
@@ -120,8 +121,8 @@ class Database:
         )
         version = self.one("SELECT VERSION()")[0].decode()
         self.flavor = MARIADB if "mariadb" in version.lower() else MYSQL
-        # As it keeps them, on Windows as a rule: `Orders` is orders, in rows and in the catalogue.
-        self.names_are_small = self.one("SELECT @@GLOBAL.lower_case_table_names")[0] == b"1"
+        # All spellings of a name are one: 1, on Windows as a rule, keeps orders of `Orders`; 2, on macOS, keeps each as it was said.
+        self.names_are_small = self.one("SELECT @@GLOBAL.lower_case_table_names")[0] in SMALL
         self._settings = settings.in_small_letters() if self.names_are_small else settings
 
     def close(self) -> None:
@@ -242,8 +243,12 @@ class Database:
         return [
             (schema.decode(), name.decode(), (engine or b"").decode())
             for schema, name, engine in found
-            if selects(self._settings.tables, schema.decode(), name.decode())
+            if selects(self._settings.tables, *self._called(schema.decode(), name.decode()))
         ]
+
+    def _called(self, schema: str, name: str) -> tuple[str, str]:
+        """Here, of what the catalogue has."""
+        return (schema.lower(), name.lower()) if self.names_are_small else (schema, name)
 
     def _table(self, schema: str, name: str) -> Table:
         fields = (
@@ -265,7 +270,8 @@ class Database:
         columns = [
             column_of_catalogue(dict(zip(fields, map(_text, row), strict=True))) for row in found
         ]
-        return Table(schema, name, tuple(columns), tuple(row[0].decode() for row in key))
+        called = self._called(schema, name)
+        return Table(*called, tuple(columns), tuple(row[0].decode() for row in key))
 
     # -- a snapshot ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A server to which all spellings of a name are one (lower_case_table_names=1), whatever statements and settings call it."""
+"""A server to which all spellings of a name are one (lower_case_table_names=1, 2), whatever statements and settings call it."""
 
 import os
 import shutil
@@ -11,7 +11,9 @@ from typing import Any
 import pymysql
 import pytest
 from fencepost.chaos.harness.mariadb import Mariadb
-from fencepost.clients.binlog.database import CannotFollow
+from fencepost.clients.binlog import Settings
+from fencepost.clients.binlog import database as database_module
+from fencepost.clients.binlog.database import CannotFollow, Database
 from followed import Followed
 
 
@@ -87,3 +89,30 @@ def test_a_topic_that_is_chosen_for_a_table_by_another_spelling_is_its_topic(
     say("INSERT INTO Orders VALUES (1)")
     followed.run()
     assert followed.held("orders-elsewhere") == [1]
+
+
+# lower_case_table_names=2, which is the rule on macOS, keeps names as they were said and takes all spellings for one. A server
+# with it needs a file system that does so, too; so here are its answers alone.
+def test_a_server_that_keeps_spellings_has_one_table_for_all_of_them(monkeypatch: Any) -> None:
+    catalogue = {
+        "@@GLOBAL": [(b"2",)],
+        "VERSION()": [(b"8.0.36",)],
+        "information_schema.tables": [
+            (b"Shop", b"Orders", b"InnoDB"),
+            (b"Shop", b"items", b"InnoDB"),
+        ],
+        "information_schema.columns": [
+            (b"Shop", b"Orders", b"Id", b"int", b"int", b"10", b"0", None)
+        ],
+        "information_schema.statistics": [(b"Id",)],
+    }
+
+    def rows(_: Database, sql: str, *_values: str) -> Any:
+        return next(catalogue[each] for each in catalogue if each in sql)
+
+    monkeypatch.setattr(database_module, "WatchedConnection", lambda **_: None)
+    monkeypatch.setattr(Database, "rows", rows)
+    settings = Settings(source="s", tables=("shop.ORDERS",))
+    found = Database(settings)
+    assert found.names_are_small
+    assert [each.full_name for each in found.tables()] == ["shop.orders"]

@@ -296,3 +296,19 @@ def test_a_json_document_that_is_damaged_ends_the_stream_in_a_sentence() -> None
         CannotFollow, match=r"^0-1-7: a row of shop\.orders can't be read: .*damaged"
     ):
         changes(*events)
+
+
+def test_rows_and_statements_of_any_spelling_are_of_one_table() -> None:
+    """lower_case_table_names=2: rows have a schema as somebody has said it."""
+    interpreter = Interpreter(["shop.orders"], "mariadb", names_are_small=True)
+    events = (
+        gtid(7),
+        table_map(schema="Shop", table="Orders"),
+        rows(row_event.WriteRowsEvent, b"\x00\x01\x00\x00\x00\x07"),
+        told(event.XidEvent),
+        gtid(8, flags=1),
+        query("TRUNCATE ORDERS", schema="SHOP"),
+    )
+    found = [each for event in events for each in interpreter.take(event)]
+    names = [(each.op, each.table.full_name) for each in found if isinstance(each, Change)]
+    assert names == [("c", "shop.orders"), ("t", "shop.orders")]
