@@ -154,7 +154,7 @@ class Interpreter:
 
     def _query(self, told: Any) -> Iterator[Event]:
         sql = as_it_was_said(told.query, getattr(told, "character_set_client", None))
-        statement = statement_of(sql)
+        statement = statement_of(sql, getattr(told, "sql_mode", 0))
         held = self._held
         match statement.kind:
             case Kind.BEGIN:

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from .schema_statements import STRING, SchemaStatement, schema_statement_of, unquoted
 
 # What MariaDB and MySQL do in `/*! … */` is no comment; one of a newer version is a plain comment in the log.
-STRING_OR_COMMENT: Final = re.compile(
-    rf"(?P<string>{STRING})|/\*M?!\d*|/\*.*?\*/|\*/|--(?=\s|$)[^\n]*|#[^\n]*", re.DOTALL
-)
+COMMENT: Final = r"/\*M?!\d*|/\*.*?\*/|\*/|--(?=\s|$)[^\n]*|#[^\n]*"
+# A session's sql_mode, as the log has it: `"a"` is a name, and not a string; a backslash is a character like any other.
+ANSI_QUOTES, NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 20
 SET_FOR: Final = re.compile(
     rf"set\s+statement\b(?:{STRING}|[^'\"`])*?\bfor\b\s*", re.IGNORECASE | re.DOTALL
 )
@@ -57,8 +57,9 @@ class Statement(NamedTuple):
     schema: SchemaStatement = SchemaStatement()
 
 
-def statement_of(sql: str) -> Statement:
-    text = _plain(sql)
+def statement_of(sql: str, mode: int = 0) -> Statement:
+    """`mode` is the sql_mode of the session that said it."""
+    text = _plain(sql, mode)
     for kind, pattern in KINDS:
         found = pattern.match(text)
         if found is None:
@@ -69,8 +70,31 @@ def statement_of(sql: str) -> Statement:
     return Statement(Kind.OTHER)
 
 
-def _plain(sql: str) -> str:
-    """Without comments and what may stand before the verb."""
-    text = STRING_OR_COMMENT.sub(lambda found: found["string"] or " ", sql).strip(" \t\r\n;")
+def _plain(sql: str, mode: int) -> str:
+    """Without comments and what may stand before the verb, and with strings and names as a session without a mode would say them."""
+    escapes = not mode & NO_BACKSLASH_ESCAPES
+    is_name = bool(mode & ANSI_QUOTES)
+    quoted = (
+        _quoted("'", escapes=escapes),
+        _quoted('"', escapes=escapes and not is_name),
+        _quoted("`", escapes=False),
+    )
+
+    def plain(found: re.Match[str]) -> str:
+        text = found["string"] or " "
+        if text[0] == '"' and is_name:
+            return f"`{unquoted(text).replace('`', '``')}`"
+        if text[0] in "'\"" and not escapes:
+            return text.replace("\\", "\\\\")
+        return text
+
+    wanted = re.compile(rf"(?P<string>{'|'.join(quoted)})|{COMMENT}", re.DOTALL)
+    text = wanted.sub(plain, sql).strip(" \t\r\n;")
     before = SET_FOR.match(text)
     return text[before.end() :] if before else text
+
+
+def _quoted(mark: str, *, escapes: bool) -> str:
+    """A pattern of what stands between two of `mark`, which is said twice inside; or behind a backslash, if that escapes."""
+    inside = rf"[^{mark}\\]|\\." if escapes else f"[^{mark}]"
+    return f"{mark}(?:{inside}|{mark}{mark})*{mark}"

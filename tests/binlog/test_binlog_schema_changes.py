@@ -299,3 +299,26 @@ def test_a_name_is_known_whatever_character_set_it_was_said_in(
     records = committed(followed.settings.bootstrap, f"{schema}.schema")
     told = [value["sql"] for _, value in records if value and "sql" in value]
     assert told[-1].startswith("TRUNCATE TABLE `café`")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "statement"),
+    [
+        ("NO_BACKSLASH_ESCAPES", "ALTER TABLE t COMMENT 'C:\\', RENAME TO {other}.t, COMMENT 'x'"),
+        (
+            "ANSI_QUOTES",
+            'ALTER TABLE t DROP CONSTRAINT IF EXISTS "a\\", RENAME TO {other}.t, DROP CONSTRAINT IF EXISTS "b"',
+        ),
+    ],
+)
+def test_a_rename_behind_a_string_that_ends_as_its_session_has_it_is_seen(
+    sql, schema, other: str, followed: Followed, mode: str, statement: str
+) -> None:
+    fill(sql, "t")
+    followed.run()
+    assert followed.held("t") == [1, 2]
+    sql(f"SET SESSION sql_mode = '{mode}'")
+    sql(statement.format(other=other))
+    followed.run()
+    assert followed.held("t") == []

@@ -137,3 +137,48 @@ def test_what_fills_a_table_and_what_versions_it_is_seen(sql, fills, versions) -
 )
 def test_what_empties_renames_and_moves_rows_is_seen(sql: str, expected: Statement) -> None:
     assert statement_of(sql) == expected
+
+
+NO_BACKSLASHES, ANSI = 1 << 20, 1 << 2  # MySQL's and MariaDB's sql_mode
+
+
+@pytest.mark.parametrize(
+    ("mode", "sql", "expected"),
+    [
+        (
+            NO_BACKSLASHES,
+            r"ALTER TABLE t COMMENT 'C:\', RENAME TO s.u, COMMENT 'D'",
+            schema(T, U, renames=((T, U),)),
+        ),
+        (
+            NO_BACKSLASHES,
+            'ALTER TABLE t COMMENT "C:\\", DROP PARTITION p, COMMENT "\'"',
+            schema(T, unlogged="DROP PARTITION"),
+        ),
+        (
+            NO_BACKSLASHES,
+            r"CREATE TABLE t (c VARCHAR(9) DEFAULT '\') COMMENT '/*' SELECT 'a' AS c -- '",
+            schema(T, fills=True),
+        ),
+        (
+            NO_BACKSLASHES,
+            r"CREATE TABLE t (c VARCHAR(9) DEFAULT '\', FOREIGN KEY (c) REFERENCES u (c) ON DELETE CASCADE) COMMENT ''",
+            schema(T, cascades=True),
+        ),
+        (NO_BACKSLASHES, r"SET STATEMENT lc_messages='\' FOR TRUNCATE t", schema(T, empties=(T,))),
+        (NO_BACKSLASHES, r"TRUNCATE `a\`", schema(("", "a\\"), empties=(("", "a\\"),))),
+        (
+            0,
+            r"ALTER TABLE t COMMENT 'C:\', RENAME TO s.u, COMMENT 'D'",
+            schema(T),
+        ),
+        (
+            ANSI,
+            'ALTER TABLE "s\\" RENAME "u`""v", COMMENT "\'"',
+            schema(("", "s\\"), ("", 'u`"v'), renames=((("", "s\\"), ("", 'u`"v')),)),
+        ),
+        (ANSI, 'SAVEPOINT "A\\"', Statement(Kind.SAVEPOINT, "a\\")),
+    ],
+)
+def test_a_strings_end_is_where_the_sessions_mode_has_it(mode, sql, expected) -> None:
+    assert statement_of(sql, mode) == expected
