@@ -55,6 +55,8 @@ SYNCED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "rocksdb_flush_log_at_trx_commit": (("1",), "RocksDB's log"),
 }
 TRANSACTIONAL: Final = ("innodb", "rocksdb")
+# MySQL's numbers of errors: the user has no right, or not to all columns; the table, or all of its schema, is there no more.
+MAY_NOT, GONE = (1044, 1142, 1143), (1049, 1146)
 SMALL: Final = (b"1", b"2")  # of lower_case_table_names
 VERSIONED: Final = "SYSTEM VERSIONED"  # MariaDB's word for such a table in its catalogue
 
@@ -232,6 +234,19 @@ class Database:
                     raise CannotFollow(said)
                 return said
         return ""
+
+    def refuse_unreadable(self, table: Table) -> None:
+        """The catalogue leaves such a table out, and so did the snapshot; the log has its changes."""
+        try:
+            self.rows(f"SELECT * FROM {quoted(table.schema)}.{quoted(table.name)} LIMIT 0")  # noqa: S608 - quoted names
+        except pymysql.MySQLError as trouble:
+            if trouble.args[0] in MAY_NOT:
+                raise CannotFollow(
+                    f"{table.full_name} has changes, and this user may not read it ({trouble.args[1]}): the rows that it had are in no "
+                    "topic. GRANT SELECT on it, and start with --resnapshot; or leave it out with --tables"
+                ) from trouble
+            if trouble.args[0] not in GONE:
+                raise
 
     def _wanted(self, kind: str) -> list[tuple[str, str, str]]:
         """Schema, name and engine."""

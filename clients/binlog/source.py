@@ -319,6 +319,9 @@ class _Incarnation:
         before = self._told.get(table.full_name)
         if before is not None and change.op != READ and self._settings.snapshot == INITIAL:
             refuse_another_key(before, table, change.gtid)
+        if before is None and change.op != READ and self._settings.snapshot == INITIAL:
+            with Database(self._settings) as database:
+                database.refuse_unreadable(table)
         if before != told:
             self._transactions.write(self._recorder.of_table(table, change.gtid))
             self._told[table.full_name] = told
