@@ -76,3 +76,29 @@ def test_a_snapshot_may_take_longer_than_a_statement_of_others(sql, schema, foll
         sql("SET GLOBAL max_statement_time = DEFAULT")
     assert steps.count("snapshot-began") == 1
     assert len(followed.held("t")) == 1500
+
+
+def test_what_a_column_is_made_of_others_by_is_told_as_a_select_has_it(
+    sql, schema, followed: Followed
+) -> None:
+    sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, n INT, v INT AS (n * 2) VIRTUAL, s VARCHAR(9) AS (CONCAT('s', n)) STORED,"
+        " i INT INVISIBLE DEFAULT 5, w INT AS (n + 1) VIRTUAL)"
+    )
+    sql("INSERT INTO t (id, n) VALUES (1, 7)")
+    followed.run()
+    sql("INSERT INTO t (id, n) VALUES (2, 8)")
+    sql("UPDATE t SET n = 9 WHERE id = 1")
+    sql("DELETE FROM t WHERE id = 2")
+    followed.run()
+
+    def row(number: int, n: int) -> dict[str, Any]:
+        return {"id": number, "n": n, "v": 2 * n, "s": f"s{n}", "i": 5, "w": n + 1}
+
+    assert rows(followed, "t") == [
+        ("r", None, row(1, 7)),
+        ("c", None, row(2, 8)),
+        ("u", row(1, 7), row(1, 9)),
+        ("d", row(2, 8), None),
+    ]
+    assert len(committed(followed.settings.bootstrap, f"{schema}.schema")) == 1
