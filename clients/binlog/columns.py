@@ -26,6 +26,7 @@ ONE_NAME: Final[Mapping[str, str]] = {
 }
 TEXTS: Final = ("char", "varchar", "text")
 BYTES: Final = ("binary", "varbinary", "blob", "geometry")
+COMPRESSED: Final = "/*M!100301 COMPRESSED*/"  # as MariaDB's catalogue has it behind a type
 KNOWN: Final = frozenset(
     (
         *INTEGERS,
@@ -113,6 +114,9 @@ def column_of_catalogue(row: Mapping[str, Any]) -> Column:
             f"{row['table_schema']}.{row['table_name']}: column {row['column_name']} has the type {full}, which is not "
             "followed; leave the table out with --tables, or give the column another type"
         )
+    if COMPRESSED in full:
+        table = f"{row['table_schema']}.{row['table_name']}"
+        raise UnknownType(refused_compressed(table, str(row["column_name"])))
     precision = scale = 0
     if kind in ("decimal", "bit"):
         precision = int(row["numeric_precision"] or 0)
@@ -126,6 +130,13 @@ def column_of_catalogue(row: Mapping[str, Any]) -> Column:
         precision=precision,
         scale=scale,
         values=_values_of(full) if kind in ("enum", "set") else (),
+    )
+
+
+def refused_compressed(table: str, column: str) -> str:
+    return (
+        f"{table}: column {column} is compressed, which is not followed; leave the table out with --tables, or give the column its "
+        "type without COMPRESSED, then start with --resnapshot"
     )
 
 

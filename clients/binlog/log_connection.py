@@ -14,6 +14,7 @@ from pymysql.connections import Connection
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.exceptions import StatusVariableMismatch
 
+from . import driver_columns
 from .binlog_stream import FOLLOWED, Interpreter
 from .changes import Event, Untold
 from .database import CannotFollow, SourceLost, WatchedConnection, login
@@ -76,6 +77,7 @@ class BinlogStream:
             cascades_are_accepted=settings.accept_cascades,
             names_are_small=names_are_small,
         )
+        driver_columns.teach()
         self._driver = BinLogStreamReader(
             connection_settings=login(settings),
             server_id=settings.replica_id,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .charsets import decoded
-from .columns import NUMBERS, Column, UnknownType
+from .columns import NUMBERS, Column, UnknownType, refused_compressed
 from .values import Value, in_base64, shortest_float32
 
 Reader = Callable[[bytes, int], tuple[Value, int]]  # data, where -> value, where the next one is
@@ -32,6 +32,7 @@ JSON, NEWDECIMAL, ENUM, SET, BLOB, VAR_STRING, STRING, GEOMETRY = (
     254,
     255,
 )
+BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141  # MariaDB's
 OLD_TIMES: Final = {7: "timestamp", 11: "time", 12: "datetime"}
 INTEGERS: Final = {
     TINY: ("tinyint", 1),
@@ -66,6 +67,8 @@ def column_of(packed: Packed, table: str) -> Column:
             f"{table}: column {packed.name} is stored in a form of before MariaDB 10.1 and MySQL 5.6, which is not "
             f"followed; say ALTER TABLE {table} FORCE, then start with --resnapshot"
         )
+    if packed.code in (BLOB_COMPRESSED, VARCHAR_COMPRESSED):
+        raise UnknownType(refused_compressed(table, packed.name))
     kind = _type_of(packed)
     if kind is None:
         raise UnknownType(
