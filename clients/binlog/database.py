@@ -45,6 +45,7 @@ NEEDED: Final[Mapping[str, tuple[str, str]]] = {
 }
 NOT_ON: Final[Mapping[str, str]] = {
     "log_bin_compress": "MariaDB's compressed events can't be read",
+    "binlog_alter_two_phase": "an ALTER that is logged in two parts, one before it is done, can't be read",
     "binlog_transaction_compression": "MySQL's compressed transactions can't be read",
 }
 # variable -> what it must be, so that what was told is never lost with the machine's power; and what would be.

@@ -108,8 +108,9 @@ class BinlogStream:
                 raise
             except StatusVariableMismatch as trouble:
                 raise CannotFollow(
-                    f"the database at {self._settings.database} logged a statement with a mark that mysql-replication does not know: "
-                    "a newer version of that package may"
+                    f"the database at {self._settings.database} logged a statement with a mark that mysql-replication does not know. "
+                    "Some session has set binlog_alter_two_phase (MariaDB's): have it use OFF, and start with --resnapshot; or a newer "
+                    "version of that package may know it"
                 ) from trouble
             if told is None:
                 return

@@ -1,9 +1,10 @@
-"""Columns of types that the driver does not know: nobody's concern in other tables, and named in those that are followed."""
+"""What the driver does not know: nobody's concern in other tables, and named where it is."""
 
 from typing import Any
 
 import pytest
 from fencepost.clients.binlog.columns import UnknownType
+from fencepost.clients.binlog.database import CannotFollow
 from followed import Followed
 
 pytestmark = pytest.mark.slow
@@ -50,3 +51,22 @@ def test_a_compressed_column_is_named_before_a_snapshot(
     sql("CREATE TABLE u (id INT PRIMARY KEY, e ENUM('COMPRESSED'), c TEXT COMPRESSED)")
     with pytest.raises(UnknownType, match=rf"{schema}\.u: column c is compressed"):
         followed.run()
+
+
+def test_an_alter_that_is_logged_in_two_phases_names_the_setting(
+    sql: Any, schema: str, followed: Followed
+) -> None:
+    """MariaDB's; the driver does not know its mark."""
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed.run()
+    sql("SET GLOBAL binlog_alter_two_phase = 1")
+    try:
+        with pytest.raises(CannotFollow, match=r"binlog_alter_two_phase=ON: .* Set it to OFF"):
+            followed.run()
+    finally:
+        sql("SET GLOBAL binlog_alter_two_phase = DEFAULT")
+    sql("SET SESSION binlog_alter_two_phase = 1")
+    sql("ALTER TABLE t ADD n INT, ALGORITHM = COPY")
+    with pytest.raises(CannotFollow, match=r"has set binlog_alter_two_phase.*--resnapshot"):
+        followed.run()
+    followed.run(resnapshot=True)
