@@ -38,6 +38,8 @@ OTHER_ROWS: Final = (
     "that is compacted or loses what is old): then say rowsDiffer=ignore, which keeps what was committed"
 )
 
+CHOSEN: Final = " chosen"  # in a note, behind all else: the number is none that Spark counts
+
 log = logging.getLogger("fencepost.clients")
 
 
@@ -77,7 +79,10 @@ class Wrote:
 
     def note(self) -> str:
         """Nobody asks a group that is used once."""
-        return "" if self.is_used_once else f"{self.marks.note()}{self.standing.note()}"
+        if self.is_used_once:
+            return ""
+        chosen = "" if self.is_batch_id else CHOSEN
+        return f"{self.marks.note()}{self.standing.note()}{chosen}"
 
     @property
     def decided_as(self) -> int:
@@ -86,14 +91,16 @@ class Wrote:
 
 
 def newest_of(group: Group, wrote: Wrote) -> int:
-    """The highest number that was decided for this owner; of numbers that somebody chose none is the newest."""
+    """The highest batch that was decided for this owner; of numbers that somebody chose none is the newest. Builds before
+    2026-11-27 did not say which were chosen."""
     if not wrote.is_batch_id:
         return -1
     return max(
         (
             batch_of(each)
             for each in group.decisions()
-            if any(is_own(wrote.owner, owner_of(member.member) or "?") for member in each.members)
+            if not each.note.endswith(CHOSEN)
+            and any(is_own(wrote.owner, owner_of(member.member) or "?") for member in each.members)
         ),
         default=-1,
     )

@@ -120,6 +120,23 @@ def committed(marks: RowMarks = THESE, *, number: int = 7) -> Table:
     return table
 
 
+def test_a_number_that_a_function_chose_does_not_make_its_batch_an_old_one() -> None:
+    """It writes twice to one topic: under its batch id, and under a number that it makes of that. Then its driver dies."""
+    table = committed(number=7)
+    chosen = replace(batch(member(0, epoch=1), number=1_007, marks=MORE), is_batch_id=False)
+    table.open = {each.member: each for each in chosen.members}
+    assert commit(table, chosen, table.fence)
+    for again in (batch(number=7, marks=THESE), batch(member(0, epoch=2), number=7, marks=THESE)):
+        assert not commit(table, again, table.fence)
+    assert not commit(table, replace(chosen, members=(), found_decided=True), table.fence)
+    with pytest.raises(CouldNotCommit, match="committed before with other rows"):
+        commit(table, replace(chosen, members=(), found_decided=True, marks=THESE), table.fence)
+    table.open = {member(0, epoch=3).member: member(0, epoch=3)}
+    assert commit(table, batch(member(0, epoch=3), number=8, marks=OTHERS), table.fence)
+    with pytest.raises(CouldNotCommit, match=r"batch 7 of .* was committed before, and so was 8:"):
+        commit(table, batch(number=7, marks=THESE), table.fence)
+
+
 @pytest.mark.parametrize("again", [(), (member(0, epoch=1),)], ids=["its tasks", "its driver"])
 @pytest.mark.parametrize(
     ("marks", "said"),
