@@ -14,6 +14,7 @@ from .answers import Answer, refused
 Args = dict[str, Any]
 MEMBERS_MAX: Final = 10_000
 MEMBERS_SHOWN: Final = 1_000
+NAMED_MAX: Final = 20  # in a sentence
 DECISIONS_SHOWN, DECISIONS_MAX = 20, 1_000
 COMMIT, ABORT = "commit", "abort"
 
@@ -83,22 +84,26 @@ async def end(service: AddedService, args: Args) -> Answer | ErrorCode:
     decision = ended.decision
     fields = shown(decision) | {
         "is_new": ended.is_new,
-        "as_wanted": outcome_of(decision) == wanted and _names(decision) == sorted(members),
+        "as_wanted": outcome_of(decision) == wanted and _identities(decision) == members,
     }
     if not ended.is_new:
-        fields["message"] = _decided_before(decision, wanted, sorted(members))
+        fields["message"] = _decided_before(decision, wanted, members)
     return Answer(200, fields)
 
 
-def _decided_before(decision: GroupDecided, wanted: str, members: list[str]) -> str:
+def _decided_before(decision: GroupDecided, wanted: str, members: Mapping[str, Identity]) -> str:
     said = (
         f"Number {decision.number} of {decision.group} had been decided before: {outcome_of(decision)}. "
         "This request changed nothing."
     )
     if outcome_of(decision) != wanted:
         said += f" It wanted {wanted}."
-    if _names(decision) != members:
-        said += f" The decision was for {', '.join(_names(decision)[:20]) or 'no members'}."
+    found = _identities(decision)
+    if found.keys() != members.keys():
+        said += f" The decision was for {', '.join(list(found)[:NAMED_MAX]) or 'no members'}."
+    elif found != members:
+        anew = [each for each in found if found[each] != members[each]][:NAMED_MAX]
+        said += f" Since then these were started anew: {', '.join(anew)}. What they wrote now is not in it: abort it."
     return said
 
 
@@ -153,8 +158,11 @@ def outcome_of(decision: GroupDecided) -> str:
     return COMMIT if decision.commit else ABORT
 
 
-def _names(decision: GroupDecided) -> list[str]:
-    return [each.member for each in decision.members]
+def _identities(decision: GroupDecided) -> dict[str, Identity]:
+    """Who wrote under a name: a member that was started anew is another, with other rows."""
+    return {
+        each.member: Identity(each.producer_id, each.producer_epoch) for each in decision.members
+    }
 
 
 def shown(decision: GroupDecided) -> dict[str, Any]:

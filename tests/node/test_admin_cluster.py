@@ -44,6 +44,26 @@ def test_any_node_may_be_asked_to_end_a_group_and_what_was_decided() -> None:
     cluster.play_up(scenario)
 
 
+def test_a_member_that_was_started_anew_is_not_taken_for_the_one_that_was_committed() -> None:
+    """Its name is the same, but what it has open now is in no decision: whoever believed so would have it commit its rows twice."""
+    cluster = TransactionCluster()
+
+    async def scenario() -> None:
+        members = await two_open(cluster)
+        await cluster.admin_until("POST", f"{JOB}/end", ending(7, **members))
+        await cluster.until_phases("job", "CompleteCommit", "a", "b")
+        again = {**members, "b": await cluster.starts("job", "b")}
+        assert again != members
+        await cluster.writes("job", "b", again["b"], "t")
+        status, fields = await cluster.admin_until("POST", f"{JOB}/end", ending(7, **again))
+        assert (status, fields["outcome"], fields["as_wanted"]) == (200, "commit", False)
+        assert "started anew: b." in fields["message"]
+        status, fields = await cluster.admin_until("POST", f"{JOB}/end", ending(7, **members))
+        assert (status, fields["as_wanted"]) == (200, True)
+
+    cluster.play_up(scenario)
+
+
 def test_a_question_is_sent_on_to_where_the_coordinator_has_moved() -> None:
     cluster = TransactionCluster()
 
