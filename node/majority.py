@@ -10,9 +10,13 @@ _WORDS: Final = {1: "one", 2: "two", 3: "three"}
 
 
 def why_nobody_leads(
-    node_id: BrokerId, voters: Collection[BrokerId], connected: Collection[BrokerId]
+    node_id: BrokerId,
+    voters: Collection[BrokerId],
+    connected: Collection[BrokerId],
+    waits_for: Sequence[BrokerId] = (),
 ) -> str:
-    """`connected` are the nodes that this one reaches; without a full stop, as it ends other sentences."""
+    """`connected` are the nodes that this one reaches, `waits_for` who has not agreed where all voters have to; without a full
+    stop, as it ends other sentences."""
     others = sorted(set(voters) - {node_id})
     missing = [each for each in others if each not in connected]
     reached = len(others) - len(missing)
@@ -25,6 +29,9 @@ def why_nobody_leads(
         said = f"node {node_id} reaches {reached} of the voters {all_of_them}"
     if missing:
         said += f" ({_names(missing)} can't be reached)"
+    if waits_for:
+        why = "a first election, or one after a disk was replaced, needs every voter"
+        return f"{said}; {why}: start {_names(waits_for)}"
     if lacks > 0:
         return f"{said}; a majority is {needed}: start {_WORDS.get(lacks, lacks)} of them"
     return f"{said}; a majority is {needed}: one is elected in a moment"

@@ -269,7 +269,8 @@ class Peers:
         """Whom this node reaches of the voters. None while it knows who leads, or does not look yet."""
         if self._quorum is None or self.door is None or self._quorum.leader_id is not None:
             return None
-        return why_nobody_leads(self._node_id, self._quorum.voters, self.door.connected())
+        quorum, connected = self._quorum, self.door.connected()
+        return why_nobody_leads(self._node_id, quorum.voters, connected, quorum.view().waits_for)
 
     async def _describe(
         self, _peer_id: BrokerId, _header: dict[str, Any], _payload: memoryview

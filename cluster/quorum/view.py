@@ -1,6 +1,6 @@
 """What a node can tell of the quorum, in the words of Kafka's DescribeQuorum."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,13 +24,15 @@ NOT_KNOWN: Final = ReplicaView(UNKNOWN, UNKNOWN, UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class QuorumView:
-    """Offsets are indexes of the metadata log; the end offset is one behind the last entry, as in Kafka."""
+    """Offsets are indexes of the metadata log; the end offset is one behind the last entry, as in Kafka. `waits_for`: voters
+    that this node's own election lacks, though a majority has agreed."""
 
     leader_id: BrokerId | None
     term: int
     high_watermark: int
     voters: Mapping[BrokerId, ReplicaView]
     observers: Mapping[BrokerId, ReplicaView]
+    waits_for: Sequence[BrokerId] = ()
 
 
 def view_of(raft: Raft | None, first_voters: Voters, now_ms: int) -> QuorumView:
@@ -44,4 +46,5 @@ def view_of(raft: Raft | None, first_voters: Voters, now_ms: int) -> QuorumView:
             (voters if id_ in voters else observers)[id_] = seen
         me = ReplicaView(raft.last.idx + 1, now_ms, now_ms)
         (voters if raft.is_voter else observers)[raft.node_id] = me
-    return QuorumView(raft.leader_id, raft.term, raft.commit_index + 1, voters, observers)
+    lacks = raft.election.waits_for(raft.voters) if raft.leader_id is None else ()
+    return QuorumView(raft.leader_id, raft.term, raft.commit_index + 1, voters, observers, lacks)

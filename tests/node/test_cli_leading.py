@@ -133,3 +133,10 @@ def test_while_somebody_leads_nothing_is_said(cluster: ToldCluster, capsys) -> N
 )
 def test_a_lost_majority_names_whom_to_start(node, voters, connected, sentence) -> None:
     assert why_nobody_leads(node, voters, connected) == sentence
+
+
+def test_where_a_voter_is_new_a_majority_is_not_said_to_be_enough() -> None:
+    assert why_nobody_leads(1, (1, 2, 3), (2,), waits_for=(3,)) == (
+        "node 1 of voters 1, 2, 3 reaches 1 of the others (3 can't be reached); a first election, or one after a disk"
+        " was replaced, needs every voter: start 3"
+    )

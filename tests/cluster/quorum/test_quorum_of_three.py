@@ -331,10 +331,12 @@ def test_two_of_three_that_lost_a_third_with_its_disk_keep_what_only_it_had(worl
             if event == "quorum_waits_for_all_voters"
         ]
         assert [leader] in said
+        assert list(nodes.quorums[behind].view().waits_for) == [leader]
         nodes.restart(leader)
         await nodes.start(leader)
         await nodes.leader()
         await nodes.alike()
         assert nodes.settings(wiped) == {"first": "1", "on two": "1"}
+        assert not any(nodes.quorums[each].view().waits_for for each in nodes.ids)
 
     world.run(scenario())
