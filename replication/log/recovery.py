@@ -35,7 +35,7 @@ from .shared import Shared
 from .swap import tidy_folder
 from .torn import cut_off
 from .txn_index import AbortedIndex, IndexDamaged
-from .walk import HOW_TO_MEND, damaged
+from .walk import HOW_TO_MEND, damaged, walk_headers
 
 
 class Known(NamedTuple):
@@ -279,16 +279,17 @@ class _Recovery:
         return True
 
     def _derive_epochs(self, first: int) -> None:
-        """Every batch carries its leader epoch: read them all, up to where the check begins."""
+        """Every batch carries its leader epoch: read them all, and none from where a torn end is the check's to judge."""
         for segment in self.log.segments[:first]:
             for _, header in headers_of(segment, segment.base_offset):
                 self._note_epoch(header.leader_epoch, header.base_offset)
         segment = self.log.segments[first]
-        if self.known.same_boot:
-            for _, header in headers_of(segment, segment.base_offset):
-                if header.base_offset >= self.trusted:
-                    break
+        if self.known.same_boot and segment.base_offset < self.trusted:
+            base = segment.base_offset
+            for _, header in walk_headers(segment.file(), 0, segment.size, base):
                 self._note_epoch(header.leader_epoch, header.base_offset)
+                if header.next_offset >= self.trusted:
+                    break
 
     def _note_epoch(self, leader_epoch: int, offset: int) -> None:
         if leader_epoch > self.log.latest_epoch:

@@ -241,3 +241,10 @@ def test_a_set_of_voters_counts_when_the_one_before_has_it() -> None:
 def test_records_of_a_deleted_topic_are_not_the_next_ones() -> None:
     """An end of power had left them, and taken what said whose they were."""
     TransactionsRun(Plan(campaign="transactions", seed=60415)).run()
+
+
+@pytest.mark.slow
+def test_half_a_batch_behind_rotten_leader_epochs_is_cut_off_as_any_is() -> None:
+    """The epochs were read anew from the batches, and from what a disk that was read-only had left of one."""
+    kept = (1, 2, 3, 4, 5, 6, 7, 10, 11)
+    ClusterRun(Plan(campaign="cluster", seed=109311, keep_faults=kept)).run()

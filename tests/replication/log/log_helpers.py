@@ -160,3 +160,12 @@ def records_in(data: bytes) -> list[Record]:
 
 def offsets_in(data: bytes) -> list[int]:
     return [header.base_offset for _, header in headers_of(data)]
+
+
+def rewrite(node: Node, name: str, data: bytes) -> None:
+    """As another program would, with the node down."""
+    file = node.world.node("n1").disk.open(node.path(name), create=True)
+    file.truncate(0)
+    file.append((data,))
+    file.sync()
+    file.close()

@@ -3,7 +3,10 @@
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.replication.log.log import Log
-from log_helpers import Node, produce, read_all, run
+from fencepost.replication.log.names import EPOCHS
+from log_helpers import Node, batch_at, produce, read_all, rewrite, run
+
+LOG = "00000000000000000000.log"
 
 
 def half_a_batch(world: World, log: Log, *, size: int = 200) -> None:
@@ -91,3 +94,31 @@ def test_what_the_killed_process_cut_off_is_synced_by_the_next_one(then: str) ->
 
     for seed in range(40):
         run(scenario, seed)
+
+
+@pytest.mark.parametrize("size", [9, 100])
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_half_a_batch_is_cut_too_where_the_leader_epochs_have_to_be_read_anew(
+    size: int, is_checkpointed: bool
+) -> None:
+    """They are read from the batches up to where the check begins, and what lies behind that is the check's to judge."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        for epoch in range(3):
+            produce(log, leader_epoch=epoch)
+        await (node.settle() if is_checkpointed else node.sync())
+        before = read_all(log)
+        node.down("kill")
+        disk = world.node("n1").disk
+        rewrite(node, EPOCHS, b"9\nabc\n")
+        file = disk.open(node.path(LOG), create=True)
+        file.append((batch_at(3, count=2, size=200)[:size],))
+        file.close()
+        log = await node.restart("kill")
+        assert node.store.same_boot and log.log_end_offset == 3
+        assert log.epochs.epochs == [0, 1, 2]
+        assert read_all(log) == before
+
+    run(scenario)

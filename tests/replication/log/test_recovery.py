@@ -25,19 +25,11 @@ from log_helpers import (
     offsets_in,
     produce,
     read_all,
+    rewrite,
     run,
 )
 
 LOG = "00000000000000000000.log"
-
-
-def rewrite(node: Node, name: str, data: bytes) -> None:
-    """As another program would, with the node down."""
-    file = node.world.node("n1").disk.open(node.path(name), create=True)
-    file.truncate(0)
-    file.append((data,))
-    file.sync()
-    file.close()
 
 
 async def fill(node: Node, batches: int = 6, settled: int = 3) -> bytes:
