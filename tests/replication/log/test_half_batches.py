@@ -3,10 +3,10 @@
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.replication.log.log import Log
-from fencepost.replication.log.names import EPOCHS
 from log_helpers import Node, batch_at, produce, read_all, rewrite, run
 
-LOG = "00000000000000000000.log"
+# Whose the folder is; the other files tell what is in it.
+METADATA = "partition.metadata"
 
 
 def half_a_batch(world: World, log: Log, *, size: int = 200) -> None:
@@ -98,27 +98,47 @@ def test_what_the_killed_process_cut_off_is_synced_by_the_next_one(then: str) ->
 
 @pytest.mark.parametrize("size", [9, 100])
 @pytest.mark.parametrize("is_checkpointed", [False, True])
-def test_half_a_batch_is_cut_too_where_the_leader_epochs_have_to_be_read_anew(
-    size: int, is_checkpointed: bool
+@pytest.mark.parametrize(
+    "garbage",
+    [None, b"", b"9\nabc\n", bytes(range(48))],
+    ids=["gone", "empty", "words", "bytes"],
+)
+def test_half_a_batch_is_cut_whichever_of_the_other_files_is_not_usable(
+    size: int, is_checkpointed: bool, garbage: bytes | None
 ) -> None:
-    """They are read from the batches up to where the check begins, and what lies behind that is the check's to judge."""
+    """What they tell is read from the batches, up to where the check begins: what lies behind that is the check's to judge."""
 
-    async def scenario(world: World) -> None:
-        node = Node(world)
+    async def scenario(world: World, name: str = "") -> list[str]:
+        node = Node(world, segment_bytes=700)
         log = await node.start()
-        for epoch in range(3):
-            produce(log, leader_epoch=epoch)
+        for epoch in range(6):
+            produce(log, leader_epoch=epoch, size=250, producer_id=7, base_sequence=epoch)
+        assert len(log.segments) == 3
         await (node.settle() if is_checkpointed else node.sync())
         before = read_all(log)
         node.down("kill")
         disk = world.node("n1").disk
-        rewrite(node, EPOCHS, b"9\nabc\n")
-        file = disk.open(node.path(LOG), create=True)
-        file.append((batch_at(3, count=2, size=200)[:size],))
+        names = [each for each in disk.list(node.path("")) if not each.endswith((".log", METADATA))]
+        if name and garbage is None:
+            disk.remove(node.path(name))
+        elif name and garbage is not None:
+            rewrite(node, name, garbage)
+        file = disk.open(log.active.path, create=True)
+        file.append((batch_at(6, count=2, size=200)[:size],))
         file.close()
         log = await node.restart("kill")
-        assert node.store.same_boot and log.log_end_offset == 3
-        assert log.epochs.epochs == [0, 1, 2]
-        assert read_all(log) == before
+        assert node.store.same_boot and log.log_end_offset == 6, name
+        assert log.epochs.epochs == [0, 1, 2, 3, 4, 5], name
+        assert [each.producer_id for each in log.producers.states()] == [7], name
+        assert read_all(log) == before, name
+        return names
 
-    run(scenario)
+    names: list[str] = []
+
+    async def found(world: World) -> None:
+        names.extend(await scenario(world))
+
+    run(found)
+    assert {each.rpartition(".")[2] for each in names} >= {"index", "timeindex", "producers"}
+    for name in names:
+        run(lambda world, name=name: scenario(world, name))
