@@ -35,8 +35,7 @@ class GroupOffsets:
         self._certain[seen.client] = max(newest, seen.offset)  # who was told of it may act on it
         if seen.kind == "ok" or seen.offset == newest or unanswered[seen.offset] > 0:
             return []
-        rule, why = (
-            ("offset-back", "") if seen.offset < newest else ("phantom", ", which was not stored")
-        )
-        what = f"{seen.client} committed {newest}, or found it, and finds {seen.offset}{why}"
-        return [Anomaly(rule, seen.client, what)]
+        what = f"{seen.client} committed {newest}, or found it, and finds {seen.offset}"
+        if seen.offset < newest:
+            return [Anomaly("offset-back", seen.client, what)]
+        return [Anomaly("phantom", seen.client, f"{what}, which was not stored")]

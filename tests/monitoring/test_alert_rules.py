@@ -14,7 +14,7 @@ from fencepost.cluster.base.log_events import EVENTS
 from fencepost.node.cli import COMMANDS
 from fencepost.node.main import main
 from promql import family, selectors
-from scene import as_promtool_tests
+from scene import Scene, as_promtool_tests
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install -e '.[test]'")
 from what_is_watched import (  # noqa: E402
@@ -63,16 +63,14 @@ def test_promtool_takes_the_configuration_and_its_rules() -> None:
 
 @pytest.mark.needs("prometheus")
 @pytest.mark.slow
-def test_each_alert_is_quiet_first_then_fires_and_clears(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.alert)
+def test_each_alert_is_quiet_first_then_fires_and_clears(scene: Scene, tmp_path: Path) -> None:
     """Each with its own rules alone: promtool evaluates all that it is given in every step."""
-    files = []
-    for scene in SCENES:
-        files.append(f"{scene.alert}.scene.yml")
-        tests = as_promtool_tests(scene, f"{scene.alert}.yml")
-        (tmp_path / files[-1]).write_text(yaml.safe_dump(tests, sort_keys=False))
-        rules_of = {"groups": [{"name": scene.alert, "rules": needed(scene.alert)}]}
-        (tmp_path / f"{scene.alert}.yml").write_text(yaml.safe_dump(rules_of, sort_keys=False))
-    promtool("test", "rules", *files, where=tmp_path)
+    rules_of = {"groups": [{"name": scene.alert, "rules": needed(scene.alert)}]}
+    (tmp_path / "alert.yml").write_text(yaml.safe_dump(rules_of, sort_keys=False))
+    tests = as_promtool_tests(scene, "alert.yml")
+    (tmp_path / "scene.yml").write_text(yaml.safe_dump(tests, sort_keys=False))
+    promtool("test", "rules", "scene.yml", where=tmp_path)
 
 
 def needed(name: str) -> list[dict[str, Any]]:
