@@ -68,12 +68,7 @@ class HeardBehind:
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         self._heard.append(number)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         for number in self._heard:
