@@ -49,7 +49,8 @@ def text_of(document: bytes) -> str:
         return "null"
     try:
         return _value(document[0], document, 1)
-    except (IndexError, struct.error) as trouble:
+    # The last: a place may be that of a value around it.
+    except (IndexError, struct.error, RecursionError) as trouble:
         raise NotJson(f"a JSON document is damaged: {trouble}") from trouble
 
 
@@ -125,7 +126,8 @@ def _quoted(text: str) -> str:
 def _double(value: float) -> str:
     """The shortest that is the same number; with an exponent where it is a long one."""
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int), "a document has no infinity"
+    if not isinstance(exponent, int):
+        raise NotJson(f"a JSON document has the number {value}, which is none")
     text = "".join(map(str, digits)).rstrip("0") or "0"
     point = len(digits) + exponent if value else 1  # how many digits stand before it
     minus = "-" if sign else ""

@@ -1,5 +1,6 @@
 """MySQL's binary JSON is told as MySQL shows it. The bytes are those that its `json_binary.cc` writes; there is no MySQL here."""
 
+import math
 import struct
 from typing import Any
 
@@ -176,6 +177,9 @@ def test_an_empty_value_is_jsons_null() -> None:
         b"\x02\x01\x00\x07\x00\x0c\x09\x00",
         b"\x00\x01\x00\x0b\x00\x30\x00\x01\x00\x04\x00\x00",
         b"\x02\xff\xff\x04\x00",
+        b"\x0b" + struct.pack("<d", math.inf),
+        b"\x0b" + struct.pack("<d", math.nan),
+        b"\x02\x01\x00\x07\x00\x02\x00\x00",  # an array whose one value is itself
     ],
 )
 def test_what_is_damaged_is_no_value(data: bytes) -> None:
