@@ -4,7 +4,6 @@ import argparse
 import importlib
 import itertools
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from fencepost.cluster.base.log_events import EVENTS
 from fencepost.node.cli import COMMANDS
 from fencepost.node.main import main
 from promql import family, selectors
+from promtool import promtool
 from scene import Scene, as_promtool_tests
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install -e '.[test]'")
@@ -44,21 +44,14 @@ PLACEHOLDERS = {
 by_name = pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
 
 
-def promtool(*words: str, where: Path = PROMETHEUS) -> str:
-    done = subprocess.run(
-        ["promtool", *words], cwd=where, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, f"promtool {' '.join(words)}:\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
 # --- promtool -------------------------------------------------------------------------------------
 
 
 @pytest.mark.needs("prometheus")
 def test_promtool_takes_the_configuration_and_its_rules() -> None:
-    assert f"{len(rule_files())} rule files found" in promtool("check", "config", "prometheus.yml")
-    promtool("check", "rules", "--lint=all", "--lint-fatal", *rule_files())
+    checked = promtool("check", "config", "prometheus.yml", where=PROMETHEUS)
+    assert f"{len(rule_files())} rule files found" in checked
+    promtool("check", "rules", "--lint=all", "--lint-fatal", *rule_files(), where=PROMETHEUS)
 
 
 @pytest.mark.needs("prometheus")
