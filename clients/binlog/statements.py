@@ -7,6 +7,7 @@ PROVED BY  tests/binlog/test_binlog_statements.py::test_a_statement_is_known_by_
 
 import enum
 import re
+from functools import cache
 from typing import Final, NamedTuple
 
 from .schema_statements import STRING, SchemaStatement, schema_statement_of, unquoted
@@ -72,13 +73,7 @@ def statement_of(sql: str, mode: int = 0) -> Statement:
 
 def _plain(sql: str, mode: int) -> str:
     """Without comments and what may stand before the verb, and with strings and names as a session without a mode would say them."""
-    escapes = not mode & NO_BACKSLASH_ESCAPES
-    is_name = bool(mode & ANSI_QUOTES)
-    quoted = (
-        _quoted("'", escapes=escapes),
-        _quoted('"', escapes=escapes and not is_name),
-        _quoted("`", escapes=False),
-    )
+    escapes, is_name = not mode & NO_BACKSLASH_ESCAPES, bool(mode & ANSI_QUOTES)
 
     def plain(found: re.Match[str]) -> str:
         text = found["string"] or " "
@@ -88,10 +83,19 @@ def _plain(sql: str, mode: int) -> str:
             return text.replace("\\", "\\\\")
         return text
 
-    wanted = re.compile(rf"(?P<string>{'|'.join(quoted)})|{COMMENT}", re.DOTALL)
-    text = wanted.sub(plain, sql).strip(" \t\r\n;")
+    text = _string_or_comment(escapes, is_name).sub(plain, sql).strip(" \t\r\n;")
     before = SET_FOR.match(text)
     return text[before.end() :] if before else text
+
+
+@cache
+def _string_or_comment(escapes: bool, is_name: bool) -> re.Pattern[str]:
+    quoted = (
+        _quoted("'", escapes=escapes),
+        _quoted('"', escapes=escapes and not is_name),
+        _quoted("`", escapes=False),
+    )
+    return re.compile(rf"(?P<string>{'|'.join(quoted)})|{COMMENT}", re.DOTALL)
 
 
 def _quoted(mark: str, *, escapes: bool) -> str:
