@@ -2,7 +2,8 @@
 
 INVARIANT  a marker is written only when its outcome is decided in the transaction log, for that producer, epoch and partition;
            one that ends a transaction does so before the log says that it is complete, which it says of nothing that was not
-           decided so; in the end every decision has its markers in all of its partitions. Nobody is refused for good but by what the transaction log says by then.
+           decided so; in the end every decision has its markers in all of its partitions. Nobody is refused for good but by
+           what the transaction log says by then.
 PREVENTS   a commit that a new coordinator does not know of, a late marker that ends the next transaction, and a partition
            whose stable offset stands for ever.
 PROVED BY  tests/chaos/test_decisions.py::test_a_marker_that_nobody_decided_is_seen

@@ -104,9 +104,8 @@ def main() -> None:
         try:
             service.place(Order(each, "book", 1_250))
         except Refused as refused:
-            print(
-                refused
-            )  # as when this is run again; what the last run did not come to is relayed all the same
+            # As when this is run again; what the last run did not come to is relayed all the same.
+            print(refused)
     relay = Relay(chosen.bootstrap, shop)
     while relayed := relay.step():
         print(f"{relayed} messages written")
