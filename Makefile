@@ -22,7 +22,7 @@ test: $(VENV)/.tested  ## run every test that this machine has the tools for, in
 	$(BIN)/python tests/side_by_side.py
 
 test-alone: $(VENV)/.tested  ## run what a busy machine can't be asked: times that are kept, and whether Kafka still does what we compare with
-	FENCEPOST_ALONE=1 $(BIN)/python -m pytest -m "timed or of_kafka" tests
+	FENCEPOST_TEST_ALONE=1 $(BIN)/python -m pytest -m "timed or of_kafka" tests
 
 test-long: $(VENV)/.tested  ## run what takes very long: Spark's jobs, the pipeline and Kafka's tools while something is killed or moved (about a quarter of an hour)
 	$(BIN)/python -m pytest -m long tests

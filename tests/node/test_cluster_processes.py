@@ -19,12 +19,13 @@ from fencepost.node.cli.children import free_port
 pytest.importorskip("confluent_kafka")
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.alone import held_to
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 TOPIC, PARTITIONS = "orders", 3
 FENCEPOST = Path(sys.executable).with_name("fencepost")
-# On a quiet machine 0.2 s; tests share theirs with others. Librdkafka that was told the wrong leader takes 1 s more.
-GAP_S_MAX = 3.0
+# On a quiet machine 0.1 to 0.4 s; librdkafka that was told the wrong leader takes 1 s more.
+GAP_S_MAX = 1.5
 GOES_ON_S = 30.0
 
 
@@ -106,6 +107,7 @@ def comes_back(cluster: LocalCluster, node: int) -> None:
     wait_for("all replicas are in sync", lambda: cluster.in_sync(TOPIC), GOES_ON_S)
 
 
+@pytest.mark.timed
 def test_a_producer_goes_on_when_the_leader_of_its_partition_is_killed(
     cluster: LocalCluster,
 ) -> None:
@@ -119,9 +121,10 @@ def test_a_producer_goes_on_when_the_leader_of_its_partition_is_killed(
     load.check()
     gaps = [load.longest_gap(partition) for partition in range(PARTITIONS)]
     print("longest gaps:", [round(gap, 3) for gap in gaps])
-    assert max(gaps) < GAP_S_MAX
+    assert max(gaps) < held_to(GAP_S_MAX)
 
 
+@pytest.mark.timed
 def test_a_producer_goes_on_when_the_killed_leader_led_the_quorum_too(
     cluster: LocalCluster,
 ) -> None:
@@ -135,9 +138,10 @@ def test_a_producer_goes_on_when_the_killed_leader_led_the_quorum_too(
     load.check()
     gaps = [load.longest_gap(partition) for partition in range(PARTITIONS)]
     print("longest gaps:", [round(gap, 3) for gap in gaps])
-    assert max(gaps) < GAP_S_MAX
+    assert max(gaps) < held_to(GAP_S_MAX)
 
 
+@pytest.mark.timed
 def test_a_rolling_restart_costs_a_producer_nothing(cluster: LocalCluster) -> None:
     with Load(cluster.bootstrap) as load:
         load.goes_on()
@@ -148,7 +152,7 @@ def test_a_rolling_restart_costs_a_producer_nothing(cluster: LocalCluster) -> No
     load.check()
     gaps = [load.longest_gap(partition) for partition in range(PARTITIONS)]
     print("longest gaps:", [round(gap, 3) for gap in gaps])
-    assert max(gaps) < GAP_S_MAX
+    assert max(gaps) < held_to(GAP_S_MAX)
 
 
 def test_a_node_that_waits_for_the_others_can_be_stopped(tmp_path: Path) -> None:
