@@ -184,3 +184,9 @@ def on_node(scenario: Callable[[GroupNode], Coroutine[Any, Any, None]], **more: 
             await node.service.stop()
 
         world.run(world.on(world.node("n"), go()))
+
+
+async def ready(node: GroupNode) -> None:
+    """The offsets topic is there and loaded."""
+    await node.service.coordinator_of("g")
+    await asyncio.sleep(0.1)

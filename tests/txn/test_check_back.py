@@ -1,166 +1,20 @@
 """Check-back: half messages whose producer never ended them. Regressions name what RocketMQ's users suffered from."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.metadata.broker_config import BROKER_CONFIGS
-from fencepost.txn.runtime.decision import NOTHING
 from fencepost.txn.transactions.added_config import AddedConfig
 from fencepost.txn.transactions.check_back_commands import Attempt, PollGone, Verdict
 from fencepost.txn.transactions.check_back_machine import CHECKERS_MAX
 from fencepost.txn.transactions.check_back_records import MAY_BECOME, HalfState
-from fencepost.txn.transactions.commands import InitProducerId
-from fencepost.txn.transactions.group_commit_commands import Identity, Refusal
-from fencepost.txn.transactions.transaction import Phase
+from half_messages import DELIVERY_MS, FIRST_MS, ID, checked, half_sent, parked_one
 from support.added_scene import AddedScene
 
 E = ErrorCode
-ID = "pay::p1"
-FIRST_MS = 10_000
-DELIVERY_MS = 5_000
 README = Path(__file__).parents[2] / "txn" / "README.md"
-
-
-def half_sent(**settings: int) -> tuple[AddedScene, Identity]:
-    scene = AddedScene(**settings)
-    identity = scene.opened(ID)
-    assert scene.prepares(ID, identity).is_new
-    return scene, identity
-
-
-def checked(scene: AddedScene, member: str = "c", verdict: Verdict | None = None) -> Attempt:
-    """Wait until the next check is due, take it, and say so or answer."""
-    ticket = scene.polls("pay", member, wait_ms=10**9)
-    while ticket in scene.parked:
-        scene.pass_ms(1_000)
-    (attempt,) = scene.given(ticket)
-    if verdict is not None:
-        scene.answers_check(ID, verdict, attempt=attempt.number)
-    return attempt
-
-
-# -- prepared ---------------------------------------------------------------------------------------
-
-
-def test_no_timeout_ends_a_prepared_transaction() -> None:
-    scene, _ = half_sent()
-    scene.pass_ms(7 * 86_400_000)
-    assert scene.phase(ID) == "Prepared"
-    assert scene.moved().phase(ID) == "Prepared"
-
-
-def test_nothing_is_added_to_a_prepared_transaction() -> None:
-    scene, identity = half_sent()
-    assert scene.writes(ID, identity) is E.invalid_txn_state
-
-
-@pytest.mark.parametrize("commit", [False, True])
-@pytest.mark.parametrize("by_a_checker", [False, True])
-def test_a_half_message_in_no_partition_is_decided_like_any_other(
-    commit: bool, by_a_checker: bool
-) -> None:
-    """It ends in one turn, as no marker is to be written: every attempt ended its coordinator, one after the other."""
-    scene = AddedScene()
-    identity = scene.starts(ID)
-    assert scene.writes(ID, identity, partitions=()) is E.none
-    assert scene.prepares(ID, identity).is_new
-    if by_a_checker:
-        scene.answers_check(ID, Verdict.COMMIT if commit else Verdict.ROLLBACK)
-    else:
-        scene.ends(ID, identity, commit=commit)
-    assert scene.phase(ID) == ("CompleteCommit" if commit else "CompleteAbort")
-    state = HalfState.COMMITTED if commit else HalfState.ROLLED_BACK
-    assert scene.half(ID).state is scene.moved().half(ID).state is state
-
-
-def test_a_new_incarnation_waits_until_the_half_message_is_decided() -> None:
-    """Kafka would abort what its predecessor left open: that would be a guess."""
-    scene, _ = half_sent()
-    assert scene.starts(ID) is E.concurrent_transactions
-    assert scene.moved().starts(ID) is E.concurrent_transactions
-    scene.answers_check(ID, Verdict.COMMIT)
-    scene.finish()
-    assert isinstance(scene.starts(ID), Identity)
-
-
-@pytest.mark.parametrize("parked", [False, True])
-def test_a_new_incarnation_that_keeps_the_transaction_is_the_one_that_may_end_it(parked) -> None:
-    """KIP-939; what is known of its checks stays, under the new identity."""
-    scene = parked_one() if parked else half_sent()[0]
-    before = scene.half(ID)
-    command = InitProducerId(
-        transactional_id=ID, timeout_ms=60_000, keep_prepared=True, fresh_producer_id=9, ticket=99
-    )
-    kept = scene.do(command)
-    half = scene.half(ID)
-    assert half.producer_epoch == kept.producer_epoch == before.producer_epoch + 1
-    assert (half.state, half.checks) == (before.state, before.checks)
-    for each in (scene, scene.moved()):
-        assert each.answers_check(ID, Verdict.COMMIT).half.state is HalfState.COMMITTED
-
-
-PREPARES = [
-    ("nobody::x", (0, 0), E.invalid_producer_id_mapping),
-    (ID, (50, 0), E.invalid_producer_id_mapping),
-    (ID, (0, 1), E.producer_fenced),
-]
-
-
-@pytest.mark.parametrize(("name", "off", "code"), PREPARES)
-def test_who_is_not_its_producer_cannot_prepare_a_transaction(name, off, code) -> None:
-    scene = AddedScene()
-    identity = scene.opened(ID)
-    refusal = scene.prepares(name, Identity(identity[0] + off[0], identity[1] + off[1]))
-    assert isinstance(refusal, Refusal)
-    assert refusal.code is code
-    assert scene.phase(ID) == "Ongoing"
-
-
-def test_what_is_not_open_cannot_be_prepared() -> None:
-    scene = AddedScene()
-    identity = scene.starts(ID)
-    assert scene.prepares(ID, identity).code is E.invalid_txn_state
-
-
-def test_a_cluster_whose_log_cannot_say_prepared_does_not_prepare() -> None:
-    """Records of transaction.version 0 have no place for it: the next coordinator would take it for open and abort."""
-    scene = AddedScene()
-    identity = scene.opened(ID)
-    scene.machine.transaction_version = lambda: 0
-    assert scene.prepares(ID, identity).code is E.unsupported_version
-    assert scene.phase(ID) == "Ongoing"
-
-
-def test_a_half_message_whose_log_went_back_to_an_old_version_is_still_decided_once() -> None:
-    """The feature was lowered while it was open: the next coordinator finds its transaction as an ordinary one."""
-    scene, _ = half_sent()
-    known = scene.machine.transactions[ID]
-    scene.machine.transactions[ID] = replace(known, phase=Phase.ONGOING)
-    assert scene.machine.tick(("timeout", ID), scene.now_ms) == NOTHING, "no timeout ends it"
-    assert scene.answers_check(ID, Verdict.ROLLBACK).half.state is HalfState.ROLLED_BACK
-    assert scene.phase(ID) == "PrepareAbort"
-
-
-def test_preparing_again_is_the_same_once_more_and_under_another_name_refused() -> None:
-    scene, identity = half_sent()
-    again = scene.prepares(ID, identity)
-    assert (again.is_new, again.half) == (False, scene.half(ID))
-    assert scene.prepares(ID, identity, "h2").code is E.invalid_txn_state
-
-
-def test_a_delayed_prepare_of_one_half_message_does_not_prepare_the_next() -> None:
-    """Up to EndTxn 4 both transactions have the same producer id and epoch."""
-    scene, identity = half_sent()
-    scene.ends(ID, identity, commit=True)
-    scene.finish()
-    scene.writes(ID, identity)
-    late = scene.prepares(ID, identity)
-    assert (late.is_new, late.half.state) == (False, HalfState.COMMITTED)
-    assert scene.phase(ID) == "Ongoing"
-
 
 # -- asked --------------------------------------------------------------------------------------------
 
@@ -314,107 +168,7 @@ def test_a_coordinator_that_takes_over_goes_on_with_the_intervals() -> None:
     assert moved.given(ticket) == (Attempt(ID, "h1", 2),)
 
 
-# -- decided, once ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("verdict", "phase"), [(Verdict.COMMIT, "PrepareCommit"), (Verdict.ROLLBACK, "PrepareAbort")]
-)
-def test_an_answer_ends_the_transaction_in_the_batch_that_decides_it(verdict, phase) -> None:
-    scene, _ = half_sent()
-    attempt = checked(scene)
-    batches = len(scene.log)
-    answered = scene.answers_check(ID, verdict, attempt=attempt.number)
-    assert answered.is_new
-    assert answered.half.decided_by == "checker c"
-    assert (scene.phase(ID), len(scene.log)) == (phase, batches + 1)
-    assert scene.moved().half(ID) == answered.half
-
-
-def test_a_late_commit_never_beats_a_rollback() -> None:
-    """RocketMQ #2694: the check said ROLLBACK, a later COMMIT won."""
-    scene, identity = half_sent()
-    attempt = checked(scene, verdict=Verdict.ROLLBACK)
-    log = len(scene.log)
-    for each in (scene, scene.moved()):
-        late = each.answers_check(ID, Verdict.COMMIT, attempt=attempt.number)
-        assert (late.is_new, late.half.state) == (False, HalfState.ROLLED_BACK)
-        assert each.ends(ID, identity, commit=True) is E.invalid_txn_state
-        each.finish()
-        assert each.ends(ID, identity, commit=True) is E.invalid_txn_state
-        assert each.half(ID).state is HalfState.ROLLED_BACK
-        assert len(each.log) <= log + 1, "nothing but the markers' end is written"
-
-
-def test_no_check_goes_on_after_a_commit() -> None:
-    """RocketMQ #8158: "severe data inconsistency"."""
-    scene, identity = half_sent()
-    checked(scene, verdict=Verdict.UNKNOWN)
-    waiting = scene.polls("pay", "c", wait_ms=10**9)
-    assert scene.ends(ID, identity, commit=True) == identity
-    scene.pass_ms(86_400_000)
-    assert waiting in scene.parked
-    assert scene.half(ID).state is HalfState.COMMITTED
-    late = scene.answers_check(ID, Verdict.ROLLBACK, attempt=2)
-    assert (late.is_new, late.half.state) == (False, HalfState.COMMITTED)
-
-
-def test_what_was_committed_is_not_checked_by_a_coordinator_that_takes_over() -> None:
-    """RocketMQ #1517: checked although already committed."""
-    scene, identity = half_sent()
-    scene.pass_ms(FIRST_MS)
-    scene.ends(ID, identity, commit=True)
-    for each in (scene, scene.moved()):
-        waiting = each.polls("pay", "c", wait_ms=10**9)
-        each.pass_ms(86_400_000)
-        assert waiting in each.parked
-        assert each.listed() == []
-
-
-def test_nothing_is_discarded_before_the_log_has_been_read_to_its_end() -> None:
-    """RocketMQ #8311: it discarded half messages before it had read what had become of them."""
-    scene, _ = half_sent(transaction_check_max=1)
-    checked(scene, verdict=Verdict.UNKNOWN)
-    prefixes = len(scene.log)
-    scene.answers_check(ID, Verdict.COMMIT)
-    for batches in range(2, len(scene.log) + 1):
-        moved = scene.moved(batches)
-        half = moved.checks.halves.get(ID)
-        if half is not None:
-            expected = HalfState.WAITING if batches <= prefixes else HalfState.COMMITTED
-            assert half.state is expected, "read, and not yet acted upon"
-
-
-def test_the_next_half_message_is_not_decided_by_an_answer_to_the_one_before() -> None:
-    """The transactions of an old client have one id and epoch; half messages have names of their own."""
-    scene, identity = half_sent()
-    attempt = checked(scene)
-    scene.ends(ID, identity, commit=False)
-    scene.finish()
-    scene.writes(ID, identity)
-    scene.prepares(ID, identity, "h2")
-    late = scene.answers_check(ID, Verdict.COMMIT, "h1", attempt=attempt.number)
-    assert isinstance(late, Refusal)
-    assert "h2" in late.message
-    assert scene.half(ID).state is HalfState.WAITING
-
-
-def test_a_group_end_of_a_prepared_member_decides_its_half_message() -> None:
-    scene, identity = half_sent()
-    assert scene.end_group("pay", 1, commit=True, p1=identity).is_new
-    assert scene.half(ID).state is HalfState.COMMITTED
-    assert scene.half(ID).decided_by == "its producer"
-
-
 # -- parked -------------------------------------------------------------------------------------------
-
-
-def parked_one() -> AddedScene:
-    scene, _ = half_sent(transaction_check_max=2)
-    for _ in range(2):
-        checked(scene, verdict=Verdict.UNKNOWN)
-    scene.pass_ms(60_000)
-    return scene
 
 
 def test_a_half_message_over_the_limit_is_parked_where_people_see_it_and_not_lost() -> None:

@@ -230,3 +230,7 @@ async def ready(node: TransactionNode) -> None:
     """The topic of transactions is there and loaded."""
     await node.service.coordinator_of(ID)
     await asyncio.sleep(0.1)
+
+
+def later(work: Any) -> asyncio.Task[Any]:
+    return asyncio.get_running_loop().create_task(work)

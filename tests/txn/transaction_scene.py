@@ -163,3 +163,8 @@ class Scene:
             after.log.append((key, value))
         after.take(after.machine.loaded(after.now_ms))
         return after
+
+
+def begun(**more: Any) -> tuple[Scene, Any]:
+    scene = Scene(**more)
+    return scene, scene.init()
