@@ -1,5 +1,6 @@
 """One broker's partitions on a simulated machine, and the batches that clients send."""
 
+import asyncio
 import dataclasses
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,6 +29,7 @@ FOLDER = "/data"
 NONE = ErrorCode.none
 # There is no coordinator here that could be asked about a transaction.
 NOBODY_VERIFIES = {"transaction.partition.verification.enable": "false"}
+PAYMENTS = TopicPartition("payments", 0)
 
 
 def id_of(text: str) -> uuid.UUID:
@@ -212,3 +214,41 @@ def play(
 
         env = world.node("a")
         world.run(world.on(env, main(env)))
+
+
+class Restarts:
+    """Scenes on one machine, a start of the node each."""
+
+    def __init__(self, world: World, metadata: Metadata) -> None:
+        self.world = world
+        self.metadata = metadata
+
+    def __call__(self, scene, *, stop: bool = True) -> None:
+        env = self.world.node("a")
+
+        async def main(env: SimEnv) -> None:
+            node = await Node(env, self.metadata).start()
+            await scene(node)
+            if stop:
+                await node.manager.stop()
+
+        self.world.run(self.world.on(env, main(env)))
+        if not stop:
+            self.world.kill("a")
+        self.world.restart("a")
+
+
+def said(node: Node, event: str) -> list[dict[str, object]]:
+    """The fields of each such line of the node's log."""
+    return [fields for _, each, fields in node.env.log.events if each == event]
+
+
+def error_of(answer: object) -> ErrorCode:
+    assert isinstance(answer, Refusal), answer
+    return answer.error
+
+
+async def acknowledged(partition: Partition, offset: int, acks: int) -> tuple[str, ErrorCode]:
+    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    wait = partition.when_acknowledged(offset, acks, told.set_result)
+    return ("at once", wait) if isinstance(wait, ErrorCode) else ("later", await told)

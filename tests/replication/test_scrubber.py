@@ -13,7 +13,7 @@ from fencepost.replication.partition import HANDOVER_S, Read, Refusal
 from fencepost.replication.scrubber import AGAIN_S, SHARE_MAX
 from replica_cluster import Cluster, log_bytes
 from replica_cluster import play as play_three
-from replica_helpers import FOLDER, ORDERS, Metadata, Node, batch, bytes_of, play, topic_of
+from replica_helpers import FOLDER, ORDERS, Metadata, Node, batch, bytes_of, play, said, topic_of
 
 E = ErrorCode
 LOG = f"{FOLDER}/{ORDERS}/00000000000000000000.log"
@@ -25,10 +25,6 @@ def flip(disk: MachineDisk, number: int) -> None:
     """A bit of the batch with that number, on the disk and in the cache."""
     file = disk.files.file(LOG)
     file.flip(headers_of(bytes(file.content))[number][0] + HEADER_END + 4, 2)
-
-
-def said(node: Node, event: str) -> list[dict[str, object]]:
-    return [fields for _, each, fields in node.env.log.events if each == event]
 
 
 async def written(node: Node, count: int) -> None:

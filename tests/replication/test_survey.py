@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.records import control_batch
 from fencepost.replication import survey as surveys
 from fencepost.replication.partition import Appended
 from fencepost.replication.standstill import Reason
 from fencepost.replication.survey import Known, Survey
-from replica_helpers import ME, Node, batch, play, topic_of
+from replica_helpers import ME, PAYMENTS, Node, batch, play, topic_of
 
-PAYMENTS = TopicPartition("payments", 0)
 TWO = (ME, BrokerId(2))
 THREE = (*TWO, BrokerId(3))
 

@@ -18,6 +18,7 @@ PARTITION = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=0x1234)
 FOLDER = "/data/logs"
 START_MS = 1_767_225_600_000
+LOG = "00000000000000000000.log"
 
 
 def settings(**changes: Any) -> LogSettings:
@@ -169,3 +170,12 @@ def rewrite(node: Node, name: str, data: bytes) -> None:
     file.append((data,))
     file.sync()
     file.close()
+
+
+async def fill(node: Node, batches: int = 6, settled: int = 3) -> bytes:
+    """`settled` batches are below the checkpointed recovery point, the others were only written."""
+    await node.start()
+    produce(node.log, settled)
+    await node.settle()
+    produce(node.log, batches - settled)
+    return read_all(node.log)

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass, field
 
+from fencepost.cluster.base.errors import ErrorCode
 from fencepost.replication.log.producer_verdicts import CompletedTxn, Marker, Refused
 from fencepost.replication.log.producers_machine import ProducersMachine
 
 PID = 7
 NOW = 1_700_000_000_000
+DAY = 24 * 60 * 60 * 1000
+OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
+OLD_EPOCH = ErrorCode.invalid_producer_epoch
 
 
 @dataclass
@@ -55,3 +59,16 @@ class Given:
     def answer(self, batch: Produced, *, origin_client: bool = True) -> object:
         verdict = self.machine.decide(batch, origin_client=origin_client)
         return verdict.error if isinstance(verdict, Refused) else verdict
+
+
+def five(first: int = 0, **kind: int) -> list[Produced]:
+    return [Produced(first + 10 * i, 10, **kind) for i in range(5)]
+
+
+def begin(log: Given, sequence: int = 0, epoch: int = 0) -> int:
+    """A verification is begun; the guard that its answer must show."""
+    guard = log.machine.start_verification(
+        PID, sequence, epoch, supports_epoch_bump=False, now_ms=NOW
+    )
+    assert isinstance(guard, int)
+    return guard

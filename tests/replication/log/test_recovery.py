@@ -1,44 +1,29 @@
 """What a start makes of what a crash, or a bad disk, has left."""
 
-import errno
-from uuid import UUID
-
 import pytest
-from fencepost.chaos.sim.world import NodeLost, World
+from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.wire.batch import headers_of
-from fencepost.replication.log.checkpoint import Kind, PartitionOffsets
 from fencepost.replication.log.names import EPOCHS
 from fencepost.replication.log.search import MAX_TIMESTAMP, Seek
-from fencepost.replication.log.store import LogStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_helpers import (
     FOLDER,
+    LOG,
     PARTITION,
     START_MS,
-    TOPIC_ID,
     Node,
     append,
     batch_at,
     end_txn,
+    fill,
     offsets_in,
     produce,
     read_all,
     rewrite,
     run,
 )
-
-LOG = "00000000000000000000.log"
-
-
-async def fill(node: Node, batches: int = 6, settled: int = 3) -> bytes:
-    """`settled` batches are below the checkpointed recovery point, the others were only written."""
-    await node.start()
-    produce(node.log, settled)
-    await node.settle()
-    produce(node.log, batches - settled)
-    return read_all(node.log)
 
 
 @pytest.mark.slow
@@ -388,196 +373,5 @@ def test_leader_epochs_are_read_from_the_batches_when_their_file_is_not_usable(
                 rewrite(node, EPOCHS, garbage)
             await node.restart("kill")
             assert (node.log.epochs.epochs, node.log.epochs.starts) == ([0, 2, 5], [0, 2, 5])
-
-    run(scenario)
-
-
-def test_a_folder_of_a_topic_that_was_made_again_is_set_aside() -> None:
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        await fill(node)
-        await node.stop()
-        node.env = world.restart("n1")
-        store = LogStore(node.env, FOLDER)
-        store.start()
-        log = store.open(PARTITION, UUID(int=77), node.config)
-        assert (log.log_start_offset, log.log_end_offset) == (0, 0)
-        (stray,) = [name for name in node.env.disk.list(FOLDER) if name.endswith("-stray")]
-        assert TOPIC_ID.hex in stray
-        assert LOG in node.env.disk.list(f"{FOLDER}/{stray}")
-
-    run(scenario)
-
-
-KAFKAS = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAASNA\n"
-
-
-@pytest.mark.parametrize("content", [b"", KAFKAS[:19], bytes(59), KAFKAS])
-def test_a_folder_whose_topic_was_not_all_written_is_ours(content: bytes) -> None:
-    """Before the first sync a power cut may take any of it; Kafka, and builds before 2026-11-21, write no checksum."""
-
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        data = await fill(node)
-        node.down("kill")
-        rewrite(node, "partition.metadata", content)
-        await node.restart("kill")
-        assert read_all(node.log) == data
-
-    run(scenario)
-
-
-def test_a_truncation_is_not_taken_for_lost_data() -> None:
-    """What the checkpoint claims is lowered, durably, before the log is cut."""
-
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        await fill(node, 6, 6)
-        await node.settle()
-        for step in range(1, 40):
-            end = node.log.log_end_offset
-            world.crash_at_disk_op("n1", step)
-            try:
-                await world.on(node.env, _truncate(node, 2))
-            except NodeLost:
-                node.env = world.restart("n1")
-                await node.start()
-                assert node.log.log_end_offset in (2, end)
-                produce(node.log, 6 - node.log.log_end_offset)
-                await node.settle()
-            else:
-                break
-        else:
-            pytest.fail("never done")
-
-    run(scenario)
-
-
-async def _truncate(node: Node, offset: int) -> None:
-    node.log.truncate_to(offset)
-
-
-def test_the_recovery_point_in_the_checkpoint_is_not_above_what_is_settled() -> None:
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        await node.start()
-        produce(node.log, 3)
-        await node.sync()
-        assert node.log.recovery_point == 3 and node.log.settled_point == 0
-        world.disk("n1").faults.fail("sync", path="*leader-epoch-checkpoint*")
-        await node.store.checkpoint()
-        assert node.log.settled_point == 0
-        await node.store.checkpoint()
-        offsets = PartitionOffsets(node.env, f"{FOLDER}/partition-offsets")
-        offsets.load()
-        assert node.log.settled_point == offsets.get(Kind.RECOVERY_POINT, PARTITION) == 3
-
-    run(scenario)
-
-
-def test_what_is_written_while_a_log_that_was_cut_is_synced_is_synced_next() -> None:
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        data = await fill(node)
-        world.crash("n1", lose_unsynced=False)
-        rewrite(node, LOG, data[:-100])
-        log = await node.restart("kill")
-        assert log.log_end_offset == 4
-        produce(log)
-        sync = world.loop.create_task(node.sync())
-        await node.env.clock.sleep(0)
-        produce(log)
-        await sync
-        assert log.recovery_point == 5
-        await node.sync()
-        assert log.recovery_point == 6
-
-    run(scenario)
-
-
-def test_a_log_that_could_not_be_opened_claims_nothing() -> None:
-    """A checkpoint must not say that its tail is durable, nor that this boot has seen all logs whole."""
-
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        await node.start()
-        produce(node.log, 3, producer_id=1, producer_epoch=0, base_sequence=-1)
-        await node.settle()
-        produce(node.log, 3)
-        data = read_all(node.log)
-        world.crash("n1", lose_unsynced=False)
-        half = len(data) - 30
-        rewrite(node, LOG, data[:half])
-        world.kill("n1")
-        node.env = world.restart("n1")
-        store = LogStore(node.env, FOLDER)
-        store.start()
-        world.disk("n1").faults.fail("sync", path="*.log")
-        with pytest.raises(OSError, match="Input/output"):
-            store.open(PARTITION, TOPIC_ID, node.config)
-        assert store.shared.unsettled == {} and store.shared.budget.count == 0
-        await store.opened([])
-        await store.checkpoint()
-        assert store.offsets.get(Kind.RECOVERY_POINT, PARTITION) == 3
-        rewrite(node, LOG, data[:half])
-        await node.restart("kill")  # on the boot that did not see it whole
-        assert read_all(node.log) == data[: 5 * 90]
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("what", ["kill", "crash", "the disk was full"])
-def test_producers_are_known_when_what_they_wrote_was_deleted(what: str) -> None:
-    """1. A roll leaves no snapshot that a start believes: it was above the recovery point, or the disk was full.
-    2. DeleteRecords takes the segments that would have been replayed. 3. The node is killed.
-    It knew of a producer what was true once: its next batch was out of order, and a transaction that had ended was open.
-    """
-
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        log = await node.start()
-        produce(log, producer_id=1, producer_epoch=0, base_sequence=0)
-        produce(log, producer_id=2, producer_epoch=0, base_sequence=0, transactional=True)
-        log.roll(START_MS)
-        produce(log, producer_id=1, producer_epoch=0, base_sequence=1)
-        await node.settle()
-        produce(log, producer_id=1, producer_epoch=0, base_sequence=2)
-        end_txn(log, 2, commit=True)
-        if what == "the disk was full":
-            world.disk("n1").faults.fail("append", path="*.producers", number=errno.ENOSPC)
-        log.roll(START_MS)
-        produce(log)
-        await node.sync()
-        if what != "the disk was full":
-            log = await node.restart(what)
-        await node.settle()
-        log.delete_records_before(log.log_end_offset)
-        log.apply_retention(START_MS, log.log_end_offset)
-        await node.settle()
-        log = await node.restart("kill")
-        assert log.bases == [5], "nothing was deleted"
-        known = {each.producer_id: each for each in log.producers.states()}
-        assert known[1].last_sequence == 2
-        assert known[2].txn_first_offset < 0
-
-    run(scenario)
-
-
-def test_a_producer_of_which_all_was_deleted_is_known_as_long_as_its_batches_are_there() -> None:
-    """Without a snapshot a start read from the log start on: a retry of what was deleted meanwhile was written again."""
-
-    async def scenario(world: World) -> None:
-        node = Node(world)
-        log = await node.start()
-        produce(log, producer_id=1, producer_epoch=0, base_sequence=0)
-        produce(log)
-        await node.sync()
-        log.delete_records_before(log.log_end_offset)
-        before = log.producers.states()
-        await node.settle()
-        log = await node.restart("kill")
-        assert (log.log_start_offset, log.bases) == (2, [0])
-        known = [state._replace(seen_ms=0) for state in log.producers.states()]
-        assert known == [state._replace(seen_ms=0) for state in before]
 
     run(scenario)

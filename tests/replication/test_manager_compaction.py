@@ -1,0 +1,93 @@
+"""Rounds of compaction over a broker's partitions, and topics that can't be compacted."""
+
+import errno
+from typing import Any
+
+import pytest
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.wire.batch import compute_crc
+from fencepost.cluster.wire.records import Record, build_batch
+from replica_helpers import ME, Node, batch, play
+
+
+def test_a_topic_that_can_not_be_compacted_says_so_and_the_node_goes_on() -> None:
+    """It was not compacted when a client wrote a record, the second of its batch, whose header claims too much."""
+
+    async def scene(node: Node) -> None:
+        now_ms = node.env.clock.now_ms()
+        records = [Record(i, now_ms, b"k", b"v", [("name", b"x")]) for i in range(2)]
+        lying = build_batch(records)
+        lying[-7] = 126  # the length of the last header's name
+        lying[17:21] = compute_crc(lying, 0, len(lying)).to_bytes(4, "big")
+        await node.write(lying)
+        node.partition().log.roll(now_ms)
+        changed = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0"}
+        node.metadata.configure(node.manager, "orders", **changed)
+        await node.env.clock.sleep(60)
+        events = [line for line in node.env.machine.events if "compaction_failed" in str(line)]
+        assert events
+        assert await node.partition().list_offset_waiting(now_ms, 0) == (0, now_ms, 1)
+        await node.write(batch("goes on", key=b"k"))
+
+    play(scene)
+
+
+def test_a_compaction_that_fails_half_way_takes_its_partition_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It leads until somebody is told: all that is written there would be refused, with everybody in sync."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("fencepost.replication.log.compaction.rename_all", refuse)
+
+    async def scene(node: Node) -> None:
+        for number in range(6):
+            await node.write(batch(str(number), key=b"k", timestamp=node.env.clock.now_ms()))
+            if number == 4:
+                node.partition().log.roll(node.env.clock.now_ms())
+        place = node.partition().topic_partition
+        await node.env.clock.sleep(60)
+        assert node.manager.partition(place) is ErrorCode.kafka_storage_error
+        ((failed, cause),) = node.manager.offline.items()
+        assert (str(failed), "half-way" in str(cause)) == ("orders-0", True)
+
+    play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
+
+
+def test_a_compacted_topic_is_compacted_in_its_round() -> None:
+    async def scene(node: Node) -> None:
+        for number in range(6):
+            await node.write(batch(str(number), key=b"k", timestamp=node.env.clock.now_ms()))
+            if number == 4:
+                node.partition().log.roll(node.env.clock.now_ms())
+        await node.env.clock.sleep(60)
+        assert await node.read_values() == [b"4", b"5"]
+        assert node.manager.counters.compaction_rounds > 0
+
+    play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_tombstones_are_kept_for_a_replica_that_is_away(*, is_away: bool) -> None:
+    """It has what they delete, and could not copy them any more (`delete.retention.ms` may be over before it is back)."""
+
+    async def scene(node: Node) -> None:
+        there = (ME, BrokerId(2)) if is_away else (ME,)
+        node.metadata.change(node.manager, "orders", replicas=there, isr=(ME,))
+        for key, value in ((b"k", None), (b"a", b"1"), (b"b", b"2"), (b"c", b"3")):
+            now_ms = node.env.clock.now_ms()
+            await node.write(bytes(build_batch([Record(0, now_ms, key, value)])))
+            node.partition().log.roll(now_ms)
+            await node.env.clock.sleep(60)
+        tombstone = [b""] if is_away else []
+        assert await node.read_values() == [*tombstone, b"1", b"2", b"3"]
+
+    configs = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+        "delete.retention.ms": "0",
+    }
+    play(scene, configs={"orders": configs})
