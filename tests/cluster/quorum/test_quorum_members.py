@@ -11,12 +11,6 @@ from fencepost.cluster.quorum.voters import VoterChangeRefused
 from support.quorum_nodes import Nodes, setting
 
 
-@pytest.fixture
-def world():
-    with World(seed=1) as world:
-        yield world
-
-
 async def change(nodes: Nodes, **what: object) -> None:
     leader = await nodes.leader()
     quorum = nodes.quorums[leader]

@@ -10,12 +10,6 @@ from fencepost.cluster.quorum.transport import QuorumTransport
 from support.quorum_nodes import Nodes
 
 
-@pytest.fixture
-def world():
-    with World(seed=1) as world:
-        yield world
-
-
 def test_three_voters_elect_replicate_and_answer_on_the_leader(world: World) -> None:
     nodes = Nodes(world, voters=3)
 

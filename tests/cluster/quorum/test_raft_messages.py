@@ -1,4 +1,4 @@
-"""One Raft and what its peers say, word by word: no loop, no network, and a disk only where it matters."""
+"""One Raft that follows and votes, word by word: what it answers to whom, and what it refuses as a lie."""
 
 import asyncio
 from typing import Any
@@ -8,106 +8,11 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import FrameRefused
 from fencepost.cluster.quorum.election_machine import ELECTION_S
-from fencepost.cluster.quorum.held import Snapshots
-from fencepost.cluster.quorum.journal import Journal
-from fencepost.cluster.quorum.raft import Raft
-from fencepost.cluster.quorum.raft_leader import LEASE_S
 from fencepost.cluster.quorum.redirected import in_world
 from fencepost.cluster.quorum.segment_format import Entry
-from fencepost.cluster.quorum.transport import QuorumTransport, read_message, write_message
 from fencepost.cluster.quorum.vote_file import VoteFile
-from fencepost.cluster.quorum.voters import VOTERS_KIND, write_voters
-
-VOTERS = {each: (f"n{each}", 9192) for each in (1, 2, 3)}
-
-
-class Peers:
-    """Node 1 of three; what it says is kept, what it hears is written here."""
-
-    def __init__(
-        self, world: World, *, fresh: bool = False, voters: dict[int, Any] = VOTERS
-    ) -> None:
-        self.world = world
-        self.env = self.world.node("a")
-        self.said: list[tuple[int, int, dict[str, Any]]] = []
-        vote = VoteFile(self.env, "/data/q/vote")
-        self.journal = Journal.open(self.env, "/data/q", vote)
-        if not fresh:
-            vote.store(0, None, fresh=False)
-        transport = QuorumTransport(self)
-        with in_world(self.env):
-            self.raft = Raft(1, voters, self.journal, transport, Snapshots(bytes), len)
-        transport.term = lambda: self.raft.term
-        self.sync()
-
-    def send(self, node_id: int, frame: bytes) -> None:
-        self.said.append((node_id, *read_message(frame)))
-
-    def hear(self, node_id: int, term: int, kind: str, /, **fields: Any) -> list[tuple[int, str]]:
-        """What is said because of it, in short."""
-        self.said.clear()
-        with in_world(self.env):
-            self.raft.receive(node_id, write_message({"type": kind, **fields}, term))
-        return [(to, message["type"]) for to, _, message in self.said]
-
-    def append(self, term: int, previous: tuple[int, int], *terms: int, commit: int = 1) -> Any:
-        entries = [
-            Entry(b"\x00x", index, each) for index, each in enumerate(terms, previous[0] + 1)
-        ]
-        fields = {"commit_index": commit, "entries": entries, "stamp": 0.0}
-        before = {"previous_index": previous[0], "previous_term": previous[1]}
-        return self.hear(2, term, "append_entries", **fields, **before)
-
-    def tick(self) -> None:
-        with in_world(self.env):
-            self.raft.doTick()
-
-    def sync(self) -> None:
-        self.world.run(self.world.on(self.env, self.journal.make_durable()))
-        with in_world(self.env):
-            self.raft.say_what_is_held()
-
-    def sleep(self, seconds: float) -> None:
-        self.world.run(asyncio.sleep(seconds))
-
-    def lead(self) -> None:
-        """Elected in the next term, with its first entry durable."""
-        with in_world(self.env):
-            self.raft.elect_at_once()
-            self.raft.doTick()
-        for each in self.raft.voters:
-            if each != 1 and not self.raft.leads:
-                self.hear(each, self.raft.term, "response_vote", term=self.raft.term, fresh=False)
-        assert self.raft.leads
-        self.sync()
-
-    def add(self) -> None:
-        """One entry more, which is sent to everybody; what is said of it is in `said`."""
-        with in_world(self.env):
-            self.raft.submit(b"x", lambda *_: None)
-            self.raft.doTick()
-            self.said.clear()
-            self.raft.replicate()
-
-    def held(self, node_id: int, next_index: int, *, term: int | None = None) -> None:
-        term = self.raft.term if term is None else term
-        stamp = self.world.loop.time()
-        self.hear(node_id, term, "held", next_index=next_index, stamp=stamp)
-
-
-@pytest.fixture
-def world():
-    with World(seed=1) as world:
-        yield world
-
-
-@pytest.fixture
-def one(world: World) -> Peers:
-    """It began a while ago: what the process before it may have promised a leader is over."""
-    peers = Peers(world)
-    peers.sleep(ELECTION_S)
-    return peers
-
+from fencepost.cluster.quorum.voters import VOTERS_KIND
+from raft_peers import Peers, asks, pre_asks
 
 # --- following ------------------------------------------------------------------------------------
 
@@ -249,12 +154,6 @@ def test_entries_that_do_not_follow_each_other_are_refused(one: Peers) -> None:
 # --- voting ---------------------------------------------------------------------------------------
 
 
-def asks(one: Peers, node_id: int, term: int, last: tuple[int, int] = (1, 0)) -> Any:
-    index, of_term = last
-    fields = {"term": term, "last_log_index": index, "last_log_term": of_term}
-    return one.hear(node_id, term, "request_vote", **fields)
-
-
 def test_a_voter_that_votes_twice_is_counted_once(one: Peers) -> None:
     """pysyncobj counts messages: one voter and its echo make a leader of five voters."""
     with in_world(one.env):
@@ -331,12 +230,6 @@ def test_whoever_has_given_its_vote_away_does_not_stand_in_the_next_moment(one: 
 # --- before a vote --------------------------------------------------------------------------------
 
 
-def pre_asks(one: Peers, node_id: int, term: int, last: tuple[int, int]) -> Any:
-    index, of_term = last
-    fields = {"round": 1, "last_log_index": index, "last_log_term": of_term}
-    return one.hear(node_id, term, "pre_vote", **fields)
-
-
 def test_who_hears_a_leader_grants_no_pre_vote_and_no_term_grows(one: Peers) -> None:
     one.append(1, (1, 0), 1)
     assert pre_asks(one, 3, 1, (2, 1)) == [(2, "follow")], "the leader is told instead"
@@ -352,154 +245,6 @@ def test_a_leader_that_a_majority_answers_grants_no_pre_vote(one: Peers) -> None
     assert pre_asks(one, 3, 1, (9, 1)) == [(3, "append_entries")], "it hears the leader instead"
     one.sleep(2 * ELECTION_S)
     assert pre_asks(one, 3, 1, (9, 1)) == [(3, "pre_vote_granted")]
-
-
-# --- leading --------------------------------------------------------------------------------------
-
-
-def test_a_commit_needs_a_majority_that_has_synced_it(one: Peers) -> None:
-    one.lead()
-    one.tick()
-    assert one.raft.commit_index == 1
-    one.hear(2, 1, "alive", stamp=0.0)
-    one.tick()
-    assert one.raft.commit_index == 1
-    one.held(2, 3)
-    one.tick()
-    assert one.raft.commit_index == 2
-
-
-def test_an_answer_of_an_earlier_term_counts_nothing(one: Peers) -> None:
-    """pysyncobj's `next_node_idx` has no term."""
-    one.lead()
-    one.append(2, (1, 0), 2)  # deposed
-    one.lead()
-    one.held(3, 3, term=1)
-    one.tick()
-    assert one.raft.commit_index == 1
-
-
-def test_a_lead_ends_with_the_clock_when_no_majority_has_answered_lately(one: Peers) -> None:
-    """30 s as pysyncobj comes. What counts is when that was said which they answer, not when the answer arrived."""
-    one.lead()
-    start = one.world.loop.time()
-    one.sleep(0.2)
-    one.held(2, 3)
-    assert one.raft.lease_end() == pytest.approx(start + 0.2 + LEASE_S)
-    assert LEASE_S <= 0.9 * ELECTION_S, "the others' clocks may be faster"
-    one.sleep(3)  # the process was stopped, and finds an old answer in its socket
-    one.hear(3, 1, "held", next_index=3, stamp=start + 0.3)
-    assert one.raft.lease_end() < one.world.loop.time()
-
-
-def test_a_follower_that_claims_what_is_not_there_is_refused(one: Peers) -> None:
-    one.lead()
-    with pytest.raises(FrameRefused, match="does not have"):
-        one.held(2, 99)
-    with pytest.raises(FrameRefused, match="not said yet"):
-        one.hear(2, 1, "alive", stamp=1e9)
-
-
-def test_followers_have_an_entry_before_the_leaders_own_disk_does(one: Peers) -> None:
-    """It need not wait for its own sync: it does not count itself before that."""
-    one.lead()
-    one.held(2, 3)
-    one.tick()
-    one.add()
-    sent = [len(message["entries"]) for _, _, message in one.said]
-    assert sent == [1, 1] and one.journal.undurable
-
-
-def test_what_a_follower_lost_with_its_disk_counts_no_more(one: Peers) -> None:
-    one.lead()
-    one.held(2, 3)
-    one.tick()
-    one.add()
-    one.held(2, 4)
-    one.hear(2, 1, "gap", next_index=2, stamp=one.world.loop.time())
-    assert [entry.idx for entry in one.said[0][2]["entries"]] == [2, 3]
-    one.sync()
-    one.tick()
-    assert one.raft.commit_index == 2
-
-
-def test_what_was_held_before_the_disk_was_lost_counts_no_more_when_it_comes_late(
-    one: Peers,
-) -> None:
-    """It came on another connection than the gap, behind it: the leader committed what one disk had."""
-    one.lead()
-    one.held(2, 3)
-    one.tick()
-    one.add()
-    one.sync()
-    early = one.world.loop.time()
-    one.sleep(0.01)
-    one.hear(2, 1, "gap", next_index=2, stamp=one.world.loop.time())
-    one.hear(2, 1, "held", next_index=4, stamp=early)
-    one.tick()
-    assert one.raft.commit_index == 2
-    one.held(2, 4)
-    one.tick()
-    assert one.raft.commit_index == 3
-
-
-def test_of_gaps_behind_one_burst_the_first_is_answered(one: Peers) -> None:
-    """The others lie further up where logs part: taken for news, they went round for ever, and grew (seed 583)."""
-    one.lead()
-    one.held(2, 3)
-    for _ in range(3):
-        one.add()
-    stamp = one.world.loop.time()
-    one.sleep(0.01)
-    assert one.hear(2, 1, "gap", next_index=2, stamp=stamp) == [(2, "append_entries")]
-    again = one.world.loop.time()
-    assert one.said[0][2]["previous_index"] == 1
-    one.sleep(0.01)
-    assert one.hear(2, 1, "gap", next_index=5, stamp=stamp) == []
-    one.held(2, 6)
-    one.sleep(0.01)
-    assert one.hear(2, 1, "gap", next_index=3, stamp=again) == [(2, "append_entries")]
-
-
-def test_a_voter_that_is_being_removed_may_lead_until_that_is_committed(one: Peers) -> None:
-    """It may be the only one that has what was committed: nobody else could be elected (seed 482)."""
-    others = {each: VOTERS[each] for each in (2, 3)}
-    with in_world(one.env):
-        one.raft._add(Entry(bytes([VOTERS_KIND]) + write_voters(others), 2, 0))
-        assert one.raft.may_stand and not one.raft.is_voter
-        one.raft.elect_at_once()
-        one.raft.doTick()
-    one.hear(2, 1, "response_vote", term=1, fresh=False)
-    assert not one.raft.leads, "its own vote does not count"
-    one.hear(3, 1, "response_vote", term=1, fresh=False)
-    assert one.raft.leads
-    one.append(2, (2, 0), 2, commit=2)
-    assert not one.raft.may_stand
-
-
-@pytest.mark.parametrize("others", [2, 3, 4, 5])
-def test_a_leader_that_removes_itself_does_not_count_for_that(world: World, others: int) -> None:
-    """Of three it was committed by the leader and one more; that one's disk was lost, and nobody had it (seed 53366)."""
-    everybody = {each: (f"n{each}", 9192) for each in range(1, others + 2)}
-    one = Peers(world, voters=everybody)
-    one.lead()
-    rest = [each for each in everybody if each != 1]
-    for each in rest:
-        one.held(each, 3)
-    one.tick()
-    packed = write_voters({each: everybody[each] for each in rest})
-    with in_world(one.env):
-        one.raft.submit_voters(packed, lambda *_: None)
-        one.raft.doTick()
-    one.sync()
-    index = one.raft.last.idx
-    for number, each in enumerate(rest, 1):
-        assert one.raft.commit_index == index - 1
-        one.held(each, index + 1)
-        one.tick()
-        if number > others / 2:
-            break
-    assert one.raft.commit_index == index
 
 
 # --- a voter that lost its disk -------------------------------------------------------------------

@@ -15,12 +15,6 @@ NEW = 3
 OF_ONE, OF_TWO = {1: ("n1", 1)}, {1: ("n1", 1), 2: ("n2", 1)}
 
 
-@pytest.fixture
-def world():
-    with World(seed=1) as world:
-        yield world
-
-
 async def change(nodes: Nodes, leader: int, **what: object) -> None:
     work = nodes.quorums[leader].change_voters(**what)
     await nodes.world.on(nodes.env(leader), work)

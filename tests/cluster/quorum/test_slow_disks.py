@@ -11,12 +11,6 @@ from fencepost.cluster.quorum.store import STALLED_S
 from support.quorum_nodes import Nodes
 
 
-@pytest.fixture
-def world():
-    with World(seed=1) as world:
-        yield world
-
-
 def _sync_in(nodes: Nodes, seconds: float) -> None:
     for each in nodes.ids:
         nodes.world.disk(host_of(each)).faults.sync_s = (seconds, seconds)

@@ -5,13 +5,7 @@ from typing import Any
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.quorum.election_machine import ELECTION_S
-from test_raft_messages import Peers, asks, pre_asks
-
-
-@pytest.fixture
-def world():
-    with World(seed=1) as world:
-        yield world
+from raft_peers import Peers, asks, pre_asks
 
 
 @pytest.fixture
