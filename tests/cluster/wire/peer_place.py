@@ -124,3 +124,17 @@ def in_simulation(scenario: Scenario, seeds: int = 1) -> None:
 
 
 Handler = Callable[[BrokerId, dict[str, Any], memoryview], Awaitable[tuple[dict[str, Any], bytes]]]
+
+
+async def reverse(
+    peer: BrokerId, header: dict[str, Any], payload: memoryview
+) -> tuple[dict[str, Any], bytes]:
+    return {"peer": peer, **header}, bytes(payload)[::-1]
+
+
+async def connected(place: Place, **more: Any) -> tuple[PeerDoor, PeerDoor]:
+    one, two = await place.door(ONE), await place.door(TWO, **more)
+    one.watch([ONE, TWO])
+    two.watch([ONE, TWO])
+    await until(lambda: one.connected() == [TWO] and two.connected() == [ONE])
+    return one, two
