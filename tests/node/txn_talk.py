@@ -24,6 +24,7 @@ UNSAID: Final = frozenset(
 )
 UNSETTLED: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 PATIENCE: Final = 400  # times a tenth of a second
+INT_MAX, INT_MIN = 2**31 - 1, -(2**31)
 
 
 class Producer:
@@ -218,3 +219,13 @@ def records(value: bytes, who: Producer, **more: Any) -> bytearray:
         **{name: more[name] for name in more if name != "said"},
     }
     return build_batch([Record(0, 1_000, None, value, ())], **fields)
+
+
+def could_begin(talk: Talk, who: Producer, version: int) -> bool:
+    """The first answers are CONCURRENT_TRANSACTIONS from a Kafka, which aborts what is open meanwhile."""
+    asked = {"transactional_id": who.transactional_id, "transaction_timeout": TIMEOUT_MS}
+    answer = talk.node.ask(ApiKey.init_producer_id, version, **asked)
+    if answer.error_code is E.concurrent_transactions:
+        return False
+    who.became(answer)
+    return True
