@@ -17,7 +17,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
         async def main() -> Any:
             threads = DiskThreads(3, "test")
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     return await scene(threads)
             finally:
                 threads.close()

@@ -15,7 +15,7 @@ from aiohttp.http_parser import DeflateBuffer
 from fencepost.cluster.base import real_http
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.base.real_env import RealEnv, open_env
-from http_door import BODY_MAX, at_a_door, say
+from http_door import BODY_MAX, SOON_S, at_a_door, say
 
 
 def test_what_a_client_shows_and_which_answers_it_takes_arrive() -> None:
@@ -142,7 +142,7 @@ def test_a_client_that_goes_on_sending_after_its_refusal_is_hung_up_on(monkeypat
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999999\r\n\r\n")
         with contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(SOON_S):
                 while True:
                     writer.write(b"x" * BODY_MAX)
                     await writer.drain()
@@ -209,7 +209,7 @@ def test_a_client_that_reads_no_answer_is_hung_up_on(monkeypatch, run_loop) -> N
         try:
             while not env.net.connections:
                 await asyncio.sleep(0.01)
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(SOON_S):
                 await all_hung_up_on(env)
         finally:
             client.close()
@@ -235,7 +235,7 @@ def test_what_is_left_of_a_last_answer_holds_no_connection(monkeypatch, run_loop
                 client.sendall(asked % size)
             while not env.net.connections:
                 await asyncio.sleep(0.01)
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(SOON_S):
                 await all_hung_up_on(env)
         finally:
             for client in clients:
@@ -244,16 +244,17 @@ def test_what_is_left_of_a_last_answer_holds_no_connection(monkeypatch, run_loop
     at_a_door(scenario, sized, run_loop)
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_slowly_and_asks_again_is_served(monkeypatch) -> None:
     """The deadline is each answer's, not the connection's."""
-    monkeypatch.setattr(real_http, "REPLY_S", 0.1)
+    monkeypatch.setattr(real_http, "REPLY_S", 0.5)
 
     async def scenario(env: RealEnv, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(4):
             writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
             assert b"200 OK" in await reader.readuntil(b"]")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
         writer.close()
 
     at_a_door(scenario)
@@ -261,7 +262,7 @@ def test_a_client_that_reads_slowly_and_asks_again_is_served(monkeypatch) -> Non
 
 async def served(port: int, data: bytes, *, source: str = "127.0.0.1") -> None:
     """At once, or when a place has come back."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(SOON_S):
         while b"200 OK" not in await say(port, data, source=source):
             await asyncio.sleep(0.01)
 
@@ -324,7 +325,7 @@ def test_a_handler_that_raises_ends_the_node(monkeypatch) -> None:
             door = await env.net.listen_http("127.0.0.1", 0, broken, body_bytes_max=BODY_MAX)
             _, writer = await asyncio.open_connection("127.0.0.1", door.address[1])
             writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(SOON_S):
                 await died.wait()
             writer.close()
             await door.close()

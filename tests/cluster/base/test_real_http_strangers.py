@@ -10,7 +10,7 @@ import uvloop
 from fencepost.cluster.base import complaints, real_http
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.base.real_env import RealEnv
-from http_door import BODY_MAX, at_a_door, say
+from http_door import BODY_MAX, SOON_S, at_a_door, say
 
 # With each aiohttp logged a traceback, and answered in words of its own.
 NOT_UNDERSTOOD = [
@@ -76,7 +76,7 @@ async def begun(port: int, data: bytes) -> tuple[asyncio.StreamReader, asyncio.S
 
 async def is_hung_up_on(reader: asyncio.StreamReader) -> bool:
     try:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(SOON_S):
             while await reader.read(1 << 16):
                 pass
     except ConnectionError:
@@ -94,14 +94,14 @@ def test_all_bodies_together_are_bounded(monkeypatch) -> None:
 
     async def scenario(env: RealEnv, port: int) -> None:
         held = [await begun(port, whole[:-1]) for _ in range(3)]
-        await asyncio.sleep(0.1)
-        answer = await say(port, whole)
-        assert answer.startswith(b"HTTP/1.1 503 ")
+        async with asyncio.timeout(SOON_S):  # until it has read what it holds of them
+            while not (answer := await say(port, whole)).startswith(b"HTTP/1.1 503 "):
+                await asyncio.sleep(0.01)
         fields = json.loads(answer.partition(b"\r\n\r\n")[2])
         assert "bodies" in fields["message"] and fields["next_step"]
         for _, writer in held:
             writer.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON_S):
             while b" 200 OK" not in await say(port, whole):
                 await asyncio.sleep(0.01)
 
@@ -109,8 +109,9 @@ def test_all_bodies_together_are_bounded(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("run_loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_a_head_without_end_is_hung_up_on(run_loop) -> None:
+def test_a_head_without_end_is_hung_up_on(monkeypatch, run_loop) -> None:
     """Aiohttp takes a megabyte of one: 128 lines of 8 KiB."""
+    monkeypatch.setattr(real_http, "REQUEST_S", 10 * SOON_S)  # that it is not whole is not why
     line = b"a: " + b"b" * 8_000 + b"\r\n"
 
     async def scenario(env: RealEnv, port: int) -> None:

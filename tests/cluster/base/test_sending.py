@@ -44,20 +44,26 @@ async def _sent(
     file.append((content,))
     wire: Any = Wire()
     ended: list[str] = []
+    over = asyncio.Event()
+
+    def failed() -> None:
+        ended.append("failed")
+        over.set()
+
     sender = Sender(
         env.disk,
         env.tasks,
         env.log,
-        failed=lambda: ended.append("failed"),
-        emptied=lambda: None,
+        failed=failed,
+        emptied=over.set,
     )
     sender.attach(wire, None)
     given: list[Chunk] = [
         each if isinstance(each, bytes) else FileSlice(file, *each) for each in chunks
     ]
     sender.write(given)
-    for _ in range(100):
-        await asyncio.sleep(0.001)
+    await over.wait()
+    await asyncio.sleep(0.01)  # nothing comes behind it
     file.close()
     return [*wire.writes, *(each.encode() for each in ended)]
 

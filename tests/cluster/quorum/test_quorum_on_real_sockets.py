@@ -14,6 +14,7 @@ from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.metadata.records import ConfigsChanged
 from fencepost.cluster.quorum.raft_shell import Quorum
 from fencepost.cluster.wire.peer_door import PeerDoor
+from support.alone import held_to
 
 
 def free_ports(count: int) -> list[int]:
@@ -70,6 +71,8 @@ async def agree(nodes: list[Node], name: str) -> Node:
 
 
 @pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.timeout(90)
 def test_three_voters_agree_and_go_on_when_the_leader_stops(tmp_path: pathlib.Path) -> None:
     async def life() -> None:
         ports = free_ports(3)
@@ -77,7 +80,7 @@ def test_three_voters_agree_and_go_on_when_the_leader_stops(tmp_path: pathlib.Pa
         nodes = [Node(str(tmp_path / str(each)), each, peers) for each in peers]
         for node in nodes:
             await node.start()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await asyncio.gather(*(node.quorum.wait_ready() for node in nodes))
             await asyncio.gather(*(agree(nodes, f"s{number}") for number in range(200)))
             leader = await agree(nodes, "s0")
@@ -86,7 +89,7 @@ def test_three_voters_agree_and_go_on_when_the_leader_stops(tmp_path: pathlib.Pa
             stopped = time.monotonic()
             while not any(node.quorum.is_leader for node in nodes):
                 await asyncio.sleep(0.005)
-            assert time.monotonic() - stopped < 3
+            assert time.monotonic() - stopped < held_to(3.0)
             second = await agree(nodes, "after")
             assert len(second.machine.image.config(ConfigType.BROKER, "")) == 201
             for node in nodes:

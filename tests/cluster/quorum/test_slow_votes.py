@@ -29,7 +29,7 @@ class Thread:
         self._thread = threading.Thread(target=self._run)
         self._started = threading.Event()
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(30)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -70,6 +70,7 @@ def leader_of(threads: list[Thread], within_s: float) -> Thread:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)
 def test_where_a_vote_takes_half_a_second_to_sync_another_is_elected(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +85,7 @@ def test_where_a_vote_takes_half_a_second_to_sync_another_is_elected(
 
     monkeypatch.setattr(VoteFile, "_write", slowly)
     try:
-        leader = leader_of(threads, 15)
+        leader = leader_of(threads, 30)
         slow.set()
         leader.do(leader.node.door.close())
         others = [each for each in threads if each is not leader]

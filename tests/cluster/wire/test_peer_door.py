@@ -59,8 +59,8 @@ def test_a_request_is_answered_whatever_the_others_take(host: Any) -> None:
 
         two.on_request("slow", wait)
         two.on_request("reverse", reverse)
-        late = asyncio.ensure_future(one.request(TWO, "slow", {}, timeout_s=5))
-        header, payload = await one.request(TWO, "reverse", {"n": 3}, b"abc", timeout_s=5)
+        late = asyncio.ensure_future(one.request(TWO, "slow", {}, timeout_s=20))
+        header, payload = await one.request(TWO, "reverse", {"n": 3}, b"abc", timeout_s=20)
         assert (header, bytes(payload)) == ({"peer": ONE, "n": 3}, b"cba")
         assert not late.done()
         slow.set()
@@ -97,7 +97,7 @@ def test_no_more_are_served_at_a_time_however_many_come_at_once(host: Any) -> No
         ended.set()
         await asyncio.wait(asking)
         assert most == SERVED_AT_ONCE_MAX
-        assert (await one.request(TWO, "reverse", {}, b"ab", timeout_s=5))[1] == b"ba"
+        assert (await one.request(TWO, "reverse", {}, b"ab", timeout_s=20))[1] == b"ba"
 
     host.run(scenario)
 
@@ -108,10 +108,13 @@ def test_a_stream_carries_frames_both_ways_until_one_end_closes_it(host: Any) ->
 
         async def copy(peer: BrokerId, hello: dict[str, Any], stream: PeerStream) -> None:
             assert (peer, stream.peer_id) == (ONE, ONE)
-            while (frame := await stream.read()) is not None:
-                header, payload = frame
-                stream.write({**hello, **header}, [bytes(payload), b"!"])
-                await stream.drain()
+            try:
+                while (frame := await stream.read()) is not None:
+                    header, payload = frame
+                    stream.write({**hello, **header}, [bytes(payload), b"!"])
+                    await stream.drain()
+            except ConnectionLost:  # a ping that crosses its end: kernels answer with a reset
+                assert place.world is None
             ended.append(peer)
 
         one, _ = await connected(place, prepare=lambda door: door.on_stream("copy", copy))
@@ -139,7 +142,7 @@ def test_a_handlers_trouble_reaches_whoever_asked_with_its_outcome(host: Any) ->
         two.on_request("fail", fail)
         for outcome in Outcome:
             with pytest.raises(Trouble, match="the disk is slow today") as trouble:
-                await one.request(TWO, "fail", {"outcome": outcome.value}, timeout_s=5)
+                await one.request(TWO, "fail", {"outcome": outcome.value}, timeout_s=20)
             assert trouble.value.outcome is outcome
 
     host.run(scenario)
@@ -152,13 +155,13 @@ def test_a_request_that_the_peer_does_not_know_is_refused_with_a_sentence(host: 
         one, two = await connected(place)
         two.on_request("reverse", reverse)
         with pytest.raises(Trouble, match=r"node 2 knows no request 'new'.*older build") as trouble:
-            await one.request(TWO, "new", {}, timeout_s=5)
+            await one.request(TWO, "new", {}, timeout_s=20)
         assert trouble.value.outcome is Outcome.REFUSED
         with pytest.raises(Trouble, match="node 2 knows no stream 'new'") as trouble:
             await one.open_stream(TWO, "new", {})
         assert trouble.value.outcome is Outcome.REFUSED
         assert one.send(TWO, "new", {})
-        await one.request(TWO, "reverse", {}, timeout_s=5)
+        await one.request(TWO, "reverse", {}, timeout_s=20)
         assert two.counters.messages_unknown == 1
         assert place.logged(TWO, "peer_message_unknown") == [{"node": ONE, "kind": "new"}]
 
@@ -172,7 +175,7 @@ def test_a_request_whose_name_is_long_is_refused_in_a_sentence_that_fits(host: A
         one, two = await connected(place)
         two.on_request("reverse", reverse)
         with pytest.raises(Trouble, match="node 2 knows no request"):
-            await one.request(TWO, "\0" * 20_000, {}, timeout_s=5)
+            await one.request(TWO, "\0" * 20_000, {}, timeout_s=20)
         with pytest.raises(Trouble, match="node 2 knows no stream"):
             await one.open_stream(TWO, "\0" * 20_000, {})
 
@@ -181,8 +184,8 @@ def test_a_request_whose_name_is_long_is_refused_in_a_sentence_that_fits(host: A
 
         two.on_request("fail", fail)
         with pytest.raises(Trouble, match="\N{SNOWMAN}"):
-            await one.request(TWO, "fail", {}, timeout_s=5)
-        await one.request(TWO, "reverse", {}, timeout_s=5)
+            await one.request(TWO, "fail", {}, timeout_s=20)
+        await one.request(TWO, "reverse", {}, timeout_s=20)
 
     host.run(scenario)
 
@@ -206,9 +209,9 @@ def test_a_request_whose_answer_is_lost_may_have_been_done(host: Any) -> None:
             await one.request(TWO, "silent", {"n": 1}, timeout_s=0.1)
         assert trouble.value.outcome is Outcome.UNKNOWN
         with pytest.raises(ConnectionLost) as lost:
-            await one.request(TWO, "refuse", {"n": 2}, timeout_s=5)
+            await one.request(TWO, "refuse", {"n": 2}, timeout_s=20)
         assert lost.value.outcome is Outcome.UNKNOWN
-        waiting = asyncio.ensure_future(one.request(TWO, "silent", {"n": 3}, timeout_s=5))
+        waiting = asyncio.ensure_future(one.request(TWO, "silent", {"n": 3}, timeout_s=20))
         await until(lambda: 3 in done)
         await two.close()
         with pytest.raises(ConnectionLost) as lost:
@@ -224,19 +227,19 @@ def test_what_can_not_have_been_sent_is_refused(host: Any) -> None:
         one = await place.door(ONE)
         assert not one.send(TWO, "quorum", {})
         with pytest.raises(Trouble, match="no address of node 2") as trouble:
-            await one.request(TWO, "any", {}, timeout_s=5)
+            await one.request(TWO, "any", {}, timeout_s=20)
         assert trouble.value.outcome is Outcome.REFUSED
         two = await place.door(TWO)
         await two.close()
         with pytest.raises(Trouble, match="can't connect to") as trouble:
-            await one.request(TWO, "any", {}, timeout_s=5)
+            await one.request(TWO, "any", {}, timeout_s=20)
         assert trouble.value.outcome is Outcome.REFUSED
         with pytest.raises(Trouble) as trouble:
             await one.open_stream(TWO, "any", {})
         assert trouble.value.outcome is Outcome.REFUSED
         await one.close()
         with pytest.raises(Trouble) as trouble:
-            await one.request(TWO, "any", {}, timeout_s=5)
+            await one.request(TWO, "any", {}, timeout_s=20)
         assert trouble.value.outcome is Outcome.REFUSED
         assert one.counters.messages_dropped == 1
 
@@ -249,12 +252,12 @@ def test_a_request_opens_a_connection_where_none_is_kept(host: Any) -> None:
         two.on_request("reverse", reverse)
         three = await place.door(THREE, listen=False)
         three.on_request("reverse", reverse)
-        await one.request(TWO, "reverse", {}, timeout_s=5)
-        header, _ = await three.request(TWO, "reverse", {}, timeout_s=5)
+        await one.request(TWO, "reverse", {}, timeout_s=20)
+        header, _ = await three.request(TWO, "reverse", {}, timeout_s=20)
         assert header == {"peer": THREE}
         # A node that listens nowhere, as one that has not registered yet, is spoken to over its own connection.
         await until(lambda: two.connected() == [ONE, THREE])
-        header, _ = await two.request(THREE, "reverse", {}, timeout_s=5)
+        header, _ = await two.request(THREE, "reverse", {}, timeout_s=20)
         assert header == {"peer": TWO}
 
     host.run(scenario)
@@ -270,12 +273,13 @@ def test_a_dead_process_is_told_once_and_its_successor_is_up(host: Any) -> None:
         one.watch([TWO])
         two = await place.door(TWO)
         await until(lambda: said == [("up", TWO)])
+        at_once_s = place.within_s(1.0, place.times.silence_s / 2)  # it was not missed, but told
         first = one.incarnation_of(TWO)
         await two.close()
-        await until(lambda: said == [("up", TWO), ("gone", TWO)], 1.0)
+        await until(lambda: said == [("up", TWO), ("gone", TWO)], at_once_s)
         await asyncio.sleep(0.2)
         await place.door(TWO, port=place.addresses[TWO][1])
-        await until(lambda: len(said) == 3, 2.0)
+        await until(lambda: len(said) == 3, 2 * at_once_s)
         assert said == [("up", TWO), ("gone", TWO), ("up", TWO)]
         assert one.incarnation_of(TWO) not in (first, None)
 
@@ -319,7 +323,7 @@ def test_a_peer_that_never_reads_gets_what_fits_and_the_rest_is_dropped_and_coun
         # 16 MiB here, and what the connection and, in reality, two kernels take.
         assert sent * len(payload) < 40 << 20
         with pytest.raises(Trouble, match="too much waits") as trouble:
-            await one.request(TWO, "n", {}, payload, timeout_s=5)
+            await one.request(TWO, "n", {}, payload, timeout_s=20)
         assert trouble.value.outcome is Outcome.REFUSED
         connection.abort()
         await until(lambda: one.connected() == [])

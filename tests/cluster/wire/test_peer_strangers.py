@@ -41,8 +41,8 @@ async def cluster_of_two(place: Place) -> tuple[PeerDoor, PeerDoor]:
 
 
 async def still_serves(one: PeerDoor, two: PeerDoor) -> None:
-    assert (await one.request(TWO, "who", {}, timeout_s=2))[0] == {"peer": ONE}
-    assert (await two.request(ONE, "who", {}, timeout_s=2))[0] == {"peer": TWO}
+    assert (await one.request(TWO, "who", {}, timeout_s=20))[0] == {"peer": ONE}
+    assert (await two.request(ONE, "who", {}, timeout_s=20))[0] == {"peer": TWO}
 
 
 @pytest.mark.parametrize("secret", [b"", b"another secret"])
@@ -53,7 +53,7 @@ def test_a_node_without_the_secret_is_refused_and_both_say_so(host: Any, secret:
         three.on_request("who", answer)
         for _ in range(3):
             with pytest.raises(Trouble, match=r"peer.secret is not the same") as trouble:
-                await three.request(ONE, "who", {}, timeout_s=2)
+                await three.request(ONE, "who", {}, timeout_s=20)
             assert trouble.value.outcome is Outcome.REFUSED
         with pytest.raises(Trouble, match=r"peer.secret is not the same"):
             await three.open_stream(ONE, "any", {})
@@ -75,7 +75,7 @@ def test_an_impostor_that_listens_is_not_spoken_to(host: Any) -> None:
         one = await place.door(ONE)
         await place.door(TWO, secret=b"guessed")
         with pytest.raises(Trouble) as trouble:
-            await one.request(TWO, "who", {}, timeout_s=2)
+            await one.request(TWO, "who", {}, timeout_s=20)
         assert trouble.value.outcome is Outcome.REFUSED
         assert one.connected() == []
 
@@ -87,9 +87,9 @@ def test_a_node_of_another_cluster_is_refused_with_a_sentence(host: Any) -> None
         one, two = await cluster_of_two(place)
         three = await place.door(THREE, cluster_id="elsewhere")
         with pytest.raises(Trouble, match="belongs to the cluster elsewhere, this node to c"):
-            await three.request(ONE, "who", {}, timeout_s=2)
+            await three.request(ONE, "who", {}, timeout_s=20)
         with pytest.raises(Trouble, match="belongs to the cluster c, this node to elsewhere"):
-            await one.request(THREE, "who", {}, timeout_s=2)
+            await one.request(THREE, "who", {}, timeout_s=20)
         assert one.connected() == [TWO]
         await still_serves(one, two)
 
@@ -103,11 +103,11 @@ def test_a_node_that_does_not_know_its_cluster_yet_is_let_in_until_it_turns_out_
         told = [""]
         one, two = await cluster_of_two(place)
         three = await place.door(THREE, cluster_id=lambda: told[0])
-        await three.request(ONE, "who", {}, timeout_s=2)
+        await three.request(ONE, "who", {}, timeout_s=20)
         told[0] = "elsewhere"
         await until(lambda: one.connected() == [TWO])
         with pytest.raises(Trouble, match="elsewhere"):
-            await three.request(ONE, "who", {}, timeout_s=2)
+            await three.request(ONE, "who", {}, timeout_s=20)
         await still_serves(one, two)
 
     host.run(scenario)
@@ -136,13 +136,13 @@ def test_a_node_is_told_when_it_reaches_itself_or_its_own_id(host: Any) -> None:
         one = await place.door(ONE)
         place.addresses[TWO] = place.addresses[ONE]
         with pytest.raises(Trouble, match="it is this node itself"):
-            await one.request(TWO, "who", {}, timeout_s=2)
+            await one.request(TWO, "who", {}, timeout_s=20)
         twin = await place.door(ONE, listen=False, env=place.env(TWO))
         with pytest.raises(Trouble, match="this node has the node id 1 too"):
-            await twin.request(TWO, "who", {}, timeout_s=2)
+            await twin.request(TWO, "who", {}, timeout_s=20)
         three = await place.door(THREE, listen=False)
         with pytest.raises(Trouble, match="it looks for node 2, and this is node 1"):
-            await three.request(TWO, "who", {}, timeout_s=2)
+            await three.request(TWO, "who", {}, timeout_s=20)
 
     host.run(scenario)
 
@@ -155,9 +155,9 @@ def test_silent_strangers_do_not_keep_a_peer_out(host: Any) -> None:
         net = place.env(THREE).net
         strangers = [await net.connect(*place.addresses[ONE]) for _ in range(2 * GUESTS_MAX)]
         three = await place.door(THREE, listen=False)
-        await three.request(ONE, "who", {}, timeout_s=2)
+        await three.request(ONE, "who", {}, timeout_s=20)
         for stranger in strangers:
-            await ended(stranger, 2 * place.times.handshake_s)
+            await ended(stranger, place.within_s(2 * place.times.handshake_s))
         assert one.counters.handshakes_refused == len(strangers)
         assert len(place.logged(ONE, "peer_refused")) <= 3
 
@@ -182,7 +182,7 @@ def test_whatever_a_stranger_says_the_node_goes_on(host: Any, said: bytes) -> No
         one, two = await cluster_of_two(place)
         stranger = await place.env(THREE).net.connect(*place.addresses[ONE])
         stranger.write([said])
-        await ended(stranger, 2 * place.times.handshake_s)
+        await ended(stranger, place.within_s(2 * place.times.handshake_s))
         assert one.counters.handshakes_refused == 1
         await still_serves(one, two)
 
@@ -236,8 +236,8 @@ def test_the_secret_is_never_sent(host: Any) -> None:
         )
         place.addresses[TWO] = listener.address
         one = await place.door(ONE)
-        with pytest.raises(Trouble):
-            await one.request(TWO, "who", {}, timeout_s=0.2)
+        with pytest.raises(Trouble):  # when the handshake's time is over
+            await one.request(TWO, "who", {}, timeout_s=20)
         assert b"nonce" in heard
         assert SECRET not in heard
 
