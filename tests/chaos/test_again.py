@@ -10,11 +10,13 @@ PLAN = Plan(campaign="one-node", seed=2, seconds=0.5)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_a_process_of_its_own_tells_the_same() -> None:
     assert differs(PLAN, run_plan(PLAN).digest) == ""
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_what_is_not_the_same_here_and_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     said = differs(PLAN, "0" * 32)
     assert "the same seed is not the same run" in said

@@ -108,7 +108,7 @@ def ignore_interrupts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGTERM to all", "SIGINT"])
 def test_a_campaign_that_is_ended_counts_what_it_has_run(tmp_path, how) -> None:
     sums = tmp_path / "sums.jsonl"

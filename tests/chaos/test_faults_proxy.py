@@ -9,7 +9,7 @@ import pytest
 from fencepost.chaos.faults.proxy import CLIENTS, HOST, Door, Proxies
 from fencepost.node.cli.children import free_port, held
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 NEVER_S = 0.1  # for what must not come
 
 

@@ -219,7 +219,7 @@ def test_a_schedule_that_is_stopped_does_not_wait_for_its_plan() -> None:
     began = time.monotonic()
     with Schedule(straw, ["kill"], 1, 3_600.0, Known(straw), lambda _: None) as schedule:
         assert not schedule.is_over
-    assert schedule.is_over and time.monotonic() - began < 5.0
+    assert schedule.is_over and time.monotonic() - began < 30.0
 
 
 def test_every_kind_says_what_it_needs_and_whom_it_may_strike() -> None:

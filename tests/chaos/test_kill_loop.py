@@ -45,7 +45,7 @@ def test_a_node_that_drops_one_record_is_found_out(capsys) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_node_that_does_not_start_is_no_verdict(tmp_path, capsys) -> None:
     arguments = ["--seconds", "1", "--data", str(tmp_path / "data"), "--command", "/bin/false"]
     assert kill_loop.main(arguments) == 2

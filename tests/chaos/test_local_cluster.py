@@ -11,7 +11,10 @@ from fencepost.chaos.harness import local_cluster
 from fencepost.chaos.harness.local_cluster import LocalCluster
 from fencepost.chaos.harness.processes import DidNotStart
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl")
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl"),
+]
 NODES = 3
 
 

@@ -38,7 +38,7 @@ IN_EVERY_TEST_RUN = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", IN_EVERY_TEST_RUN)
 def test_a_planted_bug_is_seen_by_a_checker_that_is_there_for_it(name: str) -> None:
     sighting = hunt(name)
@@ -46,7 +46,7 @@ def test_a_planted_bug_is_seen_by_a_checker_that_is_there_for_it(name: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", IN_EVERY_TEST_RUN[::3])
 def test_without_the_bug_its_seeds_are_well(name: str) -> None:
     plan = plan_for(BUGS[name], 0)

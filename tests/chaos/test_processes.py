@@ -60,13 +60,13 @@ def test_a_process_that_ends_at_once_is_reported_with_what_it_said(tmp_path) -> 
     process = Process(command, log=tmp_path / "log")
     process.start()
     with pytest.raises(DidNotStart, match=r"exit code 3(.|\n)*the port is taken"):
-        process.wait_line("ready ", timeout_s=5)
+        process.wait_line("ready ", timeout_s=30)
 
 
 def test_a_restart_does_not_take_the_last_runs_ready_line_for_its_own(tmp_path) -> None:
     process = Process(["/bin/sh", "-c", "echo ready once"], log=tmp_path / "log")
     process.start()
-    assert process.wait_line("ready", timeout_s=5) == "ready once"
+    assert process.wait_line("ready", timeout_s=30) == "ready once"
     process.stop()
     process.command = ["/bin/sh", "-c", "sleep 5"]
     process.start()
@@ -92,8 +92,7 @@ def test_a_child_dies_with_a_parent_that_was_killed(tmp_path) -> None:
         child = int(parent.stdout.readline())
         assert running(child)
         parent.kill()
-    for _ in range(100):
-        if not running(child):
-            return
+    deadline = time.monotonic() + 30
+    while running(child):
+        assert time.monotonic() < deadline, "the child outlived its parent"
         time.sleep(0.02)
-    raise AssertionError("the child outlived its parent")

@@ -1,6 +1,8 @@
 """What keeps a run from saying more than it knows: brokers that never come back, final polls that hang; without any broker."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
 from fencepost.chaos.checkers.history import FINAL
@@ -67,7 +69,15 @@ def polled(
     (tmp_path / "clients").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(finals, "MODULE", "stand_in")
-    monkeypatch.setattr(finals, "SLACK_S", 0.0 if seconds else 20.0)
+    monkeypatch.setattr(finals, "SLACK_S", 50.0)
+    log = tmp_path / "clients" / "final.log"
+
+    def late() -> float:
+        """As soon as who hangs has said what it has to say."""
+        has_said = log.exists() and "t0-0 is missing" in log.read_text()
+        return time.monotonic() + (1_000 if seconds and has_said else 0)
+
+    monkeypatch.setattr(finals, "time", SimpleNamespace(monotonic=late, sleep=time.sleep))
     return finals.final_polls(
         tmp_path,
         known or Known(),

@@ -1,8 +1,10 @@
 """Which run comes next, and what a round says of runs that went wrong."""
 
 import sys
+import time
 from collections import Counter
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 from fencepost.chaos.faults.kinds import FAULTS
@@ -159,8 +161,15 @@ def test_a_run_that_leaves_nothing_behind_fails_the_round(tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_a_run_that_does_not_end_is_ended_and_unknown(tmp_path, monkeypatch) -> None:
     write(tmp_path / "x", run_json(verdict="unknown", why=""))
-    monkeypatch.setattr(rounds, "SLOWEST_S", -59.0)
-    fake(monkeypatch, tmp_path, f"{COPY}; time.sleep(600)")
+    has_left = tmp_path / "has left its folder"
+    monkeypatch.setattr(
+        rounds,
+        "time",
+        SimpleNamespace(
+            monotonic=lambda: 10_000.0 if has_left.exists() else 0.0, strftime=time.strftime
+        ),
+    )
+    fake(monkeypatch, tmp_path, f"{COPY}; open({str(has_left)!r}, 'w'); time.sleep(600)")
     code, said = go(tmp_path, "x")
     assert code == 2 and "the run ended before it was judged" in said[0]
 

@@ -98,4 +98,4 @@ def test_a_round_that_is_asked_to_end_asks_its_run_once_and_counts_it(tmp_path, 
 def test_a_round_that_was_killed_leaves_no_run_behind(begun) -> None:
     made, pid = begun
     made.kill()
-    until(lambda: not alive(pid), 10.0)
+    until(lambda: not alive(pid))

@@ -24,7 +24,7 @@ def test_a_look_that_fails_is_told_and_the_next_one_comes(tmp_path: Path, monkey
 
     watch = Watch(folder, ask, lambda: {"acked": 7}, lambda: 1.0)
     watch.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while len(folder.lines(SEEN)) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
     watch.stop()
