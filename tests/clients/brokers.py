@@ -36,7 +36,7 @@ COPIES = min(NODES, 3)  # of a topic's partitions
 IN_CHAOS = AGAINST == "cluster-chaos"
 # How long a client may take. A member whose coordinator dies in the middle of a rebalance may have to wait for a
 # session to end, and then the next one dies.
-WAIT_S = 75 if IN_CHAOS else 20
+WAIT_S = 75 if IN_CHAOS else 30
 IN_SYNC_S = 60.0
 LOG_TAIL = 3_000
 LOGGED_MAX = 20  # lines

@@ -29,7 +29,7 @@ if IN_CHAOS:
     }
 _number = count(1)
 TRIES = 3
-TIMEOUT_S = 400  # of one test while leaders die
+TIMEOUT_S = 400 if IN_CHAOS else 150  # of one test: WAIT_S several times
 GAVE_UP = pytest.StashKey[bool]()
 
 
@@ -74,10 +74,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if IN_CHAOS:
-        for item in items:
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.hookimpl(tryfirst=True)

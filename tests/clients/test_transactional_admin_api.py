@@ -63,7 +63,7 @@ def test_another_node_is_asked_when_one_is_dead_and_from_then_on() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("timeout_s", [2.0, 3.0])
+@pytest.mark.parametrize("timeout_s", [4.0, 6.0])
 def test_a_door_that_is_well_is_asked_behind_two_that_say_nothing(timeout_s: float) -> None:
     """Nodes that are stopped still take connections: the first ones had all of the time."""
     with ExitStack() as stack:
@@ -77,7 +77,7 @@ def test_a_door_that_is_well_is_asked_behind_two_that_say_nothing(timeout_s: flo
         doors.append(stack.enter_context(told(answer)))
         began = time.monotonic()
         assert AdminApi(doors, timeout_s=timeout_s).call("GET", "/x") == {"done": True}
-        assert time.monotonic() - began < timeout_s + 1
+        assert time.monotonic() - began < 2 * timeout_s, "each of the silent ones had all of it"
 
 
 def test_a_message_without_a_full_stop_does_not_run_into_what_to_do() -> None:

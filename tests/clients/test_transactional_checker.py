@@ -96,7 +96,7 @@ def test_a_checker_whose_doors_say_nothing_stops_without_them() -> None:
         checks.start()
         began = time.monotonic()
         checks.stop()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
 
 
 def test_a_check_that_comes_to_a_checker_which_was_stopped_is_left_to_others() -> None:
@@ -119,13 +119,13 @@ def test_what_is_being_looked_up_is_answered_before_a_checker_stops(monkeypatch)
 
     def check(*_: str) -> Verdict:
         asked.set()
-        assert known.wait(10)
+        assert known.wait(30)
         return Verdict.COMMIT
 
     with told(coordinator.answer) as door:
         checks = Checker("pay", "c", AdminApi(door), check, wait_s=0.01)
         checks.start()
-        assert asked.wait(10)
+        assert asked.wait(30)
         threading.Timer(0.2, known.set).start()
         checks.stop()
         assert coordinator.said[-1] == ("answer", "commit")
@@ -144,7 +144,7 @@ def test_a_checker_that_is_started_again_checks_again() -> None:
         for _ in range(2):
             coordinator.checks = [[CHECK]]
             checks.start()
-            assert asked.acquire(timeout=5)
+            assert asked.acquire(timeout=30)
             checks.stop()
 
 
@@ -177,7 +177,7 @@ def test_a_checker_goes_on_after_what_nobody_foresaw(caplog, monkeypatch) -> Non
     with told(answer) as door:
         checks = Checker("pay", "c", AdminApi(door), check, wait_s=0.01)
         checks.start()
-        assert asked.wait(10)
+        assert asked.wait(30)
         checks.stop()
     assert "KeyError: 'checks'" in caplog.text
 

@@ -240,7 +240,7 @@ def test_any_process_may_check_without_producing(node, group, topic) -> None:
 
     checker = Checker(group, "back office", node.admin, look_up)
     checker.start()
-    assert asked.wait(10)
+    assert asked.wait(30)
     until(lambda: not halves(node, group), what="it is committed")
     checker.stop()
 
@@ -276,7 +276,7 @@ def test_half_messages_of_several_threads_do_not_wait_for_each_other(node, group
     fourth.join(0.5)
     assert fourth.is_alive(), "there are three lanes"
     open_ones[1].commit()
-    fourth.join(10)
+    fourth.join(30)
     assert not fourth.is_alive()
 
 

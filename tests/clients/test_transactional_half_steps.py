@@ -243,7 +243,7 @@ def test_who_waits_for_a_lane_that_nobody_gives_back_is_told_why(monkeypatch, ca
     assert "commit, rollback or leave" in caplog.text
     assert waits.is_alive()
     halves[0].leave()
-    waits.join(5)
+    waits.join(30)
     assert not waits.is_alive()
     assert caplog.text.count("all 8 lanes") == 1
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+import loop_broker
 import pytest
 from brokers import WAIT_S
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -22,8 +23,28 @@ from loop_broker import FENCED, Input, Log
 EPOCH_IS_OLD = FENCED.args[0]
 
 
+class Clock:
+    """Of the loop and of its broker: time passes when a transformation takes it, and not when the machine is busy."""
+
+    def __init__(self) -> None:
+        self._now = 100.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (loop_limits, loop_broker):
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
 def at_its_end(message: Message) -> list[Output]:
-    time.sleep(0.04)
     return [Output("out", value=message.offset())]
 
 
@@ -39,28 +60,31 @@ def loop_of(transform=at_its_end, timeout_ms: int = 200) -> TransactionalLoop:
 
 
 def run_until(log: Log, loop: TransactionalLoop, offset: int) -> None:
-    until(lambda: loop.step() >= 0 and log.position >= offset, what="all is committed", wait_s=5)
+    until(lambda: loop.step() >= 0 and log.position >= offset, what="all is committed")
 
 
-@pytest.mark.slow
-def test_a_transaction_ends_before_its_time_is_up(monkeypatch) -> None:
+def test_a_transaction_ends_before_its_time_is_up(monkeypatch, clock) -> None:
     """500 messages of 40 ms were read at once, fenced, and read again, for ever."""
     log = Log(12, timeout_s=0.2)
     log.give_to(monkeypatch)
-    loop = loop_of()
+
+    def takes_40_ms(message: Message) -> list[Output]:
+        clock.sleep(0.04)
+        return at_its_end(message)
+
+    loop = loop_of(takes_40_ms)
     run_until(log, loop, 12)
     assert log.outputs == list(range(12))
     assert (loop.committed, loop.aborted) == (12, 0)
 
 
-@pytest.mark.slow
-def test_a_message_that_is_slow_behind_others_is_committed_alone(monkeypatch) -> None:
+def test_a_message_that_is_slow_behind_others_is_committed_alone(monkeypatch, clock) -> None:
     log = Log(4, timeout_s=0.2)
     log.give_to(monkeypatch)
 
     def last_is_slow(message: Message) -> Iterator[Output]:
         yield Output("out", value=message.offset())
-        time.sleep(0.16 if message.offset() == 3 else 0.03)
+        clock.sleep(0.16 if message.offset() == 3 else 0.03)
 
     loop = loop_of(last_is_slow)
     run_until(log, loop, 4)
@@ -68,15 +92,16 @@ def test_a_message_that_is_slow_behind_others_is_committed_alone(monkeypatch) ->
     assert (loop.committed, loop.aborted) == (4, 1)
 
 
-@pytest.mark.slow
-def test_a_message_that_takes_longer_alone_than_a_transaction_may_ends_run(monkeypatch) -> None:
+def test_a_message_that_takes_longer_alone_than_a_transaction_may_ends_run(
+    monkeypatch, clock
+) -> None:
     log = Log(3, timeout_s=0.2)
     log.give_to(monkeypatch)
 
     def last_is_too_slow(message: Message) -> Iterator[Output]:
         yield Output("out", value=message.offset())
         if message.offset() == 2:
-            time.sleep(0.3)
+            clock.sleep(0.3)
             yield Output("out", value="and one more")
 
     loop = loop_of(last_is_too_slow)
