@@ -16,7 +16,7 @@ from fencepost.cluster.wire.render import render_request
 from fencepost.cluster.wire.versions import SUPPORTED
 from sim_node import batch
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 def framed(key: ApiKey, version: int, correlation_id: int = 1, **fields: Any) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from fencepost.cluster.base import real_http
 from fencepost.cluster.base.ports import HttpReply, HttpRequest
 from fencepost.cluster.base.real_env import open_env
 from fencepost.node.admin.answers import Answer
@@ -13,6 +14,12 @@ from fencepost.node.admin.door import AdminDoor
 
 TOKEN = "of-the-night-shift"
 POLL = "POST /v1/checks/poll"
+
+
+@pytest.fixture(autouse=True)
+def bodies_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is answered then is not answered because a body did not come."""
+    monkeypatch.setattr(real_http, "REQUEST_S", 300.0)
 
 
 class Calls:
@@ -33,7 +40,7 @@ def at_an_admin_door(
                 env, Calls(), is_ready=lambda: ready, token=TOKEN, told={"/metrics": told}
             )
             _, port = await door.open(host, 0)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(45):
                 await scenario(port)
             await door.close()
 
@@ -45,7 +52,7 @@ async def answer_to_a_head(port: int, line: str, *headers: str) -> tuple[int, di
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     lines = [f"{line} HTTP/1.1", *headers, "Content-Length: 1000000", "", ""]
     writer.write("\r\n".join(lines).encode())
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split()[0])
         body = await reader.readexactly(length)

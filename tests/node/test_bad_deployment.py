@@ -22,7 +22,7 @@ from fencepost.cluster.wire.versions import SUPPORTED
 from raw_door import answer, framed
 from sim_node import batch
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 START_S = 60.0
 CAPBSET_DROP, DAC_OVERRIDE, DAC_READ_SEARCH = 24, 1, 2
@@ -247,7 +247,7 @@ def test_a_node_that_was_killed_says_at_the_next_start_what_it_had_to_recover(
     assert not third.lines("last_run_unclean"), "that one had been stopped cleanly"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_told_to_stop_while_it_recovers_it_ends_with_0_and_the_next_start_has_all(
     tmp_path: Path,
 ) -> None:

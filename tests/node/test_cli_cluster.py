@@ -12,7 +12,7 @@ from fencepost.node.main import main
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(180),
     pytest.mark.skipif(sys.platform != "linux", reason="needs prctl"),
 ]
 
@@ -26,13 +26,13 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 def run(*words: str) -> str:
     """In a process of its own: another's client would know of this one's brokers."""
     command = [sys.executable, "-m", "fencepost.node.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
 
 
 def test_three_nodes_hold_three_copies_and_two_must_have_each_record(cluster, tmp_path) -> None:
     bootstrap = ("--bootstrap", cluster.bootstrap)
     assert run("topic", "create", "orders", *bootstrap) == "orders created\n"
-    wait_for("three copies", lambda: cluster.in_sync("orders"), 20)
+    wait_for("three copies", lambda: cluster.in_sync("orders"), 40)
     [part] = asking.partitions(cluster.addresses, "orders")
     assert sorted(part.replicas) == [1, 2, 3]
     shown = run("config", "get", "--broker", "2", "min.insync.replicas", *bootstrap)
@@ -65,6 +65,6 @@ def test_a_node_started_again_serves_before_the_command_returns(cluster, capsys)
 def test_a_setting_that_can_not_be_is_said_once(tmp_path: Path) -> None:
     words = ["dev", "--nodes", "3", "--port", "0", "--data", str(tmp_path / "d"), "--set", "a.b=c"]
     command = [sys.executable, "-m", "fencepost.node.main", *words]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (said.returncode, said.stdout) == (2, "")
     assert said.stderr.count("unknown setting a.b='c'") == 1

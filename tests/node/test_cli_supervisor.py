@@ -48,6 +48,7 @@ with DevFolder(sys.argv[1]) as folder:
 """
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl"),
 ]
 
@@ -67,7 +68,7 @@ class Straw:
         return main(["dev", "--data", str(self.data), "--start", str(number)])
 
     def wait_ready(self) -> str:
-        return self.process.wait_line("ready ", 20)
+        return self.process.wait_line("ready ", 30)
 
 
 Make = Callable[..., Straw]
@@ -94,7 +95,7 @@ def running(pid: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], bool], wait_s: float = 20.0) -> None:
+def until(condition: Callable[[], bool], wait_s: float = 30.0) -> None:
     deadline = time.monotonic() + wait_s
     while not condition():
         assert time.monotonic() < deadline

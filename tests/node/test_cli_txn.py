@@ -140,7 +140,7 @@ def test_a_description_says_why_readers_wait_and_for_how_long(
 
 
 def wait_for(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 30
     while not done():
         assert time.monotonic() < deadline, "it does not happen"
         time.sleep(0.02)
@@ -226,7 +226,7 @@ def test_a_transaction_that_nobody_will_end_is_found_and_ended_and_readers_go_on
 def post(node: Node, path: str, **fields: Any) -> Any:
     url = f"http://127.0.0.1:{node.port + 1_000}{path}"
     request = urllib.request.Request(url, data=json.dumps(fields).encode(), method="POST")
-    with urllib.request.urlopen(request, timeout=10) as reply:
+    with urllib.request.urlopen(request, timeout=30) as reply:
         return json.loads(reply.read())
 
 

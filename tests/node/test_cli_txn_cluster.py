@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from fencepost.chaos.harness.local_cluster import LocalCluster
 from fencepost.node.main import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 Run = Callable[..., tuple[int, str, str]]
 # The transaction log has one copy, so that it can be out of reach while the cluster goes on.
 SETTINGS = [

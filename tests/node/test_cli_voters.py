@@ -12,7 +12,7 @@ from fencepost.node.main import main
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(180),
     pytest.mark.skipif(sys.platform != "linux", reason="the supervisor needs prctl"),
 ]
 Run = Callable[..., tuple[int, str, str]]

@@ -187,7 +187,7 @@ def test_a_closed_connection_ends_its_long_poll() -> None:
             await asyncio.Event().wait()
             raise AssertionError("a parked request outlived its client")
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await serve(pipe, heartbeat=forever)
         return pipe.written, pipe.closes
 
@@ -232,7 +232,7 @@ class Door:
         self._answers[number - 1].set_result(None)
 
     async def until(self, *log: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while self.log != list(log):
                 await asyncio.sleep(0.02)
 

@@ -55,6 +55,7 @@ def end_of(door: Door) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(150)
 def test_a_node_outlives_its_full_disk_and_keeps_what_it_acknowledged(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(os.urandom(3 * MEGABYTE))

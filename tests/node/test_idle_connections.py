@@ -1,5 +1,6 @@
 """connections.max.idle.ms at its edges."""
 
+import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from sim_node import NODE, SimNode
@@ -24,6 +25,8 @@ def test_a_silent_connection_is_closed_after_its_time_and_not_before() -> None:
     assert not asked_twice("60000", 70.0)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)  # ten hours of virtual time
 def test_below_zero_a_silent_connection_is_never_closed() -> None:
     assert asked_twice("-1", 36_000.0)
 

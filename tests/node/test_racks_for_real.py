@@ -31,6 +31,7 @@ def node(node_id: int, ports: list[int], peers: list[int], folder: Path) -> Proc
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_a_consumer_in_a_followers_rack_reads_from_that_follower(tmp_path: Path) -> None:
     ports, peers = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
     nodes = [node(node_id, ports, peers, tmp_path) for node_id in (1, 2, 3)]
@@ -75,7 +76,7 @@ def read_all(bootstrap: str, rack: str) -> tuple[list[bytes], dict[int, int]]:
     try:
         consumer.assign([TopicPartition("t", 0, 0)])
         values: list[bytes] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(values) < RECORDS and time.monotonic() < deadline:
             values += [message.value() for message in consumer.consume(RECORDS, 0.5)]
         received.clear()

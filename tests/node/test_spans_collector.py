@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 from fencepost.cluster.base.real_env import RealEnv
+from support.alone import held_to
 
 try:
     from fencepost.node.tracing.otel import STOP_S_MAX, OtelSpans, exported_to, provider_of
@@ -72,6 +73,7 @@ def spans_to(url: str, queued: int = QUEUED) -> OtelSpans:
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("head", "piece"),
     [(b"", b""), (HEAD, b"x"), (b"HTTP/1.1 200 OK\r\nX: ", b"x")],
@@ -89,8 +91,8 @@ def test_no_collector_holds_up_a_stop(head: bytes, piece: bytes) -> None:
     with collector(head, piece) as serving:
         began = time.monotonic()
         took_s = asyncio.run(stop(serving.url))  # waits for the threads of its executor, too
-        assert took_s < STOP_S_MAX + SLACK_S
-        assert time.monotonic() - began < STOP_S_MAX + 2 * SLACK_S
+        assert took_s < held_to(STOP_S_MAX + SLACK_S)
+        assert time.monotonic() - began < held_to(STOP_S_MAX + 2 * SLACK_S)
 
 
 @pytest.mark.slow
@@ -104,5 +106,5 @@ def test_what_a_collector_answers_is_not_read() -> None:
         await spans.close()
 
     with collector(HEAD, b"x" * (1 << 20), 0.001) as serving:
-        asyncio.run(asyncio.wait_for(scenario(serving), 5.0))
+        asyncio.run(asyncio.wait_for(scenario(serving), 30.0))
         assert serving.sent < 32 << 20

@@ -68,11 +68,11 @@ def test_what_is_shown_is_read_back_as_the_same_value(row: ConfigDef, text: str)
 @pytest.mark.parametrize("part", [" ", "1", "9,", ", ", "1.", "-", "e", "0:1,", "("])
 def test_a_long_text_takes_no_longer_than_its_length(type_: ValueType, part: str) -> None:
     """A regular expression that tries again from every blank would take hours for this."""
-    text, began = "1" + part * 200_000 + "x", time.perf_counter()
+    text, began = "1" + part * 200_000 + "x", time.process_time()
     is_refused_or_taken(parse_value, "a", type_, text)
     for name in ("match", "metrics", "interval.ms"):
         is_refused_or_taken(check_client_metrics_configs, {name: "client_id=" + text})
     for row in ROWS:
         if row.type is type_ and row.name.endswith((".replicas", ".policy", ".reset", ".ms")):
             is_refused_or_taken(row.parse, text)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

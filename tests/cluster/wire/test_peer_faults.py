@@ -165,6 +165,7 @@ class Cluster:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_refused_request_was_never_done_and_no_request_is_done_twice(seed: int) -> None:
     with World(seed) as world:
