@@ -31,7 +31,7 @@ def running(pid: int) -> bool:
 @pytest.fixture
 def node(tmp_path):
     command = [sys.executable, "-c", SERVER, "{port}"]
-    node = Node(tmp_path / "data", command=command, ready_timeout_s=10)
+    node = Node(tmp_path / "data", command=command, ready_timeout_s=60)
     yield node
     node.kill()
 

@@ -30,7 +30,7 @@ def served(settings: Mapping[str, str]) -> Iterator[Served]:
     with fencepost(environment=as_variables(settings)) as node:
         found = OPENED.search(node.process.said())
         assert found is not None, node.process.said()
-        yield Served(node.bootstrap, AdminApi(f"http://{found[1]}:{found[2]}", timeout_s=20.0))
+        yield Served(node.bootstrap, AdminApi(f"http://{found[1]}:{found[2]}", timeout_s=30.0))
 
 
 Told = Callable[[str, str, dict[str, Any]], tuple[int, Any] | None]

@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -27,6 +28,7 @@ if IN_CHAOS:
         "group.consumer.min.session.timeout.ms": "10000",
         "group.consumer.session.timeout.ms": "10000",
     }
+HERE = Path(__file__).parent
 _number = count(1)
 TRIES = 3
 TIMEOUT_S = 400 if IN_CHAOS else 150  # of one test: WAIT_S several times
@@ -75,7 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("timeout") is None:
+        is_here = HERE in item.path.parents
+        if is_here and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 

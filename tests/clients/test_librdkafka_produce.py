@@ -134,7 +134,7 @@ def test_a_first_write_creates_the_topic(bootstrap, topic) -> None:
 
 
 def test_a_name_that_no_topic_can_have_is_refused(bootstrap) -> None:
-    producer = producer_of(bootstrap, message_timeout_ms=10_000)
+    producer = producer_of(bootstrap, message_timeout_ms=1_000 * (WAIT_S - 5))
     with pytest.raises(KafkaException) as caught:
         send(producer, "no spaces allowed", [b"x"])
     assert error_code(caught) == KafkaError.TOPIC_EXCEPTION

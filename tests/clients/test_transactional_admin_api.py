@@ -57,7 +57,7 @@ def test_another_node_is_asked_when_one_is_dead_and_from_then_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         dead = f"http://127.0.0.1:{listening.getsockname()[1]}"
     with told(lambda *_: (200, {})) as door:
-        api = AdminApi(f"{dead},{door}", timeout_s=5)
+        api = AdminApi(f"{dead},{door}", timeout_s=30)
         assert api.call("GET", "/x") == {}
         assert api._first % 2 == 1
 

@@ -27,7 +27,7 @@ func patience() time.Duration {
 	if inChaos {
 		return 75 * time.Second
 	}
-	return 25 * time.Second
+	return 30 * time.Second
 }
 
 // Kit is what a scenario works with: clients that are closed at its end, names of its own, loops that

@@ -218,7 +218,7 @@ final class GroupScenarios {
         Consumer<byte[], byte[]> member = kit.consumer("max.poll.interval.ms", "1000");
         member.subscribe(List.of(kit.topic));
         settle(List.of(member), kit.parts(1));
-        Thread.sleep(2500); // longer than it may stay away: its client leaves the group
+        Thread.sleep(4000); // longer than it may stay away: its client leaves the group
         try {
             member.commitSync(Map.of(kit.part(0), new OffsetAndMetadata(1)));
             throw new AssertionError("the commit was taken");

@@ -29,7 +29,7 @@ public final class Kit implements AutoCloseable {
     /** How long a client may take: longer while leaders die. */
     static final boolean IN_CHAOS =
         "cluster-chaos".equals(System.getenv("FENCEPOST_TEST_AGAINST"));
-    static final long WAIT_S = IN_CHAOS ? 75 : 25;
+    static final long WAIT_S = IN_CHAOS ? 75 : 30;
     static final int NODES =
         Integer.parseInt(System.getenv().getOrDefault("FENCEPOST_TEST_NODES", "1"));
     static final short COPIES = (short) Math.min(NODES, 3);

@@ -15,7 +15,7 @@ import java.util.concurrent.TimeoutException;
  */
 public final class Scenarios {
     private static final int AT_A_TIME = 4;
-    private static final int TIMEOUT_S = Kit.IN_CHAOS ? 240 : 60;
+    private static final int TIMEOUT_S = Kit.IN_CHAOS ? 240 : 120;
 
     interface Body {
         void run(Kit kit) throws Exception;

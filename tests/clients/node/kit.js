@@ -5,7 +5,7 @@ const { Kafka, logLevel } = require("kafkajs");
 
 const NODES = Number(process.env.FENCEPOST_TEST_NODES ?? 1);
 const IN_CHAOS = process.env.FENCEPOST_TEST_AGAINST === "cluster-chaos"; // a retry must not double
-const WAIT_MS = IN_CHAOS ? 75_000 : 25_000;
+const WAIT_MS = IN_CHAOS ? 75_000 : 30_000;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /** `what` is waited for, in words; or a function that has the words for what there is instead. */

@@ -6,7 +6,7 @@ const { Kit, IN_CHAOS, lostBroker } = require("./kit.js");
 const scenarios = { ...require("./scenarios.js"), ...require("./transactions.js") };
 
 const AT_A_TIME = 4;
-const TIMEOUT_MS = IN_CHAOS ? 240_000 : 60_000;
+const TIMEOUT_MS = IN_CHAOS ? 240_000 : 120_000;
 // What DeleteGroups answers while the coordinator moves. Clients ask again; kafkajs looks for the code in the wrong place.
 const MOVES = ["NOT_COORDINATOR_FOR_GROUP", "GROUP_COORDINATOR_NOT_AVAILABLE", "GROUP_LOAD_IN_PROGRESS"];
 
