@@ -77,7 +77,7 @@ def test_a_node_that_is_told_nothing_serves_and_stops_cleanly(lab) -> None:
         status: str = node.container.attrs["State"]["Health"]["Status"]
         return status
 
-    until("healthy", lambda: health() == "healthy", 30)
+    until("healthy", lambda: health() == "healthy", 60)
     began = time.monotonic()
     assert node.stop() == 0, node.said
     print(f"a clean stop took {time.monotonic() - began:.2f} s")
@@ -93,9 +93,9 @@ def test_a_node_that_is_stopped_before_it_listens_for_signals_ends_at_once(lab) 
     node, _ = alone(lab)
     node.start()
     began = time.monotonic()
-    node.container.stop(timeout=30)
+    node.container.stop(timeout=60)
     took = time.monotonic() - began
-    assert took < 10, f"it took {took:.1f} s"
+    assert took < 30, f"it took {took:.1f} s"
 
 
 def test_an_orphan_in_the_container_is_reaped(lab) -> None:

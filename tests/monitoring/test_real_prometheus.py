@@ -21,10 +21,10 @@ from prometheus_server import PrometheusServer, Refused, Series, admin_port
 from promql import filled_in, quicker_expression, selectors, shown_always
 from what_is_watched import Asked, asked_by_boards, asked_by_rules
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus"), pytest.mark.timeout(300)]
 FACTOR = 25
 WAIT_S = 60.0  # on a quiet machine five seconds
-ANSWER_S = 10.0
+ANSWER_S = 40.0
 VARIABLES = {"cluster": ".*", "node": ".*", "topic": ".*", "__rate_interval": "5m"}
 SETTINGS = ("metrics.topics=all",)
 SAFE = "cluster:fencepost_restart_is_safe:bool"
@@ -67,8 +67,8 @@ def prometheus(folder: Path, cluster: LocalCluster, load: Load) -> Iterator[Prom
         f"fencepost-{node}:9644": f"127.0.0.1:{admin_port(cluster, node)}" for node in cluster.nodes
     }
     with PrometheusServer(folder, targets, factor=FACTOR) as running:
-        running.until("all nodes are scraped", lambda: running.targets_up() == 4, 20)
-        load.until(transactions=20, consumed=200, wait_s=30)
+        running.until("all nodes are scraped", lambda: running.targets_up() == 4, WAIT_S)
+        load.until(transactions=20, consumed=200, wait_s=WAIT_S)
         yield running
 
 
@@ -92,7 +92,7 @@ def test_a_restart_wakes_nobody(prometheus: PrometheusServer, cluster: LocalClus
     try:
         cluster.stop_node(1)
         cluster.start_again(1)
-        prometheus.until("node 1 is ready", lambda: ready(prometheus) == 3, 20)
+        prometheus.until("node 1 is ready", lambda: ready(prometheus) == 3, WAIT_S)
     finally:
         over.set()
         watching.join()
@@ -117,11 +117,11 @@ def test_a_killed_leader_is_noticed_and_forgotten_when_it_is_back(
         assert ("FencepostNodeDown", "firing", address) in prometheus.alerts()
         # Two of three are enough: nobody is refused, and no alert says so.
         assert not prometheus.firing() & {"FencepostOfflinePartitions", "FencepostUnderMinIsr"}
-        prometheus.until("partitions lack a replica", lambda: is_at(prometheus, LACKING, 1), 10)
-        prometheus.until("a restart is not safe", lambda: is_at(prometheus, SAFE, 0), 10)
+        prometheus.until("partitions lack a replica", lambda: is_at(prometheus, LACKING, 1), WAIT_S)
+        prometheus.until("a restart is not safe", lambda: is_at(prometheus, SAFE, 0), WAIT_S)
     took["all clear"] = until_clear(prometheus)
     print(", ".join(f"{what}: {seconds:.1f} s" for what, seconds in took.items()))
-    prometheus.until("a restart is safe again", lambda: is_at(prometheus, SAFE, 1), 20)
+    prometheus.until("a restart is safe again", lambda: is_at(prometheus, SAFE, 1), WAIT_S)
     assert load.refused == []
 
 
@@ -148,7 +148,7 @@ def until_clear(prometheus: PrometheusServer) -> float:
 
 
 def test_a_node_that_was_killed_says_so(prometheus: PrometheusServer) -> None:
-    prometheus.until_fires("FencepostUncleanStart", 20)
+    prometheus.until_fires("FencepostUncleanStart", WAIT_S)
 
 
 def test_a_cluster_without_a_majority_has_no_controller_until_one_is_back(
@@ -166,7 +166,9 @@ def test_every_query_of_every_board_and_rule_has_an_answer(
     """Last, since the list of alerts has an answer only when one fires."""
     load.one_that_is_too_large()
     load.make_topic("something-to-decide")
-    prometheus.until("a decision is seen", lambda: numbers(prometheus.values(DECISION)) != [], 10)
+    prometheus.until(
+        "a decision is seen", lambda: numbers(prometheus.values(DECISION)) != [], WAIT_S
+    )
     asked = [*asked_by_boards(), *asked_by_rules()]
     deadline = time.monotonic() + ANSWER_S  # on a busy machine a scrape may be late
     while nothing := [
