@@ -19,7 +19,15 @@ from made_up import MadeUp, made_up_for
 from support.fencepost_process import fencepost
 from support.needs import give_up
 
+HERE = Path(__file__).parent
 _number = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several waits of half a minute, and a start of each server."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(150))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from fencepost.clients.binlog import BinlogSource, Settings
 from fencepost.clients.binlog.reading import read_to_end
 
-END_S = 20.0
+END_S = 30.0
 
 
 class Followed:

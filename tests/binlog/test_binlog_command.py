@@ -19,7 +19,7 @@ def said(*arguments: str, **environment: str) -> tuple[int, str]:
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr

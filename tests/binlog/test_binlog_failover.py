@@ -14,7 +14,7 @@ from fencepost.clients.binlog.database import CannotFollow
 from followed import Followed
 
 pytestmark = pytest.mark.slow
-CAUGHT_UP_S = 20
+CAUGHT_UP_S = 30
 
 
 @pytest.fixture

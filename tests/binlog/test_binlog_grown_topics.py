@@ -12,14 +12,14 @@ from fencepost.clients.binlog.transactions import Transactions
 
 pytestmark = pytest.mark.slow
 BEFORE, AFTER = 2, 5
-SOON_S = 20.0
+SOON_S = 30.0
 
 
 def grow(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_partitions([NewPartitions(topic, AFTER)])[topic].result(SOON_S)
     deadline = time.monotonic() + SOON_S
-    while len(admin.list_topics(timeout=10).topics[topic].partitions) < AFTER:
+    while len(admin.list_topics(timeout=30).topics[topic].partitions) < AFTER:
         assert time.monotonic() < deadline, "it has no more partitions"
 
 

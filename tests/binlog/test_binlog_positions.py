@@ -32,10 +32,10 @@ def test_a_position_behind_an_open_transaction_is_waited_for(bootstrap: str) -> 
     positions.prepare()
     other, ours = producer_of(bootstrap, "other"), producer_of(bootstrap, "ours")
     keep(ours, positions, "ours", "1")
-    ours.commit_transaction(20)
+    ours.commit_transaction(30)
     keep(other, positions, "other", "7")
     keep(ours, positions, "ours", "2")
-    ours.commit_transaction(20)
+    ours.commit_transaction(30)
     is_reading = threading.Event()
     found: list[str | None] = []
 
@@ -45,11 +45,11 @@ def test_a_position_behind_an_open_transaction_is_waited_for(bootstrap: str) -> 
 
     reading = threading.Thread(target=read)
     reading.start()
-    is_reading.wait(10)
+    is_reading.wait(30)
     reading.join(1.0)
     assert reading.is_alive(), f"it did not wait, and found {found}"
-    other.commit_transaction(20)
-    reading.join(20)
+    other.commit_transaction(30)
+    reading.join(30)
     assert found == ["2"] and positions.read("other") == "7"
 
 
@@ -59,9 +59,9 @@ def test_an_aborted_position_was_never_kept(bootstrap: str) -> None:
     assert positions.read("s") is None
     producer = producer_of(bootstrap, "aborts")
     keep(producer, positions, "s", "1")
-    producer.commit_transaction(20)
+    producer.commit_transaction(30)
     keep(producer, positions, "s", "2")
-    producer.abort_transaction(20)
+    producer.abort_transaction(30)
     assert positions.read("s") == "1"
 
 
@@ -75,10 +75,12 @@ def test_a_topic_that_would_forget_positions_is_refused(bootstrap: str) -> None:
 
 def add_partitions(bootstrap: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(20)
-    deadline = time.monotonic() + 10
-    while len(admin.list_topics(topic, 10).topics[topic].partitions) < partitions:
-        assert time.monotonic() < deadline, f"{topic} has no {partitions} partitions in ten seconds"
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+    deadline = time.monotonic() + 30
+    while len(admin.list_topics(topic, 30).topics[topic].partitions) < partitions:
+        assert time.monotonic() < deadline, (
+            f"{topic} has no {partitions} partitions in thirty seconds"
+        )
         time.sleep(0.05)
 
 
@@ -92,7 +94,7 @@ def test_a_later_position_is_found_though_partitions_were_added(bootstrap: str) 
         producer = producer_of(bootstrap, "spreads")  # which sees the partitions there are now
         for name in names:
             keep(producer, positions, name, position)
-            producer.commit_transaction(20)
+            producer.commit_transaction(30)
         if position == "1":
             add_partitions(bootstrap, topic, 3)
     assert {each.partition() for each in read_to_end(client, topic)} == {0}
@@ -100,7 +102,7 @@ def test_a_later_position_is_found_though_partitions_were_added(bootstrap: str) 
     for partition in (1, 2):
         for name in names:
             producer.produce(topic, key=name, value="0", partition=partition)
-    producer.commit_transaction(20)
+    producer.commit_transaction(30)
     assert [positions.read(name) for name in names] == ["2"] * len(names)
 
 

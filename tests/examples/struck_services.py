@@ -22,7 +22,7 @@ from half_message_service import OrderService  # noqa: E402
 from outbox_service import OutboxService, Relay  # noqa: E402
 from shop import Order, Shop  # noqa: E402
 
-CHECKS_S = 15.0
+CHECKS_S = 40.0
 
 
 def striking(at: str) -> Callable[[str], None]:

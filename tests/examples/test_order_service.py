@@ -113,7 +113,7 @@ def services() -> Iterator[Services]:
 def committed(bootstrap: str, topic: str) -> list[str]:
     """The orders of all messages up to the end: one that is still hidden fails."""
     client = {"bootstrap.servers": bootstrap}
-    if topic not in AdminClient(client).list_topics(timeout=10).topics:
+    if topic not in AdminClient(client).list_topics(timeout=30).topics:
         return []
     return [json.loads(each.value())["order"] for each in read_to_end(client, topic)]
 
@@ -124,6 +124,7 @@ def placed(shop: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     ("kind", "dies"), [*(("half", each) for each in HALF), *(("outbox", each) for each in OUTBOX)]
 )
@@ -143,6 +144,7 @@ def test_order_and_message_are_both_there_or_neither_whoever_dies(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(200)
 def test_a_shop_that_begins_anew_is_relayed_from_its_first_message(
     services: Services, tmp_path: Path
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_shop_that_begins_anew_is_relayed_from_its_first_message(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(200)
 def test_a_shop_is_not_asked_what_became_of_another_ones_order(
     services: Services, tmp_path: Path
 ) -> None:
@@ -177,6 +180,7 @@ def test_a_shop_is_not_asked_what_became_of_another_ones_order(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(200)
 def test_an_older_copy_of_a_shop_is_not_relayed(services: Services, tmp_path: Path) -> None:
     told = {"topic": "older", "name": "older", "strike": "", "cents": 1}
     where = {"bootstrap": services.bootstrap, "admin": services.admin}
@@ -192,6 +196,7 @@ def test_an_older_copy_of_a_shop_is_not_relayed(services: Services, tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(200)
 def test_a_program_that_died_is_run_again_with_the_same_orders(
     services: Services, tmp_path: Path
 ) -> None:
@@ -204,7 +209,7 @@ def test_a_program_that_died_is_run_again_with_the_same_orders(
     program = ROOT / "examples/order_service/outbox_service.py"
     command = [sys.executable, program, "--bootstrap", services.bootstrap, "--shop", shop]
     again = subprocess.run(
-        [*command, "order-1", "order-2"], capture_output=True, text=True, check=False, timeout=60
+        [*command, "order-1", "order-2"], capture_output=True, text=True, check=False, timeout=120
     )
     assert again.returncode == 0, again.stderr
     assert again.stdout == "order-1 is there already\n2 messages written\n"

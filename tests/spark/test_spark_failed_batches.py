@@ -9,13 +9,14 @@ import pytest
 from fencepost.chaos.harness.spark_job import ROWS_AT_ONCE, SLOW
 from fencepost.clients.transactional import AdminApi, TransactionGroup
 from spark_topics import Served
+from support.alone import held_to
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.needs("jvm", "python:pyspark", "python:pyarrow"),
     pytest.mark.timeout(300),  # a JVM on a machine that has other things to do
 ]
-ENDED_S = 10.0  # README: five, of a driver that is not kept waiting
+ENDED_S = held_to(10.0)  # README: five, of a driver that is not kept waiting
 # More than Spark's buffer for a task's Python holds: so it hands rows over as they come.
 LARGE = "x" * 70_000
 
@@ -28,6 +29,7 @@ def slowly(spark: Any) -> Any:
     spark.conf.set(ROWS_AT_ONCE, before)
 
 
+@pytest.mark.timed
 def test_a_stream_of_which_one_task_fails_ends_what_the_others_are_writing(
     slowly: Any, node: Served, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -16,9 +16,9 @@ from fencepost.clients.spark.c_library import INT, POINTER, SIZE, library
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
 from spark_topics import Served, column_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 ADD_PARTITIONS: Final = 24
-SOON_S: Final = 20.0
+SOON_S: Final = 40.0
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def test_a_sleeper_goes_on_when_its_task_is_done_and_its_executor_was_asked_to_e
             time.sleep(0.2)
             assert not is_given_up(java.pid) and not (tmp_path / GIVEN_UP).exists()
             java.terminate()  # which it does not take while it is stopped
-            assert java.wait(20) == -signal.SIGTERM
+            assert java.wait(30) == -signal.SIGTERM
             assert (tmp_path / GIVEN_UP).exists() and is_awake(python.pid)
             (tmp_path / WENT_ON).touch()
             wakes.has_ended()
@@ -134,7 +134,7 @@ def test_a_sleeper_goes_on_when_its_task_is_done_and_its_executor_was_asked_to_e
 
 
 def is_awake(pid: int) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while "\nState:\tT" in Path(f"/proc/{pid}/status").read_text():
         if time.monotonic() > deadline:
             return False
@@ -295,7 +295,7 @@ def test_nothing_of_a_driver_outlives_its_block(tmp_path: Path) -> None:
         "time.sleep(600)\n"
     )
     driver = Driver([sys.executable, "-c", program], tmp_path / "driver")
-    child = int(driver.process.wait_line("ready ", 20).split()[1])
+    child = int(driver.process.wait_line("ready ", 60).split()[1])
     assert Path(f"/proc/{child}").exists()
     driver.end()
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text()

@@ -113,8 +113,8 @@ def test_a_decision_is_found_when_its_topic_was_given_just_as_many_as_it_is_made
 def give(brokers: Served, topic: str, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
     admin.create_partitions([NewPartitions(topic, count)])[topic].result(20)
-    deadline = time.monotonic() + 20
-    while len(admin.list_topics(timeout=10).topics[topic].partitions) < count:
+    deadline = time.monotonic() + 30
+    while len(admin.list_topics(timeout=30).topics[topic].partitions) < count:
         assert time.monotonic() < deadline, "it has no more partitions"
 
 
