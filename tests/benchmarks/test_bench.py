@@ -1,4 +1,4 @@
-"""The benchmark's own parts; nothing here is timed."""
+"""The benchmark's own parts; of what they measure nothing is held to a time but a gap where there is none."""
 
 import json
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 import readme_numbers
 from bench_rows import ONE_NODE, THREE_NODES
 from bench_table import KAFKA, SYNCED, WRITTEN, report, table
+from support.alone import held_to
 from support.fencepost_process import fencepost
 
 pytestmark = pytest.mark.needs("python:confluent_kafka")
@@ -50,6 +51,8 @@ def test_the_report_names_the_machine_the_versions_and_how_busy_it_was() -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.timeout(150)
 def test_a_second_of_load_reaches_a_node_and_comes_back_whole() -> None:
     import bench_load  # finds librdkafka's shared library: not on every machine
 
@@ -57,7 +60,7 @@ def test_a_second_of_load_reaches_a_node_and_comes_back_whole() -> None:
         flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
         target = ["--bootstrap", node.bootstrap, "--topic", "load"]
         run = [sys.executable, bench_load.__file__, command, *target, *flags]
-        return json.loads(subprocess.run(run, check=True, capture_output=True, timeout=50).stdout)
+        return json.loads(subprocess.run(run, check=True, capture_output=True, timeout=100).stdout)
 
     with fencepost() as node:
         load("first_acknowledgement")
@@ -67,11 +70,12 @@ def test_a_second_of_load_reaches_a_node_and_comes_back_whole() -> None:
         gap = load("gap", partition=0, seconds=0.5, rate=200)
     assert wrote["records"] > 1 and wrote["mb_per_s"] > 0
     assert read["records"] == wrote["records"] + 1
-    assert 0 < gap["longest_s"] < 0.5 and gap["records"] == 101
+    assert 0 < gap["longest_s"] < held_to(0.5) and gap["records"] == 101
     assert 0 < slow["p50_ms"] <= slow["p99_ms"] and slow["records"] == 100
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(150)
 def test_a_second_of_transactions_is_committed_and_read_at_both_levels() -> None:
     import bench_load
     import bench_txn_load
@@ -79,7 +83,7 @@ def test_a_second_of_transactions_is_committed_and_read_at_both_levels() -> None
     def load(program: str, command: str, **options: float | str) -> dict[str, float]:
         flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
         run = [sys.executable, program, command, "--bootstrap", node.bootstrap, *flags]
-        return json.loads(subprocess.run(run, check=True, capture_output=True, timeout=50).stdout)
+        return json.loads(subprocess.run(run, check=True, capture_output=True, timeout=100).stdout)
 
     with fencepost() as node:
         common = {"seconds": 0.5, "name": "bench"}

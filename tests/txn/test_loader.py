@@ -271,12 +271,12 @@ def test_ten_thousand_groups_load_in_a_fraction_of_a_second() -> None:
             rows = []
     machine = new_machine()
     replaying = Replay(machine, CODEC)
-    began = time.perf_counter()
+    began = time.process_time()
     replaying.take(b"".join(log.batches))
     replaying.close()
     for _ in replaying.finish():
         pass
-    took_s = time.perf_counter() - began
+    took_s = time.process_time() - began
     print(f"{took_s * 1000:.0f} ms for 20,000 records")
     assert len(machine.classic.groups) == 10_000
     assert took_s < 5

@@ -41,10 +41,10 @@ def test_expressions_mean_what_they_mean_to_kafka() -> None:
 
 
 def test_an_expression_that_blows_up_backtracking_is_matched_at_once() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for text in ("(a+)+b", "(a|aa)+$", "(.*)*x", "(a?){60}a{60}", "((a*)*)*b"):
         assert Regex(text).matches("a" * 249) == (text == "(a|aa)+$")
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_matching_again_costs_no_more_than_walking_what_is_known() -> None:
