@@ -175,6 +175,7 @@ class ClusterRun:
         # A run of which clients were left out may prove nothing; that is not what it is for.
         is_well = self.verdict.valid or (self.plan.keep_clients and not self.verdict.anomalies)
         assert is_well, f"\n{self.verdict}"
+        self.nodes.check_damaged(self.damaged_answers)
 
     # Parts.
 
@@ -200,10 +201,14 @@ class ClusterRun:
         return self.faults.struck
 
     @property
+    def damaged_answers(self) -> int:
+        return sum(each.client.damaged for each in self.readers)
+
+    @property
     def counts(self) -> dict[str, int]:
         gap_ms = max((each.longest_gap_s for each in self.producers), default=0.0) * 1000
-        damaged = sum(each.client.damaged for each in self.readers)
-        found = {**self.watch.seen, "longest gap ms": int(gap_ms), "damaged answers": damaged}
+        found = {**self.watch.seen, "longest gap ms": int(gap_ms)}
+        found["damaged answers"] = self.damaged_answers
         found["synced bytes seen again"] = self.watch.synced.compared
         if self.deleting is not None:
             found |= self.deleting.counts

@@ -177,7 +177,8 @@ async def rotten_log(faults: "ClusterFaults") -> None:
     node_id = faults.rng.choice(faults.nodes.ids)
     if not is_calm(faults, node_id):
         return
-    faults.is_replacing, faults.nodes.rotten = True, node_id
+    faults.is_replacing = True
+    faults.nodes.rots(node_id)
     name = node_name(node_id)
     how = faults.rng.choice(("alive", "killed", "powerless"))
     if how == "killed":

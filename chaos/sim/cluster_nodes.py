@@ -85,6 +85,7 @@ class ClusterNodes:
             str, Build
         ] = {}  # by name: what runs there now, where it is an older one
         self.rotten: BrokerId | None = None  # bits of a file of its disk have flipped
+        self.has_rotted = False  # a disk, at any time
         # Why what has flipped there can't be mended yet: its node has not found it.
         self.unfound: Callable[[], str] = lambda: ""
         self.emptied: set[BrokerId] = set()  # whose disk was replaced by an empty one
@@ -125,6 +126,14 @@ class ClusterNodes:
         env = self.world.node(node_name(node_id))
         await self.world.on(env, broker.stop())
         self.world.kill(node_name(node_id))
+
+    def rots(self, node_id: int) -> None:
+        """Bits are about to flip on its disk."""
+        self.rotten, self.has_rotted = BrokerId(node_id), True
+
+    def check_damaged(self, answers: int) -> None:
+        """A client is served damage, or told that there is some, where a disk has rotted."""
+        assert self.has_rotted or not answers, f"{answers} damaged answers, and no disk has rotted"
 
     def is_up(self, node_id: int) -> bool:
         return self.world.is_up(node_name(node_id))

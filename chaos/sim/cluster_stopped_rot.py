@@ -43,7 +43,8 @@ async def rotten_stopped(faults: "ClusterFaults") -> None:
     node_id = faults.rng.choice(faults.nodes.ids)
     if not is_calm(faults, node_id) or faults.nodes.is_paused(node_id):
         return
-    faults.is_replacing, faults.nodes.rotten = True, node_id
+    faults.is_replacing = True
+    faults.nodes.rots(node_id)
     env = faults.world.node(node_name(node_id))
     faults.hold_down(node_id, 1)
     try:

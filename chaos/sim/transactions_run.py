@@ -285,6 +285,7 @@ class TransactionsRun:
         self.verdict = Verdict((*own.anomalies, *anomalies), {**own.counts, **counts})
         # Of a seed in which nothing was acknowledged at all, the counts of the campaign tell.
         assert not self.verdict.anomalies, f"\n{self.verdict}"
+        self.nodes.check_damaged(self.damaged_answers)
 
     def _on(self, env: Env, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         assert isinstance(env, SimEnv)
@@ -316,6 +317,10 @@ class TransactionsRun:
         return self.faults.struck
 
     @property
+    def damaged_answers(self) -> int:
+        return sum(each.client.damaged for each in self.clients)
+
+    @property
     def counts(self) -> dict[str, int]:
-        damaged = {"damaged answers": sum(each.client.damaged for each in self.clients)}
+        damaged = {"damaged answers": self.damaged_answers}
         return {**(self.verdict.counts if self.verdict else {}), **self.watch.seen, **damaged}

@@ -70,7 +70,9 @@ class ClusterClient:
         self.env = env
         self.name = name
         self.timeout_s = timeout_s
-        self.damaged = 0  # answers with bytes that were not what was written
+        self.damaged = (
+            0  # answers with bytes that were not what was written, and refusals for that reason
+        )
         self._bootstrap = list(bootstrap)
         self._wires: dict[Address, WireClient] = {}
         self._nodes: dict[int, Address] = {}
@@ -159,6 +161,11 @@ class ClusterClient:
 
     def served_damage(self, _key: str, _offset: int, _damage: Damaged) -> None:
         """A fetch from there brought bytes that nobody wrote."""
+        self.damaged += 1
+
+    def refused_as_damaged(self) -> None:
+        """CORRUPT_MESSAGE: what was asked for has rotted on the only replica in sync, whose node says so instead of serving it.
+        Java's consumer tells its application, which asks again: another replica that comes back has all of it."""
         self.damaged += 1
 
     async def close(self) -> None:

@@ -296,6 +296,9 @@ class StreamReader:
             return False
         if error is ErrorCode.offset_not_available:
             return False
+        if error is ErrorCode.corrupt_message:
+            self.client.refused_as_damaged()
+            return False
         if error is not ErrorCode.none:
             return await self._refused(leader, error)
         self._answered(leader, answer)

@@ -115,6 +115,9 @@ class CommittedReader:
             return None
         if error is ErrorCode.offset_not_available:
             return None
+        if error is ErrorCode.corrupt_message:
+            self.client.refused_as_damaged()
+            return None
         if error is ErrorCode.offset_out_of_range and self._on_reset is not None:
             await self._reset(leader, topic, partition)
             return None

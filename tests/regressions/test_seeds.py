@@ -248,3 +248,9 @@ def test_half_a_batch_behind_rotten_leader_epochs_is_cut_off_as_any_is() -> None
     """The epochs were read anew from the batches, and from what a disk that was read-only had left of one."""
     kept = (1, 2, 3, 4, 5, 6, 7, 10, 11)
     ClusterRun(Plan(campaign="cluster", seed=109311, keep_faults=kept)).run()
+
+
+@pytest.mark.slow
+def test_a_reader_that_is_told_of_damage_by_the_last_copy_waits_for_another() -> None:
+    """A leader's log had rotted, and the other in sync was killed before it could lead: CORRUPT_MESSAGE, as it must be."""
+    TransactionsRun(Plan(campaign="transactions", seed=111347, keep_faults=(1, 2, 4))).run()

@@ -12,12 +12,15 @@ from fencepost.chaos.sim.cluster_disks import empty_disk
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.chaos.sim.cluster_stopped_rot import flip
 from fencepost.chaos.sim.world import World
-from fencepost.chaos.workloads.cluster_stream import StreamReader
+from fencepost.chaos.workloads.cluster_stream import StreamProducer, StreamReader
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.controller.commands import CreateTopics, NewTopic
+
+PAIR = "pair"
 
 
-def play_with_rot(scenario, *, config: Sequence[str] = ()) -> None:
+def play_with_rot(scenario, *, count: int = 3, config: Sequence[str] = ()) -> None:
     async def all_of_it(scene: Scene) -> None:
         await scene.start()
         await scenario(scene)
@@ -26,7 +29,7 @@ def play_with_rot(scenario, *, config: Sequence[str] = ()) -> None:
     with World(
         5, time_limit_s=600, deaths_allowed=lambda why: may_end_a_node(why, rotten=True)
     ) as world:
-        world.run(all_of_it(Scene(world, config=config)))
+        world.run(all_of_it(Scene(world, count, config=config)))
 
 
 @pytest.mark.slow
@@ -105,6 +108,51 @@ def test_a_reader_takes_nothing_that_rotted_under_a_leader_and_goes_on_with_the_
         assert reader.offset > 200
 
     play_with_rot(scenario)
+
+
+@pytest.mark.slow
+def test_a_reader_that_the_last_copy_tells_of_damage_goes_on_when_another_is_back() -> None:
+    """CORRUPT_MESSAGE is no broken promise: the one that is in sync and down has all of it."""
+
+    async def scenario(scene: Scene) -> None:
+        last, other = BrokerId(4), BrokerId(3)
+        name, disk = node_name(last), scene.world.disk(node_name(last))
+        work = scene.nodes.broker(last).controller.execute(
+            CreateTopics(topics=(NewTopic(name=PAIR, assignments=((0, (last, other)),)),))
+        )
+        await scene.world.on(scene.world.node(name), work)
+        await scene.nodes.until_whole()
+        writer = StreamProducer(scene.client("writer"), PAIR, 0, [], pause_s=0.01)
+        writing = asyncio.ensure_future(scene.world.on(scene.env, writer.run()))
+        await scene.until("all of it is on both", lambda: writer.acknowledged > 100)
+        writer.stopping = True
+        await writing
+        scene.kill(other)
+        await scene.until("one is left", lambda: isr_of_pair(scene) == {last})
+        await scene.nodes.stop(last)
+        disk.files.file(f"/data/{PAIR}-0/00000000000000000000.log").flip(100, 3)
+        scene.nodes.rotten = last
+        scene.nodes.start(last)
+        client = scene.client("late")
+        reader = StreamReader(client, PAIR, 0, [], name="late")
+        reading = asyncio.ensure_future(scene.world.on(scene.env, reader.read_all()))
+        await scene.until("it is told so", lambda: client.damaged > 0)
+        assert reader.offset == 0 and isr_of_pair(scene) == {last}
+        scene.nodes.start(other)
+        await scene.until("the other leads", lambda: scene.nodes.leader(PAIR, 0) == other)
+        async with asyncio.timeout(20):
+            await reading
+        assert reader.offset > 100
+        empty_disk(scene.world, name)
+        scene.nodes.start(last)
+        await scene.nodes.until_whole()
+
+    play_with_rot(scenario, count=4)
+
+
+def isr_of_pair(scene: Scene) -> set[int]:
+    state = scene.nodes.partition(PAIR, 0)
+    return set() if state is None else set(state.isr)
 
 
 class _Hand:
