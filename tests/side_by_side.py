@@ -1,4 +1,4 @@
-"""All tests in three processes at once, for most of them wait for programs of others.
+"""All tests in six processes at once, for most of them wait for programs of others.
 
     python tests/side_by_side.py [options of pytest]
 
@@ -11,14 +11,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-# Each takes about as long (10 to 13 min in 2026-11), and what no part names is in the last, which computes: the
-# simulator, and what needs no process of its own.
-JOBS = ("binlog", "spark")
+# Of one process after the other two cores are idle half of the time. What no part names is in the last, which computes:
+# the simulator, and what needs no process of its own.
+PARTS = {
+    "binlog": ("binlog",),
+    "spark": ("spark",),
+    "chaos": ("chaos", "docker", "kubernetes", "monitoring"),
+    "clients": ("clients", "examples"),
+    "node": ("node",),
+}
 OURS = ("-m", "not of_kafka and not long", "--durations=20", "--durations-min=5")
-NODES = ("chaos", "clients", "docker", "examples", "kubernetes", "monitoring")
 
 
 class Part:
@@ -50,14 +56,11 @@ class Part:
 
 
 def main(options: Sequence[str]) -> int:
-    jobs = [str(TESTS / each) for each in JOBS]
-    nodes = [str(TESTS / each) for each in NODES]
     options = [*OURS, *options]
-    parts = [
-        Part("jobs", [*options, *jobs]),
-        Part("nodes", [*options, *nodes]),
-        Part("rest", [*options, *(f"--ignore={each}" for each in jobs + nodes), str(TESTS)]),
-    ]
+    folders = {part: [str(TESTS / each) for each in named] for part, named in PARTS.items()}
+    named = [f"--ignore={each}" for each in chain.from_iterable(folders.values())]
+    parts = [Part(name, [*options, *folders[name]]) for name in PARTS]
+    parts.append(Part("rest", [*options, *named, str(TESTS)]))
     codes = [part.ended() for part in parts]
     for part in parts:
         for line in part.failures:

@@ -8,6 +8,7 @@ The producer is thrown away afterwards and its transaction stays open: only the 
 a later batch, or `transaction.timeout.ms` ends it.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,6 +102,7 @@ class MemberWriter:
         deadline = time.monotonic() + FLUSH_S
         while not self.producer.flush(CALL_S):
             self._raise_failed()
+            self._raise_gone()
             if time.monotonic() > deadline:
                 raise CouldNotWrite(
                     f"{self._id}: records were not acknowledged in {FLUSH_S:g} s by the leaders that {self._servers} "
@@ -112,10 +114,7 @@ class MemberWriter:
     def check_topics(self) -> None:
         """All is acknowledged, by the topics that have these names now."""
         self.settle()
-        if said := self.topics.trouble():
-            raise CouldNotWrite(
-                f"{self._id}: {said}. Nothing of this task is committed; Spark tries it again. {WHAT_TO_DO}"
-            )
+        self._raise_unlike(self.topics.trouble())
 
     def written(self) -> Identity:
         """All is acknowledged, by topics that are there; who wrote it."""
@@ -158,6 +157,17 @@ class MemberWriter:
 
     def close(self) -> None:
         self.producer.close()
+
+    def _raise_gone(self) -> None:
+        """Of a row to a topic that was deleted librdkafka may tell nothing until `message.timeout.ms` is over."""
+        with contextlib.suppress(KafkaException):  # nobody can say: the brokers are away
+            self._raise_unlike(self.topics.trouble())
+
+    def _raise_unlike(self, said: str) -> None:
+        if said:
+            raise CouldNotWrite(
+                f"{self._id}: {said}. Nothing of this task is committed; Spark tries it again. {WHAT_TO_DO}"
+            )
 
     def _raise_failed(self) -> None:
         """A fatal error says why all the others happened."""

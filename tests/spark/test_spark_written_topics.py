@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from fencepost.clients.spark import written_topics
+from fencepost.clients.spark import sink_writer, written_topics
 from fencepost.clients.spark.option_table import STREAM_SINK
 from fencepost.clients.spark.options import WriteOptions, write_options
 from fencepost.clients.spark.sink_commit import CouldNotCommit, commit
@@ -14,7 +14,7 @@ from fencepost.clients.spark.sink_writer import CouldNotWrite
 from fencepost.clients.spark.writers import Driver, TaskWrote, _write
 from fencepost.clients.transactional import AdminApi, Decision, TransactionGroup
 from sink_table import Table, member, wrote
-from spark_topics import Served, column_of
+from spark_topics import Served, column_of, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 AGAIN = "was deleted and created again"
@@ -103,6 +103,22 @@ def test_a_topic_that_is_gone_when_its_batch_is_to_be_committed_is_told(
     stream.node.delete(stream.topic)
     with pytest.raises(CouldNotCommit, match=f"the topic {stream.topic} was deleted "):
         stream.commit(told)
+
+
+def test_rows_that_librdkafka_keeps_for_a_topic_that_is_gone_are_not_waited_for(
+    fresh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as a topic may be too new to be known everywhere it says nothing of a row; and it was seen to say nothing for seven
+    minutes where it should have done after half a second."""
+    monkeypatch.setattr(written_topics, "GONE_S", 0.5)
+    monkeypatch.setattr(sink_writer, "CALL_S", 1.0)
+    topic, said = fresh("out"), {"kafka.topic.metadata.propagation.max.ms": "300000"}
+    with served({"FENCEPOST_AUTO_CREATE_TOPICS_ENABLE": "false"}) as node:
+        node.create(topic)
+        stream = Stream(node, topic, **said)
+        with pytest.raises(CouldNotWrite, match=f"the topic {topic} was deleted while its rows"):
+            stream.task(0, deleted_between(stream))
+        assert stream.open_members() == []
 
 
 def test_a_topic_that_the_brokers_make_for_the_first_row_is_written_to(
