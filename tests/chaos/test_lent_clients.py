@@ -17,15 +17,19 @@ from fencepost.chaos.runs.lent import OLD, Lent, age, has_elder_of
 from fencepost.chaos.runs.plan import Plan
 from fencepost.chaos.runs.workloads import QUEUE_ELDER, WORKLOADS
 
-# Ends an operation each tenth of a second; told to sleep, it stops itself unless it was started with `--awake`.
+# Ends an operation each tenth of a second; told to sleep, it stops itself, or so long after with `--awake`, and then notes
+# that it was woken.
 STAND_IN = """
 import json, os, signal, sys, time
 words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 if words["--awake"] == "0":
     signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
 else:
-    late = float(words["--awake"])
-    signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(late), os.kill(os.getpid(), signal.SIGSTOP)))
+    def stop_late(*_):
+        time.sleep(float(words["--awake"]))
+        os.kill(os.getpid(), signal.SIGSTOP)
+        open(words["--notes"] + ".woken", "w").close()
+    signal.signal(signal.SIGUSR1, stop_late)
 if words["--slot"] == words["--mute"]:
     time.sleep(60)
 process = f"queue-{words['--slot']}.{words['--life']}.1"
@@ -115,9 +119,7 @@ def test_who_comes_to_no_commit_was_not_struck_and_is_woken_when_it_stops_too_la
     with Running(stand_in, awake=0.5) as run:
         with pytest.raises(LeftOut, match="came to no commit within"):
             run.lent.pause(random.Random(1))
-        time.sleep(0.7)
-        for client in run.clients.all:
-            until(lambda client=client: not stands_still(client.process.pid))
+        until(lambda: list(stand_in.rglob("*.woken")))
 
 
 @pytest.mark.slow
