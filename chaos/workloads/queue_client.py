@@ -23,6 +23,7 @@ from typing import Final, TextIO
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as Place
+from fencepost.clients.transactional.telling_producer import TellingProducer
 
 from ..checkers.availability import NO_END, ON_PURPOSE
 from ..checkers.txn_history import Sent, Txn
@@ -95,7 +96,7 @@ class QueueClient(Transactor):
             return super()._new_producer()
         settings = {"bootstrap.servers": self.chosen.bootstrap, "enable.idempotence": True}
         waits = {"linger.ms": 1, "retry.backoff.ms": 50, "delivery.timeout.ms": 30_000}
-        return Producer(CLIENT | settings | waits | {"error_cb": lambda _: None})
+        return TellingProducer(CLIENT | settings | waits | {"error_cb": lambda _: None})
 
     def live(self) -> None:
         self.positions, self.unseen, self._mine = {}, {}, []

@@ -28,6 +28,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from fencepost.clients.transactional.bounded import CallHangs, bounded
+from fencepost.clients.transactional.telling_producer import TellingProducer
 
 from ..checkers.availability import NO_END, ON_PURPOSE
 from ..checkers.history import Kind
@@ -235,7 +236,7 @@ class Transactor(Worker):
         raise AssertionError("each role has its own")
 
     def _new_producer(self) -> Producer:
-        return Producer(
+        return TellingProducer(
             CLIENT
             | {
                 "bootstrap.servers": self.chosen.bootstrap,

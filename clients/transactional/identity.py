@@ -5,7 +5,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
+
+from .telling_producer import TellingProducer
 
 STATISTICS_MS: Final = 200
 POLL_S: Final = 0.05
@@ -44,7 +46,7 @@ class IdentifiedProducer:
     ) -> None:
         self.transactional_id = transactional_id
         self._statistics = Statistics()
-        self.producer = Producer(
+        self.producer = TellingProducer(
             {
                 "bootstrap.servers": bootstrap,
                 **(config or {}),

@@ -41,6 +41,7 @@ from .identity import POLL_S, retrying
 from .inputs import MAY_NOT, refusal, what_is_missing
 from .loop_limits import FENCED, LoopLimits
 from .outputs import Output, Outputs
+from .telling_producer import TellingProducer
 
 MESSAGES_MAX: Final = 500  # in one transaction
 WAIT_S: Final = 0.1  # for the first message of one
@@ -186,7 +187,7 @@ class TransactionalLoop:
 
     def _new_producer(self) -> Producer:
         """Fences the one before, and has its open transaction aborted."""
-        producer = Producer(self._producer_config)
+        producer = TellingProducer(self._producer_config)
         retrying(lambda: producer.init_transactions(CALL_S), RETRY_S)
         self._producer = producer
         return producer

@@ -57,7 +57,7 @@ def test_positions_that_a_hanging_call_sends_late_are_refused_and_each_input_sho
     bootstrap, fresh, group, monkeypatch
 ) -> None:
     """The producer that is left behind even tries to commit when it wakes up: its successor has fenced it."""
-    monkeypatch.setattr(loop, "Producer", HangsOnce)
+    monkeypatch.setattr(loop, "TellingProducer", HangsOnce)
     monkeypatch.setattr(loop, "HANGS_S", 3.0)
     HangsOnce.calls, HangsOnce.late = 0, []
     HangsOnce.back.clear()

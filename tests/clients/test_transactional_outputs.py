@@ -116,7 +116,7 @@ class Broker:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     found = Broker()
     monkeypatch.setattr(loop_module, "Consumer", lambda _: found)
-    monkeypatch.setattr(loop_module, "Producer", found.producer)
+    monkeypatch.setattr(loop_module, "TellingProducer", found.producer)
     monkeypatch.setattr(topic_limits, "bytes_max", lambda *_: None)
     return found
 
