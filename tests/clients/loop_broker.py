@@ -41,7 +41,7 @@ class Log:
 
     def give_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(loop_module, "Consumer", lambda _: Reads(self))
-        monkeypatch.setattr(loop_module, "Producer", lambda _: Writes(self))
+        monkeypatch.setattr(loop_module, "TellingProducer", lambda _: Writes(self))
 
 
 class Reads:
