@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from ..transactional import topic_limits
 from ..transactional.asking_again import retrying_for
 from ..transactional.identity import retrying
 from ..transactional.kept_topics import ASK_S, ensure_topic
+from ..transactional.telling_producer import TellingProducer
 from ..transactional.topic_limits import is_too_large, sizes
 from .kept_positions import KeptPositions
 from .records import EVERY_PARTITION, Record
@@ -61,7 +62,7 @@ class Transactions:
         self._settings, self._positions = settings, positions
         self._partitions: dict[str, int] = {}
         self._refused: list[Refused] = []
-        self._producer = Producer(
+        self._producer = TellingProducer(
             {
                 **DEFAULTS,
                 **settings.kafka,

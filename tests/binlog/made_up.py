@@ -156,7 +156,7 @@ def made_up_for(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     brokers = made.brokers
     monkeypatch.setattr(source, "Database", lambda _: MadeUpDatabase(made))
     monkeypatch.setattr(source, "BinlogStream", lambda *told, **_: MadeUpStream(made, told[2]))
-    monkeypatch.setattr(transactions, "Producer", lambda _: Producer(brokers))
+    monkeypatch.setattr(transactions, "TellingProducer", lambda _: Producer(brokers))
     monkeypatch.setattr(kept_positions, "read_to_end", brokers.read_to_end)
     monkeypatch.setattr(kept_positions.KeptPositions, "prepare", lambda *_: None)
     for each in (source, transactions):

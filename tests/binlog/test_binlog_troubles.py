@@ -159,7 +159,7 @@ def test_what_the_brokers_refuse_for_good_ends_at_once_in_a_sentence(code: int, 
 def test_a_transaction_timeout_that_the_brokers_do_not_allow_is_named_at_once(
     made_up: MadeUp, monkeypatch: pytest.MonkeyPatch, bootstrap: str
 ) -> None:
-    monkeypatch.setattr(transactions, "Producer", Producer)
+    monkeypatch.setattr(transactions, "TellingProducer", Producer)
     with pytest.raises(CannotFollow, match=r"--transaction-timeout-s 90000 is more than they"):
         made_up.source(bootstrap=bootstrap, transaction_timeout_s=90_000).run()
 
@@ -182,7 +182,7 @@ class FullProducer:
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> Transactions:
-    monkeypatch.setattr(transactions, "Producer", FullProducer)
+    monkeypatch.setattr(transactions, "TellingProducer", FullProducer)
     monkeypatch.setattr(transactions, "QUEUE_FULL_S", 0.0)
     monkeypatch.setattr(transactions, "ensure_topic", lambda *_, **__: 1)
     return Transactions(SETTINGS, KeptPositions({}, "p"))
