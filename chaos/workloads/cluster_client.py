@@ -70,9 +70,8 @@ class ClusterClient:
         self.env = env
         self.name = name
         self.timeout_s = timeout_s
-        self.damaged = (
-            0  # answers with bytes that were not what was written, and refusals for that reason
-        )
+        # Answers with bytes that were not what was written, and refusals for that reason.
+        self.damaged = 0
         self._bootstrap = list(bootstrap)
         self._wires: dict[Address, WireClient] = {}
         self._nodes: dict[int, Address] = {}

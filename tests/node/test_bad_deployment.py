@@ -228,8 +228,8 @@ def test_a_node_that_was_killed_says_at_the_next_start_what_it_had_to_recover(
     first.ready()
     plain = Plain(first.port)
     topic_id = plain.create(1)
-    for _ in range(20):
-        plain.produce(topic_id, [0], b"v" * 1_000)
+    for size in [1_000] * 19 + [21_000]:  # of what came before the last, a checkpoint may tell
+        plain.produce(topic_id, [0], b"v" * size)
     assert first.end(signal.SIGKILL) == -signal.SIGKILL  # as the kernel does when memory runs out
     second = Serving(tmp_path)
     second.ready()
@@ -237,9 +237,7 @@ def test_a_node_that_was_killed_says_at_the_next_start_what_it_had_to_recover(
     assert second.end(signal.SIGTERM) == 0
     (line,) = second.lines("last_run_unclean")
     assert (line["partitions"], line["bytes_cut"], line["level"]) == (1, 0, "warn")
-    assert 0 < line["bytes"] < 25 * 1_000, (
-        "what came since the last checkpoint, four of which are made a second"
-    )
+    assert line["bytes"] > 20 * 1_000
     assert line["message"].startswith(
         "The last run ended without a clean stop (its process was killed or broke off; an exit code of 137"
     )
