@@ -154,11 +154,16 @@ def test_other_errors_are_no_fencing(caplog) -> None:
 def test_two_loops_of_one_id_take_turns(monkeypatch, caplog) -> None:
     """Each fenced the other at its first record, and neither came to a commit."""
     monkeypatch.setattr(loop_limits, "PAUSE_S", 0.2)
-    log = Log(40)
+    log = Log(1_000_000)
     log.give_to(monkeypatch)
-    loops = [loop_of(timeout_ms=60_000) for _ in range(2)]
+
+    def works(message: Message) -> list[Output]:
+        time.sleep(0.002)  # in which the other has its turn
+        return at_its_end(message)
+
+    loops = [loop_of(works, timeout_ms=60_000) for _ in range(2)]
     for loop in loops:
-        loop._messages_max = 2
+        loop._messages_max = 10
     over = threading.Event()
 
     def work(loop: TransactionalLoop) -> None:
@@ -168,12 +173,17 @@ def test_two_loops_of_one_id_take_turns(monkeypatch, caplog) -> None:
     threads = [threading.Thread(target=work, args=(loop,)) for loop in loops]
     for thread in threads:
         thread.start()
-    until(lambda: log.position == 40 or time.sleep(0.01), what="all is committed")
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert "Another process works as billing-1" in caplog.text
+    try:
+        said = "Another process works as billing-1"
+        until(lambda: said in caplog.text or time.sleep(0.01), what="a loop says what is wrong")
+        then = max(log.position, 0)
+        until(lambda: log.position >= then + 40 or time.sleep(0.01), what="40 more are committed")
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
     assert sum(loop.aborted for loop in loops) >= 2
+    assert log.outputs == list(range(log.position)), "each was committed once, in order"
 
 
 def test_a_loop_that_may_not_read_ends_with_what_to_do(monkeypatch) -> None:
