@@ -1,4 +1,4 @@
-"""All tests in six processes at once, for most of them wait for programs of others.
+"""All tests in seven processes at once, for most of them wait for programs of others.
 
     python tests/side_by_side.py [options of pytest]
 
@@ -18,16 +18,17 @@ from itertools import chain
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-# Of one process after the other two cores are idle half of the time. What no part names is in the last, which computes:
-# the simulator, and what needs no process of its own.
+# Of one process after the other two cores are idle half of the time. The last two compute, one core's worth each:
+# the cluster's, with its quorum under faults, and what no other part names.
 PARTS = {
     "binlog": ("binlog",),
     "spark": ("spark",),
     "chaos": ("chaos", "docker", "kubernetes", "monitoring"),
     "clients": ("clients", "examples"),
     "node": ("node",),
+    "cluster": ("cluster",),
 }
-# Linux shares the cores out by session, so each part is one of its own, as the nodes that it starts are: six in one
+# Linux shares the cores out by session, so each part is one of its own, as the nodes that it starts are: all in one
 # would have a tenth of what each node has. And Spark gives up a Python worker that needs over ten seconds to start,
 # which no setting of it changes: its part goes first where that is allowed (root's).
 FIRST = "spark"
