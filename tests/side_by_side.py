@@ -17,6 +17,8 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from fencepost.node.cli.children import die_with_parent
+
 TESTS = Path(__file__).parent
 # Of one process after the other two cores are idle half of the time. The last two compute, one core's worth each:
 # the cluster's, with its quorum under faults, and what no other part names.
@@ -46,6 +48,7 @@ class Part:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - only prctl runs in there
             start_new_session=True,
         )
         if name == FIRST:

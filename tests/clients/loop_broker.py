@@ -1,5 +1,6 @@
 """A broker that is a list, for the loop: a partition of inputs, producers that fence each other and whose time is up."""
 
+import threading
 import time
 from typing import Any
 
@@ -37,6 +38,7 @@ class Log:
         self.epoch = 0
         self.position = -1001  # of the group
         self.outputs: list[Any] = []
+        self.whole = threading.Lock()  # a request is answered before the next one changes anything
         self.errors: list[KafkaError] = []  # that a consumer is told once, behind what it reads
 
     def give_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +84,9 @@ class Writes:
         self._position = 0
 
     def init_transactions(self, _timeout: float) -> None:
-        self._log.epoch += 1
-        self._epoch = self._log.epoch
+        with self._log.whole:
+            self._log.epoch += 1
+            self._epoch = self._log.epoch
 
     def _is_fenced(self) -> bool:
         if self._began is not None and time.monotonic() - self._began > self._log.timeout_s:
@@ -105,10 +108,11 @@ class Writes:
         self._position = offsets[0].offset
 
     def commit_transaction(self, _timeout: float) -> None:
-        if self._is_fenced():
-            raise FENCED
-        self._log.outputs += self._outputs
-        self._log.position = self._position
+        with self._log.whole:
+            if self._is_fenced():
+                raise FENCED
+            self._log.outputs += self._outputs
+            self._log.position = self._position
 
     def abort_transaction(self, _timeout: float) -> None:
         if self._is_fenced():
