@@ -2,7 +2,7 @@
 
 INVARIANT  the work is done once, at some time between asking and hearing, and also when nobody waits for it any more.
 PREVENTS   a simulation in which nothing can come between the end of the work and who goes on because of it.
-PROVED BY  tests/sim/test_sim_disk.py::test_work_of_threads_is_done_before_anybody_hears_of_it
+PROVED BY  tests/sim/test_sim_disk_work.py::test_work_of_threads_is_done_before_anybody_hears_of_it
 """
 
 import asyncio

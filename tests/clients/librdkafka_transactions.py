@@ -23,6 +23,10 @@ LEVELS = {
 TRIES = 8  # of a call that may be made again, and of a transaction that had to be aborted
 
 
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
 def transactional(bootstrap: str, transactional_id: str, **options: Any) -> Producer:
     producer = producer_of(bootstrap, transactional_id=transactional_id, **options)
     patiently(lambda: producer.init_transactions(WAIT_S))

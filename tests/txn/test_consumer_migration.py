@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from consumer_world import GROUP, Client, MixedCoordinator, decode, request
+from consumer_client import Client
+from consumer_world import GROUP, MixedCoordinator, decode, request
 from fencepost.cluster.base.errors import ErrorCode as E
 from fencepost.txn.groups.classic_group import Phase
 from fencepost.txn.groups.consumer_config import MigrationPolicy

@@ -5,7 +5,8 @@ from collections import Counter
 from uuid import UUID
 
 import pytest
-from consumer_world import GROUP, Client, Coordinator, request
+from consumer_client import Client
+from consumer_world import GROUP, Coordinator, request
 from fencepost.txn.groups.consumer_config import ConsumerConfig
 from fencepost.txn.groups.consumer_group import GroupState
 from fencepost.txn.groups.consumer_member import MAY_BECOME, MemberState

@@ -82,3 +82,8 @@ def host(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
     if request.param == "sim":
         return SimHost()
     return RealHost(str(tmp_path), asyncio.run if request.param == "asyncio" else uvloop.run)
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Any:
+    return request.param
