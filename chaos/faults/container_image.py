@@ -21,6 +21,8 @@ CMD ["serve"]
 """
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 BUILD_S: Final = 900.0
+FREEZE_TRIES: Final = 5  # the engine tries for a second each time
+UNABLE_TO_FREEZE: Final = "unable to freeze"
 # A machine that reaches its packages by a mirror says so to pip; the build must be told.
 PIP_SETTINGS: Final = {
     "PIP_INDEX_URL": "global.index-url",
@@ -40,6 +42,18 @@ def docker(*words: str, timeout_s: float = 120.0, both: bool = False) -> str:
     if done.returncode != 0:
         raise OSError(f"docker {' '.join(words[:3])} … failed: {done.stderr.strip()[-500:]}")
     return done.stdout + done.stderr if both else done.stdout
+
+
+def freeze(name: str) -> None:
+    """A process inside the disk's sync can't be frozen. The engine gives up, lets the others go on, and is asked again."""
+    for left in reversed(range(FREEZE_TRIES)):
+        try:
+            docker("pause", name)
+        except OSError as failed:
+            if not left or UNABLE_TO_FREEZE not in str(failed):
+                raise
+        else:
+            return
 
 
 def build() -> str:

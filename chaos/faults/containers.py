@@ -28,7 +28,7 @@ from fencepost.node.cli.dev_folder import Layout, node_settings
 from ..harness.asking import Address
 from ..harness.processes import DidNotStart
 from .builds import Builds
-from .container_image import build, build_older, docker
+from .container_image import build, build_older, docker, freeze
 from .container_labels import dead, new_lab
 from .container_rules import addresses_of, apply, drops
 from .older import OLDER as OLDER_COMMIT
@@ -292,7 +292,7 @@ class Containers:
     def pause(self, node: int) -> None:
         if not self.runs(node):
             raise ProcessLookupError(f"the container of node {node} does not run")
-        docker("pause", self._name(node))
+        freeze(self._name(node))
         self._paused.add(node)
 
     def resume(self, node: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fencepost.chaos.faults import container_labels
-from fencepost.chaos.faults.container_image import docker
+from fencepost.chaos.faults.container_image import docker, freeze
 from fencepost.chaos.faults.containers import LABEL, Containers, remove_what_dead_runs_left
 
 GONE_S = 30.0
@@ -98,6 +98,28 @@ def test_only_what_dead_runs_of_this_namespace_left_is_removed(engine) -> None:
         assert sorted(engine.left()) == sorted(kept[1:] * len(KINDS))
 
 
+BUSY = "OCI runtime pause failed: unable to freeze: unknown"
+
+
+@pytest.mark.parametrize(
+    ("busy_for", "says", "tries", "fails"),
+    [(4, BUSY, 5, False), (5, BUSY, 5, True), (1, "No such container", 1, True)],
+)
+def test_a_container_that_is_inside_a_sync_is_paused_a_little_later(
+    tmp_path, monkeypatch, busy_for: int, says: str, tries: int, fails: bool
+) -> None:
+    command, asked = tmp_path / "docker", tmp_path / "asked"
+    command.write_text(
+        f'#!/bin/sh\necho "$@" >>{asked}\n'
+        f'[ $(wc -l <{asked}) -gt {busy_for} ] || {{ echo "{says}" >&2; exit 1; }}\n'
+    )
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(OSError, match=says) if fails else contextlib.nullcontext():
+        freeze("node-1")
+    assert asked.read_text().splitlines() == ["pause node-1"] * tries
+
+
 def test_two_labs_of_one_process_do_not_share_a_label(tmp_path) -> None:
     one, other = (Containers(tmp_path, nodes=1, image="none") for _ in range(2))
     assert one.label != other.label
@@ -120,7 +142,7 @@ def test_a_harness_that_is_killed_leaves_no_container_behind(tmp_path) -> None:
     script = """
         import sys, time
         from pathlib import Path
-        from fencepost.chaos.faults.container_image import docker
+        from fencepost.chaos.faults.container_image import docker, freeze
         from fencepost.chaos.faults.containers import Containers
         system = Containers(Path(sys.argv[1]), nodes=1, image="none")
         system.start_guard()
