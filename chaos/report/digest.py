@@ -71,7 +71,8 @@ class Digest:
         return self.recovery_ms.get(name) if known else None
 
 
-def of(found: Measured, judgement: Judgement) -> Digest:
+def of(found: Measured, judgement: Judgement, signs: dict[str, int]) -> Digest:
+    """`signs` are those of before it was measured: a run that is under way goes on meanwhile."""
     run = found.run
     return Digest(
         name=run.title,
@@ -100,7 +101,7 @@ def of(found: Measured, judgement: Judgement) -> Digest:
         asked_meanwhile=None if (asked := run.counts.get(ASKED)) is None else int(asked),
         anomalies=dict(found.anomaly_counts),
         allowed=dict(found.allowed_counts),
-        of=_signs(run.folder),
+        of=signs,
     )
 
 
@@ -110,20 +111,21 @@ def write(folder: Path, digest: Digest) -> None:
 
 def is_pruned(folder: Path) -> bool:
     """Its history was counted, and is gone: what was written of it then is all that there is."""
-    made = _made(folder)
+    made = last(folder)
     return made is not None and HISTORY in made.of and not (folder / HISTORY).exists()
 
 
 def read(folder: Path) -> Digest | None:
     """None when there is none, or when it is not of these files. What was pruned does not make it wrong."""
-    made = _made(folder)
+    made = last(folder)
     if made is None:
         return None
-    same = all(made.of.get(name) == sign for name, sign in _signs(folder).items())
+    same = all(made.of.get(name) == sign for name, sign in signs_of(folder).items())
     return made if is_pruned(folder) or (made.form == FORM and same) else None
 
 
-def _made(folder: Path) -> Digest | None:
+def last(folder: Path) -> Digest | None:
+    """Though the run may have gone on since."""
     try:
         found = json.loads((folder / DIGEST).read_text())
         return from_dict(found)
@@ -137,7 +139,7 @@ def from_dict(found: Mapping[str, Any]) -> Digest:
     return Digest(**{name: value for name, value in found.items() if name in known})
 
 
-def _signs(folder: Path) -> dict[str, int]:
+def signs_of(folder: Path) -> dict[str, int]:
     files = (folder / name for name in (HISTORY, FAULTS, SEEN, ANOMALIES))
     sizes = {file.name: file.stat().st_size for file in files if file.is_file()}
     run = folder / RUN

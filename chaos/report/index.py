@@ -47,7 +47,7 @@ def digest_of(folder: Path) -> Digest:
     known = digest.read(folder)
     if known is None or not (folder / PAGE).is_file():
         write_page(folder)
-        known = digest.read(folder)
+        known = digest.last(folder)
         assert known is not None, f"the digest of {folder} was just written"
     return known
 

@@ -23,9 +23,10 @@ def write_page(run_folder: Path) -> Path:
     file = run_folder / PAGE
     if file.is_file() and digest.is_pruned(run_folder):
         return file  # made when there was more to make it of
+    signs = digest.signs_of(run_folder)
     found = measure(run_folder)
     judgement = judged(found)
-    digest.write(run_folder, digest.of(found, judgement))
+    digest.write(run_folder, digest.of(found, judgement, signs))
     draft = run_folder / f".{PAGE}.{os.getpid()}"
     draft.write_text(page_of(found, judgement), encoding="utf-8")
     draft.replace(file)

@@ -5,12 +5,13 @@ import shutil
 
 import pytest
 from fencepost.chaos.faults.kinds import FAULTS
-from fencepost.chaos.report import digest, measured, record_tables
+from fencepost.chaos.report import digest, measured, page, record_tables
 from fencepost.chaos.report.__main__ import main
-from fencepost.chaos.report.index import write_index
+from fencepost.chaos.report.index import digest_of, write_index
 from fencepost.chaos.report.nodes_code import NOW
 from fencepost.chaos.report.prune import prune
 from fencepost.chaos.report.record import Ledger, add_all, campaign_of
+from fencepost.chaos.report.run_folder import HISTORY
 from report_scene import HOSTILE, bad_run, good_run, history, run_json, write
 from test_report_page import read
 
@@ -319,6 +320,26 @@ def test_a_digest_is_made_anew_when_the_run_has_gone_on(tmp_path) -> None:
     assert digest.read(tmp_path / "a") is None
     write_index(tmp_path)
     assert digest.read(tmp_path / "a").verdict == "valid"
+
+
+def test_a_run_that_goes_on_while_it_is_read_counts_and_is_read_again(
+    tmp_path, monkeypatch
+) -> None:
+    """Else all that is not yet read stays uncounted, or what was read first stands for the whole."""
+    folder = good_run(tmp_path / "a", verdict="unknown")
+    measured_before = page.measure
+
+    def measure(of):
+        found = measured_before(of)
+        with (folder / HISTORY).open("a") as history:
+            history.write("{}\n")
+        return found
+
+    monkeypatch.setattr(page, "measure", measure)
+    assert digest_of(folder).verdict == "unknown"
+    assert digest.read(folder) is None
+    monkeypatch.undo()
+    assert digest_of(folder) == digest.read(folder)
 
 
 def test_commands_refuse_what_is_not_there_and_say_what_would_be(tmp_path, capsys) -> None:
