@@ -37,6 +37,15 @@ def why_nobody_leads(
     return f"{said}; a majority is {needed}: one is elected in a moment"
 
 
+def why_not_taken_in(node_id: BrokerId, others: Sequence[BrokerId]) -> str:
+    """Of a node whose disk was lost, with the settings of the day on which it began the cluster (`first_day`)."""
+    who = f"node {others[0]} belongs" if len(others) == 1 else f"nodes {_names(others)} belong"
+    return (
+        f"node {node_id} has an empty folder and settings that name no other voter, and {who} to a cluster:"
+        " it waits until a leader of that sends its log; start all of its voters"
+    )
+
+
 def _names(node_ids: Sequence[BrokerId]) -> str:
     *first, last = map(str, node_ids)
     return f"{', '.join(first)} and {last}" if first else last

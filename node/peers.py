@@ -21,7 +21,7 @@ from fencepost.cluster.quorum.view import QuorumView, ReplicaView
 from fencepost.cluster.wire.peer_door import PeerDoor
 
 from .fresh_image import CONFIRM_S, FreshImage
-from .majority import why_nobody_leads
+from .majority import why_nobody_leads, why_not_taken_in
 from .peer_settings import Address, PeerSettings
 from .voters import registered_address
 from .who_votes import WhoVotes
@@ -63,6 +63,7 @@ class Peers:
         self._node_id = node_id
         self._settings = settings
         self._image = image
+        self._cluster_id = cluster_id
         self._quorum: Quorum | None = None
         self._who_votes: WhoVotes | None = None
         self._fresh: FreshImage | None = None
@@ -90,8 +91,12 @@ class Peers:
         if self.door is None:
             return
         assert self._settings.listener is not None
+        door = self.door
 
         def on_frame(peer_id: BrokerId, _header: dict[str, Any], frame: memoryview) -> None:
+            theirs, ours = door.cluster_of(peer_id), self._cluster_id()
+            if theirs and theirs != ours and (ours or quorum.view().is_beginning):
+                return  # it was let in before this node had a cluster of its own, and is turned out in a moment
             quorum.on_frame(peer_id, frame)
 
         self.door.on_message(QUORUM, on_frame)
@@ -270,7 +275,10 @@ class Peers:
         if self._quorum is None or self.door is None or self._quorum.leader_id is not None:
             return None
         quorum, connected = self._quorum, self.door.connected()
-        return why_nobody_leads(self._node_id, quorum.voters, connected, quorum.view().waits_for)
+        view = quorum.view()
+        if view.of_others:
+            return why_not_taken_in(self._node_id, view.of_others)
+        return why_nobody_leads(self._node_id, quorum.voters, connected, view.waits_for)
 
     async def _describe(
         self, _peer_id: BrokerId, _header: dict[str, Any], _payload: memoryview

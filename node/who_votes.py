@@ -57,6 +57,7 @@ class WhoVotes:
         try:
             said, _ = await self._door.request(asked, KIND, {}, timeout_s=ASK_S)
             self._said[asked] = _read(asked, said)
+            self._quorum.on_voters_named(asked, self._said[asked])
         except Trouble:
             self._said.pop(asked, None)
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ..base.errors import FrameRefused
 from ..base.ids import BrokerId
+from .first_day import FirstDay
 from .held import CANDIDATE
-from .raft_follower import FollowerSide
 from .raft_leader import LETS_GO
 from .transport import read_message
 from .voters import is_elected
@@ -28,7 +28,7 @@ COMPLAIN_S: Final = 5.0
 TERMS_AHEAD_MAX: Final = 2**32
 
 
-class Raft(FollowerSide):
+class Raft(FirstDay):
     def __init__(self, *args: Any) -> None:
         self._complain_at = 0.0
         self.handed_by: BrokerId | None = None  # the leader that asked this node to take over
@@ -70,7 +70,7 @@ class Raft(FollowerSide):
     def elects_itself(self, now: float) -> bool:
         """A voter alone need ask nobody. But while it hears the one that removed the others, that is not settled yet."""
         hears = self.leader_id is not None and not self.election.misses_leader(now)
-        return self.is_alone and not self.leads and not hears
+        return self.is_alone and not self.leads and not hears and not self.listens(now)
 
     # --- messages ---
 
@@ -83,6 +83,7 @@ class Raft(FollowerSide):
         kind = message["type"]
         if "term" in message and message["term"] != sender_term:
             raise FrameRefused(f"A {kind} of term {message['term']} was said in {sender_term}.")
+        self.shows(node_id, term=sender_term)
         if sender_term < self.term:
             if kind in _TOLD_WHEN_BEHIND:
                 self._transport.say(node_id, {"type": "behind"})
@@ -97,6 +98,14 @@ class Raft(FollowerSide):
         self._handlers[kind](node_id, message)
 
     # --- before a term ---
+
+    def ask_for_leader(self, *, disk_works: bool) -> None:
+        if not self.may_stand:
+            self.ask_to_follow()
+        elif disk_works:
+            self.ask_pre_vote()
+        else:
+            self.election.stand(self._now())  # later
 
     def ask_pre_vote(self) -> None:
         """Whether the other voters miss their leader too."""
@@ -127,10 +136,10 @@ class Raft(FollowerSide):
             )
 
     def ask_to_follow(self) -> None:
-        """A node that does not vote and hears no leader: one of the voters may lead."""
+        """A node that does not vote and hears no leader: one of those may lead."""
         self.forget_leader()
         self.election.ask(self._now(), self.node_id, fresh=True)
-        for each in sorted(self.voters):
+        for each in self.whom_to_follow():
             self._transport.say(each, {"type": "follow", "node_id": self.node_id})
 
     def _misses_leader(self) -> bool:

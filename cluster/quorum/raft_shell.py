@@ -70,7 +70,7 @@ class Quorum:
         self._machine = machine
         self._first_voters = voters
         self._snapshots = Snapshots(machine.snapshot)
-        self._transport = QuorumTransport(links)
+        self._links, self._transport = links, QuorumTransport(links)
         self._raft: Raft | None = None
         self._work, self._ready = asyncio.Event(), asyncio.Event()
         self.counters = QuorumCounters()
@@ -89,7 +89,7 @@ class Quorum:
     async def start(self) -> None:
         """Load snapshot and journal; the image holds all that this node knew. LogDamaged names what it can't read."""
         who = self.node_id, self._first_voters
-        self._journal, snapshot_file, snapshot = open_folder(self._env, self._folder, *who)
+        self._journal, file, snapshot = open_folder(self._env, self._folder, *who)
         if snapshot is not None:
             self._machine.restore(snapshot.machine)
             self._snapshots.newest = snapshot
@@ -102,15 +102,14 @@ class Quorum:
                 self._snapshots,
                 self._apply,
             )
+            if self._links is not None:
+                raft.listen(self._env.clock.steady())
         self._transport.term = lambda: raft.term
         self._raft = raft
-        journal, file = self._journal, snapshot_file
-        self._store = Store(self._env, self._folder, journal, file, self._machine, self._work.set)
-        spawn = self._env.tasks.spawn
-        self._tasks = [
-            spawn(self._store.run(raft), name="quorum store"),
-            spawn(self._run(raft), name="quorum"),
-        ]
+        seen = self._journal, file, self._machine
+        self._store = Store(self._env, self._folder, *seen, self._work.set)
+        tasks = {"quorum store": self._store.run(raft), "quorum": self._run(raft)}
+        self._tasks = [self._env.tasks.spawn(each, name=name) for name, each in tasks.items()]
 
     async def wait_ready(self) -> None:
         """Wait until a leader is known and this node has applied all that was committed when it came."""
@@ -265,6 +264,12 @@ class Quorum:
                 raft.election.hurry(self._env.clock.steady())
         self._work.set()
 
+    def on_voters_named(self, peer_id: BrokerId, voters: Voters) -> None:
+        """What a peer takes for the set of voters."""
+        if self._raft is not None:
+            with in_world(self._env):
+                self._raft.shows(peer_id, voters=voters)
+
     def on_peer_gone(self, peer_id: BrokerId) -> None:
         """Its process is dead. If it led, there is nothing to wait for."""
         raft = self._raft
@@ -312,7 +317,7 @@ class Quorum:
             if raft.leads and (over or not (raft.is_alone or self._store.lets_lead())):
                 raft.step_down()  # another one may have a better disk
             if not raft.leads and not raft.is_alone and raft.election.is_due(now):
-                self._ask_for_leader(raft, now)
+                raft.ask_for_leader(disk_works=self._store.works)
             if raft.leads and self._journal.undurable:
                 # SyncObj counts its own log as held. Followers may have it before that.
                 if now >= raft.heartbeat_due:
@@ -332,14 +337,6 @@ class Quorum:
             news = (raft.commit_index, raft.last.idx) != before
             if raft.leads and (news or now >= raft.heartbeat_due):
                 raft.replicate()
-
-    def _ask_for_leader(self, raft: Raft, now: float) -> None:
-        if not raft.may_stand:
-            raft.ask_to_follow()
-        elif self._store.works:
-            raft.ask_pre_vote()
-        else:
-            raft.election.stand(now)  # later
 
     def _after(self, raft: Raft) -> None:
         """Whatever changed is told, stored and timed."""
@@ -368,6 +365,8 @@ class Quorum:
             when = min(lapses, raft.heartbeat_due if raft.progress else NEVER)
         elif not raft.is_alone or raft.leader_id is not None:
             when = raft.election.deadline
+        elif raft.listens(self._env.clock.steady()):
+            when = raft.listens_until
         if when >= self._wake_at:
             return  # it fires too early, and is set again then
         if self._timer is not None:

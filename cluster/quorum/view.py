@@ -25,7 +25,7 @@ NOT_KNOWN: Final = ReplicaView(UNKNOWN, UNKNOWN, UNKNOWN)
 @dataclass(frozen=True, slots=True)
 class QuorumView:
     """Offsets are indexes of the metadata log; the end offset is one behind the last entry, as in Kafka. `waits_for`: voters
-    that this node's own election lacks, though a majority has agreed."""
+    that this node's own election lacks, though a majority has agreed. `of_others`, `is_beginning`: see `first_day`."""
 
     leader_id: BrokerId | None
     term: int
@@ -33,6 +33,8 @@ class QuorumView:
     voters: Mapping[BrokerId, ReplicaView]
     observers: Mapping[BrokerId, ReplicaView]
     waits_for: Sequence[BrokerId] = ()
+    of_others: Sequence[BrokerId] = ()
+    is_beginning: bool = False
 
 
 def view_of(raft: Raft | None, first_voters: Voters, now_ms: int) -> QuorumView:
@@ -47,4 +49,13 @@ def view_of(raft: Raft | None, first_voters: Voters, now_ms: int) -> QuorumView:
         me = ReplicaView(raft.last.idx + 1, now_ms, now_ms)
         (voters if raft.is_voter else observers)[raft.node_id] = me
     lacks = raft.election.waits_for(raft.voters) if raft.leader_id is None else ()
-    return QuorumView(raft.leader_id, raft.term, raft.commit_index + 1, voters, observers, lacks)
+    return QuorumView(
+        raft.leader_id,
+        raft.term,
+        raft.commit_index + 1,
+        voters,
+        observers,
+        lacks,
+        raft.who_has_shown(),
+        raft.is_beginning,
+    )

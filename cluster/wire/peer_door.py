@@ -261,6 +261,10 @@ class PeerDoor:
         """Of the process that there is a connection with; it differs after a restart."""
         return None if (wire := self._wire(node_id)) is None else wire.name.incarnation
 
+    def cluster_of(self, node_id: BrokerId) -> str:
+        """What it has proved to belong to; empty where it knows of none, or is not there."""
+        return "" if (wire := self._wire(node_id)) is None else wire.name.cluster_id
+
     def has_process(self, node_id: BrokerId, incarnation: int) -> bool:
         """Whether there is a connection with that very process, whoever opened it."""
         wires = (self._link(node_id).wire, self._guests.wires.get(node_id))

@@ -127,4 +127,8 @@ def _change(arguments: argparse.Namespace, key: ApiKey, fields: dict[str, Any], 
         else:
             print(f"node {arguments.node} {done}\n")
             _show(arguments, wire)
+            names = ", ".join(map(str, sorted(of_now(wire))))
+            print(
+                f"\nName {names} in every node's controller.quorum.voters: a node whose disk is lost knows of no others."
+            )
     return EXIT_OK

@@ -81,6 +81,7 @@ def test_a_person_replaces_all_three_voters_while_somebody_writes(
         code, said, _ = run("node", "voters", "add", str(new))
         assert (code, said.splitlines()[0]) == (0, f"node {new} votes now")
         assert "bear no more than 3 do: add one more, or remove one." in said
+        assert f", {new} in every node's controller.quorum.voters" in said
         writer.write()
         code, said, _ = run("node", "voters", "remove", str(old))
         assert (code, said.splitlines()[0]) == (0, f"node {old} votes no more")

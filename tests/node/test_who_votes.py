@@ -28,8 +28,18 @@ class Door:
         return answer, memoryview(b"")
 
 
-def asked(door: Door, times: int) -> WhoVotes:
-    who_votes = WhoVotes(door, None, lambda _: None)  # type: ignore[arg-type]
+class Told:
+    """A quorum that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.named: list[tuple[int, list[int]]] = []
+
+    def on_voters_named(self, peer: BrokerId, voters: Any) -> None:
+        self.named.append((peer, sorted(voters)))
+
+
+def asked(door: Door, times: int, quorum: Told | None = None) -> WhoVotes:
+    who_votes = WhoVotes(door, quorum or Told(), lambda _: None)  # type: ignore[arg-type]
 
     async def ask() -> None:
         for _ in range(times):
@@ -43,7 +53,9 @@ def test_one_peer_after_another_is_asked_and_all_that_they_say_counts() -> None:
     old = Trouble("node 2 does not know that request", Outcome.REFUSED)
     door = Door({1: {"voters": [[4, "four", 9192]]}, 2: old, 3: {"voters": [[5, "five", 9192]]}})
     assert asked(door, 1).heard == {4: ("four", 9192)}
-    assert asked(door, 3).heard == {4: ("four", 9192), 5: ("five", 9192)}
+    quorum = Told()
+    assert asked(door, 3, quorum).heard == {4: ("four", 9192), 5: ("five", 9192)}
+    assert quorum.named == [(1, [4]), (3, [5])]
 
 
 def test_who_answers_otherwise_later_has_said_only_that() -> None:

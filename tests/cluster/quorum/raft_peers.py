@@ -19,10 +19,15 @@ class Peers:
     """Node 1 of three; what it says is kept, what it hears is written here."""
 
     def __init__(
-        self, world: World, *, fresh: bool = False, voters: dict[int, Any] = VOTERS
+        self,
+        world: World,
+        *,
+        fresh: bool = False,
+        voters: dict[int, Any] = VOTERS,
+        env: Any = None,
     ) -> None:
         self.world = world
-        self.env = self.world.node("a")
+        self.env = env or self.world.node("a")
         self.said: list[tuple[int, int, dict[str, Any]]] = []
         vote = VoteFile(self.env, "/data/q/vote")
         self.journal = Journal.open(self.env, "/data/q", vote)
