@@ -320,9 +320,8 @@ class AddedRun:
         while True:
             _, fields = await self.client.admin_until("GET", "/v1/checks")
             halves = fields["half_messages"]
-            if not fields["nodes_not_reached"] and all(
-                each["state"] == "parked" for each in halves
-            ):
+            unheard = fields["nodes_not_reached"] or fields["partitions_without_a_coordinator"]
+            if not unheard and all(each["state"] == "parked" for each in halves):
                 return
             await self.world.node(CLIENT).clock.sleep(0.1)
 

@@ -58,9 +58,13 @@ class Drain:
     async def _all_decided(self, doors: Doors) -> bool:
         _, fields = await doors.until("GET", "/v1/checks")
         away, halves = fields["nodes_not_reached"], fields["half_messages"]
+        unled = fields[
+            "partitions_without_a_coordinator"
+        ]  # it may have some, and is asked by nobody
         names = ", ".join(f"{each['half_id']} ({each['state']})" for each in halves[:SHOWN])
         self.left = f"{len(halves)} half messages: {names}; nodes not reached: {away}"
-        return not away and not halves
+        self.left += f"; partitions without a coordinator: {unled}"
+        return not away and not unled and not halves
 
     async def _rest(self, group: str, places: Sequence[Partition]) -> list[str]:
         """What is there behind where the group has committed. What stands behind a transaction that is open yet, as of a client

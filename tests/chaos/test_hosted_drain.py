@@ -47,3 +47,38 @@ def test_what_stands_behind_an_open_transaction_is_left(monkeypatch: pytest.Monk
     asyncio.run(drain.run())
     assert said == ["1 inputs of pipeline: in-2 from 703, which is open, to 708"] * 2
     assert drain.left == "" and not Reader.looks
+
+
+def test_halves_of_whom_nobody_could_be_asked_are_left() -> None:
+    """A partition whose coordinator moves names none of its halves: that is not an answer."""
+    nothing: dict[str, list[Any]] = {
+        "half_messages": [],
+        "nodes_not_reached": [],
+        "partitions_without_a_coordinator": [],
+    }
+    half = {"half_id": "shop/1", "state": "waiting"}
+    answers = [
+        {**nothing, "half_messages": [half]},
+        {**nothing, "partitions_without_a_coordinator": [1]},
+        {**nothing, "nodes_not_reached": [2]},
+        nothing,
+    ]
+    said: list[str] = []
+
+    async def pause(_seconds: float) -> None:
+        said.append(drain.left)
+
+    async def until(_method: str, _path: str) -> Any:
+        return 200, answers.pop(0)
+
+    client: Any = SimpleNamespace(env=SimpleNamespace(clock=SimpleNamespace(sleep=pause)))
+    doors: Any = SimpleNamespace(until=until)
+    drain = Drain(client, {}, doors)
+    asyncio.run(drain.run())
+    assert [each.partition(";")[0] for each in said] == [
+        "1 half messages: shop/1 (waiting)",
+        "0 half messages: ",
+        "0 half messages: ",
+    ]
+    assert "partitions without a coordinator: [1]" in said[1]
+    assert drain.left == "" and not answers

@@ -1,6 +1,7 @@
 """Seeds that once found a fault, by what went wrong. The table is `chaos/RECORD.md`."""
 
 import pytest
+from fencepost.chaos.sim.added import AddedRun
 from fencepost.chaos.sim.cluster import STREAM, ClusterRun
 from fencepost.chaos.sim.cluster_fault_table import USUAL
 from fencepost.chaos.sim.cluster_faults import ON_TOP
@@ -254,3 +255,9 @@ def test_half_a_batch_behind_rotten_leader_epochs_is_cut_off_as_any_is() -> None
 def test_a_reader_that_is_told_of_damage_by_the_last_copy_waits_for_another() -> None:
     """A leader's log had rotted, and the other in sync was killed before it could lead: CORRUPT_MESSAGE, as it must be."""
     TransactionsRun(Plan(campaign="transactions", seed=111347, keep_faults=(1, 2, 4))).run()
+
+
+@pytest.mark.slow
+def test_halves_of_a_partition_without_a_coordinator_are_not_taken_for_decided() -> None:
+    """Two partitions changed their leaders when all halves were asked for: the answer said so, and nobody looked."""
+    AddedRun(Plan(campaign="added", seed=109970)).run()
