@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from fencepost.cluster.quorum import journal, raft_leader, store
+from fencepost.cluster.quorum import journal, progress, raft_leader, store
 from fencepost.replication.log import compaction, shrinking
 from fencepost.txn.transactions import policy
 from fencepost.txn.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fresh
@@ -44,7 +44,7 @@ def small_limits() -> Iterator[None]:
     small = (
         (store, "SNAPSHOT_ENTRIES", 25),
         (journal, "SEGMENT_BYTES_MAX", 900),
-        (raft_leader, "CHUNK_BYTES", 200),
+        (progress, "CHUNK_BYTES", 200),
         (raft_leader, "APPEND_BYTES_MAX", 400),
         (shrinking, "PIECE_BYTES", 1024),
     )

@@ -11,7 +11,7 @@ APPEND_BYTES_MAX: Final = 1024 * 1024  # of entries in one message; a single lar
 UNDER_WAY_BYTES_MAX: Final = 8 * 1024 * 1024  # sent to one node and not answered
 UNDER_WAY_ENTRIES_MAX: Final = 8192
 CHUNK_BYTES: Final = 256 * 1024
-CHUNK_RETRY_S: Final = 0.5
+CHUNK_RETRY_S, CHUNK_RETRY_MAX_S = 0.5, 4.0
 
 
 class SnapshotSending:
@@ -21,7 +21,28 @@ class SnapshotSending:
         self.last = snapshot.last
         self.data = write_snapshot(snapshot)
         self.position = 0
-        self.sent_at = float("-inf")
+        self._retry_s = CHUNK_RETRY_S
+        self._sent_at: float | None = None
+        self._stamp = float("-inf")
+
+    def chunk(self, now: float, stamp: float) -> bytes:
+        """What is said under this stamp: nothing while the same chunk is under way."""
+        if self._sent_at is not None:
+            if now - self._sent_at < self._retry_s:
+                return b""
+            self._retry_s = min(2 * self._retry_s, CHUNK_RETRY_MAX_S)  # a slow link is not filled
+        self._sent_at, self._stamp = now, stamp
+        return self.data[self.position : self.position + CHUNK_BYTES]
+
+    def on_wanted(self, position: int, *, stamp: float) -> bool:
+        """Whether another chunk is due. Each that was sent twice is answered twice: sending one for every answer, there
+        would be more under way with each."""
+        if position > len(self.data) or position == self.position:
+            return False
+        if position < self.position and stamp < self._stamp:
+            return False  # said before it had what was sent since
+        self.position, self._sent_at = position, None
+        return True
 
 
 class Progress:

@@ -17,8 +17,6 @@ from .election_machine import ELECTION_S
 from .held import NEVER, HeldSyncObj, Peer
 from .progress import (
     APPEND_BYTES_MAX,
-    CHUNK_BYTES,
-    CHUNK_RETRY_S,
     UNDER_WAY_ENTRIES_MAX,
     Progress,
     SnapshotSending,
@@ -159,11 +157,7 @@ class LeaderSide(HeldSyncObj):
         sending = progress.sending
         if sending is None:
             sending = progress.sending = SnapshotSending(newest)
-        waits = now - sending.sent_at < CHUNK_RETRY_S
-        # What was sent already is not sent again: the message without data is a heartbeat.
-        data = b"" if waits else sending.data[sending.position : sending.position + CHUNK_BYTES]
-        if data:
-            sending.sent_at = now
+        stamp = self._stamp()
         self._transport.say(
             progress.node_id,
             {
@@ -172,8 +166,8 @@ class LeaderSide(HeldSyncObj):
                 "last_term": sending.last.term,
                 "position": sending.position,
                 "size": len(sending.data),
-                "data": data,
-                "stamp": self._stamp(),
+                "data": sending.chunk(now, stamp),  # a message without is a heartbeat
+                "stamp": stamp,
             },
         )
 
@@ -259,9 +253,9 @@ class LeaderSide(HeldSyncObj):
         if progress is None or progress.sending is None:
             return
         sending = progress.sending
-        if message["last_index"] == sending.last.idx and message["position"] <= len(sending.data):
-            sending.position = message["position"]
-            sending.sent_at = -NEVER
+        if message["last_index"] != sending.last.idx:
+            return
+        if sending.on_wanted(message["position"], stamp=message["stamp"]):
             self._send_snapshot(progress, self._now())
 
     def _on_follow(self, node_id: BrokerId, message: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from support.quorum_nodes import FOLDER, Nodes
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "SNAPSHOT_ENTRIES", 15)
     monkeypatch.setattr(progress, "CHUNK_BYTES", 64)
-    monkeypatch.setattr("fencepost.cluster.quorum.raft_leader.CHUNK_BYTES", 64)
+    monkeypatch.setattr("fencepost.cluster.quorum.progress.CHUNK_BYTES", 64)
     monkeypatch.setattr("fencepost.cluster.quorum.journal.SEGMENT_BYTES_MAX", 900)
 
 
