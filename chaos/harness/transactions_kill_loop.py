@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from ..checkers.history import FINAL
@@ -135,10 +135,16 @@ class LastLook:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         asked = {place_of(key): OffsetSpec.latest() for key in self.keys}
         answers = admin.list_offsets(asked, isolation_level=isolation)
-        return {
+        ends = {
             key_of(place.topic, place.partition): future.result(10).offset
             for place, future in answers.items()
         }
+        # What librdkafka gives, and no error, where a leader does not answer.
+        if untold := sorted(key for key, offset in ends.items() if offset == OFFSET_INVALID):
+            raise KafkaException(
+                KafkaError(KafkaError._TIMED_OUT, f"no leader of {untold} answers")
+            )
+        return ends
 
     def wait_stable(self) -> dict[str, int]:
         """The ends. `NoProgress` names the partitions that still have something open."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from brokers import IN_CHAOS, WAIT_S
 from confluent_kafka import (
+    OFFSET_INVALID,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -80,7 +81,12 @@ def ends_of(bootstrap: str, topic: str, partitions: int, isolation: str) -> dict
     quiet = {"bootstrap.servers": bootstrap, "log_level": 0}
     admin = AdminClient(quiet) if IN_CHAOS else admin_of(bootstrap)
     futures = admin.list_offsets(wanted, isolation_level=LEVELS[isolation])
-    return {part.partition: future.result(WAIT_S).offset for part, future in futures.items()}
+    ends = {part.partition: future.result(WAIT_S).offset for part, future in futures.items()}
+    if OFFSET_INVALID in ends.values():  # and no error, where a leader does not answer
+        raise KafkaException(
+            KafkaError(KafkaError._TIMED_OUT, f"a leader of {topic} does not answer")
+        )
+    return ends
 
 
 def wait_settled(bootstrap: str, topic: str, partitions: int = 1) -> dict[int, int]:

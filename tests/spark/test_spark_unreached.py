@@ -3,7 +3,9 @@
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from fencepost.clients.spark import cluster, sink_writer
@@ -65,6 +67,29 @@ def test_a_topic_that_goes_between_two_questions_is_named(node, topic, monkeypat
     node.delete(topic)
     with pytest.raises(WrongTopic, match=f"{topic}-[01] is not there any more: was it deleted"):
         asked.ends(places)
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_an_end_that_librdkafka_made_up_is_not_taken_for_one(monkeypatch, comes_back: bool) -> None:
+    """It says -1001, and no error, of a partition whose leader went away before it answered. A batch ended there."""
+    monkeypatch.setattr(cluster, "TRIES_S", 5.0 if comes_back else 0.0)
+    asked = Cluster(read_options({"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, BATCH))
+    said = {("t", 0): iter((-1001, -1001, 7)), ("t", 1): iter((8,))}
+
+    def list_offsets(places, **_: object):
+        answers = {}
+        for place in places:
+            answers[place] = Future()
+            offset = next(said[place.topic, place.partition])
+            answers[place].set_result(SimpleNamespace(offset=offset))
+        return answers
+
+    monkeypatch.setattr(asked, "_admin", SimpleNamespace(list_offsets=list_offsets))
+    if comes_back:
+        assert asked.ends([("t", 0), ("t", 1)]) == {("t", 0): 7, ("t", 1): 8}
+    else:
+        with pytest.raises(NotReached, match="t-0: its leader does not say where"):
+            asked.ends([("t", 0), ("t", 1)])
 
 
 @pytest.mark.slow
