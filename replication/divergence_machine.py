@@ -50,12 +50,22 @@ def answer(
     *,
     last_epoch: int,
     end_offset: int,
+    in_sync: bool = False,
 ) -> Answer:
     """The leader's, to a follower with this end and this last epoch (ReplicaManager.readFromLog's check)."""
     if end_offset < log_start:
         return OutOfRange(log_start, log_end)
     if last_epoch == NO_EPOCH:  # it is empty: nothing can contradict us
         return GoOn() if end_offset <= log_end else OutOfRange(log_start, log_end)
+    if (
+        not in_sync
+        and epochs.epochs
+        and last_epoch < epochs.epochs[0]
+        and epochs.starts[0] <= log_start
+    ):
+        # Deletion has taken what tells where the two part: of what it has, and of who wrote that, nothing is sure. Who is in
+        # sync has all that is committed, and log starts are.
+        return OutOfRange(log_start, log_end)
     epoch, end = epochs.end_offset_for(last_epoch, log_end, leading)
     if epoch == NO_EPOCH or end == NO_OFFSET:
         return OutOfRange(log_start, log_end)

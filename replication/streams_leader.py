@@ -187,8 +187,7 @@ class LeaderStream:
             return ErrorCode.not_leader_or_follower
         return found if self.follower_id in found.machine.replicas else None
 
-    @staticmethod
-    def _where_parted(partition: Partition, follow: Follow) -> GoOn | Parted | OutOfRange:
+    def _where_parted(self, partition: Partition, follow: Follow) -> GoOn | Parted | OutOfRange:
         log = partition.log
         return answer(
             log.epochs,
@@ -197,6 +196,7 @@ class LeaderStream:
             log.log_end_offset,
             last_epoch=follow.last_epoch,
             end_offset=follow.log_end,
+            in_sync=self.follower_id in partition.machine.isr.isr,
         )
 
     def _feed(self, partition: Partition, follow: Follow) -> None:

@@ -31,6 +31,8 @@ from .compression import SIZE_MAX, compress, decompress
 _BATCH: Final = Struct(">qiibIhiqqqhii")
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
+# Of the names of headers, which clients may give: what is read is written again as it was.
+_ANY_BYTES: Final = "surrogateescape"
 _LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
 _INT16: Final = Struct(">h")
@@ -110,7 +112,7 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> b
     _write_bytes(body, record.value)
     write_varint(body, len(record.headers))
     for name, value in record.headers:
-        _write_bytes(body, name.encode())
+        _write_bytes(body, name.encode(errors=_ANY_BYTES))
         _write_bytes(body, value)
     return body
 
@@ -207,7 +209,7 @@ def _read_headers(body: bytes, position: int, end: int) -> tuple[Headers, int]:
         length, position = read_varint(body, position)
         if length < 0:
             raise BatchRefused(ErrorCode.invalid_record, "a record header has no name")
-        name = _slice(body, position, length, end).decode(errors="replace")
+        name = _slice(body, position, length, end).decode(errors=_ANY_BYTES)
         value, position = _read_bytes(body, position + length, end)
         headers.append((name, value))
     return headers, position

@@ -1,7 +1,8 @@
 """What compaction keeps of one batch. No IO: bytes in, bytes or nothing out.
 
 INVARIANT  the newest record of every key stays, with its offset; no record of an aborted transaction does; a marker stays
-           while its transaction has records; a producer's last batches stay, empty if need be.
+           while its transaction has records; a producer's last batches stay, and the first of each leader epoch, empty if
+           need be.
 PREVENTS   a key that reads as it never was, an aborted write that comes back, a producer that is forgotten because
            its records were superseded.
 PROVED BY  tests/replication/log/test_compaction.py::test_compaction_keeps_the_last_value_of_every_key
@@ -13,7 +14,7 @@ timestamp) and go when that has passed. Two rules are ours. They stay while a re
 one can be told from a cleaned one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from struct import Struct
 from typing import Final
 
@@ -33,6 +34,7 @@ from fencepost.cluster.wire.records import Record, build_batch, read_control, re
 from .key_map import KeyMap
 from .txn_index import AbortedTxn
 
+FOR_EVER_MS: Final = 2**63 - 1
 _KEPT_FLAGS: Final = CONTROL_FLAG | TRANSACTIONAL_FLAG | LOG_APPEND_TIME_FLAG
 
 
@@ -98,7 +100,9 @@ class Cleaner:
         delete_retention_ms: int,
         round_end: int,
         forgets: bool = True,
+        epoch_starts: Container[int] = (),
     ) -> None:
+        self.epoch_starts = epoch_starts
         self.keys = key_map
         self.transactions = transactions
         self.still_needs = still_needs
@@ -123,7 +127,7 @@ class Cleaner:
             if not self.transactions.is_aborted(header):
                 kept = [record for record in records if self._is_kept(record, horizon)]
         if not kept:
-            if is_last or header.next_offset == self.round_end or self.still_needs(header):
+            if is_last or self._stays_empty(header):
                 return emptied(header)
             return None
         self.records_kept += len(kept)
@@ -131,8 +135,14 @@ class Cleaner:
         if len(kept) == len(records) and not wants_horizon:
             return batch
         if wants_horizon:
-            horizon = self.now_ms + self.delete_retention_ms
+            horizon = min(self.now_ms + self.delete_retention_ms, FOR_EVER_MS)
         return rebuilt(header, kept, horizon)
+
+    def _stays_empty(self, header: BatchHeader) -> bool:
+        """The first batch of a leader epoch tells a replica that copies the log where that epoch begins. Told too late an offset, a
+        former leader would be let keep what it alone had written there."""
+        begins_epoch = header.base_offset in self.epoch_starts
+        return begins_epoch or header.next_offset == self.round_end or self.still_needs(header)
 
     def _is_kept(self, record: Record, horizon: int | None) -> bool:
         if record.offset > self.keys.latest:

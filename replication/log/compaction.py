@@ -174,6 +174,7 @@ class _Round:
             delete_retention_ms=log.config.delete_retention_ms,
             round_end=self.dirt.end,
             forgets=self.forgets,
+            epoch_starts=log.epochs.later_starts,
         )
         for group in _groups(log, chosen):
             await self._clean(group, cleaner)
@@ -226,12 +227,13 @@ class _Round:
 
     def _map_batch(self, header: BatchHeader, batch: Buffer) -> bool:
         keys = self.keys
-        if not keys.has_room(header.record_count):
+        records = read_records(batch)  # as many as it claims: a header alone may claim any number
+        if not keys.has_room(len(records)):
             if keys.latest >= self.dirt.first_dirty:
                 return False
-            while not keys.has_room(header.record_count):
+            while not keys.has_room(len(records)):
                 keys.grow()  # one batch at least, or the log would never be cleaned
-        for record in read_records(batch):
+        for record in records:
             if record.key is not None and record.offset >= self.dirt.first_dirty:
                 keys.put(record.key, record.offset)
         return True

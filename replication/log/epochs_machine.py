@@ -51,6 +51,12 @@ class EpochsMachine:
         """The epoch of the last batch; NO_EPOCH of an empty log."""
         return self.epochs[-1] if self.epochs else NO_EPOCH
 
+    @property
+    def later_starts(self) -> frozenset[int]:
+        """Of all epochs but the first there can be, before which there is no history that could part from another."""
+        known = zip(self.epochs, self.starts, strict=True)
+        return frozenset(start for epoch, start in known if epoch > 0)
+
     def end_offset_for(
         self, epoch: int, log_end: int, leading: tuple[int, int] | None = None
     ) -> tuple[int, int]:

@@ -156,9 +156,10 @@ class Node:
             position = 0
             while position < len(data):
                 records = read_records(data, position)
-                position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
                 values += [record.value or b"" for record in records if record.offset >= offset]
-                offset = records[-1].offset + 1
+                first, last = data[position : position + 8], data[position + 23 : position + 27]
+                offset = int.from_bytes(first, "big") + int.from_bytes(last, "big") + 1
+                position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
 
 
 def bytes_of(read: Read) -> bytes:
