@@ -47,7 +47,7 @@ def test_a_batch_that_claims_more_records_than_it_has_ends_no_node() -> None:
 
 
 @pytest.mark.parametrize("kept", [str(2**63 - 1), str(2**62)])
-def test_h_tombstones_that_are_to_stay_for_ever(kept: str) -> None:
+def test_tombstones_that_are_to_stay_for_ever_stay_and_end_no_node(kept: str) -> None:
     async def scene(node: Node) -> None:
         now = node.env.clock.now_ms
         await node.write(batch("1", key=b"k", timestamp=now()))
