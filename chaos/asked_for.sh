@@ -34,6 +34,8 @@ run --campaign cluster --faults full-for-long,kill --at-once 1 --seconds 40     
 run --campaign cluster --faults failing-log,kill                                 # the metadata log's own disk
 run --campaign cluster --faults each-write                                       # every write in its turn, by seed
 run --campaign transactions --faults each-write
+# A cluster that began with one voter and grows: the settings of that one name no other, also when its disk is another.
+run --campaign cluster --faults replace-disk,change-voters,kill --at-once 1 --config controller.quorum.voters=1@node-1:9192
 # Scenes: who was left behind is asked first, a write is shown before others have it, a batch comes after its transaction.
 run --campaign cluster --faults left-behind,unheard-write --seconds 12
 run --campaign transactions --faults left-behind,late-batch --seconds 12
