@@ -130,6 +130,7 @@ NODE: Final[Mapping[str, str]] = {
     "admin_open": "The admin door is open at {address}.",
     "admin_closed_to_all": "The admin door at {address} is half open: {cause}. Set admin.token to a"
     " secret to use the rest.",
+    "admin_request_refused": "The admin door refused {asked} of {remote}: {cause}.",
     "admin_call_failed": "{what} could not be asked of node {node}: {cause}",
     "broker_registered": "The cluster has registered this node (broker epoch {broker_epoch}).",
     "broker_not_registered_yet": "This node is not registered yet: {cause} It is tried again.",

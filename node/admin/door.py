@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
+from fencepost.cluster.base.complaints import Complaints
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.exit_codes import EXIT_LATER, CannotRun
 from fencepost.cluster.base.host_names import is_loopback
@@ -51,6 +52,7 @@ class AdminDoor:
         self._is_ready = is_ready
         self._told = told or {}
         self.access = Access(token)
+        self._complaints = Complaints(env.log, env.clock.steady)
         self._listener: Listener | None = None
         self._serving = 0
         self._turns = Turns(env.clock)
@@ -131,6 +133,13 @@ class AdminDoor:
             return _nowhere(request, ["GET"])
         refusal = self.access.refusal(request.authorization, request.host)
         if refusal is not None:
+            self._complaints.warn(
+                "admin",
+                "admin_request_refused",
+                remote=request.remote,
+                asked=f"{request.method[:20]} {request.path[:200]}",
+                cause=refusal.fields["message"],
+            )
             return refusal
         found = match(request.method, request.path)
         if isinstance(found, list):

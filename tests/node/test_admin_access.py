@@ -43,6 +43,8 @@ class Door:
         with world:
             world.run(world.on(env, self.door.open(host, 9644)))
 
+        self.events = world.machine("n").events
+
     def ask(
         self, method: str, path: str, shown: str = "", body: Any = None, **said: str
     ) -> tuple[int, dict[str, Any]]:
@@ -106,6 +108,20 @@ def test_numbers_are_told_to_everybody(token: str) -> None:
     assert asyncio.run(door.door.handle(request)) == HttpReply(200, b"1\n", "text/plain")
     status, fields = door.ask("POST", "/metrics")
     assert (status, "knows GET, not POST" in fields["message"]) == (405, True)
+
+
+def test_who_tries_tokens_is_seen_in_the_log_and_can_not_fill_it() -> None:
+    door = Door("0.0.0.0", TOKEN)
+    for guess in range(50):
+        door.ask("POST", "/v1/checks/release", f"Bearer {guess}", ASK, remote="10.0.0.9")
+    said = [fields for _, event, fields in door.events if event == "admin_request_refused"]
+    assert said == [
+        {
+            "remote": "10.0.0.9",
+            "asked": "POST /v1/checks/release",
+            "cause": "the request shows a token that is not this node's",
+        }
+    ]
 
 
 def test_this_machines_own_users_need_no_token() -> None:
