@@ -121,6 +121,11 @@ RETENTION_DELETES: Final = counter(
     "fencepost_log_retention_deletes_total", "Segments deleted by retention."
 )
 COMPACTIONS: Final = counter("fencepost_log_compactions_total", "Logs compacted.")
+GIVEN_UP: Final = gauge(
+    "fencepost_log_rounds_given_up",
+    "Logs that are left out of a round of work until a restart, as it met a fault of this build there.",
+    "type",
+)
 SCRUBBED_BYTES: Final = counter(
     "fencepost_log_scrubbed_bytes_total", "Bytes of logs that were read again and checked."
 )

@@ -1,7 +1,9 @@
 """Work beside requests: checkpoints, retention, compaction, scrubs. Each a task of its own, none with a timer for a partition.
 
-INVARIANT  what a round works on may be deleted or fail meanwhile without the round, or any other partition, noticing.
-PREVENTS   one damaged log ending retention for all of them.
+INVARIANT  what a round works on may be deleted or fail meanwhile without the round, or any other partition, noticing; what
+           nobody foresaw in one log's compaction or retention leaves that log out of it, and is said in full.
+PREVENTS   one damaged log ending retention for all of them; a batch that compaction chokes on, which every replica has, ending
+           every node, and again behind every start.
 PROVED BY  tests/replication/test_manager.py::test_a_log_that_fails_its_round_does_not_end_it
 """
 
@@ -10,6 +12,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
+from fencepost.cluster.base.log import reason_of, where_of
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.broker_config import BrokerValues
 from fencepost.cluster.wire.batch import BatchRefused
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 # and does not check is damage, what lies before it may be a torn end.
 CHECKPOINT_S: Final = 0.25
 PARTITIONS_A_TURN: Final = 100
+# The rounds that a log may be left out of.
+COMPACTION: Final = "compaction"
+RETENTION: Final = "retention"
 
 
 class Rounds:
@@ -47,6 +53,8 @@ class Rounds:
         self._compacted: dict[
             Partition, int
         ] = {}  # up to where the log was when it was last looked at
+        # Left out until a restart: it would fail again, and for most of its work before it does.
+        self.given_up: dict[str, dict[Partition, None]] = {COMPACTION: {}, RETENTION: {}}
 
     def read_settings(self, values: BrokerValues) -> None:
         self._retention_s = values.integer("log.retention.check.interval.ms") / 1000
@@ -111,6 +119,8 @@ class Rounds:
         self._moved.pop(partition, None)
         self._starts.pop(partition, None)
         self._compacted.pop(partition, None)
+        for left_out in self.given_up.values():
+            left_out.pop(partition, None)
         self.scrubber.forget(partition)
 
     # -- checkpoints -----------------------------------------------------------------------------------
@@ -169,7 +179,8 @@ class Rounds:
         self._compacted.clear()  # time alone makes tombstones old enough to go
         now_ms = self._env.clock.now_ms()
         for number, partition in enumerate(list(self._manager.partitions.values())):
-            if partition.closed is None and partition.log.failed is None:
+            is_served = partition.closed is None and partition.log.failed is None
+            if is_served and partition not in self.given_up[RETENTION]:
                 self._retain_one(partition, now_ms)
             if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
                 await self._env.clock.sleep(0)
@@ -181,6 +192,11 @@ class Rounds:
         except (OSError, LogDamaged) as error:
             name = str(partition.topic_partition)
             self._env.log.error("retention_failed", partition=name, cause=str(error))
+            return
+        except MemoryError:
+            raise  # no fault of this log
+        except Exception as unforeseen:  # noqa: BLE001 - said in full and counted, and not met again
+            self._give_up(RETENTION, partition, unforeseen)
             return
         if gone:
             self._manager.counters.retention_deletes += gone
@@ -202,23 +218,50 @@ class Rounds:
                 continue
             if partition.closed is not None or partition.log.failed is not None:
                 continue
+            if partition in self.given_up[COMPACTION]:
+                continue
             if not partition.log.is_start_durable:
                 continue  # the next round finds it so
             self._compacted[partition] = end
-            try:
-                await partition.log.compact(
-                    self._env.clock.now_ms(),
-                    partition.last_stable_offset,
-                    forgets=partition.machine.is_everywhere,
-                )
-            except (OSError, LogDamaged, BatchRefused) as error:
-                self._not_compacted(partition, error)
-            else:
-                self._manager.counters.compaction_rounds += 1
-                self._due.set()
+            await self._compact_one(partition)
 
-    def _not_compacted(self, partition: "Partition", error: Exception) -> None:
-        name = str(partition.topic_partition)
-        self._env.log.error("compaction_failed", partition=name, cause=str(error))
-        if partition.log.failed is not None:
-            partition.on_log_failed(f"a compaction failed half-way: {error}")
+    async def _compact_one(self, partition: "Partition") -> None:
+        stable, forgets = partition.last_stable_offset, partition.machine.is_everywhere
+        try:
+            await partition.log.compact(self._env.clock.now_ms(), stable, forgets=forgets)
+        except (OSError, LogDamaged, BatchRefused) as error:
+            name = str(partition.topic_partition)
+            self._env.log.error("compaction_failed", partition=name, cause=str(error))
+            if partition.log.failed is not None:
+                partition.on_log_failed(f"a compaction failed half-way: {error}")
+        except MemoryError:
+            raise  # no fault of this log
+        except Exception as unforeseen:  # noqa: BLE001 - said in full and counted, and not met again
+            self._give_up(COMPACTION, partition, unforeseen)
+        else:
+            self._manager.counters.compaction_rounds += 1
+            self._due.set()
+
+    # -- what nobody foresaw ---------------------------------------------------------------------------
+
+    def _give_up(self, kind: str, partition: "Partition", error: Exception) -> None:
+        """A fault of ours: every replica has these bytes, and would meet it again behind every start."""
+        self.given_up[kind][partition] = None
+        cause = f"{type(error).__name__}: {error}"
+        has_failed = partition.log.failed is not None
+        left = "The log is read and written as before, and grows."
+        if has_failed:
+            left = (
+                "It broke off where nobody can tell what the log is, so this replica goes offline."
+            )
+        self._env.log.error(
+            "round_given_up",
+            round=kind,
+            partition=str(partition.topic_partition),
+            cause=cause,
+            where=where_of(error),
+            left=left,
+            traceback=reason_of(error),
+        )
+        if has_failed:
+            partition.on_log_failed(f"its {kind} broke off half-way: {cause}")

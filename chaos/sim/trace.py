@@ -86,6 +86,10 @@ class Trace:
         return "\n".join(list(self.lines)[-count:])
 
 
+def _nobody_hears(_event: str, _fields: dict[str, object]) -> None:
+    return
+
+
 class SimLog:
     """See `ports.Log`: events of one node, in the trace and in a list that tests look at."""
 
@@ -94,6 +98,7 @@ class SimLog:
         self._node = node
         self.events = events
         self.of_requests: list[tuple[str, str]] = []  # request id and event
+        self.on_event: Callable[[str, dict[str, object]], None] = _nobody_hears
 
     def debug(self, event: str, **fields: object) -> None:
         self._add("debug", event, fields)
@@ -113,6 +118,7 @@ class SimLog:
         if request_id is not None:
             self.of_requests.append((request_id, event))
         self._trace.event(self._node, f"log.{level}", event=event, fields=fields)
+        self.on_event(event, fields)
 
 
 LogLine = tuple[str, str, dict[str, object]]

@@ -151,7 +151,9 @@ class World:
         incarnation = Incarnation(machine.name, machine.starts)
         rng = self.stream(f"node/{machine.name}/{machine.starts}")
         self.trace.event(machine.name, "world.start", number=machine.starts, boot=machine.boots)
-        return SimEnv(machine, incarnation, self.loop, self.net, self.trace, rng, self._died)
+        env = SimEnv(machine, incarnation, self.loop, self.net, self.trace, rng, self._died)
+        env.log.on_event = self._on_event
+        return env
 
     def kill(self, name: str) -> None:
         """`kill -9`: the process is gone, the machine stays, and with it all that was written."""
@@ -304,6 +306,16 @@ class World:
         allowed = self.deaths_allowed
         if not (allowed(reason) if callable(allowed) else allowed):
             self.fail(NodeDied(f"{name} died: {reason_of(reason)}"), reason)
+
+    def _on_event(self, event: str, fields: dict[str, object]) -> None:
+        """A node lives on with a fault that it met in a round of one log; a run does not."""
+        if event == "round_given_up":
+            fault = AssertionError(
+                f"{fields['round']} of {fields['partition']}: {fields['traceback']}"
+            )
+            allowed = self.deaths_allowed
+            if not (allowed(fault) if callable(allowed) else allowed):
+                self.fail(fault)
 
     def fail(self, failure: BaseException, cause: BaseException | None = None) -> None:
         """End the run with this failure, whoever's code is running."""

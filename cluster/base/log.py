@@ -40,6 +40,7 @@ LINES_PER_S: Final = 5.0
 # What was left out is told when that event is logged next, or when any is after so long.
 TELL_LEFT_OUT_S: Final = 10.0
 
+FRAMES_SAID: Final = 3
 _COLOURS: Final = {"debug": "\x1b[2m", "info": "", "warn": "\x1b[33m", "error": "\x1b[1;31m"}
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
@@ -47,6 +48,13 @@ _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 def reason_of(error: BaseException) -> str:
     """An exception with its traceback, for the one log line that explains a death."""
     return "".join(traceback.format_exception(error)).rstrip()
+
+
+def where_of(error: BaseException) -> str:
+    """The calls that an exception came out of, the innermost first: `key_map.py:51 put < compaction.py:246 _map_batch`."""
+    frames = traceback.extract_tb(error.__traceback__)[-FRAMES_SAID:]
+    called = [f"{each.filename.rpartition('/')[2]}:{each.lineno} {each.name}" for each in frames]
+    return " < ".join(reversed(called))
 
 
 def parse_levels(text: str) -> dict[str, int]:

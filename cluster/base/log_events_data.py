@@ -60,6 +60,8 @@ REPLICATION: Final[Mapping[str, str]] = {
     " start after a crash takes longer.",
     "retention_failed": "Old segments of {topic}-{partition} could not be deleted: {cause}",
     "compaction_failed": "{topic}-{partition} could not be compacted: {cause}",
+    "round_given_up": "The {round} of {topic}-{partition} met a fault of this build, {cause}, at {where}, and is not tried"
+    " again before this node is started again. {left} Report this line with its traceback.",
     "cleaning_aborted": "Compaction of {topic}-{partition} was given up: it was deleted or truncated.",
     "segment_not_removed": "{path} could not be removed: {cause}",
     "folder_not_removed": "{folder} could not be removed: {cause}. It is tried at the next start.",

@@ -29,6 +29,7 @@ from .burial import Burial
 from .checkpoint import Kind
 from .cleaner import Cleaner, Transactions
 from .config import INT_MAX
+from .halfway import Halfway
 from .index import OFFSET_ENTRY_SIZE
 from .key_map import KeyMap
 from .names import CLEANED, INDEX, SWAP, TIMEINDEX, TXNINDEX
@@ -299,13 +300,11 @@ class _Round:
         await disk.run(_sync_and_name, log, new.base_offset, paths)
         self._check(group)
         # from here ...
-        commit_swap(disk, log.folder, new.base_offset)
+        with Halfway(log, harmless=(OSError,)):
+            commit_swap(disk, log.folder, new.base_offset)
         new.extra = SWAP
-        try:
+        with Halfway(log):  # the next start finishes it
             self._replace(group, new)
-        except OSError as error:
-            log.fail(error)  # the next start finishes it
-            raise
         # ... to here no await: a truncation finds the old segments or the new one
 
     def _replace(self, group: list[Segment], new: Segment) -> None:

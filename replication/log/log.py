@@ -77,7 +77,7 @@ class Log:
         self.size_bytes = sum(segment.size for segment in segments)
         self.epochs = EpochsMachine()
         self.latest_epoch = -1
-        self.failed: OSError | LogDamaged | None = None
+        self.failed: Exception | None = None
         self.removed = False  # deleted, or moved to other nodes
         self.created = not all(segment.fresh for segment in segments)  # the folder is there
         self.damage: tuple[Damage, ...] = ()  # what is known of it
@@ -256,12 +256,13 @@ class Log:
                 self.unsettled()
             self.latest_epoch = self.epochs.latest
 
-    def fail(self, error: OSError | LogDamaged) -> None:
+    def fail(self, error: Exception) -> None:
         """Nothing is written until the log is opened anew: what the kernel has of it can't be told."""
         if self.failed is None:
             self.failed = error
             name = str(self.topic_partition)
-            self.env.log.error("log_failed", partition=name, cause=str(error))
+            cause = str(error) or repr(error)
+            self.env.log.error("log_failed", partition=name, cause=cause)
 
     # -- reading ---------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from fencepost.cluster.base.errors import LogDamaged
 
 from .burial import Burial, never_synced, tell
+from .halfway import Halfway
 from .names import DELETED
 from .rolling import create_file, roll
 from .segment import Segment
@@ -100,6 +101,12 @@ def _delete(log: "Log", now_ms: int, high_watermark: int, may_go: Rule) -> int:
         count += 1
     if count == 0:
         return 0
+    with Halfway(log, harmless=(OSError, LogDamaged)):  # these come before anything is taken out
+        return _take_out(log, count, now_ms)
+
+
+def _take_out(log: "Log", count: int, now_ms: int) -> int:
+    """The first `count` segments; how many it was."""
     if count == len(log.segments):
         roll(log, now_ms)
     try:

@@ -240,6 +240,14 @@ DISKS = (
         "3m",
         "5m",
     ),
+    one(
+        "FencepostRoundGivenUp",
+        f'fencepost_log_rounds_given_up{{{A}, type="compaction"}}',
+        "0 2m | 1 2m | 0 2m",
+        "1m",
+        "3m",
+        "5m",
+    ),
     one("FencepostDiskFull", f"fencepost_disk_full{{{A}}}", "0 2m | 1 2m | 0 2m", "1m", "3m", "5m"),
     Scene(
         "FencepostDiskLow",
