@@ -226,9 +226,11 @@ class Rounds:
             await self._compact_one(partition)
 
     async def _compact_one(self, partition: "Partition") -> None:
-        stable, forgets = partition.last_stable_offset, partition.machine.is_everywhere
+        stable, machine = partition.last_stable_offset, partition.machine
         try:
-            await partition.log.compact(self._env.clock.now_ms(), stable, forgets=forgets)
+            await partition.log.compact(
+                self._env.clock.now_ms(), stable, forgets=lambda: machine.is_everywhere
+            )
         except (OSError, LogDamaged, BatchRefused) as error:
             name = str(partition.topic_partition)
             self._env.log.error("compaction_failed", partition=name, cause=str(error))

@@ -50,6 +50,13 @@ class Transactions:
         self._committed: set[int] = set()
         self.kept: list[AbortedTxn] = []  # the new index: those whose records were still there
 
+    def copy(self) -> "Transactions":
+        """At the same point, with a new index."""
+        made = type(self)(())
+        made._aborted, made._next = self._aborted, self._next
+        made._open, made._committed = dict(self._open), set(self._committed)
+        return made
+
     def _advance(self, offset: int) -> None:
         while self._next < len(self._aborted) and self._aborted[self._next].first_offset <= offset:
             txn = self._aborted[self._next]
@@ -99,7 +106,6 @@ class Cleaner:
         now_ms: int,
         delete_retention_ms: int,
         round_end: int,
-        forgets: bool = True,
         epoch_starts: Container[int] = (),
     ) -> None:
         self.epoch_starts = epoch_starts
@@ -109,8 +115,19 @@ class Cleaner:
         self.now_ms = now_ms
         self.delete_retention_ms = delete_retention_ms
         self.round_end = round_end
-        self.forgets = forgets
         self.records_read = self.records_kept = 0
+        self.begin(forgets=True)
+
+    def begin(self, *, forgets: bool) -> None:
+        """A cleaned segment. `forgot`: whether something of it went that only one that `forgets` may drop."""
+        self.forgets, self.forgot = forgets, False
+        self._before = self.transactions.copy(), self.records_read, self.records_kept
+        self.transactions.kept = []
+
+    def begin_again(self) -> None:
+        """The same one, without forgetting anything."""
+        self.transactions, self.records_read, self.records_kept = self._before
+        self.begin(forgets=False)
 
     def keep(self, batch: Buffer, header: BatchHeader, *, is_last: bool) -> Buffer | None:
         """What of a whole, checked batch goes into the cleaned segment. `is_last`: of that segment."""
@@ -152,7 +169,9 @@ class Cleaner:
         return record.value is not None or not self._is_over(horizon)
 
     def _is_over(self, horizon: int | None) -> bool:
-        return self.forgets and horizon is not None and horizon <= self.now_ms
+        is_over = self.forgets and horizon is not None and horizon <= self.now_ms
+        self.forgot |= is_over
+        return is_over
 
 
 def rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytearray:

@@ -10,18 +10,12 @@ to there, segments grouped so that they do not get ever smaller, without what is
 packing is done off the loop, a piece at a time; the map is the memory it takes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fencepost.cluster.base.ports import Buffer, File
-from fencepost.cluster.wire.batch import (
-    HEADER_SIZE,
-    BatchHeader,
-    BatchRefused,
-    check_batch,
-    parse_header,
-)
+from fencepost.cluster.wire.batch import BatchHeader, parse_header
 from fencepost.cluster.wire.records import read_records
 
 from . import aborted
@@ -37,13 +31,12 @@ from .segment import Segment
 from .segment_files import rename_all, sync_if_there
 from .swap import commit_swap, make_way, remove_cleaned, to_swap
 from .txn_index import AbortedIndex
-from .walk import damaged
+from .walk import pieces
 
 if TYPE_CHECKING:
     from .log import Log
 
 MAP_BYTES: Final = 32 * 1024 * 1024  # a million keys a round; Kafka gives 128 MB to its threads
-PIECE: Final = 256 * 1024  # read and cleaned at a time
 
 
 @dataclass(slots=True)
@@ -107,14 +100,15 @@ async def compact(
     last_stable_offset: int,
     *,
     force: bool = False,
-    forgets: bool = True,
+    forgets: Callable[[], bool] = lambda: True,
     map_bytes: int = MAP_BYTES,
 ) -> CompactionStats:
     """One round, if it is due. LogDamaged: a batch is not what was written, and stays as it is.
 
     Only one that `forgets` drops tombstones and markers. A replica that was away while they went would copy only
     what is left of the log: it would keep a deleted value for good, and a transaction open, and may lead one day.
-    (Kafka drops them all the same: `delete.retention.ms` is how long a replica may be away.)
+    (Kafka drops them all the same: `delete.retention.ms` is how long a replica may be away.) It is asked again before
+    each swap: a replica that is added meanwhile may copy the value from a leader that has not compacted yet.
     """
     stats = CompactionStats()
     found = dirt(log, now_ms, last_stable_offset)
@@ -143,7 +137,7 @@ class _Round:
         stats: CompactionStats,
         map_bytes: int,
         *,
-        forgets: bool,
+        forgets: Callable[[], bool],
     ) -> None:
         self.log = log
         self.dirt = found
@@ -174,11 +168,13 @@ class _Round:
             now_ms=self.now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
             round_end=self.dirt.end,
-            forgets=self.forgets,
             epoch_starts=log.epochs.later_starts,
         )
         for group in _groups(log, chosen):
-            await self._clean(group, cleaner)
+            cleaner.begin(forgets=self.forgets())
+            if not await self._clean(group, cleaner):
+                cleaner.begin_again()
+                await self._clean(group, cleaner)
         self.stats.records_read, self.stats.records_kept = (
             cleaner.records_read,
             cleaner.records_kept,
@@ -241,14 +237,14 @@ class _Round:
 
     # -- one new segment -------------------------------------------------------------------------------
 
-    async def _clean(self, group: list[Segment], cleaner: Cleaner) -> None:
+    async def _clean(self, group: list[Segment], cleaner: Cleaner) -> bool:
+        """False: a replica came meanwhile that may lack what went. The old segments are still the log."""
         log = self.log
         new = Segment(
             log.shared.pool, log.folder, group[0].base_offset,
             interval=log.config.index_interval_bytes, fresh=True, extra=CLEANED,
             created_ms=group[-1].created_ms,
         )  # fmt: skip
-        cleaner.transactions.kept = []
         await log.env.disk.run(make_way, log.env.disk, log.folder, new.base_offset)
         self._check(group)
         new.dirty = True  # so that its file is not closed before it is the log
@@ -256,8 +252,7 @@ class _Round:
             changed = len(group) > 1
             for segment in group:
                 changed |= await self._copy(segment, new, cleaner, is_last=segment is group[-1])
-            if changed:
-                await self._finish(group, new, cleaner)
+            return not changed or await self._finish(group, new, cleaner)
         finally:
             if new.extra == CLEANED:
                 log.shared.pool.close(new)
@@ -286,7 +281,7 @@ class _Round:
             await log.env.clock.sleep(0)
         return changed
 
-    async def _finish(self, group: list[Segment], new: Segment, cleaner: Cleaner) -> None:
+    async def _finish(self, group: list[Segment], new: Segment, cleaner: Cleaner) -> bool:
         log = self.log
         disk = log.env.disk
         new.next_offset = _end_of(log, group[-1])
@@ -300,12 +295,15 @@ class _Round:
         await disk.run(_sync_and_name, log, new.base_offset, paths)
         self._check(group)
         # from here ...
+        if cleaner.forgot and not self.forgets():
+            return False
         with Halfway(log, harmless=(OSError,)):
             commit_swap(disk, log.folder, new.base_offset)
         new.extra = SWAP
         with Halfway(log):  # the next start finishes it
             self._replace(group, new)
-        # ... to here no await: a truncation finds the old segments or the new one
+        # ... to here no await: a truncation, or who copies the log, finds the old segments or the new one
+        return True
 
     def _replace(self, group: list[Segment], new: Segment) -> None:
         log = self.log
@@ -348,26 +346,6 @@ def _clean_piece(
         if left is not None:
             kept.append((parse_header(left), left))
     return kept, position, left_as_was
-
-
-def pieces(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of the whole batches in the next piece; one at least. LogDamaged."""
-    data = file.read(position, min(PIECE, end - position))
-    at = 0
-    while position + at < end:
-        if at and at + HEADER_SIZE > len(data):
-            return
-        try:
-            header = parse_header(data, at)
-            if at + header.size > len(data):
-                if at:
-                    return
-                data = file.read(position, min(header.size, end - position))
-            check_batch(data, at, header)
-        except BatchRefused as refused:
-            raise damaged(file.path, position + at, -1, refused.message) from refused
-        yield position + at, header, memoryview(data)[at : at + header.size]
-        at += header.size
 
 
 def _groups(log: "Log", chosen: list[Segment]) -> Iterator[list[Segment]]:

@@ -12,7 +12,7 @@ what the checkpoint may claim.
 
 import errno
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -344,9 +344,14 @@ class Log:
         return compaction.dirt(self, now_ms, last_stable_offset)
 
     async def compact(
-        self, now_ms: int, last_stable_offset: int, *, force: bool = False, forgets: bool = True
+        self,
+        now_ms: int,
+        last_stable_offset: int,
+        *,
+        force: bool = False,
+        forgets: Callable[[], bool] = lambda: True,
     ) -> "compaction.CompactionStats":
-        """One round of compaction, when it is due (or `force`). `forgets`: tombstones and markers whose time is over."""
+        """One round of compaction, when it is due (or `force`). `forgets`: whether tombstones and markers go whose time is over."""
         return await compaction.compact(
             self, now_ms, last_stable_offset, force=force, forgets=forgets
         )

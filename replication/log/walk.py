@@ -18,12 +18,14 @@ from fencepost.cluster.wire.batch import (
     MAGIC,
     BatchHeader,
     BatchRefused,
+    check_batch,
     parse_header,
 )
 
 # base offset, length, magic, last offset delta: what a step needs of the 61 bytes.
 _STEP: Final = Struct(">qi4xb4x2xi")
 CHUNK: Final = 4096  # index.interval.bytes: one read spans the distance between two index entries
+PIECE: Final = 256 * 1024  # whole batches that are looked into at a time
 LONG_CHUNK: Final = 256 * 1024  # for a walk through a whole segment
 
 
@@ -110,3 +112,23 @@ def walk_headers(
             yield step.position, parse_header(data, at)
         except BatchRefused as refused:
             raise damaged(file.path, step.position, step.base_offset, refused.message) from refused
+
+
+def pieces(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, header and bytes of the whole batches in the next piece; one at least. LogDamaged."""
+    data = file.read(position, min(PIECE, end - position))
+    at = 0
+    while position + at < end:
+        if at and at + HEADER_SIZE > len(data):
+            return
+        try:
+            header = parse_header(data, at)
+            if at + header.size > len(data):
+                if at:
+                    return
+                data = file.read(position, min(header.size, end - position))
+            check_batch(data, at, header)
+        except BatchRefused as refused:
+            raise damaged(file.path, position + at, -1, refused.message) from refused
+        yield position + at, header, memoryview(data)[at : at + header.size]
+        at += header.size

@@ -91,3 +91,56 @@ def test_tombstones_are_kept_for_a_replica_that_is_away(*, is_away: bool) -> Non
         "delete.retention.ms": "0",
     }
     play(scene, configs={"orders": configs})
+
+
+@pytest.mark.parametrize("moment", range(5))
+def test_a_tombstone_stays_for_a_replica_that_is_added_while_a_round_is_under_way(
+    monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """Whichever work off the loop it comes in.
+
+    1. A follower begins a round, and everybody is in sync.
+    2. A replica is added; the leader, which has not compacted, sends it the value.
+    3. The follower's round drops the tombstone of that value.
+    4. The leader dies, the follower leads: the new replica goes on behind the tombstone, and keeps the value.
+    """
+
+    async def scene(node: Node) -> None:
+        partition = node.partition()
+        for key, value in ((b"k", None), (b"a", b"1"), (b"b", b"2")):
+            now_ms = node.env.clock.now_ms()
+            await node.write(bytes(build_batch([Record(0, now_ms, key, value)])))
+            partition.log.roll(now_ms)
+        await node.env.clock.sleep(20)
+        assert (await node.read_values())[0] == b"", "it has its horizon now"
+        await node.write(batch("3", key=b"c", timestamp=node.env.clock.now_ms()))
+        partition.log.roll(node.env.clock.now_ms())
+        found: list[list[bytes]] = []
+        right, works = node.env.disk.run, 0
+
+        async def run(work: Any, *given: Any) -> Any:
+            nonlocal works
+            if partition.log.cleaning:
+                works += 1
+                if works == moment + 1:
+                    found.append(await node.read_values())
+                    node.metadata.change(node.manager, "orders", replicas=(ME, BrokerId(2)))
+            return await right(work, *given)
+
+        monkeypatch.setattr(node.env.disk, "run", run)
+        await node.env.clock.sleep(20)
+        assert found, "the round has so much work"
+        assert await node.read_values() == found[0]
+        assert found[0][0] == b"", "it comes before the swap"
+        node.metadata.change(node.manager, "orders", replicas=(ME,), isr=(ME,))
+        await node.write(batch("4", key=b"d", timestamp=node.env.clock.now_ms()))
+        partition.log.roll(node.env.clock.now_ms())
+        await node.env.clock.sleep(20)
+        assert (await node.read_values())[0] == b"1", "nobody lacks it, so it goes"
+
+    configs = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+        "delete.retention.ms": "0",
+    }
+    play(scene, configs={"orders": configs})

@@ -44,7 +44,7 @@ def data_in(log: Log) -> list[tuple[int, str, str | None]]:
 async def compact(node: Node, now_ms: int = START_MS, *, forgets: bool = True) -> Any:
     node.log.roll(now_ms)
     end = node.log.log_end_offset
-    return await node.log.compact(now_ms, end, force=True, forgets=forgets)
+    return await node.log.compact(now_ms, end, force=True, forgets=lambda: forgets)
 
 
 def compacted(world: World, **changes: Any) -> Node:
@@ -222,6 +222,31 @@ def test_a_tombstone_and_a_marker_that_a_replica_may_lack_stay_whatever_their_ag
             await compact(node, now_ms)
         assert data_in(log)[0] == (4, "b", "2")
         assert 2 not in offsets_in(read_all(log))
+
+    run(scenario)
+
+
+def test_a_segment_that_is_cleaned_again_for_a_replica_that_came_knows_what_was_aborted() -> None:
+    """The first pass has been over the ends of its transactions."""
+
+    async def scenario(world: World) -> None:
+        node = compacted(world, delete_retention_ms=0)
+        log = await node.start()
+        put(log, ("a", None))
+        put(log, ("b", "1"))
+        await compact(node)
+        assert data_in(log) == [(0, "a", None), (1, "b", "1")]
+        put(log, ("c", "1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        end_txn(log, 7, commit=False)
+        put(log, ("d", "1"))
+        log.roll(START_MS)
+        everywhere = iter((True, False))
+        stats = await log.compact(
+            START_MS + 1, log.log_end_offset, force=True, forgets=lambda: next(everywhere)
+        )
+        assert not list(everywhere), "the second pass asks nobody"
+        assert data_in(log) == [(0, "a", None), (1, "b", "1"), (4, "d", "1")]
+        assert (stats.records_read, stats.records_kept) == (5, 4), "of one pass, the marker too"
 
     run(scenario)
 

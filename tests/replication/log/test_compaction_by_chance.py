@@ -63,6 +63,9 @@ class Story:
             retention_bytes=self.rng.choice([-1, 3000]) if self.deletes else -1,
         )
         self.map_bytes = self.rng.choice([FEW_KEYS, FEW_KEYS, 1 << 20])
+        self.comings = random.Random(
+            f"comings {seed}"
+        )  # of replicas that lack something, and come in a round
         self.history = History()
         self.high_watermark = 0
         self.now_ms = START_MS
@@ -202,8 +205,9 @@ class Story:
     async def _compact(self) -> None:
         log = self.node.log
         await compaction.compact(
-            log, self.now_ms, self._stable_end(log), force=True, map_bytes=self.map_bytes
-        )
+            log, self.now_ms, self._stable_end(log), force=True, map_bytes=self.map_bytes,
+            forgets=lambda: self.comings.random() < 0.7,
+        )  # fmt: skip
 
     def _stable_end(self, log: Log) -> int:
         committed = self.history.up_to(self.high_watermark)
