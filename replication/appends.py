@@ -26,6 +26,7 @@ from fencepost.cluster.wire.batch import (
     headers_of,
     splice,
 )
+from fencepost.cluster.wire.produced import claims_too_many
 from fencepost.cluster.wire.records import read_varint, recompress
 
 from .log.producer_verdicts import ACCEPT, Duplicate, Refused, Verdict
@@ -146,12 +147,16 @@ def _codec_of(records: Buffer) -> int:
 
 
 def is_heavy(records: Buffer, rules: Rules, now_ms: int) -> bool:
-    """Whether `check` takes so long that others should not wait for it: it may have to unpack and pack, and to look
-    into each record (1.5 us) and its headers. What is packed may hold anything: 4 KB of zstd 16 million headers, seven
-    seconds' worth."""
+    """Whether `check` takes so long that others should not wait for it: it may have to unpack and pack, to look into
+    each record (1.5 us) and its headers, or to unpack what claims too many. What is packed may hold anything: 4 KB of
+    zstd 16 million headers, seven seconds' worth."""
     if not may_be_heavy(records):
         return False
     codec = _codec_of(records)
+    if codec > 0:
+        (claimed,) = _COUNT.unpack_from(records, _COUNT_AT)
+        if claims_too_many(claimed, len(records)):
+            return True
     packs = rules.codec >= 0 and codec != rules.codec
     if not (packs or rules.asks_each or _claims_odd_time(records, rules, now_ms)):
         return False

@@ -267,7 +267,8 @@ def check_produced(
     """Refuse what Kafka refuses from a client, in Kafka's order; else the one batch there is (position, header).
 
     Packed records are not unpacked, except where the topic asks a question of each (compaction wants keys, and
-    `message.timestamp.before.max.ms` times) or the max timestamp can't be. A wrong one is then put right, in place.
+    `message.timestamp.before.max.ms` times), the max timestamp can't be (a wrong one is then put right, in place), or
+    they claim to be more than a few a byte (`produced.claims_too_many`).
     """
     header = _only_batch(buffer, produce_version)
     if header.base_offset != 0:
@@ -296,13 +297,15 @@ def check_produced(
     asks_each = create_time and timestamp_before_max_ms != _FOREVER
     # Below the first record's time: retention and whoever looks for a time go by it. Older sarama leaves it -1; Kafka works it out.
     lies = create_time and header.max_timestamp < header.base_timestamp
+    unpacked_max = max(_UNPACKED_MIN, 4 * message_max_bytes)
     if compacted or asks_each or lies or header.max_timestamp > latest:
         from .produced import check_each_record  # not needed where nobody asks
 
-        unpacked_max = max(_UNPACKED_MIN, 4 * message_max_bytes)
         check_each_record(buffer, header, unpacked_max, compacted, earliest, latest)
     elif header.attributes & COMPRESSION_MASK:
-        _check_packed(buffer, header)
+        from .produced import check_packed
+
+        check_packed(buffer, header, unpacked_max)
     else:
         from .produced import check_first_record
 
@@ -354,14 +357,6 @@ def _check_claims(header: BatchHeader) -> None:
         raise _invalid(f"producer {header.producer_id} sent the sequence {header.base_sequence}")
     if header.producer_id < 0 and header.attributes & TRANSACTIONAL_FLAG:
         raise _invalid("a transactional batch has no producer id")  # Kafka writes it, outside any
-
-
-def _check_packed(buffer: Buffer, header: BatchHeader) -> None:
-    from .compression import NAMES, looks_like
-
-    with memoryview(buffer) as whole, whole[HEADER_SIZE : header.size] as packed:
-        if not looks_like(header.compression, packed):
-            raise _invalid(f"the records are not {NAMES[header.compression]}")
 
 
 def _check_lengths(buffer: Buffer, header: BatchHeader) -> None:

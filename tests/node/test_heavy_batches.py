@@ -7,7 +7,7 @@ import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.metadata.config_def import LONG_MAX
 from fencepost.cluster.wire.api import ApiKey
-from fencepost.cluster.wire.batch import CREATE_TIME, HEADER_SIZE, BatchRefused
+from fencepost.cluster.wire.batch import CREATE_TIME, HEADER_SIZE, BatchRefused, compute_crc
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.node.broker import Broker
@@ -178,6 +178,27 @@ def test_a_topic_that_asks_nothing_of_a_record_has_no_heavy_batches(off_loop: li
         answers = await scene.produce_all(batch(MANY), batch(MANY, codec=0))
         assert [each.error_code for each in answers] == [E.none] * 2
         assert off_loop == []
+
+    scene.play(scenario())
+
+
+def test_what_claims_more_than_a_few_records_a_byte_is_unpacked_on_a_thread(
+    off_loop: list[int],
+) -> None:
+    """A bomb may be behind it."""
+    scene = Compacted()
+
+    async def scenario() -> None:
+        await scene.up()
+        await scene.create("t")
+        lying = batch(3)
+        lying[23:27], lying[57:61] = (9_998).to_bytes(4), (9_999).to_bytes(4)
+        lying[17:21] = compute_crc(lying, 0, len(lying)).to_bytes(4)
+        answers = await scene.produce_all(lying, batch(3))
+        assert [each.error_code for each in answers] == [E.invalid_record, E.none]
+        assert "claims 9999 records" in answers[0].error_message
+        assert answers[1].base_offset == 0
+        assert off_loop == [len(lying)]
 
     scene.play(scenario())
 

@@ -5,8 +5,10 @@ import resource
 from collections.abc import Iterator
 
 import pytest
+from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.batch import compute_crc
 from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.replication.partition import Appended, Refusal
 from fencepost.replication.partition_reads import Read
 from replica_helpers import Node, batch, bytes_of, play
 
@@ -31,10 +33,16 @@ def lying(count: int) -> bytearray:
 
 
 def test_a_batch_that_claims_more_records_than_it_has_ends_no_node() -> None:
-    """Its table was made for as many as it claims: 68 GB."""
+    """Its table was made for as many as it claims: 68 GB. Such a batch is refused since, and older logs have it."""
 
     async def scene(node: Node) -> None:
-        await node.write(lying(2**31 - 1))
+        now_ms = node.env.clock.now_ms()
+        partition = node.partition()
+        written = partition.append_as_leader(
+            lying(2**31 - 1), required_acks=-1, now_ms=now_ms, origin_client=False
+        )
+        assert isinstance(written, Appended)
+        assert await partition.committed(written.last_offset) is ErrorCode.none
         node.partition().log.roll(node.env.clock.now_ms())
         changed = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0"}
         node.metadata.configure(node.manager, "orders", **changed)
@@ -42,6 +50,20 @@ def test_a_batch_that_claims_more_records_than_it_has_ends_no_node() -> None:
             await node.env.clock.sleep(60)
         assert node.manager.counters.compaction_rounds == 0
         await node.write(batch("after", key=b"a"))
+
+    play(scene)
+
+
+def test_batches_that_claim_more_records_than_they_have_take_no_offsets() -> None:
+    """Six of 80 bytes took 12,884,901,882, and a segment each."""
+
+    async def scene(node: Node) -> None:
+        for _ in range(6):
+            refused = node.produce(lying(2**31 - 1))
+            assert isinstance(refused, Refusal)
+            assert refused.error is ErrorCode.invalid_record
+            assert "claims 2147483647 records" in refused.message
+        assert await node.write(batch("the first")) == 0
 
     play(scene)
 
