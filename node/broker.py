@@ -19,6 +19,7 @@ from fencepost.cluster.controller.commands import AutoCreateTopics, FormCluster
 from fencepost.cluster.controller.gate import ControllerGate
 from fencepost.cluster.controller.liveness import Liveness
 from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.metadata import levels
 from fencepost.cluster.metadata.image import (
     BrokerState,
     ClusterImage,
@@ -67,7 +68,7 @@ from .voters import PEER_LISTENER, VoterChanges
 SUPPORTED_FEATURES = {
     "eligible.leader.replicas.version": (1, 1),
     "group.version": (0, 1),
-    "metadata.version": (1, 1),
+    levels.NAME: (levels.OLDEST, levels.NEWEST),
     "transaction.version": (0, 2),
 }
 

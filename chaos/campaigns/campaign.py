@@ -202,7 +202,7 @@ RULES_OF: Final = {
     " commit-missing producer-state offset-back tables-differ topic-lost topic-back setting-lost"
     " synced-lost undeleted over-deleted",
     "the metadata quorum": "election-safety log-matching leader-completeness commit-majority state-machine-safety"
-    " order images-differ two-controllers feature-unknown",
+    " order images-differ two-controllers feature-unknown metadata-unreadable",
     "transactions, as clients see them": "inconsistent-offsets G1a precommitted-read lost-write unseen torn torn-offset"
     " poll-skip int-poll-skip nonmonotonic-poll int-nonmonotonic-poll nonmonotonic-send int-nonmonotonic-send"
     " int-send-skip key-order G0 G0-process G0-realtime G1c G1c-process G1c-realtime group-skip group-repeat"

@@ -11,8 +11,9 @@ from fencepost.cluster.controller import (
     election_policy,
     isr_policy,
     reassign_policy,
+    service,
 )
-from fencepost.cluster.metadata import codec, records
+from fencepost.cluster.metadata import codec, levels, records
 from fencepost.cluster.metadata import machine as metadata_machine
 from fencepost.cluster.metadata.machine import MetadataMachine
 from fencepost.cluster.quorum.held import NEVER, HeldSyncObj, Peer
@@ -199,6 +200,20 @@ def unknown_commands_are_skipped(patch: Patch) -> None:
 def older_builds_may_register(patch: Patch) -> None:
     """A node is let into a cluster whose features are at levels that it does not know."""
     patch.put(brokers_policy, "why_not_here", lambda _levels, _known: None)
+
+
+@bug(
+    seen_by="metadata-unreadable",
+    campaign="transactions",
+    faults="upgrade kill-controller",
+    workloads="bank",
+    protocol="old",
+    seconds=12.0,
+    seeds=20,
+)
+def all_that_a_build_knows_is_written(patch: Patch) -> None:
+    """A controller writes commands as new as it knows them, whoever has to read them. (A bug that was here once.)"""
+    patch.put(service, "level_with", lambda _image, _commands: levels.reads())
 
 
 @bug(

@@ -14,8 +14,10 @@ from typing import Any, Final
 
 from fencepost.cluster.base.errors import LogDamaged, Trouble
 from fencepost.cluster.base.ports import Env
+from fencepost.cluster.metadata.codec import CommandUnreadable
+from fencepost.cluster.metadata.snapshot import SnapshotUnreadable
 
-from ..checkers.history import History
+from ..checkers.history import Anomaly, History
 from ..checkers.verdict import Verdict, judge
 from ..workloads.cluster_client import ClusterClient
 from ..workloads.cluster_offsets import PAUSE_S, OffsetKeeper
@@ -23,12 +25,12 @@ from ..workloads.cluster_stream import FINAL, MAX_WAIT_MS, StreamProducer, Strea
 from ..workloads.deleter import Deleter
 from . import deleting
 from .cluster_admin import Admin
-from .cluster_builds import builds_of
+from .cluster_builds import UPGRADE, builds_of
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_progress import Progress
-from .cluster_watch import ClusterWatch
+from .cluster_watch import ClusterBroken, ClusterWatch
 from .deleting import DELETIONS, Deleting
 from .habits import drawn
 from .limits import cleaner_settings, small_limits
@@ -265,10 +267,19 @@ class ClusterRun:
 
 def make_world(plan: Plan, has_rotten: Callable[[], bool]) -> World:
     """`has_rotten`: whether bits have flipped on some disk that was not replaced yet."""
+    is_upgrade = UPGRADE in plan.faults and "older-build" not in plan.faults
+
+    def may_end(why: BaseException) -> bool:
+        if is_upgrade and isinstance(why, CommandUnreadable | SnapshotUnreadable):
+            # Nobody goes back to an older build: what is written is what those can read who are on theirs still.
+            unreadable = Anomaly("metadata-unreadable", "metadata", str(why))
+            world.fail(ClusterBroken(str(unreadable)))
+        return may_end_a_node(why, rotten=has_rotten())
+
     world = World(
         plan.seed,
         time_limit_s=3600.0,
-        deaths_allowed=lambda why: may_end_a_node(why, rotten=has_rotten()),
+        deaths_allowed=may_end,
         trace_kept=plan.trace_kept,
     )
     world.disk_habits = drawn(world.stream)

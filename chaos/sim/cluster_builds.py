@@ -1,4 +1,4 @@
-"""Nodes of an older build among newer ones: they know fewer features, or not the newest commands.
+"""Nodes of an older build among newer ones: they know fewer features, or not the newest commands, or not the newest versions of them.
 
 A build is a property of a node's start (`ClusterNodes.builds`). What it lacks is hidden from that node alone: the tables
 of the product are looked up by whose code is running.
@@ -17,29 +17,35 @@ from fencepost.cluster.controller.commands import (
     UpdateFeatures,
 )
 from fencepost.cluster.controller.features_policy import UpgradeType
-from fencepost.cluster.metadata import codec, records
+from fencepost.cluster.metadata import codec, levels, records
+from fencepost.cluster.metadata.image import NO_DISK
 
 from .loop import INCARNATION
 
 if TYPE_CHECKING:
+    from fencepost.node.session import BrokerSession
+
     from .cluster_nodes import ClusterNodes
 
 GROUPS, TRANSACTIONS = "group.version", "transaction.version"
 NEWEST: Final = {GROUPS: 1, TRANSACTIONS: 2}
+UPGRADE: Final = "upgrade"  # the fault
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What it does not know: feature -> the highest level that it has, numbers of metadata commands, requests to the controller."""
+    """What it does not know: feature -> the highest level that it has, numbers of metadata commands, requests to the controller;
+    and up to which level it reads what is known of commands and snapshots (`cluster/metadata/levels.py`)."""
 
     features: tuple[tuple[str, int], ...] = ()
     commands: frozenset[int] = frozenset()
     requests: frozenset[str] = frozenset()
+    reads: int = levels.NEWEST
 
 
 NEW: Final = Build()
-# Before KIP-848 and KIP-890: it forms a cluster whose levels can be raised when all nodes are newer.
-OLD: Final = Build(features=tuple((name, 0) for name in NEWEST))
+# Before KIP-848 and KIP-890: it forms a cluster whose levels can be raised when all nodes are newer. And of before disks had names.
+OLD: Final = Build(features=tuple((name, 0) for name in NEWEST), reads=levels.OLDEST)
 # As if these had come with the build of today. (The first two may not even register, where a cluster has these levels.)
 WITHOUT: Final = (
     Build(features=((TRANSACTIONS, 1),)),
@@ -74,13 +80,31 @@ def builds_of(nodes: "ClusterNodes") -> Iterator[None]:
     """What the nodes' builds lack is hidden from them, as long as this lasts."""
     places = ((codec, "COMMANDS", "commands"), (command_codec, "_COMMANDS", "requests"))
     before = [vars(module)[name] for module, name, _ in places]
+    newest = levels.reads
+
+    def reads() -> int:
+        running = INCARNATION.get()
+        build = nodes.running.get(running.name, NEW) if running is not None else NEW
+        return build.reads
+
     for (module, name, what), table in zip(places, before, strict=True):
         setattr(module, name, _Known(table, nodes, what))
+    levels.__dict__["reads"] = reads
     try:
         yield
     finally:
+        levels.__dict__["reads"] = newest
         for (module, name, _), table in zip(places, before, strict=True):
             setattr(module, name, table)
+
+
+def tells(build: Build, session: "BrokerSession") -> None:
+    """What a node of this build says of itself when it registers."""
+    for feature, level in build.features:
+        session._features[feature] = (0, level)
+    session._features[levels.NAME] = (levels.OLDEST, build.reads)
+    if build.reads < levels.DISKS:
+        session._disk = lambda: NO_DISK
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from fencepost.cluster.metadata.image import ClusterImage, PartitionState
 from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
 
-from .cluster_builds import NEW, Build
+from .cluster_builds import NEW, Build, tells
 from .node import SimEnv
 from .world import World
 
@@ -108,8 +108,7 @@ class ClusterNodes:
         broker = Broker(env, node_config(node_id, len(self.ids), self._config))
         self.brokers[BrokerId(node_id)] = broker
         build = self.running[node_name(node_id)] = self.builds.get(node_id, NEW)
-        for feature, level in build.features:
-            broker.session._features[feature] = (0, level)
+        tells(build, broker.session)
         if self._on_start is not None:
             self._on_start(node_id, env, broker)
         self.world.start(env, lambda _: _serve(broker))

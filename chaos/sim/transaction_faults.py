@@ -7,6 +7,7 @@ from fencepost.cluster.base.ids import BrokerId
 
 from ..workloads.txn_book import Book
 from . import aimed_transactions
+from .cluster_builds import UPGRADE
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults, Fault
 from .cluster_members import upgrade
@@ -97,7 +98,6 @@ TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     "late-batch": aimed_transactions.late_batch,
 }
 # An upgrade begins with another cluster, and scenes are for moments that they are aimed at.
-UPGRADE: Final = "upgrade"
 ASKED_FOR: Final = (UPGRADE, "late-batch")
 # Those of transactions twice as often as the others.
 OF_TRANSACTIONS: Final = tuple(

@@ -27,7 +27,7 @@ from ..workloads.txn_pipeline import GROUP
 from ..workloads.txn_reader import CommittedReader, GroupPositions
 from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_topic, make_world
 from .cluster_admin import CHURNED, Admin
-from .cluster_builds import OLD, builds_of, old_features
+from .cluster_builds import OLD, UPGRADE, builds_of, old_features
 from .cluster_nodes import ClusterNodes
 from .cluster_progress import until_somebody_commits
 from .http import TOKEN
@@ -47,7 +47,7 @@ from .transaction_clients import (
     TransactionClients,
     Writer,
 )
-from .transaction_faults import ALL_USUAL, TRANSACTION_FAULTS, UPGRADE, TransactionFaults
+from .transaction_faults import ALL_USUAL, TRANSACTION_FAULTS, TransactionFaults
 from .transaction_watch import TransactionWatch
 
 SETTINGS: Final = (

@@ -100,6 +100,7 @@ CONTROLLER: Final[Mapping[str, str]] = {
     "replica_offline": "{topic}-{partition} lost the replica(s) on {offline}: {cause}.",
     "partitions_changed_too": "{count} more partitions changed likewise, {without_leader} of them"
     " have no leader: {cause}.",
+    "metadata_level": "Metadata is written at level {level} of {newest}: {cause}.",
     "topic_created": "Topic {topic} was made, with {partitions} partitions: {cause}.",
     "topic_deleted": "Topic {topic} was deleted: {cause}.",
     "controller_command_refused": "What node {peer} asked of the controller is refused: {cause}",

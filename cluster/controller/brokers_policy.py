@@ -6,8 +6,9 @@ from typing import Final
 
 from ..base.errors import ErrorCode
 from ..base.ids import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
+from ..metadata import levels
 from ..metadata.brokers import PRODUCER_ID_MAX
-from ..metadata.image import NO_BROKER_EPOCH, BrokerState, PartitionState, TopicState
+from ..metadata.image import NO_BROKER_EPOCH, NO_DISK, BrokerState, PartitionState, TopicState
 from ..metadata.records import (
     BrokerChanged,
     BrokerRegistered,
@@ -57,18 +58,32 @@ def decide_form_cluster(scene: Scene, command: FormCluster) -> Decision[str]:
 # --- registration ---------------------------------------------------------------------------------
 
 
-def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Registered]:
-    image, mine = scene.image, command.broker_id
+def _why_not_registered(scene: Scene, command: RegisterBroker) -> Registered | None:
+    image = scene.image
     if command.cluster_id != image.cluster_id:
         why = f"Expected cluster ID {image.cluster_id}, but got cluster ID {command.cluster_id}"
-        refused = Registered(error_code=ErrorCode.inconsistent_cluster_id, error_message=why)
-        return Decision(reply=lambda _version: refused)
-    why_not = why_not_here(image.features, command.features)
+        return Registered(error_code=ErrorCode.inconsistent_cluster_id, error_message=why)
+    told = levels.OLDEST, levels.told_by(command.features, command.disk)
+    why_not = why_not_here(
+        {**image.features, levels.NAME: levels.level_of(image)},
+        {**command.features, levels.NAME: told},
+    )
     if why_not is not None:
-        unfit = Registered(error_code=ErrorCode.unsupported_version, error_message=why_not)
-        return Decision(reply=lambda _version: unfit)
+        return Registered(error_code=ErrorCode.unsupported_version, error_message=why_not)
+    return None
+
+
+def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Registered]:
+    image, mine = scene.image, command.broker_id
+    refused = _why_not_registered(scene, command)
+    if refused is not None:
+        return Decision(reply=lambda _version: refused)
+    level = levels.level_of(image, [command])
+    # What older nodes can't read of is not told: it is as it was with those.
+    disk = command.disk if level >= levels.DISKS else NO_DISK
+    marked = mine if level >= levels.FAILED_LOGS else None
     before = image.brokers.get(mine)
-    disks = Disks(mine, before, command.disk)
+    disks = Disks(mine, before, disk)
     failed = {(each.topic_id, each.partition): each for each in command.failed}
     others = active_brokers(image) - {mine}
     may_lack = command.may_lack()
@@ -84,7 +99,7 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
         lost = mine if lacks else None
         if log is not None:
             disks.fails(now)
-            return Wish(isr=_without(now, mine), lost=lost, failed=mine)
+            return Wish(isr=_without(now, mine), lost=lost, failed=marked)
         if command.fenced:
             return Wish(isr=_without(now, mine), lost=lost, restarted=mine)
         return Wish(lost=lost, new_epoch=now.leader == mine, restarted=mine)
@@ -99,7 +114,7 @@ def decide_register_broker(scene: Scene, command: RegisterBroker) -> Decision[Re
         fenced=command.fenced,
         features=command.features,
         expects_broker_epoch=NO_BROKER_EPOCH if before is None else before.broker_epoch,
-        disk=command.disk,
+        disk=disk,
         waits_for_disk=disks.waits_for,
     )
     return Decision(
@@ -193,15 +208,17 @@ def decide_heartbeat(scene: Scene, command: BrokerHeartbeat) -> Decision[Heartbe
 def _failures(
     scene: Scene, broker: BrokerState, failed: Sequence[FailedReplica]
 ) -> list[PartitionsChanged]:
-    """Whoever has all of what these logs hold leads instead; nobody, where nobody has."""
+    """Whoever has all of what these logs hold leads instead; nobody, where nobody has, if all nodes can read of that."""
     alive, mine = active_brokers(scene.image), broker.broker_id
+    marked = mine if levels.level_of(scene.image) >= levels.FAILED_LOGS else None
     changes: list[tuple[TopicState, PartitionChange]] = []
     for each in dict.fromkeys(failed):
         topic = scene.image.topics_by_id.get(each.topic_id)
         now = scene.image.partition_by_id(each.topic_id, each.partition)
         if topic is None or now is None or mine not in now.replicas or mine in now.offline:
             continue
-        wish = Wish(isr=_without(now, mine), failed=mine, lost=mine if each.may_lack else None)
+        lost = mine if each.may_lack else None
+        wish = Wish(isr=_without(now, mine), failed=marked, lost=lost)
         min_isr = scene.min_insync_replicas(topic.name, now)
         change = changed(now, wish, alive=alive, disks=scene.disks, min_isr=min_isr)
         if change is not None:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..base.errors import ErrorCode
+from ..metadata import levels
+from ..metadata.image import ClusterImage
 from ..metadata.records import FeatureChanged
 from .commands import FeatureUpdate, ItemResult, UpdateFeatures
 from .decision import CommandRefused, Decision, Scene
@@ -27,7 +29,7 @@ def decide_update_features(scene: Scene, command: UpdateFeatures) -> Decision[It
     records: list[FeatureChanged] = []
     # Of two updates of one feature the later one counts, as in Kafka.
     for update in {each.name: each for each in command.updates}.values():
-        now = scene.image.features.get(update.name, 0)
+        now = levels_now(scene.image).get(update.name, 0)
         try:
             _check(scene, update, now)
         except CommandRefused as refused:
@@ -37,6 +39,11 @@ def decide_update_features(scene: Scene, command: UpdateFeatures) -> Decision[It
             records.append(FeatureChanged(name=update.name, level=update.level, expects_level=now))
     kept = [] if command.validate_only else records
     return Decision(records=list(kept), reply=lambda _version: ItemResult())
+
+
+def levels_now(image: ClusterImage) -> dict[str, int]:
+    """Of all features; how the metadata is written is not set by anybody."""
+    return {**image.features, levels.NAME: levels.level_of(image)}
 
 
 def _answer(result: ItemResult) -> Decision[ItemResult]:
@@ -51,6 +58,8 @@ def _check(scene: Scene, update: FeatureUpdate, now: int) -> None:
         why = "A feature version cannot be less than 0."
     else:
         why = _why_not_supported(scene, update)
+        if why is None and update.name == levels.NAME and update.level < now:
+            why = "It can't be lowered: what is written at its level would be unreadable."
         if why is None and update.level < now and update.upgrade_type == UpgradeType.UPGRADE:
             why = "Can't downgrade the version of this feature without setting the upgrade type to"
             why += " either safe or unsafe downgrade."

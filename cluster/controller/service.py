@@ -19,6 +19,7 @@ from ..base.ids import BrokerId
 from ..base.ports import Env
 from ..metadata.codec import BATCH_BYTES_MAX, Command, encode
 from ..metadata.image import ClusterImage
+from ..metadata.levels import level_with
 from ..metadata.machine import Applied, Result
 from ..metadata.records import ImageExpected
 from ..metadata.refusal import Reason, Refused
@@ -237,12 +238,13 @@ class Controller:
         if not decision.records:
             return decision, b""
         expected = ImageExpected(version=scene.image.version)
-        entry = encode([expected, *decision.records])
+        level = level_with(scene.image, decision.records)
+        entry = encode([expected, *decision.records], level)
         if len(entry) > BATCH_BYTES_MAX:
             part = first_of(decision.apart()) if decision.apart is not None else []
             if part:
                 parted = replace(decision, records=list(part), is_part=True)
-                return parted, encode([expected, *part])
+                return parted, encode([expected, *part], level)
             assert decision.too_large is not None, f"{len(decision.records)} records, {len(entry)}"
             refused = decision.too_large(CommandRefused(ErrorCode.policy_violation, TOO_LARGE))
             return Decision(reply=lambda _version: refused), b""

@@ -13,8 +13,9 @@ In-sync sets that a leader asked to change are told by that leader, who knows wh
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..base.ids import NO_LEADER
+from ..base.ids import NO_LEADER, BrokerId
 from ..base.ports import Log
+from ..metadata import levels
 from ..metadata.codec import Command
 from ..metadata.image import ClusterImage, PartitionState, TopicState
 from ..metadata.records import (
@@ -127,6 +128,7 @@ def lines_of(
                 ]
             case _:
                 pass
+    lines += _of_level(image, records)
     lines += _of_partitions(changes, of_partitions, leader_tells=leader_tells)
     if asked:  # whoever stops a whole cluster need not be woken
         return [each._replace(level="warn") if each.level == "error" else each for each in lines]
@@ -155,6 +157,27 @@ def _of_broker(
     if before.fenced and not record.fenced:
         return Line("info", "broker_unfenced", fields), f"node {broker_id} is back"
     return None, cause
+
+
+def _of_level(image: ClusterImage, records: Sequence[Command]) -> Iterator[Line]:
+    """Who has to be upgraded, or forgotten, before all that this build knows is written; told when that changes."""
+    comings = [each for each in records if isinstance(each, BrokerRegistered | BrokerUnregistered)]
+    if not comings:
+        return
+    after: dict[BrokerId, levels.Tells] = {**image.brokers}
+    for record in comings:
+        if isinstance(record, BrokerRegistered):
+            after[record.broker_id] = record
+        else:
+            after.pop(record.broker_id, None)
+    held = levels.held_by(after)
+    if held != levels.held_by(image.brokers):
+        why = "all nodes read it"
+        if held:
+            why = f"nodes {held} read no more; upgrade them, and `fencepost node forget` those that are gone for good"
+        level, newest = levels.level_among(after), levels.reads()
+        fields = {"level": level, "newest": newest, "held_by": held, "cause": why}
+        yield Line("info", "metadata_level", fields)
 
 
 def _of_partitions(

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Protocol, Self
 import msgpack
 
 from ..base.errors import Outcome, Trouble
+from . import levels
 from .records import ALL_COMMANDS
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # of one entry; 10,000 changed partitions take under 1 MiB
@@ -32,7 +33,7 @@ class Command(Protocol):
     TYPE: ClassVar[int]
     VERSION: ClassVar[int]
 
-    def pack(self) -> list[Any]: ...
+    def pack(self, _version: int) -> list[Any]: ...
 
     @classmethod
     def unpack(cls, _version: int, fields: list[Any]) -> Self: ...
@@ -41,9 +42,12 @@ class Command(Protocol):
 COMMANDS: Final[Mapping[int, type[Command]]] = {command.TYPE: command for command in ALL_COMMANDS}
 
 
-def encode(commands: Sequence[Command]) -> bytes:
-    """One entry of the log: the commands of a batch, each as [number, version, fields]."""
-    packed = [[command.TYPE, command.VERSION, command.pack()] for command in commands]
+def encode(commands: Sequence[Command], level: int = levels.NEWEST) -> bytes:
+    """One entry of the log: the commands of a batch, each as [number, version, fields], as nodes of this level read them."""
+    packed = []
+    for command in commands:
+        version = levels.version_for(command, level)
+        packed.append([command.TYPE, version, command.pack(version)])
     return bytes(msgpack.packb(packed, use_bin_type=True))
 
 
@@ -70,10 +74,11 @@ def _decode_one(item: Any) -> Command:
             f"Metadata command {number} is not known to this version of Fencepost. A newer version"
             " wrote it: start this node with at least that version."
         )
-    if not 1 <= version <= command.VERSION:
+    newest = levels.version_at(number, levels.reads())
+    if not 1 <= version <= newest:
         raise CommandUnreadable(
             f"Metadata command {number} ({command.__name__}) has version {version}; this version of"
-            f" Fencepost reads 1 to {command.VERSION}. Start this node with a newer one."
+            f" Fencepost reads 1 to {newest}. Start this node with a newer one."
         )
     try:
         return command.unpack(version, fields)

@@ -1,7 +1,7 @@
 """The commands of the metadata log.
 
-Each has a number that is never used again and a version of its own; to change one, raise its VERSION and keep
-reading the old one in `unpack`. A command carries its *preconditions* (`expects_…`): `machine.py`
+Each has a number that is never used again and a version of its own; to change one, raise its VERSION, name its level in
+`levels.py`, and keep reading and writing the old one. A command carries its *preconditions* (`expects_…`): `machine.py`
 compares them with the image it has when the command is applied, so a stale decision is harmless.
 `codec.py` writes and reads them.
 """
@@ -24,7 +24,7 @@ class ClusterFormed:
     cluster_id: str
     features: Mapping[str, int] = field(default_factory=dict)
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [self.cluster_id, dict(self.features)]
 
     @classmethod
@@ -49,9 +49,10 @@ class BrokerRegistered:
     disk: UUID = NO_DISK
     waits_for_disk: UUID = NO_DISK
 
-    def pack(self) -> list[Any]:
+    def pack(self, version: int) -> list[Any]:
         ends = [[end.listener, end.host, end.port, end.protocol] for end in self.endpoints]
         features = {name: list(levels) for name, levels in self.features.items()}
+        disks = [] if version < 2 else [self.disk.bytes, self.waits_for_disk.bytes]
         return [
             self.broker_id,
             self.incarnation_id.bytes,
@@ -60,8 +61,7 @@ class BrokerRegistered:
             self.fenced,
             features,
             self.expects_broker_epoch,
-            self.disk.bytes,
-            self.waits_for_disk.bytes,
+            *disks,
         ]
 
     @classmethod
@@ -92,7 +92,7 @@ class BrokerChanged:
     fenced: bool
     in_controlled_shutdown: bool = False
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [
             self.broker_id,
             self.expects_broker_epoch,
@@ -120,7 +120,7 @@ class BrokerUnregistered:
     broker_id: BrokerId
     expects_broker_epoch: BrokerEpoch
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [self.broker_id, self.expects_broker_epoch]
 
     @classmethod
@@ -169,7 +169,7 @@ class TopicCreated:
     partitions: tuple[NewPartition, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [self.name, self.topic_id.bytes, _pack_new(self.partitions), dict(self.configs)]
 
     @classmethod
@@ -191,7 +191,7 @@ class TopicDeleted:
     VERSION: ClassVar[int] = 1
     topic_id: UUID
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [self.topic_id.bytes]
 
     @classmethod
@@ -210,7 +210,7 @@ class PartitionsCreated:
     expects_count: int
     partitions: tuple[NewPartition, ...]
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [self.topic_id.bytes, self.expects_count, _pack_new(self.partitions)]
 
     @classmethod
@@ -247,7 +247,7 @@ class PartitionsChanged:
     topic_id: UUID
     changes: tuple[PartitionChange, ...]
 
-    def pack(self) -> list[Any]:
+    def pack(self, version: int) -> list[Any]:
         changes = [
             [
                 change.partition,
@@ -259,7 +259,7 @@ class PartitionsChanged:
                 change.elr,
                 change.adding,
                 change.removing,
-                change.offline,
+                *([change.offline] if version > 1 else ()),
             ]
             for change in self.changes
         ]
@@ -305,7 +305,7 @@ class ConfigsChanged:
     # Of a topic's configs: a new topic of the old one's name must not get what was meant for that.
     topic_id: UUID | None = None
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         topic_id = None if self.topic_id is None else self.topic_id.bytes
         expects = None if self.expects is None else dict(self.expects)
         return [int(self.resource_type), self.name, dict(self.changes), expects, topic_id]
@@ -332,7 +332,7 @@ class FeatureChanged:
     level: int
     expects_level: int
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [self.name, self.level, self.expects_level]
 
     @classmethod
@@ -352,7 +352,7 @@ class ProducerIdsAllocated:
     first_producer_id: int
     count: int
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [self.broker_id, self.expects_broker_epoch, self.first_producer_id, self.count]
 
     @classmethod
@@ -374,7 +374,7 @@ class ImageExpected:
     VERSION: ClassVar[int] = 1
     version: int
 
-    def pack(self) -> list[Any]:
+    def pack(self, _version: int) -> list[Any]:
         return [self.version]
 
     @classmethod

@@ -1,16 +1,17 @@
 """The image as bytes, so that the log before it can be dropped.
 
-Like a command it has a version of its own: to add a field, raise SNAPSHOT_VERSION and read the older ones with the
-field's empty value. The checksum and the file are the quorum's business.
+Its version is the level that it is written at (`levels.py`), so that whoever is registered can be sent it: to add a field, raise
+the level, leave the field out below it, and read the older ones with its empty value. The checksum and the file are the quorum's business.
 """
 
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import msgpack
 
 from ..base.errors import Outcome, Trouble
 from ..base.ids import BrokerId
+from . import levels
 from .image import (
     NO_DISK,
     BrokerState,
@@ -22,9 +23,6 @@ from .image import (
     TopicState,
 )
 
-SNAPSHOT_VERSION: Final = 3  # 2: replicas whose logs failed; 3: the disks of brokers
-READ: Final = (1, 2, SNAPSHOT_VERSION)
-
 
 class SnapshotUnreadable(Trouble):
     """A snapshot is damaged, or of a later version."""
@@ -35,16 +33,27 @@ class SnapshotUnreadable(Trouble):
 
 def write_snapshot(image: ClusterImage) -> bytes:
     """Sorted throughout: nodes whose images are equal write equal bytes."""
+    version = _version_of(image)
     body = [
         image.cluster_id,
         image.version,
-        [_pack_broker(image.brokers[id_]) for id_ in sorted(image.brokers)],
-        [_pack_topic(image.topics[name]) for name in sorted(image.topics)],
+        [_pack_broker(image.brokers[id_], version) for id_ in sorted(image.brokers)],
+        [_pack_topic(image.topics[name], version) for name in sorted(image.topics)],
         [[*key, dict(sorted(image.configs[key].items()))] for key in sorted(image.configs)],
         dict(sorted(image.features.items())),
         image.next_producer_id,
     ]
-    return bytes(msgpack.packb([SNAPSHOT_VERSION, body], use_bin_type=True))
+    return bytes(msgpack.packb([version, body], use_bin_type=True))
+
+
+def _version_of(image: ClusterImage) -> int:
+    """The level at which it is written. Marks that are in the log already are kept, as `levels.version_for` keeps them."""
+    level = levels.level_of(image)
+    if level < levels.FAILED_LOGS and any(
+        each.offline for topic in image.topics.values() for each in topic.partitions
+    ):
+        return levels.FAILED_LOGS
+    return level
 
 
 def read_snapshot(snapshot: bytes, image: ClusterImage) -> ImageDelta:
@@ -58,10 +67,10 @@ def read_image(snapshot: bytes) -> ClusterImage:
         version, body = msgpack.unpackb(snapshot, raw=False, strict_map_key=True)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as trouble:
         raise SnapshotUnreadable(f"A metadata snapshot is not one: {trouble}.") from trouble
-    if version not in READ:
+    if version not in range(levels.OLDEST, levels.reads() + 1):
         raise SnapshotUnreadable(
             f"A metadata snapshot has version {version}; this version of Fencepost reads"
-            f" {READ[0]} to {READ[-1]}. Start this node with the version that wrote it, or a later one."
+            f" {levels.OLDEST} to {levels.reads()}. Start this node with the version that wrote it, or a later one."
         )
     try:
         return _unpack(body)
@@ -79,7 +88,8 @@ def take_up(new: ClusterImage, image: ClusterImage) -> ImageDelta:
     return delta
 
 
-def _pack_broker(broker: BrokerState) -> list[Any]:
+def _pack_broker(broker: BrokerState, version: int) -> list[Any]:
+    disks = [broker.disk.bytes, broker.waits_for_disk.bytes]
     return [
         broker.broker_id,
         broker.broker_epoch,
@@ -89,8 +99,7 @@ def _pack_broker(broker: BrokerState) -> list[Any]:
         broker.fenced,
         broker.in_controlled_shutdown,
         {name: list(broker.features[name]) for name in sorted(broker.features)},
-        broker.disk.bytes,
-        broker.waits_for_disk.bytes,
+        *(disks if version >= levels.DISKS else ()),
     ]
 
 
@@ -111,7 +120,7 @@ def _unpack_broker(fields: list[Any]) -> BrokerState:
     )
 
 
-def _pack_topic(topic: TopicState) -> list[Any]:
+def _pack_topic(topic: TopicState, version: int) -> list[Any]:
     """Neighbours that differ in their number alone are written once, with their count."""
     runs: list[list[Any]] = []
     last: tuple[Any, ...] | None = None
@@ -125,7 +134,7 @@ def _pack_topic(topic: TopicState) -> list[Any]:
             each.elr,
             each.adding,
             each.removing,
-            each.offline,
+            *((each.offline,) if version >= levels.FAILED_LOGS else ()),
         )
         if state == last:
             runs[-1][0] += 1

@@ -1,7 +1,7 @@
 """ApiVersions, api key 18, versions 0-4.
 
 Does      tells a client which APIs and versions this door serves, from the registry that dispatches them.
-Versions  3 flexible, and names the client; 3 features; 4 also those that begin at level 0; a version we don't have is answered in v0 (KIP-511).
+Versions  3 flexible, and names the client; 3 features, and at which level the metadata is written; 4 also those that begin at level 0; a version we don't have is answered in v0 (KIP-511).
 Refuses   UNSUPPORTED_VERSION, INVALID_REQUEST for a client name or version that Kafka would not take.
 """
 
@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.controller.features_policy import levels_now
 
 from ..services import HandlerContext
 
@@ -35,7 +36,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     elif ctx.api_version >= 3:
         ctx.origin.software[:] = request.client_software_name, request.client_software_version
     refused = error is ErrorCode.invalid_request
-    features = services.image.features
+    features = levels_now(services.image)
     return {
         "error_code": error,
         "api_keys": []

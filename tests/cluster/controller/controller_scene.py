@@ -16,11 +16,13 @@ from fencepost.cluster.controller.commands import (
     RegisterBroker,
 )
 from fencepost.cluster.controller.service import Controller
+from fencepost.cluster.metadata import levels
 from fencepost.cluster.metadata.image import Endpoint
 from fencepost.cluster.metadata.machine import MetadataMachine
 
 # Of a broker that fits in.
 LEVELS = {name: (0, level) for name, level in FEATURES.items()}
+LEVELS[levels.NAME] = (levels.OLDEST, levels.NEWEST)
 
 
 class EventLog(list[tuple[str, dict[str, object]]]):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from fencepost.chaos.sim.quorum_links import host_of
 from fencepost.chaos.sim.world import World
-from fencepost.cluster.metadata import snapshot
+from fencepost.cluster.metadata import levels, snapshot
 from fencepost.cluster.quorum import progress, store
 from fencepost.cluster.quorum.raft_files import Snapshot, SnapshotFile
 from fencepost.cluster.quorum.transport import QuorumTransport
@@ -279,7 +279,7 @@ def test_a_snapshot_of_a_later_version_is_refused_and_what_was_there_stays(
             behind = next(each for each in nodes.ids if each != leader)
             known = nodes.settings(behind)
             nodes.kill(behind)
-            monkeypatch.setattr(snapshot, "SNAPSHOT_VERSION", 9)
+            monkeypatch.setattr(snapshot, "_version_of", lambda _image: 9)
             for number in range(60):
                 await nodes.agree(f"s{number}")
             for _ in range(2):  # started by a supervisor, or by hand to look
@@ -294,7 +294,7 @@ def test_a_snapshot_of_a_later_version_is_refused_and_what_was_there_stays(
                 nodes.kill(behind)
             assert 4 <= len(told(behind)) <= 8, "not at each of the leader's heartbeats"
             assert "has version 9; this version of Fencepost reads 1 to 3" in told(behind)[0]
-            monkeypatch.setattr(snapshot, "READ", (1, 2, 3, 9))
+            monkeypatch.setattr(levels, "reads", lambda: 9)
             nodes.restart(behind)
             await nodes.start(behind)
             await nodes.alike()
