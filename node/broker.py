@@ -85,7 +85,7 @@ class Broker:
         self.clock_watch = ClockWatch(env, config.log_dir, getattr(env.log, "flush", None))
         self.machine = MetadataMachine()
         me, peers = config.node_id, config.peers
-        self.peers = Peers(env, me, peers, self.machine.image, self._cluster_id)
+        self.peers = Peers(env, me, peers, self.machine.image, self.folder)
         self.quorum = Quorum(
             env,
             self.folder.metadata_path,
@@ -366,13 +366,10 @@ class Broker:
     async def _form_cluster(self) -> None:
         """The first node of a cluster gives it its name."""
         self.folder.join(await self.controller.execute(FormCluster()))
+        self.peers.tell_life()  # the greetings have not, if this is the folder's first
 
     def _new_id(self) -> UUID:
         return UUID(int=self.env.rng.getrandbits(128), version=4)
-
-    def _cluster_id(self) -> str:
-        """Empty while this node belongs to none."""
-        return self.folder.cluster_id or self.image.cluster_id
 
     def _endpoints(self, addresses: list[tuple[str, int]]) -> tuple[Endpoint, ...]:
         endpoints = [

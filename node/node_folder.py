@@ -1,9 +1,12 @@
 """A node's folder: held by one process, and belonging to one node of one cluster.
 
 INVARIANT  a folder is opened by one process at a time, and only by the node that wrote it; it has an id of its own,
-           and no other folder has that.
-PREVENTS   two processes appending to the same segments; a disk mounted at the wrong node.
+           and no other folder has that; each process that begins with it is in a life of its own, whose number is on the
+           disk when `open` returns.
+PREVENTS   two processes appending to the same segments; a disk mounted at the wrong node; a folder that is put back as it
+           was, and passes for the one that it was later (`cluster/wire/peer_lives.py`).
 PROVED BY  tests/node/test_node_folder.py::test_a_folder_of_another_node_is_refused
+           tests/node/test_node_folder.py::test_no_two_starts_tell_the_same_life_whenever_the_power_goes
 """
 
 from collections.abc import Callable
@@ -11,16 +14,21 @@ from typing import Final
 from uuid import UUID
 
 from fencepost.cluster.base.durable_folder import make_durable_folder
-from fencepost.cluster.base.errors import LogDamaged
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
 from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, EXIT_LATER, CannotRun
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Disk
 from fencepost.cluster.metadata.image import NO_DISK
+from fencepost.cluster.wire.peer_lives import NUMBER_END, TOLD_MAX, UNKNOWN, Life
 
 META: Final = "meta.properties"  # Kafka's name and form
 LOCK: Final = ".lock"
 DISK_ID: Final = "directory.id"  # Kafka's name
+LIFE: Final = "life"
+LIVES: Final = "life.names"  # of that one and those before it, the newest last
 VERSION: Final = "1"
+Lives = tuple[int, tuple[int, ...]]  # the number of one, and names up to it
+NO_LIFE: Final[Lives] = (0, ())
 
 
 class NodeFolder:
@@ -35,6 +43,10 @@ class NodeFolder:
         self.cluster_id: str | None = None
         # Given once, kept with the folder: how the cluster tells an empty disk in this node from the one before.
         self.disk_id = NO_DISK
+        # 0 where it could not be written, as the disk was full: then it is told to nobody.
+        self._life = NO_LIFE
+        self.why_no_life = ""
+        self._properties: dict[str, str] = {}
         self._new_id = new_id
         self._release: Callable[[], None] = _nothing_held
 
@@ -42,8 +54,12 @@ class NodeFolder:
     def metadata_path(self) -> str:
         return f"{self.path}/metadata"
 
+    @property
+    def told_life(self) -> Life:
+        return Life(self.disk_id.bytes, *self._life) if self._life != NO_LIFE else UNKNOWN
+
     def open(self) -> None:
-        """Lock the folder and read whose it is; an empty one belongs to nobody yet."""
+        """Lock the folder, read whose it is, and begin another life of it; an empty one belongs to nobody yet."""
         make_durable_folder(self.disk, self.path)
         try:
             self._release = self.disk.lock(f"{self.path}/{LOCK}")
@@ -68,6 +84,37 @@ class NodeFolder:
         self.cluster_id = properties.get("cluster.id")
         if DISK_ID in properties:
             self.disk_id = _id_of(path, properties[DISK_ID])
+        self._properties = properties
+        life = self.next_life()
+        try:
+            self.write_life(life)
+        except OSError as refused:
+            if refused.errno not in DISK_FULL_ERRNOS:
+                raise
+            self.why_no_life = str(refused)
+        else:
+            self.begin_life(life)
+
+    def next_life(self) -> Lives:
+        number, names = _lives_of(f"{self.path}/{META}", self._properties)
+        return number + 1, (*names, self._new_name())[-TOLD_MAX:]
+
+    def write_life(self, life: Lives) -> None:
+        """Blocks; the disk has it then."""
+        self._write(**_written(life))
+
+    def begin_life(self, life: Lives) -> None:
+        self._life, self.why_no_life = life, ""
+
+    def _new_name(self) -> int:
+        return self._new_id().int >> 66
+
+    def _write(self, **properties: str) -> None:
+        """What is not named stays as it is, whoever wrote it."""
+        written = {**self._properties, **properties}
+        text = "".join(f"{name}={value}\n" for name, value in written.items())
+        self.disk.replace(f"{self.path}/{META}", text.encode())
+        self._properties = written
 
     def join(self, cluster_id: str) -> None:
         """Write down whose folder this is; refuse a cluster that it does not belong to."""
@@ -79,11 +126,12 @@ class NodeFolder:
                 f"{cluster_id}: this folder was put together from two clusters.",
                 EXIT_IDENTITY,
             )
-        if self.disk_id == NO_DISK:
-            self.disk_id = self._new_id()
-        text = f"version={VERSION}\ncluster.id={cluster_id}\nnode.id={self.node_id}\n{DISK_ID}={self.disk_id}\n"
-        self.disk.replace(f"{self.path}/{META}", text.encode())
-        self.cluster_id = cluster_id
+        is_first = self.cluster_id is None
+        disk_id = self._new_id() if self.disk_id == NO_DISK else self.disk_id
+        whose = {"version": VERSION, "cluster.id": cluster_id, "node.id": str(self.node_id)}
+        life = (1, (self._new_name(),)) if is_first else self._life
+        self._write(**whose, **{DISK_ID: str(disk_id)}, **(_written(life) if is_first else {}))
+        self.disk_id, self.cluster_id, self._life = disk_id, cluster_id, life
 
     def close(self) -> None:
         self._release()
@@ -98,6 +146,26 @@ def _id_of(path: str, text: str) -> UUID:
             f"{path} says {DISK_ID}={text}, which is no id. It was a UUID: without it nobody knows whether this is the "
             "disk that this node had. If it is, write the id back that another node's log names; if not, take the line out."
         ) from damaged
+
+
+def _written(life: Lives) -> dict[str, str]:
+    return {LIFE: str(life[0]), LIVES: ",".join(f"{name:016x}" for name in life[1])}
+
+
+def _lives_of(path: str, properties: dict[str, str]) -> Lives:
+    """None yet in a folder of an older build."""
+    number, names = properties.get(LIFE, "0"), properties.get(LIVES, "")
+    try:
+        life = int(number), tuple(int(name, 16) for name in names.split(",") if name)
+        if all(0 <= each < NUMBER_END for each in (life[0], *life[1])):
+            return life
+    except ValueError:
+        pass
+    raise LogDamaged(
+        f"{path} says {LIFE}={number} and {LIVES}={names}, which are none: they say how often this folder was begun with, and"
+        " the others know it by that. Write both back as they were, or let the node begin with an empty folder, as after a"
+        " disk was replaced (deploy/docker/README.md)."
+    )
 
 
 def _nothing_held() -> None:

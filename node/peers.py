@@ -5,7 +5,7 @@ A node alone has no door: its `links` carry nothing, as there is nobody to send 
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgpack
@@ -21,7 +21,9 @@ from fencepost.cluster.quorum.view import QuorumView, ReplicaView
 from fencepost.cluster.wire.peer_door import PeerDoor
 
 from .fresh_image import CONFIRM_S, FreshImage
+from .kept_lives import KeptLives
 from .majority import why_nobody_leads, why_not_taken_in
+from .node_folder import DISK_ID, NodeFolder
 from .peer_settings import Address, PeerSettings
 from .voters import registered_address
 from .who_votes import WhoVotes
@@ -57,13 +59,13 @@ class Peers:
         node_id: BrokerId,
         settings: PeerSettings,
         image: ClusterImage,
-        cluster_id: Callable[[], str],
+        folder: NodeFolder,
     ) -> None:
         self._env = env
         self._node_id = node_id
         self._settings = settings
         self._image = image
-        self._cluster_id = cluster_id
+        self._folder = folder
         self._quorum: Quorum | None = None
         self._who_votes: WhoVotes | None = None
         self._fresh: FreshImage | None = None
@@ -74,14 +76,17 @@ class Peers:
         self.door: PeerDoor | None = None
         self.links: QuorumLinks | None = None
         if not settings.is_alone:
+            self._lives = KeptLives(env, folder)
             self.door = PeerDoor(
                 env,
                 node_id,
                 secret=settings.secret,
-                cluster_id=cluster_id,
+                cluster_id=self._cluster_id,
                 address_of=self._address_of,
                 tls=settings.tls,
+                lives=self._lives.lives,
             )
+            self.door.on_folder_of_before(self._end)
             self.links = QuorumLinks(self.door)
 
     async def open(self, quorum: Quorum, liveness: Liveness) -> None:
@@ -92,6 +97,7 @@ class Peers:
             return
         assert self._settings.listener is not None
         door = self.door
+        self._lives.start(door)
 
         def on_frame(peer_id: BrokerId, _header: dict[str, Any], frame: memoryview) -> None:
             theirs, ours = door.cluster_of(peer_id), self._cluster_id()
@@ -121,6 +127,28 @@ class Peers:
             ) from refused
         self._watch()
 
+    def _cluster_id(self) -> str:
+        """Empty while this node belongs to none."""
+        return self._folder.cluster_id or self._image.cluster_id
+
+    def tell_life(self) -> None:
+        if self.door is not None:
+            self.door.tell_life()
+
+    def _end(self, peer_id: BrokerId, seen: int) -> None:
+        """Nothing more may be said in this node's name: not even until it is ready."""
+        folder = self._folder
+        self._env.die(
+            CannotRun(
+                f"{folder.path} is older than what node {peer_id} has seen of this node: it is in life {folder.told_life.number} of that"
+                f" folder ({DISK_ID}={folder.disk_id}), and the life {seen} that was there is not in its past. It was put back"
+                " from a copy, or a copy of it runs elsewhere: it may lack what this node acknowledged. Let it begin with an empty folder,"
+                " as after a disk was replaced (deploy/docker/README.md, `A node whose disk is gone for good`): move"
+                f" {folder.path} away, and start it again.",
+                EXIT_IDENTITY,
+            )
+        )
+
     def _tell_up(self, liveness: Liveness, node_id: BrokerId) -> None:
         assert self.door is not None
         process = self.door.incarnation_of(node_id)
@@ -129,6 +157,7 @@ class Peers:
 
     async def close(self) -> None:
         if self.door is not None:
+            await self._lives.close()
             await self.door.close()
 
     async def wait_ready(self) -> None:

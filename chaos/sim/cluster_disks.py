@@ -133,6 +133,21 @@ def empty_disk(world: World, name: str) -> None:
     _remove_all(world, name)  # a fault that waited for a write has struck meanwhile
 
 
+def copy_of_disk(world: World, name: str) -> dict[str, bytes]:
+    """What a person would put aside: path -> what is in it."""
+    return {path: bytes(node.content) for path, node in world.disk(name).files.files()}
+
+
+def put_back(world: World, name: str, copy: dict[str, bytes]) -> None:
+    """The node is down, and what it has written since the copy was made is gone."""
+    empty_disk(world, name)
+    disk = world.restart(name).disk
+    for path, data in copy.items():
+        disk.make_folders(path.rpartition("/")[0])
+        disk.replace(path, data)
+    world.kill(name)
+
+
 def _remove_all(world: World, name: str) -> None:
     world.disk(name).faults.heal()  # they were the old one's
     disk = world.restart(name).disk

@@ -24,6 +24,11 @@ CLUSTER: Final[Mapping[str, str]] = {
     "peer_refused": "A peer at {remote} is not let in: {cause}",
     "peer_message_unknown": "Node {node} sent a message of kind {kind}, which this build does not"
     " know: run the same version on all nodes.",
+    "life_not_written": "That another life of this node's folder begins can't be written, and is told to nobody: {cause}."
+    " Were a copy of the folder put back, it might pass for the folder.",
+    "peer_lives_not_kept": "{path} is not written: {cause}. Which life each node is in is known until this one ends.",
+    "peer_lives_unreadable": "{path} can't be read: {cause}. A folder of before that is put back at another node while"
+    " this one was down may pass.",
     "peer_stream_lost": "A stream of node {node} ended: {cause}",
     "peer_stream_ended": "A stream of node {node} was ended: {cause}",
     "connection_ended": "The connection with {remote} ended: {cause}",

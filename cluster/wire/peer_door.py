@@ -11,10 +11,8 @@ of its own. A handler that raises Trouble answers with it; FrameRefused ends the
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..base.complaints import Complaints
 from ..base.errors import ConfigRefused, Outcome, Trouble
@@ -23,6 +21,7 @@ from ..base.ids import BrokerId
 from ..base.ports import Buffer, Connection, Env, Listener
 from ..base.request_scope import HEADER, as_header, current_scope
 from . import peer_frames as frames
+from .peer_dialing import Dialer, PeerTls
 from .peer_frames import pack_frame
 from .peer_guests import Guests
 from .peer_handshake import (
@@ -32,22 +31,16 @@ from .peer_handshake import (
     PeerName,
     PeerRefused,
     cluster_refusal,
-    greet,
     printable,
 )
 from .peer_link import LinkCalls, PeerCounters, PeerLink, PeerStream, PeerWire
+from .peer_lives import PeerLives, pack_life, read_life
 from .peer_pulse import PeerTimes
 from .peer_serving import OnMessage, OnRequest, OnStream, PeerServing, PeerTracer
 
 __all__ = ["PeerCounters", "PeerDoor", "PeerStream", "PeerTimes", "PeerTls"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerTls:
-    """TLS both ways, when the network between the nodes is not trusted."""
-
-    server: ssl.SSLContext
-    client: ssl.SSLContext
+LIFE: Final = "life"
 
 
 class PeerDoor:
@@ -63,17 +56,22 @@ class PeerDoor:
         address_of: Callable[[BrokerId], tuple[str, int] | None],
         times: PeerTimes = PeerTimes(),  # noqa: B008 - it is frozen
         tls: PeerTls | None = None,
+        lives: PeerLives | None = None,
     ) -> None:
         self.node_id = node_id
         self.counters = PeerCounters()
         self.times = times
         self.me = Identity(
-            env=env, node_id=node_id, incarnation=env.rng.getrandbits(62), secret=secret
+            env=env,
+            node_id=node_id,
+            incarnation=env.rng.getrandbits(62),
+            secret=secret,
+            lives=lives or PeerLives(),
         )
         self._env = env
         self._cluster_id = cluster_id
-        self._address_of = address_of
         self._tls = tls
+        self._dialer = Dialer(env, self.me, cluster_id, address_of, times, tls)
         self._listener: Listener | None = None
         self._links: dict[BrokerId, PeerLink] = {}
         self._watched: dict[PeerWire | PeerStream, None] = {}
@@ -85,6 +83,7 @@ class PeerDoor:
         self._tick_due = 0.0
         self._complaints = Complaints(env.log, env.clock.steady)
         self._serving = PeerServing(env, node_id, self.counters, self._complaints)
+        self.on_message(LIFE, self._hear_life)
         self._guests = Guests(env, self.me, cluster_id, times, self.counters, self._complaints)
         self._calls = LinkCalls(
             dial=self._dial_control,
@@ -113,7 +112,7 @@ class PeerDoor:
 
     async def close(self) -> None:
         """Stop listening, end every connection. Requests that wait are told that they may have been done."""
-        self._closed = True
+        self._closed = self._dialer.closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._listener is not None:
@@ -212,7 +211,7 @@ class PeerDoor:
         self, node_id: BrokerId, kind: str, hello: Mapping[str, Any]
     ) -> PeerStream:
         """A connection of its own, taken by the peer's handler of that kind. Trouble when there is none."""
-        connection, name = await self._dial(node_id, STREAM)
+        connection, name = await self._dialer.dial(node_id, STREAM)
         stream = PeerStream(self._env, connection, name, self.times, self.counters)
         what = f"a {kind} stream to node {node_id}"
         try:
@@ -234,6 +233,22 @@ class PeerDoor:
         self._serving.on_stream[kind] = handler
 
     # Who is there.
+
+    def tell_life(self) -> None:
+        """This node's is another one than it said when it was let in."""
+        for node_id in self.connected():
+            wire = self._wire(node_id)
+            if wire is not None and wire.name.life is not None:
+                self.send(node_id, LIFE, {"life": pack_life(self.me.lives.mine())})
+
+    def _hear_life(self, node_id: BrokerId, header: dict[str, Any], _payload: memoryview) -> None:
+        life = read_life(header.get("life"))
+        if not self.me.lives.seen_instead(node_id, life):  # else it is kept out when it dials
+            self.me.lives.saw(node_id, life)
+
+    def on_folder_of_before(self, call: Callable[[BrokerId, int], None]) -> None:
+        """A peer has seen a life of this node's folder that is not in its past."""
+        self._dialer.on_folder_of_before = call
 
     def watch(self, node_ids: Iterable[BrokerId]) -> None:
         """From now on keep a connection to each of these, and to no others."""
@@ -294,34 +309,8 @@ class PeerDoor:
         return link
 
     async def _dial_control(self, node_id: BrokerId) -> PeerWire:
-        connection, name = await self._dial(node_id, CONTROL)
+        connection, name = await self._dialer.dial(node_id, CONTROL)
         return self._new_wire(connection, name)
-
-    async def _dial(self, node_id: BrokerId, channel: str) -> tuple[Connection, PeerName]:
-        """Connect and greet. All Trouble of it is REFUSED: nothing was asked yet."""
-        address = self._address_of(node_id)
-        if self._closed or address is None:
-            why = "the peer door is closed" if self._closed else f"no address of node {node_id}"
-            raise Trouble(why, Outcome.REFUSED)
-        times = self.times
-        connection = await self._env.net.connect(
-            *address, tls=None if self._tls is None else self._tls.client, timeout_s=times.connect_s
-        )
-        name: PeerName | None = None
-        try:
-            async with asyncio.timeout(times.handshake_s):
-                name = await greet(connection, self.me, self._cluster_id(), node_id, channel)
-            return connection, name
-        except TimeoutError:
-            why = f"node {node_id} at {address[0]}:{address[1]} did not greet in {times.handshake_s} s"
-            raise Trouble(why, Outcome.REFUSED) from None
-        except PeerRefused:
-            raise
-        except Trouble as trouble:
-            raise Trouble(f"greeting node {node_id}: {trouble}", Outcome.REFUSED) from trouble
-        finally:
-            if name is None:
-                connection.close()
 
     def _dial_failed(self, node_id: BrokerId, trouble: Trouble) -> None:
         event = "peer_unreachable"

@@ -23,6 +23,7 @@ from ..base.ids import BrokerId
 from ..base.ports import Connection, Env
 from .peer_handshake import Identity, PeerName, PeerRefused, challenge_guest, refuse
 from .peer_link import PeerCounters, PeerWire
+from .peer_lives import why_not
 from .peer_pulse import PeerTimes
 
 GUESTS_MAX: Final = 64
@@ -61,6 +62,7 @@ class Guests:
                 await connection.secure()
                 guest = await challenge_guest(connection, self._me, self._cluster_id())
                 await self._give_place(guest.name, connection)
+            self._note_life(guest.name, connection)
             guest.let_in(connection)
             return guest.name
         except TimeoutError:
@@ -75,6 +77,15 @@ class Guests:
         finally:
             self._greeting.pop(connection, None)
         return None
+
+    def _note_life(self, name: PeerName, connection: Connection) -> None:
+        """PeerRefused when a later one has come in since the challenge."""
+        lives = self._me.lives
+        if seen := lives.seen_instead(name.node_id, name.life):
+            sentence = f"node {name.node_id} is not let in: {why_not(name.life, seen)}"
+            refuse(connection, sentence)
+            raise PeerRefused(sentence)
+        lives.saw(name.node_id, name.life)
 
     async def _see_off(self, connection: Connection) -> None:
         """Under TLS the other end has to say goodbye: it keeps its place until it has, or its time is over."""

@@ -5,8 +5,8 @@ PREVENTS   a stranger, or a node of another cluster, posing as a replica or a vo
 PROVED BY  tests/cluster/wire/test_peer_handshake.py::test_a_proof_is_of_no_use_anywhere_else
 
     dialer                                       acceptor
-    hello: ids, incarnation, cluster, nonce  ->
-                                             <-  challenge: id, incarnation, cluster, nonce
+    hello: ids, incarnation, cluster, nonce, life  ->
+                                             <-  challenge: id, incarnation, cluster, nonce, life, which one of yours was seen
     proof: MAC("dialer", hello, challenge)   ->
                                              <-  welcome: MAC("acceptor", hello, challenge)
 
@@ -14,20 +14,24 @@ The listening end proves itself last: whoever merely reaches the port gets nothi
 MACs cover both greetings, so both ids, both nonces and what the connection is for; the role in them keeps one from
 being sent back as the other. The bytes that follow are neither encrypted nor authenticated: on a network that
 is not trusted, use TLS beneath. Instead of any frame either end may send a refusal, which is a sentence.
+
+Lives (`peer_lives.py`) are told since 2026-11; the MACs cover them where both ends tell theirs. Who dials with a folder of
+before gets a welcome all the same, and then the end of the connection: it ends itself for that, so it has to be proved.
 """
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..base.errors import FrameRefused, Outcome, Trouble
 from ..base.ids import NODE_ID_END, BrokerId
 from ..base.ports import Connection, Env
 from .peer_frames import pack_frame, unpack_frame
+from .peer_lives import UNKNOWN, Life, PeerLives, pack_life, read_life, why_not
 
 PROTOCOL_VERSION: Final = 1
-# What anyone may make this node hold before it is known: a greeting has under 300 bytes.
+# What anyone may make this node hold before it is known: a greeting has under 600 bytes.
 GREETING_MAX: Final = 1024
 NONCE_SIZE: Final = 32
 PROOF_SIZE: Final = hashlib.sha256().digest_size
@@ -48,6 +52,14 @@ class PeerRefused(Trouble):
         super().__init__(sentence, Outcome.REFUSED)
 
 
+class FolderOfBefore(PeerRefused):
+    """The other end, proved, has seen life `seen` of this node's folder, and that one is not in its past."""
+
+    def __init__(self, sentence: str, seen: int) -> None:
+        super().__init__(sentence)
+        self.seen = seen
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """What the dialing end says first."""
@@ -59,9 +71,10 @@ class Hello:
     incarnation: int
     nonce: bytes
     channel: str
+    life: Life | None = None  # None: of a build that does not tell it
 
     def header(self) -> dict[str, Any]:
-        return {
+        said = {
             "fencepost": "hello",
             "version": self.version,
             "cluster_id": self.cluster_id,
@@ -71,6 +84,7 @@ class Hello:
             "nonce": self.nonce,
             "channel": self.channel,
         }
+        return said if self.life is None else {**said, "life": pack_life(self.life)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +96,11 @@ class Challenge:
     node_id: int
     incarnation: int
     nonce: bytes
+    life: Life | None = None
+    seen: int = 0  # the life of the dialer's folder that keeps it out
 
     def header(self) -> dict[str, Any]:
-        return {
+        said = {
             "fencepost": "challenge",
             "version": self.version,
             "cluster_id": self.cluster_id,
@@ -92,6 +108,9 @@ class Challenge:
             "incarnation": self.incarnation,
             "nonce": self.nonce,
         }
+        if self.life is None:
+            return said
+        return {**said, "life": pack_life(self.life), "seen": self.seen}
 
 
 def read_hello(header: dict[str, Any]) -> Hello:
@@ -116,6 +135,7 @@ def read_hello(header: dict[str, Any]) -> Hello:
                 incarnation=incarnation,
                 nonce=nonce,
                 channel=channel,
+                life=read_life(header.get("life")),
             )
     raise FrameRefused("what came first is no greeting of a node")
 
@@ -132,12 +152,19 @@ def read_challenge(header: dict[str, Any]) -> Challenge:
         } if len(nonce) == NONCE_SIZE and len(cluster_id) <= CLUSTER_ID_MAX:
             _check_numbers(NODE_ID_END, node_id)
             _check_numbers(_INT_64, incarnation)
+            life = read_life(header.get("life"))
+            seen = header.get("seen", 0) if life is not None else 0
+            if type(seen) is not int:
+                raise FrameRefused("a greeting with a life seen that is none")
+            _check_numbers(_INT_64, seen)
             return Challenge(
                 version=version,
                 cluster_id=cluster_id,
                 node_id=node_id,
                 incarnation=incarnation,
                 nonce=nonce,
+                life=life,
+                seen=seen,
             )
     raise FrameRefused("the answer to our greeting is none of a node")
 
@@ -156,6 +183,9 @@ def _check_numbers(end: int, *numbers: int) -> None:
 
 def proof_of(secret: bytes, role: bytes, hello: Hello, challenge: Challenge) -> bytes:
     """The MAC over both greetings as they were understood, each field in its place."""
+    if hello.life is None or challenge.life is None:
+        # One end is of an older build, which has not read what the other one tells of lives.
+        hello, challenge = replace(hello, life=None), replace(challenge, life=None)
     mac = hmac.new(secret, role, hashlib.sha256)
     for greeting in (hello.header(), challenge.header()):
         mac.update(hashlib.sha256(pack_frame(greeting)[0]).digest())  # type: ignore[arg-type]
@@ -170,6 +200,7 @@ class PeerName:
     incarnation: int
     cluster_id: str
     channel: str
+    life: Life | None = UNKNOWN
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,6 +211,7 @@ class Identity:
     node_id: BrokerId
     incarnation: int
     secret: bytes
+    lives: PeerLives = field(default_factory=PeerLives)
     nonces: int = 0
 
     def nonce(self) -> bytes:
@@ -231,10 +263,13 @@ async def greet(
         incarnation=me.incarnation,
         nonce=me.nonce(),
         channel=channel,
+        life=me.lives.mine(),
     )
     connection.write(pack_frame(hello.header()))
     challenge = read_challenge(await read_greeting(connection))
     sentence = cluster_refusal(cluster_id, challenge.cluster_id)
+    if seen := me.lives.seen_instead(to_id, challenge.life):
+        sentence = why_not(challenge.life, seen)
     if challenge.version != PROTOCOL_VERSION:
         sentence = f"it speaks version {challenge.version}, this node {PROTOCOL_VERSION}"
     if challenge.node_id != to_id:
@@ -247,11 +282,18 @@ async def greet(
     welcome = read_proof(await read_greeting(connection))
     if not hmac.compare_digest(welcome, proof_of(me.secret, _ACCEPTOR, hello, challenge)):
         raise PeerRefused(f"node {to_id} does not know this cluster's peer.secret")
+    if challenge.seen:
+        why = why_not(hello.life, challenge.seen)
+        raise FolderOfBefore(f"node {me.node_id} is not let in: {why}", challenge.seen)
+    if seen := me.lives.seen_instead(to_id, challenge.life):  # since it was asked
+        raise PeerRefused(f"node {to_id} is not wanted: {why_not(challenge.life, seen)}")
+    me.lives.saw(to_id, challenge.life)
     return PeerName(
         node_id=to_id,
         incarnation=challenge.incarnation,
         cluster_id=challenge.cluster_id,
         channel=channel,
+        life=challenge.life,
     )
 
 
@@ -278,6 +320,8 @@ async def challenge_guest(connection: Connection, me: Identity, cluster_id: str)
         node_id=me.node_id,
         incarnation=me.incarnation,
         nonce=me.nonce(),
+        life=me.lives.mine(),
+        seen=me.lives.seen_instead(BrokerId(hello.from_id), hello.life),
     )
     connection.write(pack_frame(challenge.header()))
     proof = read_proof(await read_greeting(connection))
@@ -288,8 +332,16 @@ async def challenge_guest(connection: Connection, me: Identity, cluster_id: str)
         incarnation=hello.incarnation,
         cluster_id=hello.cluster_id,
         channel=hello.channel,
+        life=hello.life,
     )
-    return Guest(name=name, welcome=proof_of(me.secret, _ACCEPTOR, hello, challenge))
+    guest = Guest(name=name, welcome=proof_of(me.secret, _ACCEPTOR, hello, challenge))
+    if challenge.seen:
+        guest.let_in(connection)  # so that it believes what the challenge says
+        connection.close()
+        raise PeerRefused(
+            f"node {name.node_id} is not let in: {why_not(hello.life, challenge.seen)}"
+        )
+    return guest
 
 
 def _turn_away(connection: Connection, hello: Hello, sentence: str) -> None:

@@ -1,13 +1,18 @@
 """Whose folder it is."""
 
+import contextlib
+import itertools
 import pathlib
 from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 import pytest
+from fencepost.chaos.sim.loop import NodeDown
+from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged, Trouble
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.real_disk import RealDisk
+from fencepost.cluster.wire.peer_lives import TOLD_MAX, UNKNOWN, Life
 from fencepost.node.node_folder import NodeFolder
 
 
@@ -84,3 +89,112 @@ def test_a_damaged_id_is_named(disk: RealDisk, tmp_path: pathlib.Path) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(LogDamaged, match=r"directory\.id=x, which is no id"):
         NodeFolder(disk, str(tmp_path), BrokerId(1), uuid4).open()
+
+
+def begun(disk: RealDisk, path: pathlib.Path) -> Life:
+    folder = NodeFolder(disk, str(path), BrokerId(1), uuid4)
+    folder.open()
+    folder.join("c1")
+    folder.close()
+    return folder.told_life
+
+
+def test_each_start_is_a_life_whose_past_has_all_before_it(
+    disk: RealDisk, tmp_path: pathlib.Path
+) -> None:
+    lives = [begun(disk, tmp_path) for _ in range(TOLD_MAX + 3)]
+    assert [each.number for each in lives] == [*range(1, TOLD_MAX + 4)]
+    for place, life in enumerate(lives):
+        assert life.is_known and len(life.names) <= TOLD_MAX
+        assert all(life.has_been(each.number, each.name) for each in lives[: place + 1])
+        assert not any(life.has_been(each.number, each.name) for each in lives[place + 1 :])
+
+
+def test_a_folder_that_is_put_back_never_catches_up(disk: RealDisk, tmp_path: pathlib.Path) -> None:
+    begun(disk, tmp_path)
+    copy = (tmp_path / "meta.properties").read_bytes()
+    seen = begun(disk, tmp_path)
+    (tmp_path / "meta.properties").write_bytes(copy)
+    again = [begun(disk, tmp_path) for _ in range(5)]
+    assert again[-1].number > seen.number
+    assert not any(each.has_been(seen.number, seen.name) for each in again)
+
+
+def test_a_folder_of_an_older_build_begins_its_first_life(
+    disk: RealDisk, tmp_path: pathlib.Path
+) -> None:
+    kept = f"version=1\ncluster.id=c1\nnode.id=1\ndirectory.id={UUID(int=7)}\nby.hand=x\n"
+    (tmp_path / "meta.properties").write_text(kept)
+    life = begun(disk, tmp_path)
+    assert (life.disk, life.number) == (UUID(int=7).bytes, 1)
+    assert (tmp_path / "meta.properties").read_text().startswith(kept)
+
+
+def test_an_empty_folder_tells_no_life_before_it_belongs_to_a_cluster(
+    disk: RealDisk, tmp_path: pathlib.Path
+) -> None:
+    folder = NodeFolder(disk, str(tmp_path), BrokerId(1), uuid4)
+    folder.open()
+    assert folder.told_life == UNKNOWN
+    folder.join("c1")
+    assert folder.told_life.number == 1
+
+
+@pytest.mark.parametrize("line", ["life=x", "life=-1", "life=1\nlife.names=g", f"life={1 << 62}"])
+def test_a_damaged_life_is_named(disk: RealDisk, tmp_path: pathlib.Path, line: str) -> None:
+    (tmp_path / "meta.properties").write_text(f"version=1\ncluster.id=c1\nnode.id=1\n{line}\n")
+    with pytest.raises(LogDamaged, match="they say how often this folder was begun with"):
+        NodeFolder(disk, str(tmp_path), BrokerId(1), uuid4).open()
+
+
+class Told:
+    """Starts of a node with its folder, until the power goes, and which lives others have heard of."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.lives: list[Life] = []
+        self.struck = False
+
+    def start(self) -> None:
+        folder = NodeFolder(self.world.restart("n").disk, "/data", BrokerId(1), uuid4)
+        folder.open()
+        self._tell(folder)
+        folder.join("c1")
+        self._tell(folder)
+        life = folder.next_life()
+        folder.write_life(life)
+        folder.begin_life(life)
+        self._tell(folder)
+
+    def _tell(self, folder: NodeFolder) -> None:
+        if folder.told_life.is_known:
+            self.lives.append(folder.told_life)
+
+    async def starts(self, strike: int, *, torn: bool) -> None:
+        def power_goes(count: int) -> None:
+            if count == strike:
+                self.struck = True
+                self.world.crash("n", torn=torn)
+
+        self.world.restart("n")
+        self.world.kill("n")
+        self.world.disk("n").on_operation = power_goes
+        for _ in range(3):
+            with contextlib.suppress(NodeDown):
+                self.start()
+                self.world.kill("n")
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_no_two_starts_tell_the_same_life_whenever_the_power_goes(torn: bool) -> None:
+    """Whatever the disk has then, the next start can begin, and has in its past all that was told."""
+    for strike in itertools.count(1):
+        with World(strike) as world:
+            told = Told(world)
+            world.run(told.starts(strike, torn=torn))
+            if not told.struck:
+                assert strike > 30
+                break
+            told.start()
+            last = told.lives[-1]
+            assert all(last.has_been(each.number, each.name) for each in told.lives)

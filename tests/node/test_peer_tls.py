@@ -188,7 +188,7 @@ def test_strangers_that_never_shake_hands_have_the_same_few_places_and_seconds_a
 
     async def scenario(door: Any) -> None:
         one, two = await door(ONE, ours), await door(TWO, ours)
-        port = two._address_of(ONE)[1]
+        port = two._dialer._address_of(ONE)[1]
         strangers = [socket.create_connection(("localhost", port)) for _ in range(300)]
         for each in strangers:
             each.setblocking(False)
@@ -222,7 +222,7 @@ def test_a_stranger_with_a_certificate_that_is_refused_can_not_stay_by_not_sayin
     async def scenario(door: Any) -> None:
         one = await door(ONE, ours)
         two = await door(TWO, ours)
-        port = two._address_of(ONE)[1]
+        port = two._dialer._address_of(ONE)[1]
         plain = socket.create_connection(("localhost", port))
 
         def shake_hands_and_say() -> None:
