@@ -12,7 +12,7 @@ of its own. A handler that raises Trouble answers with it; FrameRefused ends the
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from ..base.complaints import Complaints
 from ..base.errors import ConfigRefused, Outcome, Trouble
@@ -22,7 +22,7 @@ from ..base.ports import Buffer, Connection, Env, Listener
 from ..base.request_scope import HEADER, as_header, current_scope
 from . import peer_frames as frames
 from .peer_dialing import Dialer, PeerTls
-from .peer_frames import pack_frame
+from .peer_frames import Envelope, pack_frame
 from .peer_guests import Guests
 from .peer_handshake import (
     CONTROL,
@@ -34,13 +34,11 @@ from .peer_handshake import (
     printable,
 )
 from .peer_link import LinkCalls, PeerCounters, PeerLink, PeerStream, PeerWire
-from .peer_lives import PeerLives, pack_life, read_life
+from .peer_lives import LIFE, PeerLives, pack_life
 from .peer_pulse import PeerTimes
 from .peer_serving import OnMessage, OnRequest, OnStream, PeerServing, PeerTracer
 
 __all__ = ["PeerCounters", "PeerDoor", "PeerStream", "PeerTimes", "PeerTls"]
-
-LIFE: Final = "life"
 
 
 class PeerDoor:
@@ -75,6 +73,7 @@ class PeerDoor:
         self._listener: Listener | None = None
         self._links: dict[BrokerId, PeerLink] = {}
         self._watched: dict[PeerWire | PeerStream, None] = {}
+        self._latest: dict[BrokerId, int] = {}  # which process of a node was let in last
         self._on_up: list[Callable[[BrokerId], None]] = []
         self._on_gone: list[Callable[[BrokerId], None]] = []
         self._refusals: dict[BrokerId, str] = {}
@@ -83,11 +82,11 @@ class PeerDoor:
         self._tick_due = 0.0
         self._complaints = Complaints(env.log, env.clock.steady)
         self._serving = PeerServing(env, node_id, self.counters, self._complaints)
-        self.on_message(LIFE, self._hear_life)
+        self.on_message(LIFE, self.me.lives.hear)
         self._guests = Guests(env, self.me, cluster_id, times, self.counters, self._complaints)
         self._calls = LinkCalls(
             dial=self._dial_control,
-            take=self._serving.take,
+            take=self._take,
             up=self._up,
             gone=self._gone,
             down=self._down,
@@ -241,11 +240,6 @@ class PeerDoor:
             if wire is not None and wire.name.life is not None:
                 self.send(node_id, LIFE, {"life": pack_life(self.me.lives.mine())})
 
-    def _hear_life(self, node_id: BrokerId, header: dict[str, Any], _payload: memoryview) -> None:
-        life = read_life(header.get("life"))
-        if not self.me.lives.seen_instead(node_id, life):  # else it is kept out when it dials
-            self.me.lives.saw(node_id, life)
-
     def on_folder_of_before(self, call: Callable[[BrokerId, int], None]) -> None:
         """A peer has seen a life of this node's folder that is not in its past."""
         self._dialer.on_folder_of_before = call
@@ -352,15 +346,32 @@ class PeerDoor:
         if link is not None:
             link.kick()
         try:
-            why = await wire.receive(self._serving.take)
+            why = await wire.receive(self._take)
         finally:
             self._guests.left(wire)
         if link is None:  # else that one tells of the same end
             self._down(wire, why)
 
+    # Inside: what comes.
+
+    def _take(self, wire: PeerWire, envelope: Envelope, payload: memoryview) -> None:
+        if envelope.type != frames.MESSAGE or not self._is_of_before(wire):
+            self._serving.take(wire, envelope, payload)
+
+    def _is_of_before(self, wire: PeerWire) -> bool:
+        """Another process of that node has come since: what the first one said may be of a disk that is no more. Of two that
+        live, by mistake, the one that came last is listened to; when it has left, the other one has to be greeted anew."""
+        latest = self._latest[wire.name.node_id]
+        if wire.name.incarnation == latest:
+            return False
+        if not self.has_process(wire.name.node_id, latest):
+            wire.end("another process of that node has been here since")
+        return True
+
     # Inside: the clock.
 
     def _new_wire(self, connection: Connection, name: PeerName) -> PeerWire:
+        self._latest[name.node_id] = name.incarnation
         wire = PeerWire(self._env, connection, name, self.times, self.counters)
         self._look_after(wire)
         return wire

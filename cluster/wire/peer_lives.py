@@ -13,11 +13,12 @@ to no cluster yet; a disk that was full; a past that is longer than what is told
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..base.errors import FrameRefused
 from ..base.ids import BrokerId
 
+LIFE: Final = "life"  # the message
 DISK_SIZE: Final = 16  # bytes of a folder's id
 TOLD_MAX: Final = 24  # lives of a past: they have to fit into a greeting
 NUMBER_END: Final = 1 << 62
@@ -86,6 +87,12 @@ class PeerLives:
         while len(self.seen) > SEEN_MAX:
             del self.seen[next(iter(self.seen))]
         self.on_news()
+
+    def hear(self, node_id: BrokerId, header: dict[str, Any], _payload: memoryview) -> None:
+        """A message: another life has begun there."""
+        life = read_life(header.get("life"))
+        if not self.seen_instead(node_id, life):  # else it is kept out when it comes again
+            self.saw(node_id, life)
 
 
 def pack_life(life: Life) -> list[object]:
