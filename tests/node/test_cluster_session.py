@@ -69,6 +69,7 @@ def test_a_killed_controller_takes_no_more_than_an_election_with_it() -> None:
 
     async def scenario() -> None:
         await cluster.create("t", partitions=6)
+        await cluster.nodes.until_whole()  # or those who are left may not have heard of it yet
         victim = cluster.nodes.controller()
         assert victim is not None
         cluster.kill(victim)
