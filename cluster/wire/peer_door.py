@@ -235,10 +235,12 @@ class PeerDoor:
 
     def tell_life(self) -> None:
         """This node's is another one than it said when it was let in."""
-        for node_id in self.connected():
-            wire = self._wire(node_id)
-            if wire is not None and wire.name.life is not None:
-                self.send(node_id, LIFE, {"life": pack_life(self.me.lives.mine())})
+        self._tell_of_lives(self.connected(), {"life": pack_life(self.me.lives.mine())})
+
+    def _tell_of_lives(self, node_ids: Iterable[BrokerId], header: dict[str, Any]) -> None:
+        for node_id in node_ids:
+            if (wire := self._wire(node_id)) is not None and wire.name.life is not None:
+                self.send(node_id, LIFE, header)
 
     def on_folder_of_before(self, call: Callable[[BrokerId, int], None]) -> None:
         """A peer has seen a life of this node's folder that is not in its past."""
@@ -317,6 +319,7 @@ class PeerDoor:
     def _up(self, node_id: BrokerId) -> None:
         self._refusals.pop(node_id, None)
         self._env.log.info("peer_up", node=node_id)
+        self._tell_of_lives([node_id], {"seen": self.me.lives.packed_seen()})
         for call in self._on_up:
             call(node_id)
 
@@ -359,8 +362,7 @@ class PeerDoor:
             self._serving.take(wire, envelope, payload)
 
     def _is_of_before(self, wire: PeerWire) -> bool:
-        """Another process of that node has come since: what the first one said may be of a disk that is no more. Of two that
-        live, by mistake, the one that came last is listened to; when it has left, the other one has to be greeted anew."""
+        """Another process of that node has come since: what this one said may be of a disk that is no more."""
         latest = self._latest[wire.name.node_id]
         if wire.name.incarnation == latest:
             return False

@@ -10,13 +10,16 @@ A life has a number, one more than that of the life before, and dice give it a n
 is told. The numbers alone would not do: a folder that was put back counts on from where it was, and has overtaken what was
 seen after a few starts; but it never comes to have the names. What is not known (of an older build; a folder that belongs
 to no cluster yet; a disk that was full; a past that is longer than what is told of it) is compared with nothing.
+
+Peers tell each other what they have seen, too: who was down while a node was in some life knows of it as soon as it meets
+one who was not.
 """
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ..base.errors import FrameRefused
-from ..base.ids import BrokerId
+from ..base.ids import NODE_ID_END, BrokerId
 
 LIFE: Final = "life"  # the message
 DISK_SIZE: Final = 16  # bytes of a folder's id
@@ -24,6 +27,7 @@ TOLD_MAX: Final = 24  # lives of a past: they have to fit into a greeting
 NUMBER_END: Final = 1 << 62
 # Folders that are remembered: those of nodes that were replaced, too.
 SEEN_MAX: Final = 1000
+SEEN_TOLD_MAX: Final = 200
 
 
 class Life(NamedTuple):
@@ -79,7 +83,9 @@ class PeerLives:
         if life is None or not life.is_known:
             return
         assert not self.seen_instead(node_id, life), "a folder of before was let in"
-        folder, now = (node_id, life.disk), Seen(life.number, life.name)
+        self._note((node_id, life.disk), Seen(life.number, life.name))
+
+    def _note(self, folder: Folder, now: Seen) -> None:
         if self.seen.get(folder) == now:
             return
         self.seen.pop(folder, None)  # it is the last one to be forgotten now
@@ -89,10 +95,19 @@ class PeerLives:
         self.on_news()
 
     def hear(self, node_id: BrokerId, header: dict[str, Any], _payload: memoryview) -> None:
-        """A message: another life has begun there."""
+        """A message: another life has begun there, or lives of others were seen there."""
         life = read_life(header.get("life"))
         if not self.seen_instead(node_id, life):  # else it is kept out when it comes again
             self.saw(node_id, life)
+        for folder, seen in read_seen(header.get("seen", [])):
+            known = self.seen.get(folder)
+            if known is None or known.number < seen.number:
+                self._note(folder, seen)
+
+    def packed_seen(self) -> list[object]:
+        """The newest of it, and so much that it fits into a message."""
+        newest = list(self.seen.items())[-SEEN_TOLD_MAX:]
+        return [[*folder, *seen] for folder, seen in newest]
 
 
 def pack_life(life: Life) -> list[object]:
@@ -111,6 +126,21 @@ def read_life(said: object) -> Life | None:
         ):
             return Life(disk, number, tuple(names))
     raise FrameRefused("a peer tells a life that is none")
+
+
+def read_seen(said: object) -> list[tuple[Folder, Seen]]:
+    found = []
+    if not isinstance(said, list) or len(said) > SEEN_MAX:
+        raise FrameRefused("a peer tells no list of lives that it has seen")
+    for item in said:
+        match item:
+            case [int(node_id), bytes(disk), int(number), int(name)] if (
+                0 <= node_id < NODE_ID_END and (life := read_life([disk, number, [name]]))
+            ):
+                found.append(((BrokerId(node_id), disk), Seen(life.number, life.name)))
+            case _:
+                raise FrameRefused("a peer tells a life seen that is none")
+    return found
 
 
 def why_not(life: Life | None, seen: int) -> str:

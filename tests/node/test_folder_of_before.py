@@ -151,6 +151,28 @@ def test_who_was_down_as_a_whole_still_knows_and_damage_keeps_nobody_out() -> No
     play(cold_copy, scenario)
 
 
+def test_who_was_down_while_it_lived_hears_of_that_from_the_others() -> None:
+    """1. 3 has another life while 2 is down   2. 3 ends, 2 is back, 1 ends   3. 3 is put back, and meets 2 alone."""
+
+    async def scenario(cluster: Cluster, _copy: Copy) -> None:
+        await cluster.nodes.stop(3)
+        copy = copy_of_disk(cluster.world, THREE)
+        cluster.kill(2)
+        cluster.nodes.start(3)
+        await cluster.until(lambda: set(cluster.nodes.ready()) == {1, 3})
+        cluster.kill(3)
+        cluster.nodes.start(2)
+        await cluster.until(lambda: set(cluster.nodes.ready()) == {1, 2})
+        await asyncio.sleep(1)
+        cluster.kill(1)
+        put_back(cluster.world, THREE, copy)
+        cluster.nodes.start(3)
+        await cluster.until(lambda: bool(cluster.world.deaths), within_s=5)
+        check_ended(cluster, "node 2 has seen")
+
+    play(cold_copy, scenario)
+
+
 def test_a_node_whose_disk_is_full_when_it_starts_is_let_in_and_told_apart_later() -> None:
     async def scenario(cluster: Cluster, copy: Copy) -> None:
         await cluster.nodes.stop(3)

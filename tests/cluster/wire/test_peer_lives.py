@@ -204,6 +204,36 @@ def test_a_life_that_is_none_is_refused(said: object) -> None:
     assert read_life(pack_life(life(8, "gh"))) == life(8, "gh")
 
 
+@pytest.mark.parametrize(
+    "said", [{}, [1], [[2, DISK, 1]], [[-1, DISK, 1, 1]], [[2, b"x", 1, 1]], [[2, DISK, 1, -1]]]
+)
+def test_a_peer_that_tells_what_can_not_have_been_seen_loses_its_connection(said: object) -> None:
+    async def scenario(place: Place) -> None:
+        one = await place.door(ONE)
+        connection = await dials(place, who(place, TWO, None))
+        await until(lambda: one.connected() == [TWO])
+        connection.write(pack_frame(peer_frames.message("life", {"seen": said})))
+        await until(lambda: one.connected() == [])
+        assert seen_at(one) == {}
+
+    in_simulation(scenario)
+
+
+def test_peers_tell_each_other_what_they_have_seen_and_the_later_life_counts() -> None:
+    async def scenario(place: Place) -> None:
+        one, two = await place.door(ONE), await place.door(TWO)
+        one.me.lives.saw(THREE, life(7, "g"))
+        one.me.lives.saw(THREE, life(3, "c", OTHER))
+        two.me.lives.saw(THREE, life(6, "f"))
+        two.me.lives.saw(THREE, life(4, "cd", OTHER))
+        one.watch([TWO])
+        await until(lambda: seen_at(two) == {DISK: (7, ord("g")), OTHER: (4, ord("d"))})
+        two.watch([ONE])
+        await until(lambda: seen_at(one) == seen_at(two))
+
+    in_simulation(scenario)
+
+
 # --- late frames of a process of before -----------------------------------------------------------
 
 
