@@ -96,7 +96,7 @@ async def slow_disk(faults: "ClusterFaults") -> None:
 async def replace_disk(faults: "ClusterFaults") -> None:
     """A machine comes back with an empty disk, when the others have all that it had; the next only when all is whole."""
     node_id = faults.rng.choice(faults.nodes.ids)
-    if not is_calm(faults, node_id) or _votes_alone(faults, node_id):
+    if not is_calm(faults, node_id) or votes_alone(faults, node_id):
         return
     faults.is_replacing = True
     _replace(faults, node_id)
@@ -112,7 +112,7 @@ def is_calm(faults: "ClusterFaults", node_id: int) -> bool:
     )
 
 
-def _votes_alone(faults: "ClusterFaults", node_id: int) -> bool:
+def votes_alone(faults: "ClusterFaults", node_id: int) -> bool:
     """With its disk all metadata would be lost: nobody else ever had to have it."""
     return set(faults.nodes.broker(node_id).quorum.voters) == {node_id}
 

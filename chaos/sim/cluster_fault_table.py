@@ -15,6 +15,7 @@ from .cluster_disks import (
 )
 from .cluster_faults import ON_TOP, ClusterFaults, Fault
 from .cluster_members import broker_comes, broker_goes, change_voters, older_build
+from .cluster_put_back import put_back_disk
 from .cluster_rare_disks import (
     full_at_a_sync,
     full_for_long,
@@ -56,6 +57,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "reorder": reorder,
     "change-voters": change_voters,
     "replace-disk": replace_disk,
+    "put-back-disk": put_back_disk,
     "rotten-file": rotten_file,
     "rotten-log": rotten_log,
     "rotten-stopped": rotten_stopped,
@@ -73,6 +75,7 @@ ASKED_FOR: Final = (
     "power-apart",
     "failing-log",
     "full-for-long",
+    "put-back-disk",
     "each-write",
     "left-behind",
     "unheard-write",

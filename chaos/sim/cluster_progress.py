@@ -27,6 +27,7 @@ LEAVES_A_MAJORITY: Final = frozenset(
         "kill-controller",
         "power-one",
         "power-apart",
+        "put-back-disk",
         "stop",
         "pause",
         "suspend",
