@@ -81,6 +81,28 @@ def test_nobody_but_its_producer_ends_a_transaction(phase: Phase, bumps: bool) -
 
 
 @pytest.mark.parametrize("commit", [False, True])
+@pytest.mark.parametrize("successor_commits", [False, True])
+def test_whose_place_an_older_client_has_taken_is_not_given_that_ones_epoch(
+    commit: bool, successor_commits: bool
+) -> None:
+    """Up to EndTxn 4 the epoch stays, and is one more than that of the idle producer who was taken over.
+
+    Who was given it wrote sequence 0 once more, which passed for the other one's: acknowledged, and nowhere.
+    """
+    scene, who = begun()
+    scene.add(who, P0, version=2)
+    who = scene.end(who, bumps=True)
+    scene.written()
+    successor = scene.init()
+    assert tuple(successor[:2]) == (who[0], who[1] + 1)
+    scene.add(successor, P0)
+    for _ in range(2):  # while the markers are written, and then
+        assert scene.end(successor, commit=successor_commits) == Ended(*successor[:2])
+        assert scene.end(who, commit=commit, bumps=True) is E.producer_fenced
+        scene.written()
+
+
+@pytest.mark.parametrize("commit", [False, True])
 def test_an_end_that_overtakes_its_batches_is_sent_back_until_they_have_come(commit: bool) -> None:
     """Java's producer looks for batches to send and then, not in one step, for its EndTxn (4.3, Sender).
 

@@ -288,12 +288,17 @@ def _end_with_new_id(transaction: Transaction, command: EndTransaction, now_ms: 
 
 
 def _is_again(transaction: Transaction, command: EndTransaction) -> bool:
-    """It ended the transaction already, and has not heard so."""
+    """It ended the transaction already, and has not heard so.
+
+    The epoch before may be one that another producer was taken over with, if the one of now ends its transactions as up to
+    EndTxn 4: that keeps its epoch. Who is still the same producer is known by `last_producer_epoch`.
+    """
     if transaction.phase not in ON_END_TXN_5_AGAIN:
         return False
     now = transaction.identity
     if command.producer_id == now.producer_id:
-        return command.producer_epoch + 1 == now.producer_epoch
+        is_next = command.producer_epoch + 1 == now.producer_epoch
+        return is_next and command.producer_epoch == transaction.last_producer_epoch
     had = (
         transaction.producer_id
         if transaction.phase in DECIDED
