@@ -141,7 +141,7 @@ def _place(row: Sequence[Any]) -> TopicPartition:
 
 def _number(value: Any, bits: int) -> int:
     """What a record, or a request, has room for. ValueError otherwise, as below."""
-    if type(value) is not int or value.bit_length() >= bits:
+    if type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError(f"{value!r:.50} is no number of {bits} bits")
     return value
 
