@@ -36,9 +36,11 @@ _IN_OTHER_WORDS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
+    heard = ctx.services.positions_heard_over
+    who = request.producer_id, request.producer_epoch, ctx.connection
+
     async def verify(place: TopicPartition) -> ErrorCode:
-        heard = ctx.services.positions_heard_over
-        if heard.is_late(request.producer_id, request.producer_epoch, ctx.connection):
+        if heard.is_late(*who):
             return E.not_coordinator  # nobody reads this
         said = await ctx.services.verifier.verify_producer(
             place,
@@ -47,14 +49,17 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
             producer_epoch=request.producer_epoch,
             add=ctx.api_version >= ADDS_ITSELF_SINCE,
         )
+        if heard.is_given_up(*who):
+            return E.not_coordinator  # nor this
         if said is E.transaction_abortable and ctx.api_version < ABORTABLE_SINCE:
             return E.invalid_txn_state
         return _IN_OTHER_WORDS.get(said, said)
 
     async def began() -> int | ErrorCode:
-        return await ctx.services.transaction_starts.of(
+        started = await ctx.services.transaction_starts.of(
             request.transactional_id, request.producer_id, request.producer_epoch
         )
+        return E.not_coordinator if heard.is_given_up(*who) else started
 
     return await ctx.services.groups.txn_offset_commit(
         ctx,
