@@ -1,12 +1,19 @@
 """One partition on its way here from its leader, in one leader epoch."""
 
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
+
+from fencepost.cluster.base.errors import ErrorCode
 
 from .follower_machine import FollowerMachine
 from .partition import Partition
 from .stream_frames import UNLIMITED
 from .throttle_machine import is_throttled
+
+# Refusals that go with every change of leader.
+PASSING: Final = frozenset(
+    {ErrorCode.fenced_leader_epoch.value, ErrorCode.not_leader_or_follower.value}
+)
 
 
 class Taker(Protocol):
@@ -51,3 +58,11 @@ class Copy:
 
     def on_closed(self) -> None:
         self.stream.forget(self)
+
+
+def refusal_name(code: int) -> str:
+    """A later version may have words that this one has not."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -1,18 +1,30 @@
 """One partition on its way to one follower, in one leader epoch."""
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Protocol
 
+from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.base.ports import FileSlice
 
+from .divergence_machine import GoOn, OutOfRange, Parted, answer
+from .log.epochs_machine import NO_EPOCH
+from .log.finding import ReadResult
 from .partition import Partition
 from .stream_frames import UNLIMITED, Follow
 from .throttle_machine import NO_LIMIT, is_throttled
+
+if TYPE_CHECKING:
+    from .manager import ReplicaManager
+
+NOT_YET: Final = 1 << 62
 
 
 class Sender(Protocol):
     """The stream (`streams_leader.LeaderStream`)."""
 
     follower_id: BrokerId
+    takes_producers: bool
 
     def has_records(self, feed: "LeaderFeed") -> None: ...
 
@@ -23,7 +35,7 @@ class LeaderFeed:
     """How far it was sent, and what the follower was told of it."""
 
     __slots__ = (
-        "_granted", "is_cold", "is_dropped", "leader_epoch", "partition", "sent_bytes", "sent_to", "slot", "stream", "told",
+        "_granted", "handed_at", "is_cold", "is_dropped", "leader_epoch", "owes_producers", "partition", "sent_bytes", "sent_to", "slot", "stream", "told",
     )  # fmt: skip
 
     def __init__(self, stream: Sender, partition: Partition, follow: Follow) -> None:
@@ -36,6 +48,12 @@ class LeaderFeed:
         self.told = (-1, -1)  # high watermark and log start, as the follower knows them
         self.is_cold = False  # what comes next is being read from the disk
         self.is_dropped = False  # nobody is sent anything by it, whoever still knows it
+        # It begins with nothing behind what was deleted, and does not know who wrote that. A member of the ISR does.
+        begins_empty = follow.last_epoch == NO_EPOCH and follow.log_end > 0
+        is_in_sync = stream.follower_id in partition.machine.isr.isr
+        self.owes_producers = stream.takes_producers and begins_empty and not is_in_sync
+        # It joins nothing before it has taken so many bytes of its stream: a partition may have no records left.
+        self.handed_at = NOT_YET if self.owes_producers else 0
         self._granted = follow.granted
 
     @property
@@ -83,3 +101,41 @@ class LeaderFeed:
 
     def on_moved(self) -> None:
         self.stream.has_news(self)
+
+
+def where_parted(
+    partition: Partition, follow: Follow, follower_id: BrokerId
+) -> GoOn | Parted | OutOfRange:
+    log = partition.log
+    return answer(
+        log.epochs,
+        (partition.leader_epoch, partition.machine.epoch_start_offset),
+        log.log_start_offset,
+        log.log_end_offset,
+        last_epoch=follow.last_epoch,
+        end_offset=follow.log_end,
+        in_sync=follower_id in partition.machine.isr.isr,
+    )
+
+
+def partition_for(
+    manager: "ReplicaManager", follow: Follow, follower_id: BrokerId
+) -> Partition | ErrorCode | None:
+    """None: our metadata are behind the follower's; the answer comes with them."""
+    found = manager.partition_by_id(follow.topic_id, follow.partition)
+    if isinstance(found, ErrorCode):
+        return found if found is ErrorCode.kafka_storage_error else None
+    if follow.leader_epoch > found.leader_epoch:
+        return None
+    if follow.leader_epoch < found.leader_epoch:
+        return ErrorCode.fenced_leader_epoch
+    if not found.is_leader:
+        return ErrorCode.not_leader_or_follower
+    return found if follower_id in found.machine.replicas else None
+
+
+def in_parts(found: ReadResult, size_max: int) -> Iterator[FileSlice]:
+    for whole in found.slices:
+        assert isinstance(whole, FileSlice)
+        for at in range(0, len(whole), size_max):
+            yield FileSlice(whole.file, whole.position + at, min(size_max, len(whole) - at))

@@ -78,7 +78,10 @@ class LeaderStreams:
         before = self._streams.get(follower_id)
         if before is not None:
             before.end()
-        mine = LeaderStream(self._env, self, follower_id, broker_epoch, stream)
+        takes_producers = hello.get(frames.TAKES_PRODUCERS) is True
+        mine = LeaderStream(
+            self._env, self, follower_id, broker_epoch, stream, takes_producers=takes_producers
+        )
         self._streams[follower_id] = mine
         self._env.log.info("follower_came", node=follower_id, broker_epoch=broker_epoch)
         try:

@@ -17,6 +17,7 @@ from fencepost.cluster.metadata.topic_config import TopicConfig
 from . import appends
 from .divergence_machine import Cut
 from .flusher import LATER_MS_MAX, Flushable, Flusher
+from .log import handed_on
 from .log.log import Log
 from .log.settle import durable_point
 from .metrics import Counters
@@ -196,6 +197,10 @@ class CopiedPartition(ReadablePartition, Flushable):
         self._owner.on_write(self, None)
         self._written(headers, len(records))
 
+    def take_producers(self, snapshot: bytes) -> None:
+        """Who wrote what the leader has deleted. SnapshotDamaged: that is not what it is. OSError: the disk."""
+        handed_on.take(self.log, snapshot)
+
     def _maybe_taken_back(self) -> None:
         """What was written in part was cut off again, and a sync under way says nothing of the log any more, as behind `cut`."""
         if self.log.cut_unsynced:
@@ -208,7 +213,10 @@ class CopiedPartition(ReadablePartition, Flushable):
         end = log.log_end_offset
         if log.log_start_offset != end or header.last_offset < end:
             raise appends.not_next(header, end)
+        handed = handed_on.below(log.producers.copied(), header.base_offset)
         self.cut(Cut(header.base_offset, anew=True))
+        if handed:
+            handed_on.take(log, handed)
 
     def follow_leader(self, high_watermark: int, log_start: int) -> bool:
         """How far the leader has committed, and what it has deleted; whether we delete it, too."""

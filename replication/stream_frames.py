@@ -16,6 +16,7 @@ PROVED BY  tests/replication/test_stream_frames.py::test_what_is_no_frame_is_ref
                          part    [[slot, epoch, end offset], …]
                          range   [[slot, log start, log end], …]
                          no      [[slot, error code], …]
+                         who     [slot] ‖ a snapshot of who wrote what was deleted, to who said in its hello that it takes one
                          alive
 
 The counted end is how far a follower has its log for certain, by its own flush.policy: what it has synced, or all of it.
@@ -29,8 +30,9 @@ from fencepost.cluster.base.errors import FrameRefused
 
 STREAM: Final = "replicate"  # the kind of stream, at the peer door
 KIND, LIST, TAKEN, EPOCH = "k", "l", "t", "e"
+TAKES_PRODUCERS: Final = "w"  # of the hello; followers of an older build would end the stream
 FOLLOW, ACK, LEAVE, STUCK, ALIVE, GRANT = "follow", "ack", "leave", "stuck", "alive", "grant"
-DATA, PIECE, PART, RANGE, NO = "data", "piece", "part", "range", "no"
+DATA, PIECE, PART, RANGE, NO, PRODUCERS = "data", "piece", "part", "range", "no", "who"
 # A header is at most 64 KiB, and five numbers are at most 45 bytes of it.
 PARTITIONS_MAX: Final = 1_000
 ASKED_MAX: Final = 500  # with topic ids
@@ -160,6 +162,17 @@ def piece(whole: Data) -> Header:
 def read_piece(header: Header) -> Data:
     found = [Data(*each) for each in _tuples(header, 5)]
     if len(found) != 1 or found[0].size < 0:
+        raise _refused(header)
+    return found[0]
+
+
+def producers(slot: int) -> Header:
+    return {KIND: PRODUCERS, LIST: [slot]}
+
+
+def read_producers(header: Header) -> int:
+    found = read_slots(header)
+    if len(found) != 1:
         raise _refused(header)
     return found[0]
 

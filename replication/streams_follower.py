@@ -14,15 +14,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from fencepost.cluster.base.errors import ErrorCode, FrameRefused, LogDamaged, Trouble
+from fencepost.cluster.base.errors import FrameRefused, LogDamaged, Trouble
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.wire.batch import BatchRefused
 
 from . import stream_frames as frames
 from .divergence_machine import OutOfRange, Parted, cut_out_of_range, cut_where_parted
-from .follower_copy import Copy
+from .follower_copy import PASSING, Copy, refusal_name
 from .follower_machine import Phase
+from .log.producer_snapshot import SnapshotDamaged
 from .partition import Partition
 from .peers import Stream
 from .stream_frames import Data, Follow, Header
@@ -105,7 +106,7 @@ class FollowerStream:
                 continue
             since, served = self._env.clock.steady(), False
             try:
-                hello = {frames.EPOCH: self._owner.broker_epoch()}
+                hello = {frames.EPOCH: self._owner.broker_epoch(), frames.TAKES_PRODUCERS: True}
                 stream = await self._owner.door.open_stream(self.leader_id, frames.STREAM, hello)
                 served = True
                 await self._serve(stream)
@@ -176,6 +177,8 @@ class FollowerStream:
                 self._on_data(frames.read_data(header, len(payload)), payload)
             case frames.PIECE:
                 self._on_piece(frames.read_piece(header), payload)
+            case frames.PRODUCERS:
+                self._on_producers(frames.read_producers(header), bytes(payload))
             case frames.PART:
                 for slot, epoch, end_offset in frames.read_three(header):
                     self._part_soon(slot, Parted(epoch, end_offset))
@@ -273,12 +276,12 @@ class FollowerStream:
         # Of another leader we hear from the metadata log; in case this one only was too early, ask again.
         self._by_slot.pop(slot)
         self._rest(copy)
-        if code not in _PASSING:
+        if code not in PASSING:
             self._env.log.warn(
                 "leader_refuses",
                 partition=str(copy.partition.topic_partition),
                 leader=self.leader_id,
-                cause=_name_of(code),
+                cause=refusal_name(code),
             )
 
     def _rest(self, copy: Copy) -> None:
@@ -315,6 +318,19 @@ class FollowerStream:
         self._owner.manager.counters.replicated_bytes_in += at
         if self._taken - self._taken_told >= UNTOLD_BYTES_MAX:
             self._acks_soon()
+
+    def _on_producers(self, slot: int, snapshot: bytes) -> None:
+        self._taken += len(snapshot)
+        self._acks_soon()
+        if (copy := self._copy_at(slot)) is None:
+            return
+        try:
+            copy.partition.take_producers(snapshot)
+        except (OSError, LogDamaged, SnapshotDamaged) as failed:
+            is_disk = not isinstance(failed, SnapshotDamaged)
+            self._stuck(copy, f"who wrote what was deleted is not kept: {failed}", is_disk=is_disk)
+        else:
+            self.acknowledge(copy)
 
     def _on_piece(self, whole: Data, payload: memoryview) -> None:
         self._taken += len(payload)
@@ -382,17 +398,3 @@ class FollowerStream:
         step = 4 * frames.PARTITIONS_MAX
         for start in range(0, max(len(numbers), 1), step):
             self._write(frames.ack(numbers[start : start + step], self._taken))
-
-
-# Refusals that go with every change of leader.
-_PASSING: Final = frozenset(
-    {ErrorCode.fenced_leader_epoch.value, ErrorCode.not_leader_or_follower.value}
-)
-
-
-def _name_of(code: int) -> str:
-    """A later version may have words that this one has not."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

@@ -16,12 +16,13 @@ from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused, LogDamaged
 from fencepost.cluster.base.ids import BrokerId
-from fencepost.cluster.base.ports import Chunk, Env, FileSlice
+from fencepost.cluster.base.ports import Chunk, Env
 
 from . import stream_frames as frames
-from .divergence_machine import GoOn, OutOfRange, Parted, answer
-from .leader_feed import LeaderFeed
+from .divergence_machine import GoOn, OutOfRange, Parted
+from .leader_feed import LeaderFeed, in_parts, partition_for, where_parted
 from .log.finding import ReadResult
+from .log.handed_on import below
 from .log.walk import Cold
 from .partition import Partition
 from .partition_machine import Heard
@@ -51,9 +52,12 @@ class LeaderStream:
         follower_id: BrokerId,
         broker_epoch: int,
         stream: Stream,
+        *,
+        takes_producers: bool,
     ) -> None:
         self.follower_id = follower_id
         self.broker_epoch = broker_epoch
+        self.takes_producers = takes_producers
         self.ended = False
         self._env = env
         self._owner = owner
@@ -118,6 +122,10 @@ class LeaderStream:
 
     def _on_acks(self, header: Header) -> None:
         may_join = self._owner.may_join(self.follower_id, self.broker_epoch)
+        taken = frames.read_taken(header)
+        if not self._taken <= taken <= self._sent:
+            raise FrameRefused(f"a follower took {taken} bytes of {self._sent} that it was sent")
+        self._taken = taken
         for ack in frames.read_acks(header):
             feed = self._feeds.get(ack.slot)
             if feed is None:
@@ -128,15 +136,12 @@ class LeaderStream:
                     f" written {ack.log_end}, of {feed.sent_to} that it was sent"
                 )
             self._acknowledged(feed, ack, may_join=may_join)
-        taken = frames.read_taken(header)
-        if not self._taken <= taken <= self._sent:
-            raise FrameRefused(f"a follower took {taken} bytes of {self._sent} that it was sent")
-        self._taken = taken
         if self._ready:
             self._pump_soon()
 
     def _acknowledged(self, feed: LeaderFeed, ack: Ack | Follow, *, may_join: bool) -> None:
         partition = feed.partition
+        may_join = may_join and self._taken >= feed.handed_at
         partition.on_ack(
             self.follower_id, ack.log_end, ack.counted_end, ack.log_start, may_join=may_join
         )
@@ -156,14 +161,14 @@ class LeaderStream:
             if known is not None:
                 self._drop(known)
             self._early.pop(name, None)
-            partition = self._partition_for(follow)
+            partition = partition_for(self._owner.manager, follow, self.follower_id)
             if partition is None:
                 self._early[name] = follow
                 continue
             if isinstance(partition, ErrorCode):
                 refused.append((follow.slot, int(partition.value)))
                 continue
-            match self._where_parted(partition, follow):
+            match where_parted(partition, follow, self.follower_id):
                 case Parted(epoch, end_offset):
                     parted.append((follow.slot, epoch, end_offset))
                 case OutOfRange(log_start, log_end):
@@ -173,31 +178,6 @@ class LeaderStream:
         told = frames.three(frames.PART, parted), frames.three(frames.RANGE, ranges)
         for header in chain(*told, frames.no(refused)):
             self._stream.write(header)
-
-    def _partition_for(self, follow: Follow) -> Partition | ErrorCode | None:
-        """None: our metadata are behind the follower's; the answer comes with them."""
-        found = self._owner.manager.partition_by_id(follow.topic_id, follow.partition)
-        if isinstance(found, ErrorCode):
-            return found if found is ErrorCode.kafka_storage_error else None
-        if follow.leader_epoch > found.leader_epoch:
-            return None
-        if follow.leader_epoch < found.leader_epoch:
-            return ErrorCode.fenced_leader_epoch
-        if not found.is_leader:
-            return ErrorCode.not_leader_or_follower
-        return found if self.follower_id in found.machine.replicas else None
-
-    def _where_parted(self, partition: Partition, follow: Follow) -> GoOn | Parted | OutOfRange:
-        log = partition.log
-        return answer(
-            log.epochs,
-            (partition.leader_epoch, partition.machine.epoch_start_offset),
-            log.log_start_offset,
-            log.log_end_offset,
-            last_epoch=follow.last_epoch,
-            end_offset=follow.log_end,
-            in_sync=self.follower_id in partition.machine.isr.isr,
-        )
 
     def _feed(self, partition: Partition, follow: Follow) -> None:
         feed = LeaderFeed(self, partition, follow)
@@ -256,8 +236,9 @@ class LeaderStream:
         """Whether this follower may join has changed."""
         may_join = self._owner.may_join(self.follower_id, self.broker_epoch)
         for feed in self._feeds.values():
-            feed.partition.on_may_join(self.follower_id, may_join=may_join)
-            if may_join:
+            may_join_here = may_join and self._taken >= feed.handed_at
+            feed.partition.on_may_join(self.follower_id, may_join=may_join_here)
+            if may_join_here:
                 self._owner.isr.look(feed.partition)
 
     # -- what it is sent -------------------------------------------------------------------------------
@@ -320,6 +301,10 @@ class LeaderStream:
         self, feed: LeaderFeed, max_bytes: int, numbers: list[int], chunks: list[Chunk]
     ) -> int:
         """Add the next batches of a partition to a frame; how many bytes of them."""
+        if feed.owes_producers:
+            feed.is_cold, feed.owes_producers = True, False
+            self._env.tasks.spawn(self._send_producers(feed), name="producers for a follower")
+            return 0
         log = feed.partition.log
         offset, size = feed.sent_to, 0
         if offset < log.log_end_offset:
@@ -355,14 +340,27 @@ class LeaderStream:
         numbers += (feed.slot, offset, size, *feed.tell())
         return size
 
+    async def _send_producers(self, feed: LeaderFeed) -> None:
+        try:
+            copied = feed.partition.producers.copied()
+        except (OSError, LogDamaged) as failed:
+            self._unreadable(feed, failed)
+            return
+        snapshot = await self._env.disk.run(below, copied, feed.sent_to)
+        feed.is_cold = False
+        if feed.slot not in self._feeds:
+            return
+        if snapshot:
+            self._stream.write(frames.producers(feed.slot), [snapshot])
+            self._sent += len(snapshot)
+        feed.handed_at = self._sent if snapshot else 0
+        self.has_records(feed)
+
     def _send_piecemeal(self, feed: LeaderFeed, found: ReadResult) -> None:
         """A batch that no frame can hold; the follower puts it together."""
         header = frames.piece(Data(feed.slot, feed.sent_to, found.size, *feed.tell()))
-        for whole in found.slices:
-            assert isinstance(whole, FileSlice)
-            for at in range(0, len(whole), FRAME_BYTES):
-                size = min(FRAME_BYTES, len(whole) - at)
-                self._stream.write(header, [FileSlice(whole.file, whole.position + at, size)])
+        for part in in_parts(found, FRAME_BYTES):
+            self._stream.write(header, [part])
         feed.sent_to = found.next_offset
         feed.sent_bytes += found.size
         self._owner.throttle.sent(feed, found.size)

@@ -75,6 +75,13 @@ def write(log: "Log") -> bool:
     return True
 
 
+def has_written(log: "Log", offset: int) -> None:
+    """There is one, and the disk has it."""
+    if offset not in log.snapshots:
+        insort(log.snapshots, offset)
+    log.folder_version += 1
+
+
 def _is_there(log: "Log", offset: int) -> None:
     insort(log.snapshots, offset)
     log.snapshots_unsynced.append(offset)
