@@ -38,8 +38,8 @@ NONE: Final = -1
 def below(copied: Copied, offset: int) -> bytes:
     """A snapshot of what lies below `offset`, and no batch behind it will tell; empty when that is nothing.
 
-    Of a batch behind it nothing may be known there: it may never be committed. That a producer's epoch, or its coordinator's,
-    has come so far may be: it has, whatever becomes of the batch that told it.
+    Of a batch behind it nothing may be known there: it may never be committed. That a coordinator's epoch has come so far
+    may be: it has, whatever becomes of the marker that told it.
     """
     _, entries, _ = copied
     kept: dict[int, bytes] = {}
@@ -58,6 +58,8 @@ def _cut(entry: bytes, offset: int) -> bytes | None:
     size = sum(BATCH_SIZE for _, _, last, _ in BATCH.iter_unpack(batches) if last < offset)
     if batches and not size and coordinator_epoch == NONE:
         return None  # those batches come, and there is nothing else to know
+    if batches and not size:
+        epoch = NONE  # or its next batch would have to be its first
     first = txn_first_offset if txn_first_offset < offset else NONE
     return ENTRY.pack(epoch, coordinator_epoch, timestamp, seen_ms, first) + batches[:size]
 
@@ -67,7 +69,9 @@ def take(log: "Log", data: bytes) -> None:
     offset = log.log_end_offset
     if log.log_start_offset != offset or len(log.producers):
         return  # it was here before, and knows better
-    check(read_snapshot(data), offset)
+    told = read_snapshot(data)
+    check(told, offset)
+    data = write_snapshot(offset, _seen_now(told, log.shared.clock.now_ms()), [])
     log.env.disk.replace(path_of(log, offset), data)
     has_written(log, offset)
     sync_now(log)
@@ -77,6 +81,16 @@ def take(log: "Log", data: bytes) -> None:
     if log.shared.offsets is not None:
         log.shared.offsets.flush_now()
     log.producers.restore(data, now_ms=NOBODY_EXPIRES)
+
+
+def _seen_now(told: Snapshot, now_ms: int) -> dict[int, bytes]:
+    """By the clock here, which may be another than the leader's; nobody is forgotten too early."""
+    found = {}
+    for producer_id, entry in told.entries:
+        epoch, coordinator_epoch, timestamp, _, first = ENTRY.unpack_from(entry)
+        head = ENTRY.pack(epoch, coordinator_epoch, timestamp, now_ms, first)
+        found[producer_id] = head + entry[ENTRY_SIZE:]
+    return found
 
 
 def check(snapshot: Snapshot, offset: int) -> None:

@@ -22,10 +22,11 @@ from . import aborted, snapshots
 from .burial import bury_now, bury_rest
 from .checkpoint import Kind
 from .finding import end_before
+from .names import EPOCHS
 from .retention import forget
 from .rolling import create_file, new_segment
 from .segment import Segment
-from .segment_files import read_if_there
+from .segment_files import read_if_there, remove_if_there
 
 if TYPE_CHECKING:
     from .log import Log
@@ -135,13 +136,21 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
             _lower_start(log, offset)
         else:
             log.log_start_offset = offset
-        log.epochs.clear()
-        log.latest_epoch = -1
+        _forget_epochs(log)
         snapshots.drop_above(log, -1)
         log.producers.reset(offset)
     except (OSError, LogDamaged) as error:
         log.fail(error)
         raise
+
+
+def _forget_epochs(log: "Log") -> None:
+    """In the file too, before anything of the next history is known to be synced: a start would take them for that one's."""
+    log.epochs.clear()
+    log.latest_epoch = -1
+    log.epochs_unsaved = True
+    remove_if_there(log.env.disk, f"{log.folder}/{EPOCHS}")
+    log.folder_version += 1
 
 
 def _lower_start(log: "Log", offset: int) -> None:

@@ -15,7 +15,7 @@ from replica_helpers import batch
 
 B = BrokerId
 ALL = (B(1), B(2), B(3))
-OPERATIONS = 30  # of its disk, from its first one on until a while after it has joined
+OPERATIONS = 40  # of its disk, from its first one on until a while after it has joined
 
 
 async def delete(cluster: Cluster, offset: int, leader: int = 1) -> None:

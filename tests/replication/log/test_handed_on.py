@@ -13,7 +13,7 @@ from fencepost.replication.log.producer_snapshot import (
     read_snapshot,
     write_snapshot,
 )
-from fencepost.replication.log.producer_verdicts import Marker
+from fencepost.replication.log.producer_verdicts import ACCEPT, Marker
 from fencepost.replication.log.producers_machine import ProducersMachine
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,6 +107,18 @@ def test_nothing_is_told_of_a_batch_behind_it(steps: list[tuple[int, str, int]],
     for state in follower.states():
         assert state.txn_first_offset < start
         assert all(batch.last_offset < start for batch in state.batches)
+
+
+def test_who_goes_on_behind_it_need_not_begin_anew() -> None:
+    """A transactional producer of one epoch, whose last five batches a copy that is elected may lack."""
+    log = history([(1, "begin", 1), (1, "end", 2)] + [(1, "begin", 1)] * 6)
+    start = log[-5][1]
+    follower = ProducersMachine()
+    follower.restore(below(replayed(log).copied(), start), now_ms=0)
+    batch = log[-5][0]
+    assert batch.base_sequence == 2
+    assert follower.decide(batch, origin_client=True) is ACCEPT
+    assert follower.state_of(1).coordinator_epoch == replayed(log).state_of(1).coordinator_epoch
 
 
 def test_of_too_many_the_last_to_write_are_told_and_whoever_has_a_transaction_open(

@@ -5,6 +5,7 @@ import errno
 import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.replication.log.handed_on import below, take
 from log_helpers import START_MS, TOPIC_ID, Node, end_txn, produce, run
 
 
@@ -147,5 +148,25 @@ def test_a_log_that_began_anew_and_knows_who_wrote_before_has_failed() -> None:
         assert log.failed is not None
         log = await node.restart("kill")
         assert (log.log_end_offset, log.producers.knows(1)) == (7, False)
+
+    run(scenario)
+
+
+def test_a_log_that_began_anew_has_no_leader_epochs_of_the_history_before() -> None:
+    """Its file was read again by a start behind which nothing had been synced yet but where the log begins."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 3, leader_epoch=5, producer_id=1, producer_epoch=0, base_sequence=0)
+        await node.settle()
+        assert node.env.disk.exists(f"{log.folder}/leader-epoch-checkpoint")
+        handed = below(log.producers.copied(), 7)
+        log.truncate_fully_and_start_at(7)
+        take(log, handed)
+        log = await node.restart("crash")
+        assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+        assert log.producers.knows(1)
+        assert (log.epochs.latest, log.latest_epoch) == (-1, -1)
 
     run(scenario)
