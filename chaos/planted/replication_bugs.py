@@ -5,7 +5,7 @@ from typing import Any
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import INTERNAL_TOPICS
 from fencepost.cluster.controller import brokers_policy, election_policy
-from fencepost.replication import appends, streams_leader
+from fencepost.replication import appends, leader_feed
 from fencepost.replication.divergence_machine import GoOn
 from fencepost.replication.isr_machine import IsrMachine
 from fencepost.replication.log import log, producers_machine, snapshots, sync
@@ -171,7 +171,7 @@ def power_cuts_are_forgiven(patch: Patch) -> None:
 @bug(seen_by="diverged commit-missing", campaign="cluster", faults="kill isolate")
 def no_truncation(patch: Patch) -> None:
     """Followers never cut what their leader lacks: leader epochs are not compared."""
-    patch.put(streams_leader, "answer", lambda *_, **__: GoOn())
+    patch.put(leader_feed, "answer", lambda *_, **__: GoOn())
 
 
 @bug(seen_by="unread dead-client", campaign="cluster", faults="kill power-one isolate")
