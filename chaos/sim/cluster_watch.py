@@ -31,11 +31,11 @@ from ..checkers.observations import (
     Told,
 )
 from ..checkers.prefixes import Prefixes
-from ..checkers.producer_state import Known
 from .cluster_nodes import ClusterNodes, node_name
 from .image_watch import compare_images
 from .node import SimEnv
 from .parsed_log import ParsedLog, batches_between
+from .producers_agree import compare_producers, known_of
 from .quorum_witness import Witness
 from .synced_watch import SyncedWatch
 from .table_watch import compare_tables
@@ -291,7 +291,7 @@ class ClusterWatch:
             )
         )
         if producers and log.log_start_offset == 0:
-            states = {each.producer_id: _known(each) for each in partition.producers.states()}
+            states = {each.producer_id: known_of(each) for each in partition.producers.states()}
             self.report(producer_state.check(node_id, key, parsed.producers(), states))
 
     def _parsed(self, node_id: int, name: TopicPartition, log: Log) -> ParsedLog:
@@ -301,9 +301,10 @@ class ClusterWatch:
         return parsed
 
     def compare_bytes(self) -> int:
-        """At the end, the members of an ISR hold the same bytes, as far as all of them go; how many partitions were compared."""
+        """At the end, the members of an ISR hold the same bytes, as far as all of them go, and know the same producers; how
+        many partitions were compared."""
         assert self.nodes is not None
-        found: dict[str, list[tuple[BrokerId, Log]]] = {}
+        found: dict[str, list[tuple[BrokerId, Partition]]] = {}
         for node_id in self.nodes.up():
             for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
                 key = key_of(partition.topic_id, name.partition)
@@ -313,8 +314,10 @@ class ClusterWatch:
                     and newest is not None
                     and node_id in newest.isr
                 ):
-                    found.setdefault(key, []).append((node_id, partition.log))
-        for key, logs in found.items():
+                    found.setdefault(key, []).append((node_id, partition))
+        for key, members in found.items():
+            self.report(compare_producers(key, members))
+            logs = [(node_id, partition.log) for node_id, partition in members]
             start = max(log.log_start_offset for _, log in logs)
             end = min(log.log_end_offset for _, log in logs)
             crcs = {node_id: self._crc(node_id, log, start, end) for node_id, log in logs}
@@ -376,11 +379,3 @@ def _described(node_id: int, life: int, key: str, state: PartitionState) -> Desc
         tuple(state.adding),
         tuple(state.offline),
     )
-
-
-def _known(state: Any) -> Known:
-    window = (
-        (each.first_sequence, each.last_sequence, each.first_offset, each.last_offset)
-        for each in state.batches
-    )
-    return Known(state.producer_epoch, tuple(window), state.txn_first_offset)

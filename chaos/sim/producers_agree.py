@@ -1,0 +1,46 @@
+"""The replicas of a log that begins behind what was deleted know the same producers: no replay says any more who wrote that.
+
+INVARIANT  members of an ISR whose logs end at the same offset have the same producers' state.
+PREVENTS   a replica that copied what was left, knows nobody whose batches were deleted, and writes a retry again when it leads.
+PROVED BY  tests/sim/test_producers_agree.py::test_a_replica_that_knows_less_than_its_leader_is_an_anomaly
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fencepost.cluster.base.ids import BrokerId
+from fencepost.replication.partition import Partition
+
+from ..checkers.history import Anomaly
+from ..checkers.producer_state import Known
+
+
+def compare_producers(key: str, members: Iterable[tuple[BrokerId, Partition]]) -> list[Anomaly]:
+    """Of those that end where the first one does. Logs that begin at 0 are compared with a replay of themselves instead."""
+    known: dict[BrokerId, dict[int, Known]] = {}
+    end: int | None = None
+    for node_id, partition in members:
+        end = partition.log_end_offset if end is None else end
+        if partition.log_start_offset and partition.log_end_offset == end:
+            states = partition.producers.states()
+            known[node_id] = {each.producer_id: known_of(each) for each in states}
+    found = []
+    for (one, ours), (other, theirs) in zip(
+        list(known.items())[:-1], list(known.items())[1:], strict=True
+    ):
+        for producer in sorted(ours.keys() | theirs.keys()):
+            if ours.get(producer) != theirs.get(producer):
+                what = (
+                    f"both end at {end}; of producer {producer} node {one} has"
+                    f" {ours.get(producer)}, node {other} has {theirs.get(producer)}"
+                )
+                found.append(Anomaly("producer-state", key, what))
+    return found
+
+
+def known_of(state: Any) -> Known:
+    window = (
+        (each.first_sequence, each.last_sequence, each.first_offset, each.last_offset)
+        for each in state.batches
+    )
+    return Known(state.producer_epoch, tuple(window), state.txn_first_offset)
