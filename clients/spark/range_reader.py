@@ -4,6 +4,7 @@ INVARIANT  a task ends when it has seen everything of its range that is there, a
 PREVENTS   a task that waits for an offset that a marker, an aborted transaction or compaction took, or asks for ever for one that is damaged.
 PROVED BY  tests/spark/test_spark_reading.py::test_a_range_ends_at_markers_and_aborted_records
            tests/spark/test_spark_unreadable.py::test_a_task_that_meets_damage_says_so_and_does_not_ask_for_ever
+           tests/spark/test_spark_vanished.py::test_a_partition_that_one_broker_does_not_know_is_asked_of_others
 
 Offsets need not be dense: so the end is seen by a record at or after it, or by the partition's own end.
 """
@@ -19,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from . import c_library, client_settings, data_loss
 from .c_consumer import Columns, Fetched, PartitionConsumer
+from .cluster import GONE_S
 from .offsets import Range
 from .schemas import arrow_schema
 
@@ -46,6 +48,13 @@ VANISHED: Final = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
+# A broker that is cut off from its cluster, or has just begun, may not know what is there, and says so at once. A new client asks
+# any of them first: what so many say one after another, for `GONE_S` at least, is believed.
+TOLD_BY_MIN: Final = 8
+NEW_CLIENT_S: Final = 0.5
+NEW_CLIENT: Final[Mapping[str, str]] = {
+    "topic.metadata.propagation.max.ms": "1000"
+}  # not 30 s each
 # Records that nobody gets, however often they are asked for. Behind some of them librdkafka goes on as if they had never been.
 UNREADABLE: Final = (
     KafkaError._BAD_MSG,
@@ -84,9 +93,8 @@ class _RangeReader:
     ) -> None:
         self._wanted, self._fails, self._has_headers = wanted, fails, headers
         self._schema = arrow_schema(headers=headers)
-        self._consumer = PartitionConsumer(
-            client_settings.of_reader(client), wanted.topic, wanted.partition
-        )
+        self._settings = client_settings.of_reader(client)
+        self._consumer = PartitionConsumer(self._settings, wanted.topic, wanted.partition)
         self._at = wanted.start
         self._asked_up_to = wanted.start  # by librdkafka
         self._most = RECORDS_FIRST
@@ -94,6 +102,8 @@ class _RangeReader:
         self._asked_at = self._heard_at
         self._is_at_an_end = False  # the partition's, before ours
         self._trouble: KafkaError | None = None  # the last one, which may pass
+        self._not_there: int | None = None  # a code of VANISHED, told just now
+        self._not_there_at: list[float] = []  # since it was last seen; each by another client
         self.is_over = False
         self._consumer.start(wanted.start)
 
@@ -112,6 +122,8 @@ class _RangeReader:
             errors = fetched.errors
         for code, offset in errors:
             self._hear(code, offset)
+        if not self.is_over and self._not_there is not None:
+            self._miss(self._not_there, time.monotonic())
         if not self.is_over:
             self._mind_silence(time.monotonic())
         return batch
@@ -120,6 +132,7 @@ class _RangeReader:
         """An aborted transaction may be larger than what comes in that time: nothing of it is a record here."""
         if self._consumer.asked_up_to > self._asked_up_to:
             self._asked_up_to, self._heard_at = self._consumer.asked_up_to, now_s
+            self._not_there_at.clear()
         if self._is_at_an_end and now_s - max(self._heard_at, self._asked_at) > SHORT_S:
             self._asked_at = now_s
             self._check_end()
@@ -146,6 +159,7 @@ class _RangeReader:
         if found is None:
             return None
         self._heard_at = time.monotonic()
+        self._not_there_at.clear()
         self.is_over = found.is_past_the_end
         if not found.count:
             return None
@@ -186,10 +200,11 @@ class _RangeReader:
             self.is_over = offset >= self._wanted.end
             self._is_at_an_end = True
             self._heard_at = time.monotonic()
+            self._not_there_at.clear()
         elif code in GONE:
             self._skip()
         elif code in VANISHED:
-            self._vanished(code)
+            self._not_there = code
         elif code in FATAL:
             raise KafkaException(c_library.error_of(code))
         else:
@@ -209,6 +224,23 @@ class _RangeReader:
         raise Unreadable(
             f"{self._wanted}: what is there from offset {offset} on can't be read: {error.name()}: {error.str()}. {what_to_do}"
         )
+
+    def _miss(self, code: int, now_s: float) -> None:
+        self._not_there = None
+        self._heard_at = now_s  # it waits for what it does not find, which is no silence
+        self._not_there_at.append(now_s)
+        told_by = len(self._not_there_at)
+        if told_by >= TOLD_BY_MIN and now_s - self._not_there_at[0] >= GONE_S:
+            self._vanished(code)
+            return
+        time.sleep(NEW_CLIENT_S)
+        settings = {**self._settings, **NEW_CLIENT}
+        former, wanted = self._consumer, self._wanted
+        self._consumer = PartitionConsumer(settings, wanted.topic, wanted.partition)
+        former.close()
+        self._asked_up_to = self._at
+        self._is_at_an_end = False
+        self._consumer.start(self._at)
 
     def _vanished(self, code: int) -> None:
         data_loss.report(

@@ -48,7 +48,11 @@ def test_a_topic_that_vanished_under_a_pattern_is_lost_data(node: Served, topic:
         stream.next_end(end, None)
 
 
-def test_a_topic_that_vanished_under_a_task_is_named(node: Served, topic: str) -> None:
+def test_a_topic_that_vanished_under_a_task_is_named(
+    node: Served, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_reader, "GONE_S", 0.2)
+    monkeypatch.setattr(range_reader, "TOLD_BY_MIN", 2)
     node.write(topic, ["a", "b"])
     node.delete(topic)
     client = {"bootstrap.servers": node.bootstrap, "topic.metadata.propagation.max.ms": "500"}
