@@ -20,9 +20,10 @@ def compare_producers(key: str, members: Iterable[tuple[BrokerId, Partition]]) -
     known: dict[BrokerId, dict[int, Known]] = {}
     end: int | None = None
     for node_id, partition in members:
-        end = partition.log_end_offset if end is None else end
-        if partition.log_start_offset and partition.log_end_offset == end:
-            states = partition.producers.states()
+        log = partition.log
+        end = log.log_end_offset if end is None else end
+        if log.log_start_offset and log.log_end_offset == end:
+            states = log.producers.states()
             known[node_id] = {each.producer_id: known_of(each) for each in states}
     found = []
     for (one, ours), (other, theirs) in zip(

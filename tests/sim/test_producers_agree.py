@@ -21,6 +21,10 @@ class Replica:
     log_end_offset: int = 10
 
     @property
+    def log(self) -> Any:
+        return self
+
+    @property
     def producers(self) -> Any:
         return self
 
