@@ -133,6 +133,27 @@ def why_not_ours(group: Group, wrote: Wrote, decision: Decision) -> str | None:
     )
 
 
+def why_not_empty(group: Group, wrote: Wrote) -> str | None:
+    """None if a batch without rows may be what was under its number: nothing, as far as is known.
+
+    1. A batch was committed with rows. The checkpoint loses it, and Spark plans the number anew: fewer offsets, and no row of them.
+    2. If nobody asked, Spark would note it, and the next batch write the rows that were committed.
+    """
+    number = wrote.number
+    decision = group.decision(wrote.decided_as)
+    owners = {owner_of(each.member) or "?" for each in decision.members}
+    if decision.outcome == COMMIT and all(is_own(wrote.owner, each) for each in owners):
+        return why_not_ours(group, wrote, decision)
+    newest = newest_of(group, wrote)
+    if newest <= number:
+        return None
+    return (
+        f"batch {newest} of the transaction group {group.name} was committed before, and batch {number} comes again without rows: "
+        "Spark runs none but the last one again, so what comes next may have been committed. If another run of this query is at "
+        f"work, let only one run. {OLD_NUMBER}"
+    )
+
+
 def why_forgotten(name: str, number: int) -> str:
     return (
         f"batch {number} of the transaction group {name} was not committed, none of it: its number is older "

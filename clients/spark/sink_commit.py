@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException
@@ -69,6 +70,7 @@ Fence = Callable[[str, Sequence[str]], None]
 def commit(group: Group, wrote: Wrote, fence: Fence) -> bool:
     """Whether this call decided it: False when an earlier run of the batch had committed it."""
     if not wrote.members and not wrote.found_decided:
+        _check_empty(group, wrote, fence)
         return True  # nothing was written, there is nothing to decide
     wrote = _in_its_span(group, wrote, fence)
     earlier = _decide(group, wrote, fence)
@@ -149,6 +151,22 @@ def _in_its_span(group: Group, wrote: Wrote, fence: Fence) -> Wrote:
         why_not = commit_refusals.why(group.name, wrote, refused)
     _try_to_end(group, wrote, fence, lambda: _left_open(group, wrote, is_past=True))
     raise CouldNotCommit(why_not)
+
+
+def _check_empty(group: Group, wrote: Wrote, fence: Fence) -> None:
+    """A number that was committed with rows, or is below such a one, is none of a batch without any."""
+    if wrote.is_used_once:
+        return
+    wrote = _in_its_span(group, wrote, fence)
+    if wrote.is_batch_id and not wrote.standing.may_be_decided(wrote.number):
+        return
+    try:
+        ask = partial(commit_refusals.why_not_empty, group, wrote)
+        why_not = _answered(ask, group, wrote)
+    except AdminRefused as refused:
+        why_not = commit_refusals.why(group.name, wrote, refused)
+    if why_not is not None:
+        raise CouldNotCommit(why_not)
 
 
 def _left_by_formers(group: Group, wrote: Wrote) -> list[str]:

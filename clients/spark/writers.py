@@ -32,7 +32,7 @@ from .row_marks import MarkedRows, RowMarks, marks_of, total
 from .sink_names import Place, Task, place_in_batch, place_in_stream, whose
 from .sink_writer import CouldNotWrite, MemberWriter
 from .takeover import standing, why_taken_over
-from .task_decisions import NOT_YET, DecisionRecords
+from .task_decisions import NOT_YET, DecisionRecords, Last
 from .task_owners import TaskOwners
 
 QUERY_ID = "sql.streaming.queryId"
@@ -74,9 +74,11 @@ def _write(options: WriteOptions, place: Place, given: Iterator[pa.RecordBatch])
     if not place.is_used_once:
         batches = _seen(seen, batches)
     first = next(batches, None)
-    if first is None:  # nothing to write, and nobody to be asked
-        return TaskWrote(place, *NOBODY, seen.marks)
     is_alone = options.transactions == TASK
+    if first is None:  # nothing to write; in a group its driver asks whether there was
+        if is_alone and not place.is_used_once:
+            _check_empty(options, place)
+        return TaskWrote(place, *NOBODY, seen.marks)
     # Where it is alone its id is that of older builds: theirs are fenced, too.
     name = f"{place.group}{SEPARATOR}{place.task_of_any_topic if is_alone else place.member}"
     writer = MemberWriter(options.client[BOOTSTRAP], name, options.client)
@@ -161,7 +163,41 @@ def _alone(
     a batch, unless its checkpoint is an old one: then the batch may have other rows than it had. So may the last one: its
     rows are compared.
     """
-    name = f"{place.group}{SEPARATOR}{place.task}"
+    name = _name_alone(place)
+    decisions, last = _last_of(options, place)
+    if last.batch < place.number:
+        for each in batches:
+            writer.write(each, options.topic)
+            writer.settle_new()
+        check_whole(name)
+        writer.check_topics()
+        rows = "" if place.is_used_once else seen.marks.note()
+        writer.commit_with(decisions.records(place.number, rows))
+        return NOBODY
+    for _ in batches:
+        pass
+    check_whole(name)
+    _check_same(options, place, last, seen.marks)
+    return NOBODY
+
+
+def _check_empty(options: WriteOptions, place: Place) -> None:
+    """1. A task commits rows. The checkpoint loses the batch, and Spark plans it anew: this task has none of them now.
+    2. If it asked nobody, Spark would note the batch, and the next one write these rows again.
+    """
+    _, last = _last_of(options, place)
+    if last.batch == place.number:
+        check_whole(_name_alone(place))
+        _check_same(options, place, last, RowMarks())
+
+
+def _name_alone(place: Place) -> str:
+    return f"{place.group}{SEPARATOR}{place.task}"
+
+
+def _last_of(options: WriteOptions, place: Place) -> tuple[DecisionRecords, Last]:
+    """What this task committed last. `CouldNotWrite` if that is above its number, or if a newer query has its group."""
+    name = _name_alone(place)
     owners = TaskOwners(place.group, whose(place.owner)) if place.is_batch_id else None
     decisions = DecisionRecords(
         options.client[BOOTSTRAP],
@@ -177,27 +213,18 @@ def _alone(
         raise CouldNotWrite(why_taken_over(place.group, place.owner, newer, what))
     if last.batch > place.number:
         raise CouldNotWrite(_why_lower(name, place, last.batch))
-    if last.batch < place.number:
-        for each in batches:
-            writer.write(each, options.topic)
-            writer.settle_new()
-        check_whole(name)
-        writer.check_topics()
-        rows = "" if place.is_used_once else seen.marks.note()
-        writer.commit_with(decisions.records(place.number, rows))
-        return NOBODY
-    for _ in batches:
-        pass
-    check_whole(name)
+    return decisions, last
+
+
+def _check_same(options: WriteOptions, place: Place, last: Last, marks: RowMarks) -> None:
     why_not = why_other_rows(
-        f"{name}: number {place.number}",
+        f"{_name_alone(place)}: number {place.number}",
         marks_of(last.rows),
-        seen.marks,
+        marks,
         may_differ=options.rows_may_differ,
     )
     if why_not is not None:
         raise CouldNotWrite(why_not)
-    return NOBODY
 
 
 def _why_lower(name: str, place: Place, last: int) -> str:
