@@ -7,7 +7,7 @@ PROVED BY  tests/spark/test_spark_reading.py::test_a_batch_ends_before_an_open_t
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Final
 
@@ -18,7 +18,7 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ListOffsetsResultInfo, OffsetSpec
 
 from ..transactional.asking_again import (
     PAUSE_S,
@@ -26,13 +26,19 @@ from ..transactional.asking_again import (
     retrying_for,
     who_was_asked,
 )
+from .listings import Listings, Topics, together, topics_in
 from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place, TopicIds
 from .options import BOOTSTRAP, Bound, ReadOptions
 from .topic_ids import ASK_S, TRIES_S, ids_of
 
-# A leader that has just been made one may not know it yet.
+# A leader that has just been made one may not know it yet, nor does a broker that is cut off from its cluster, and still answers.
 GONE_S: Final = 5.0
+LOOKS_MIN: Final = 3
+LOOK_AGAIN_S: Final = 0.5
+# So often what such a broker may say is heard; then a new client asks whichever broker it meets.
+REFUSALS: Final = 5
 NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+STALE: Final = (*NOT_THERE, KafkaError._UNKNOWN_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE)
 # When none of the partitions that were asked for had a leader for as long as one question takes.
 NO_LEADERS: Final = KafkaError._NOENT
 NO_SUCH_OFFSET: Final = -1  # the answer for a time after the youngest record
@@ -65,19 +71,20 @@ class Cluster:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        settings = {k: v for k, v in options.client.items() if not k.startswith(READERS_OWN)}
-        self._admin = AdminClient(settings)
+        self._settings = {k: v for k, v in options.client.items() if not k.startswith(READERS_OWN)}
+        self._admin = AdminClient(self._settings)
+        self._listings = Listings(self._settings)
         is_committed = options.client["isolation.level"] == "read_committed"
         self._isolation = (
             IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         )
         self.cluster_id = ""
 
-    def places(self) -> list[Place]:
-        """The partitions of what was subscribed to, as they are now."""
+    def places(self, known: Collection[Place] = ()) -> list[Place]:
+        """The partitions of what was subscribed to, as they are now. `known` are some that were there before."""
         options = self._options
         topics = options.topics or tuple(sorted({topic for topic, _ in options.places}))
-        found = self._topics()
+        found = self._topics(topics, {*options.places, *known})
         if options.pattern:
             pattern = re.compile(options.pattern)
             names = sorted(found.keys() - INTERNAL_TOPICS)
@@ -99,7 +106,29 @@ class Cluster:
             )
         return list(options.places)
 
-    def _topics(self) -> dict[str, list[int]]:
+    def _topics(self, topics: Iterable[str], places: Iterable[Place]) -> Topics:
+        """1. One broker is asked. It may be cut off from the others, and not know what was made since.
+        2. What should be there and is not is looked for at others, until it is found or none of them has known it for `GONE_S`.
+        """
+        seen = self._seen()
+        lists = [topics_in(seen)]
+        gone_at, looks = time.monotonic() + GONE_S, 0
+        while True:
+            found = together(self._listings.believed(lists))
+            is_whole = all(topic in found for topic in topics) and all(
+                partition in found.get(topic, ()) for topic, partition in places
+            )
+            if is_whole or (looks >= LOOKS_MIN and time.monotonic() > gone_at):
+                break
+            if looks:
+                time.sleep(LOOK_AGAIN_S)
+            lists += self._listings.of_all(seen)
+            looks += 1
+        if looks:
+            self._admin = AdminClient(self._settings)
+        return found
+
+    def _seen(self) -> ClusterMetadata:
         try:
             seen = retrying_for(TRIES_S, lambda: self._admin.list_topics(timeout=ASK_S))
         except KafkaException as trouble:
@@ -108,7 +137,7 @@ class Cluster:
                 raise NotReached(f"{error.name()}{whom}") from trouble
             raise
         self.cluster_id = seen.cluster_id or ""
-        return {name: sorted(seen.topics[name].partitions) for name in sorted(seen.topics)}
+        return seen
 
     def topic_ids(self, topics: Iterable[str]) -> TopicIds:
         return ids_of(self._admin, topics)
@@ -161,12 +190,13 @@ class Cluster:
         """Each partition's leader; those whose leader is away are asked again."""
         found: Offsets = {}
         deadline, gone_at = time.monotonic() + TRIES_S, time.monotonic() + GONE_S
-        left = dict(specs)
+        left, refusals = dict(specs), 0
         while left:
             asked = {TopicPartition(*place): left[place] for place in left}
             futures = self._admin.list_offsets(
                 asked, isolation_level=self._isolation, request_timeout=ASK_S
             )
+            is_refused = False
             for partition in futures:
                 place = (partition.topic, partition.partition)
                 try:
@@ -174,6 +204,10 @@ class Cluster:
                     del left[place]
                 except KafkaException as trouble:
                     self._raise_unless_passing(place, trouble, deadline, gone_at)
+                    is_refused = is_refused or trouble.args[0].code() in STALE
+            refusals += is_refused
+            if is_refused and refusals % REFUSALS == 0:
+                self._admin = AdminClient(self._settings)
             if left:
                 time.sleep(PAUSE_S)
         return {place: found[place] for place in specs}
@@ -185,6 +219,7 @@ class Cluster:
         error, which = trouble.args[0], f"{place[0]}-{place[1]}"
         if error.code() in NOT_THERE:
             if time.monotonic() > gone_at:
+                self._listings.has_vanished(place)
                 raise Vanished(f"{which} is not there any more: was it deleted?") from trouble
         elif error.code() != NO_LEADERS or time.monotonic() > deadline:
             try:

@@ -10,6 +10,8 @@ AGED_OUT: Final = (
     "Start a new query (with a new checkpoint) where the data begins, keep data for longer (retention.ms), or say "
     "failOnDataLoss=false to go on behind it."
 )
+# Of what no broker lists: one that is cut off from its cluster does not know what was made since.
+NOT_LISTED: Final = "Start the query again; if it stays so, start a new query (with a new checkpoint), or say failOnDataLoss=false to go on without it."
 BEHIND_IT: Final = "going on behind it"
 
 

@@ -247,6 +247,7 @@ class _RangeReader:
             f"{self._wanted}: its topic or partition is not there any more ({c_library.error_of(code).name()}); was it "
             "deleted?",
             fails=self._fails,
+            advice=data_loss.NOT_LISTED,
         )
         self.is_over = True
 

@@ -12,7 +12,7 @@ it needs that, and no end tells of partitions that are new. So these starts are 
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import wraps
@@ -32,7 +32,7 @@ Planned = TypeVar("Planned")
 class AsksCluster(Protocol):
     cluster_id: str
 
-    def places(self) -> list[Place]: ...
+    def places(self, known: Collection[Place] = ...) -> list[Place]: ...
 
     def topic_ids(self, topics: Iterable[str]) -> TopicIds: ...
 
@@ -124,6 +124,7 @@ class StreamPlan:
         self._planned: dict[str, Any] | None = None  # the last end, whose topics were looked at
         self._waiting_since: float | None = None
         self._reported: set[str] = set()
+        self._gone: set[Place] = set()  # at the last look, and told
         self._unresolved: Exception | None = None
 
     def start(self) -> dict[str, Any]:
@@ -162,10 +163,11 @@ class StreamPlan:
         is_now = self._target is not None
         if offsets.is_unresolved(start):
             raise self._why_unresolved(start)
-        places = self._cluster.places()
         self._check_cluster(start)
-        begun = offsets.from_json(start)
+        begun = self._read_of(start)
+        places = self._cluster.places([each for each in begun if each not in self._gone])
         self._check_gone(begun, places)
+        begun = offsets.from_json(start)
         known = [place for place in places if place in begun]
         added = [place for place in places if place not in begun]
         if self._target is not None:
@@ -338,19 +340,24 @@ class StreamPlan:
                 "kafka.bootstrap.servers; where the topics were copied offset by offset, say checkClusterId=false."
             )
 
-    def _check_gone(self, begun: Mapping[Place, int], places: list[Place]) -> None:
+    def _read_of(self, start: Mapping[str, Any]) -> Offsets:
         """Older builds took internal topics for a pattern's: these may be in a checkpoint."""
+        begun = offsets.from_json(start)
         if self._options.pattern:
             begun = {place: begun[place] for place in begun if place[0] not in INTERNAL_TOPICS}
-        for place in sorted(set(begun) - set(places)):
-            self._report_once(
-                f"{place[0]}-{place[1]} was read up to {begun[place]} and is not there any more."
-            )
+        return begun
 
-    def _report_once(self, sentence: str) -> None:
+    def _check_gone(self, begun: Mapping[Place, int], places: list[Place]) -> None:
+        gone = set(begun) - set(places)
+        for place in sorted(gone):
+            said = f"{place[0]}-{place[1]} was read up to {begun[place]} and is not there any more."
+            self._report_once(said, advice=data_loss.NOT_LISTED)
+        self._gone = gone  # which are not waited for at each look
+
+    def _report_once(self, sentence: str, *, advice: str = data_loss.AGED_OUT) -> None:
         """What stays as it is: Spark looks a hundred times a second."""
         if sentence not in self._reported:
-            data_loss.report(sentence, fails=self._options.fail_on_data_loss)
+            data_loss.report(sentence, fails=self._options.fail_on_data_loss, advice=advice)
             self._reported.add(sentence)
 
     def _check_backwards(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from fencepost.clients.spark import range_reader
+from fencepost.clients.spark import cluster, range_reader
 from fencepost.clients.spark.cluster import Cluster, WrongTopic
 from fencepost.clients.spark.data_loss import DataLoss
 from fencepost.clients.spark.offsets import Range
@@ -20,6 +20,15 @@ from fencepost.clients.transactional import AdminApi, TransactionGroup
 from spark_topics import Served, column_of, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is gone, which one broker alone might not have heard of."""
+    monkeypatch.setattr(cluster, "GONE_S", 0.2)
+    monkeypatch.setattr(cluster, "LOOKS_MIN", 1)
+    monkeypatch.setattr(range_reader, "GONE_S", 0.2)
+    monkeypatch.setattr(range_reader, "TOLD_BY_MIN", 2)
 
 
 def plan(node: Served, topic: str, **said: str) -> StreamPlan:
@@ -48,11 +57,7 @@ def test_a_topic_that_vanished_under_a_pattern_is_lost_data(node: Served, topic:
         stream.next_end(end, None)
 
 
-def test_a_topic_that_vanished_under_a_task_is_named(
-    node: Served, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_reader, "GONE_S", 0.2)
-    monkeypatch.setattr(range_reader, "TOLD_BY_MIN", 2)
+def test_a_topic_that_vanished_under_a_task_is_named(node: Served, topic: str) -> None:
     node.write(topic, ["a", "b"])
     node.delete(topic)
     client = {"bootstrap.servers": node.bootstrap, "topic.metadata.propagation.max.ms": "500"}

@@ -1,6 +1,6 @@
 """A cluster that is what a test says, for the suites of the plan: no brokers."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from fencepost.clients.spark.cluster import WrongTopic
@@ -19,7 +19,8 @@ class Told:
         self.first, self.last, self.ids = first, last, ids
         self.asked_for_ids = 0
 
-    def places(self) -> list[Place]:
+    def places(self, known: Collection[Place] = ()) -> list[Place]:
+        self.looked_for = sorted(known)
         return sorted(self.last)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:

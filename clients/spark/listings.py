@@ -1,0 +1,92 @@
+"""Which partitions there are, as several brokers know it: one that is cut off from its cluster still answers, with what was.
+
+INVARIANT  a partition is there if any broker that was asked lists it, unless its leader has said that it is not.
+PREVENTS   a partition that is left out, or told as lost, because the one broker that was asked has not heard of it.
+PROVED BY  tests/spark/test_spark_listings.py::test_a_partition_that_any_broker_lists_is_there
+
+Partitions of a topic are added and never taken away. So of two lists of one topic the longer one is the newer, and together they
+miss nothing. A topic that was deleted is in the lists of those that have not heard of that: whoever lists a partition that its
+leader does not know is not believed, if anybody else is there.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+from .client_settings import BOOTSTRAP
+from .offsets import Place
+
+Topics = dict[str, list[int]]  # partitions
+
+LIST_S: Final = 3.0  # for each, all at once
+ADDRESSES_MIN: Final = (
+    3  # where fewer are said, as one name for all, brokers that these name are asked, too
+)
+ADDRESSES_MAX: Final = 6
+VANISHED_S: Final = (
+    60.0  # so long it is remembered what a leader does not know: a topic may be made again
+)
+
+log = logging.getLogger("fencepost.clients")
+
+
+def topics_in(seen: ClusterMetadata) -> Topics:
+    return {name: sorted(seen.topics[name].partitions) for name in sorted(seen.topics)}
+
+
+def together(lists: list[Topics]) -> Topics:
+    found: dict[str, set[int]] = {}
+    for each in lists:
+        for topic in each:
+            found.setdefault(topic, set()).update(each[topic])
+    return {topic: sorted(found[topic]) for topic in sorted(found)}
+
+
+class Listings:
+    """Asked for by new clients, one for each address: librdkafka's own choice might be the same broker again."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        # Of an address where nobody answers it would say so a few times.
+        self._settings = {"log_level": "2", **settings}
+        self._vanished: dict[Place, float] = {}
+
+    def has_vanished(self, place: Place) -> None:
+        """Its leader says so."""
+        self._vanished[place] = time.monotonic()
+
+    def of_all(self, seen: ClusterMetadata) -> list[Topics]:
+        """Those that answer soon."""
+        addresses = self._addresses(seen)
+        with ThreadPoolExecutor(len(addresses)) as pool:
+            return [found for found in pool.map(self._of, addresses) if found is not None]
+
+    def believed(self, lists: list[Topics]) -> list[Topics]:
+        now_s = time.monotonic()
+        gone = [each for each in self._vanished if now_s - self._vanished[each] < VANISHED_S]
+        newer = [
+            each
+            for each in lists
+            if not any(partition in each.get(topic, ()) for topic, partition in gone)
+        ]
+        return newer or lists
+
+    def _addresses(self, seen: ClusterMetadata) -> list[str]:
+        said = [each.strip() for each in self._settings[BOOTSTRAP].split(",")]
+        brokers = [seen.brokers[each] for each in sorted(seen.brokers)]
+        named = [f"{each.host}:{each.port}" for each in brokers]
+        found = list(dict.fromkeys(each for each in said if each))[:ADDRESSES_MAX]
+        others = [each for each in dict.fromkeys(named) if each not in found]
+        return [*found, *others[: max(ADDRESSES_MIN - len(found), 0)]]
+
+    def _of(self, address: str) -> Topics | None:
+        try:
+            admin = AdminClient({**self._settings, BOOTSTRAP: address})
+            return topics_in(admin.list_topics(timeout=LIST_S))
+        except KafkaException as trouble:
+            log.info("%s does not say which topics there are: %s", address, trouble)
+            return None
