@@ -66,6 +66,11 @@ def _told(answer: "Future[ListOffsetsResultInfo]") -> int:
     return offset
 
 
+def _refusals(code: int) -> int:
+    """Who finds no leader may have waited for as long as a question takes, at one broker that does not know the partition."""
+    return REFUSALS if code == NO_LEADERS else int(code in STALE)
+
+
 class Cluster:
     """Made in a process of Spark's driver, used by one thread."""
 
@@ -80,11 +85,12 @@ class Cluster:
         )
         self.cluster_id = ""
 
-    def places(self, known: Collection[Place] = ()) -> list[Place]:
-        """The partitions of what was subscribed to, as they are now. `known` are some that were there before."""
+    def places(self, known: Collection[Place] = (), *, of_all: bool = False) -> list[Place]:
+        """The partitions of what was subscribed to, as they are now. `known` are some that were there before; `of_all` is for who
+        does not look again soon."""
         options = self._options
         topics = options.topics or tuple(sorted({topic for topic, _ in options.places}))
-        found = self._topics(topics, {*options.places, *known})
+        found = self._topics(topics, {*options.places, *known}, of_all=of_all)
         if options.pattern:
             pattern = re.compile(options.pattern)
             names = sorted(found.keys() - INTERNAL_TOPICS)
@@ -106,9 +112,10 @@ class Cluster:
             )
         return list(options.places)
 
-    def _topics(self, topics: Iterable[str], places: Iterable[Place]) -> Topics:
+    def _topics(self, topics: Iterable[str], places: Iterable[Place], *, of_all: bool) -> Topics:
         """1. One broker is asked. It may be cut off from the others, and not know what was made since.
         2. What should be there and is not is looked for at others, until it is found or none of them has known it for `GONE_S`.
+        3. What nobody has seen yet is missed by nobody: who needs all of it asks others anyway, once.
         """
         seen = self._seen()
         lists = [topics_in(seen)]
@@ -118,7 +125,9 @@ class Cluster:
             is_whole = all(topic in found for topic in topics) and all(
                 partition in found.get(topic, ()) for topic, partition in places
             )
-            if is_whole or (looks >= LOOKS_MIN and time.monotonic() > gone_at):
+            if (is_whole and (looks or not of_all)) or (
+                looks >= LOOKS_MIN and time.monotonic() > gone_at
+            ):
                 break
             if looks:
                 time.sleep(LOOK_AGAIN_S)
@@ -196,7 +205,7 @@ class Cluster:
             futures = self._admin.list_offsets(
                 asked, isolation_level=self._isolation, request_timeout=ASK_S
             )
-            is_refused = False
+            refused = 0
             for partition in futures:
                 place = (partition.topic, partition.partition)
                 try:
@@ -204,10 +213,10 @@ class Cluster:
                     del left[place]
                 except KafkaException as trouble:
                     self._raise_unless_passing(place, trouble, deadline, gone_at)
-                    is_refused = is_refused or trouble.args[0].code() in STALE
-            refusals += is_refused
-            if is_refused and refusals % REFUSALS == 0:
-                self._admin = AdminClient(self._settings)
+                    refused = max(refused, _refusals(trouble.args[0].code()))
+            refusals += refused
+            if refusals >= REFUSALS:
+                self._admin, refusals = AdminClient(self._settings), 0
             if left:
                 time.sleep(PAUSE_S)
         return {place: found[place] for place in specs}

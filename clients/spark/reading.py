@@ -32,7 +32,7 @@ Planned = TypeVar("Planned")
 class AsksCluster(Protocol):
     cluster_id: str
 
-    def places(self, known: Collection[Place] = ...) -> list[Place]: ...
+    def places(self, known: Collection[Place] = ..., *, of_all: bool = ...) -> list[Place]: ...
 
     def topic_ids(self, topics: Iterable[str]) -> TopicIds: ...
 
@@ -66,7 +66,7 @@ def _listed_again(plan: Callable[Said, Planned]) -> Callable[Said, Planned]:
 
 @_listed_again
 def batch_ranges(cluster: AsksCluster, options: ReadOptions) -> list[Range]:
-    places = cluster.places()
+    places = cluster.places(of_all=True)
     start = cluster.resolve("startingOffsets", options.starting, places)
     end = cluster.resolve("endingOffsets", options.ending, places)
     first = cluster.starts(places)
@@ -138,7 +138,7 @@ class StreamPlan:
 
     @_listed_again
     def initial(self) -> dict[str, Any]:
-        places = self._cluster.places()
+        places = self._cluster.places(of_all=True)
         ids = self._cluster.topic_ids(topic for topic, _ in places)
         bound = self._options.starting
         start = self._cluster.resolve("startingOffsets", bound, places)
@@ -155,7 +155,7 @@ class StreamPlan:
     @_listed_again
     def stop_at_what_is_there(self) -> None:
         """For Trigger.AvailableNow."""
-        self._target = self._cluster.ends(self._cluster.places())
+        self._target = self._cluster.ends(self._cluster.places(of_all=True))
 
     @_listed_again
     def next_end(self, start: Mapping[str, Any], most: int | None) -> dict[str, Any]:

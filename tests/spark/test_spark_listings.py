@@ -10,8 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 from fencepost.clients.spark import cluster, listings
 from fencepost.clients.spark.cluster import Cluster, Vanished, WrongTopic
 from fencepost.clients.spark.data_loss import DataLoss
-from fencepost.clients.spark.option_table import STREAM
+from fencepost.clients.spark.offsets import Range
+from fencepost.clients.spark.option_table import BATCH, STREAM
 from fencepost.clients.spark.options import read_options
+from fencepost.clients.spark.reading import batch_ranges
 from told_cluster import Told, plan
 
 Topics = Mapping[str, int]  # how many partitions
@@ -162,6 +164,7 @@ def test_a_broker_that_has_one_name_for_all_is_asked_beside_those_that_it_names(
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_PARTITION,
+        KafkaError._NOENT,
     ],
 )
 def test_a_broker_that_refuses_to_say_where_it_ends_is_left_for_another(
@@ -204,3 +207,45 @@ def test_what_is_not_listed_is_told_with_what_helps() -> None:
     with pytest.raises(DataLoss, match=said) as told:
         plan(Told({}, {("t", 0): 10})).next_end(start, None)
     assert "retention.ms" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "said", [{"subscribe": "t"}, {"subscribepattern": "t"}], ids=["subscribe", "pattern"]
+)
+def test_a_batch_read_covers_what_any_broker_lists(
+    monkeypatch: pytest.MonkeyPatch, said: dict[str, str]
+) -> None:
+    """Nobody would ever be told of the partition that is not in it."""
+    brokers = Brokers(a=STALE, b=None, c=GOOD)
+    asked = of(brokers, monkeypatch, BATCH, **said)
+    told = iter([0, 0, 7, 7, 0, 0])  # its starts, its ends, and its starts
+    brokers.ends = lambda _: next(told)
+    options = asked._options
+    assert batch_ranges(asked, options) == [Range("t", 0, 0, 7), Range("t", 1, 0, 7)]
+    assert brokers.now_s == 0.0
+
+
+def test_a_batch_read_does_not_wait_for_brokers_that_are_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = Brokers(a=GOOD, b=None, c=None)
+    assert of(brokers, monkeypatch, BATCH).places(of_all=True) == [("t", 0), ("t", 1)]
+    assert (sorted(brokers.asked), brokers.now_s) == (["a", "a", "b", "c"], 0.0)
+
+
+def test_a_batch_read_goes_by_those_who_know_that_a_topic_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a topic that was made anew with fewer partitions, and one that was deleted."""
+    brokers = Brokers(a={"t": 2}, b={"t": 3, "v": 1})
+    asked = of(brokers, monkeypatch, BATCH, subscribepattern=".")
+    assert asked.places(of_all=True) == [("t", 0), ("t", 1), ("t", 2), ("v", 0)]
+
+    def gone(_: int) -> int:
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+    brokers.ends = gone
+    for place in (("v", 0), ("t", 2)):
+        with pytest.raises(Vanished):
+            asked.ends([place])
+        assert asked.places(of_all=True) == [("t", 0), ("t", 1)]

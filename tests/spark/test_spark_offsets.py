@@ -364,7 +364,7 @@ def test_a_pattern_means_no_internal_topics_and_a_name_does(
 ) -> None:
     """As Kafka's own consumers have it. '.*' would write what a query reads as it writes, for ever."""
     there = {each: [0] for each in {"mine", "__mine"} | ids.INTERNAL_TOPICS}
-    monkeypatch.setattr(Cluster, "_topics", lambda *_: there)
+    monkeypatch.setattr(Cluster, "_topics", lambda *_, **__: there)
     options = read_options({"bootstrap.servers": "127.0.0.1:1", **said}, STREAM)
     assert {topic for topic, _ in Cluster(options).places()} == topics
 

@@ -19,8 +19,9 @@ class Told:
         self.first, self.last, self.ids = first, last, ids
         self.asked_for_ids = 0
 
-    def places(self, known: Collection[Place] = ()) -> list[Place]:
+    def places(self, known: Collection[Place] = (), *, of_all: bool = False) -> list[Place]:
         self.looked_for = sorted(known)
+        self.are_all_asked = of_all
         return sorted(self.last)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
