@@ -35,7 +35,7 @@ class LeaderFeed:
     """How far it was sent, and what the follower was told of it."""
 
     __slots__ = (
-        "_granted", "handed_at", "is_cold", "is_dropped", "leader_epoch", "owes_producers", "partition", "sent_bytes", "sent_to", "slot", "stream", "told",
+        "_granted", "handed_at", "is_cold", "is_dropped", "leader_epoch", "partition", "sent_bytes", "sent_to", "slot", "stream", "told",
     )  # fmt: skip
 
     def __init__(self, stream: Sender, partition: Partition, follow: Follow) -> None:
@@ -51,9 +51,9 @@ class LeaderFeed:
         # It begins with nothing behind what was deleted, and does not know who wrote that. A member of the ISR does.
         begins_empty = follow.last_epoch == NO_EPOCH and follow.log_end > 0
         is_in_sync = stream.follower_id in partition.machine.isr.isr
-        self.owes_producers = stream.takes_producers and begins_empty and not is_in_sync
+        is_told = stream.takes_producers and begins_empty and not is_in_sync
         # It joins nothing before it has taken so many bytes of its stream: a partition may have no records left.
-        self.handed_at = NOT_YET if self.owes_producers else 0
+        self.handed_at = NOT_YET if is_told else 0
         self._granted = follow.granted
 
     @property
@@ -64,6 +64,11 @@ class LeaderFeed:
         """The news; the follower knows them from here on."""
         self.told = self.news
         return self.told
+
+    @property
+    def owes_producers(self) -> bool:
+        """It is to be told who wrote what was deleted before anything else."""
+        return self.handed_at == NOT_YET
 
     @property
     def is_valid(self) -> bool:

@@ -302,7 +302,7 @@ class LeaderStream:
     ) -> int:
         """Add the next batches of a partition to a frame; how many bytes of them."""
         if feed.owes_producers:
-            feed.is_cold, feed.owes_producers = True, False
+            feed.is_cold = True
             self._env.tasks.spawn(self._send_producers(feed), name="producers for a follower")
             return 0
         log = feed.partition.log

@@ -53,6 +53,11 @@ def replay(batches: Iterable[Batch], before: dict[int, Known] | None = None) -> 
     return found
 
 
+def differing(one: dict[int, Known], other: dict[int, Known]) -> list[int]:
+    """The producers of which the two know not the same."""
+    return [each for each in sorted(one.keys() | other.keys()) if one.get(each) != other.get(each)]
+
+
 def check(node: int, key: str, wanted: dict[int, Known], states: dict[int, Known]) -> list[Anomaly]:
     """What a node has against what a replay of its log says."""
     return [
@@ -62,6 +67,5 @@ def check(node: int, key: str, wanted: dict[int, Known], states: dict[int, Known
             f"node {node} has {states.get(producer)} of producer {producer}, "
             f"its log has {wanted.get(producer)}",
         )
-        for producer in sorted(wanted.keys() | states.keys())
-        if states.get(producer) != wanted.get(producer)
+        for producer in differing(wanted, states)
     ]

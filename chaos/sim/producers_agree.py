@@ -6,13 +6,14 @@ PROVED BY  tests/sim/test_producers_agree.py::test_a_replica_that_knows_less_tha
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.replication.partition import Partition
 
 from ..checkers.history import Anomaly
-from ..checkers.producer_state import Known
+from ..checkers.producer_state import Known, differing
 
 
 def compare_producers(key: str, members: Iterable[tuple[BrokerId, Partition]]) -> list[Anomaly]:
@@ -26,16 +27,13 @@ def compare_producers(key: str, members: Iterable[tuple[BrokerId, Partition]]) -
             states = log.producers.states()
             known[node_id] = {each.producer_id: known_of(each) for each in states}
     found = []
-    for (one, ours), (other, theirs) in zip(
-        list(known.items())[:-1], list(known.items())[1:], strict=True
-    ):
-        for producer in sorted(ours.keys() | theirs.keys()):
-            if ours.get(producer) != theirs.get(producer):
-                what = (
-                    f"both end at {end}; of producer {producer} node {one} has"
-                    f" {ours.get(producer)}, node {other} has {theirs.get(producer)}"
-                )
-                found.append(Anomaly("producer-state", key, what))
+    for (one, ours), (other, theirs) in pairwise(known.items()):
+        for producer in differing(ours, theirs):
+            what = (
+                f"both end at {end}; of producer {producer} node {one} has"
+                f" {ours.get(producer)}, node {other} has {theirs.get(producer)}"
+            )
+            found.append(Anomaly("producer-state", key, what))
     return found
 
 

@@ -24,13 +24,11 @@ from .offsets import Place
 Topics = dict[str, list[int]]  # partitions
 
 LIST_S: Final = 3.0  # for each, all at once
-ADDRESSES_MIN: Final = (
-    3  # where fewer are said, as one name for all, brokers that these name are asked, too
-)
+# Where fewer are said, as one name for all, brokers that these name are asked, too.
+ADDRESSES_MIN: Final = 3
 ADDRESSES_MAX: Final = 6
-VANISHED_S: Final = (
-    60.0  # so long it is remembered what a leader does not know: a topic may be made again
-)
+# So long it is remembered what a leader does not know: a topic may be made again.
+VANISHED_S: Final = 60.0
 
 log = logging.getLogger("fencepost.clients")
 

@@ -52,9 +52,8 @@ VANISHED: Final = (
 # any of them first: what so many say one after another, for `GONE_S` at least, is believed.
 TOLD_BY_MIN: Final = 8
 NEW_CLIENT_S: Final = 0.5
-NEW_CLIENT: Final[Mapping[str, str]] = {
-    "topic.metadata.propagation.max.ms": "1000"
-}  # not 30 s each
+# Not 30 s each.
+NEW_CLIENT: Final[Mapping[str, str]] = {"topic.metadata.propagation.max.ms": "1000"}
 # Records that nobody gets, however often they are asked for. Behind some of them librdkafka goes on as if they had never been.
 UNREADABLE: Final = (
     KafkaError._BAD_MSG,

@@ -21,10 +21,11 @@ from .producer_snapshot import (
     Snapshot,
     SnapshotDamaged,
     read_snapshot,
+    seen_at,
     unpack_entry,
     write_snapshot,
 )
-from .snapshots import NOBODY_EXPIRES, Copied, has_written, path_of
+from .snapshots import NOBODY_EXPIRES, Copied, write_durably
 from .sync import sync_now
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def _cut(entry: bytes, offset: int) -> bytes | None:
     epoch, coordinator_epoch, timestamp, seen_ms, txn_first_offset = ENTRY.unpack_from(entry)
     batches = entry[ENTRY_SIZE:]
     size = sum(BATCH_SIZE for _, _, last, _ in BATCH.iter_unpack(batches) if last < offset)
-    if batches and not size and coordinator_epoch == NONE:
-        return None  # those batches come, and there is nothing else to know
-    if batches and not size:
+    if batches and not size:  # those come
+        if coordinator_epoch == NONE:
+            return None
         epoch = NONE  # or its next batch would have to be its first
     first = txn_first_offset if txn_first_offset < offset else NONE
     return ENTRY.pack(epoch, coordinator_epoch, timestamp, seen_ms, first) + batches[:size]
@@ -69,11 +70,11 @@ def take(log: "Log", data: bytes) -> None:
     offset = log.log_end_offset
     if log.log_start_offset != offset or len(log.producers):
         return  # it was here before, and knows better
-    told = read_snapshot(data)
+    told, now_ms = read_snapshot(data), log.shared.clock.now_ms()
     check(told, offset)
-    data = write_snapshot(offset, _seen_now(told, log.shared.clock.now_ms()), [])
-    log.env.disk.replace(path_of(log, offset), data)
-    has_written(log, offset)
+    # By the clock here, which may be another than the leader's; nobody is forgotten too early.
+    data = write_snapshot(offset, {who: seen_at(entry, now_ms) for who, entry in told.entries}, [])
+    write_durably(log, data)
     sync_now(log)
     # Else a start after a crash does not believe it: it stands above what is known to be synced.
     log.put(Kind.LOG_START, offset)
@@ -81,16 +82,6 @@ def take(log: "Log", data: bytes) -> None:
     if log.shared.offsets is not None:
         log.shared.offsets.flush_now()
     log.producers.restore(data, now_ms=NOBODY_EXPIRES)
-
-
-def _seen_now(told: Snapshot, now_ms: int) -> dict[int, bytes]:
-    """By the clock here, which may be another than the leader's; nobody is forgotten too early."""
-    found = {}
-    for producer_id, entry in told.entries:
-        epoch, coordinator_epoch, timestamp, _, first = ENTRY.unpack_from(entry)
-        head = ENTRY.pack(epoch, coordinator_epoch, timestamp, now_ms, first)
-        found[producer_id] = head + entry[ENTRY_SIZE:]
-    return found
 
 
 def check(snapshot: Snapshot, offset: int) -> None:

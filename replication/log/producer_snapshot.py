@@ -115,6 +115,12 @@ def unpack_entry(producer_id: int, entry: bytes) -> ProducerState:
     )
 
 
+def seen_at(entry: bytes, now_ms: int) -> bytes:
+    """The same, last seen then."""
+    epoch, coordinator_epoch, timestamp, _, first = ENTRY.unpack_from(entry)
+    return ENTRY.pack(epoch, coordinator_epoch, timestamp, now_ms, first) + entry[ENTRY_SIZE:]
+
+
 def find_duplicate(entry: bytes, base_sequence: int, last_offset_delta: int) -> Batch | None:
     """The batch of the window with exactly these sequences, the oldest first as Kafka looks."""
     if len(entry) == ENTRY_SIZE:

@@ -39,6 +39,7 @@ from .producer_snapshot import (
     find_duplicate,
     is_after,
     read_snapshot,
+    seen_at,
     sequence_plus,
     unpack_entry,
     write_snapshot,
@@ -311,10 +312,7 @@ class ProducersMachine:
                 gone.append(producer_id)
         self.forget(gone)
         for producer_id in ahead:
-            entry = self._entries.pop(producer_id)
-            epoch, coordinator_epoch, timestamp, _, first = ENTRY.unpack_from(entry)
-            head = ENTRY.pack(epoch, coordinator_epoch, timestamp, now_ms, first)
-            self._entries[producer_id] = head + entry[ENTRY_SIZE:]
+            self._entries[producer_id] = seen_at(self._entries.pop(producer_id), now_ms)
         if self._verifications:
             self._verifications.expire(now_ms, self.expiration_ms)
         return len(gone)

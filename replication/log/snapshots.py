@@ -75,11 +75,13 @@ def write(log: "Log") -> bool:
     return True
 
 
-def has_written(log: "Log", offset: int) -> None:
-    """There is one, and the disk has it."""
+def write_durably(log: "Log", data: bytes) -> int:
+    """At the log's end, and on the disk when it returns that offset. Blocks."""
+    offset = log.log_end_offset
+    log.env.disk.replace(path_of(log, offset), data)
     if offset not in log.snapshots:
         insort(log.snapshots, offset)
-    log.folder_version += 1
+    return offset
 
 
 def _is_there(log: "Log", offset: int) -> None:
@@ -157,10 +159,7 @@ def for_hint(log: "Log") -> tuple[int, bytes]:
     data = producers.snapshot()
     if len(data) <= INLINE_MAX:
         return -1, data
-    log.env.disk.replace(path_of(log, log.log_end_offset), data)
-    if log.log_end_offset not in log.snapshots:
-        log.snapshots.append(log.log_end_offset)
-    return log.log_end_offset, b""
+    return write_durably(log, data), b""
 
 
 def covered(log: "Log", point: int) -> int:

@@ -21,6 +21,8 @@ CONFIGS = {
     for name in ("orders", "payments")
 }
 
+OLD_GOES = {name: {"retention.ms": "1000"} for name in ("orders", "payments")}
+
 
 class Odd(Exception):
     """Of no kind that anybody expects."""
@@ -51,6 +53,14 @@ async def write_keys(node: Node) -> None:
             await node.write(value, name)
         node.partition(name).log.roll(node.env.clock.now_ms())
         await node.write(batch("last", key=b"l", timestamp=node.env.clock.now_ms()), name)
+
+
+async def let_grow_old(node: Node) -> None:
+    """Of the one log retention takes it; the other's round is what fails."""
+    for name in (ORDERS, PAYMENTS):
+        await node.write(batch("old", timestamp=1), name)
+    await node.env.clock.sleep(10)
+    assert node.partition(PAYMENTS).log_start_offset == 1
 
 
 def fail_in(
@@ -160,10 +170,7 @@ def test_a_log_whose_retention_meets_a_fault_is_left_out_of_it(
     monkeypatch.setattr(retention, "_is_too_old", broken)
 
     async def scene(node: Node) -> None:
-        for name in (ORDERS, PAYMENTS):
-            await node.write(batch("old", timestamp=1), name)
-        await node.env.clock.sleep(10)
-        assert node.partition(PAYMENTS).log_start_offset == 1
+        await let_grow_old(node)
         (line,) = said(node, "round_given_up")
         assert (line["round"], line["partition"]) == ("retention", "orders-0")
         assert len(calls) == 1
@@ -171,8 +178,7 @@ def test_a_log_whose_retention_meets_a_fault_is_left_out_of_it(
         await node.write(batch("new", timestamp=1))
         assert await node.read_values() == [b"old", b"new"]
 
-    configs = {name: {"retention.ms": "1000"} for name in ("orders", "payments")}
-    assert play(scene, configs=configs).deaths == []
+    assert play(scene, configs=OLD_GOES).deaths == []
 
 
 def test_a_fault_while_segments_are_taken_out_takes_that_partition_offline(
@@ -189,15 +195,11 @@ def test_a_fault_while_segments_are_taken_out_takes_that_partition_offline(
     monkeypatch.setattr(retention, "forget", broken)
 
     async def scene(node: Node) -> None:
-        for name in (ORDERS, PAYMENTS):
-            await node.write(batch("old", timestamp=1), name)
-        await node.env.clock.sleep(10)
-        assert node.partition(PAYMENTS).log_start_offset == 1
+        await let_grow_old(node)
         assert node.manager.partition(ORDERS) is ErrorCode.kafka_storage_error
         assert "its retention broke off half-way" in node.manager.offline[ORDERS]
 
-    configs = {name: {"retention.ms": "1000"} for name in ("orders", "payments")}
-    assert play(scene, configs=configs).deaths == []
+    assert play(scene, configs=OLD_GOES).deaths == []
 
 
 def test_a_round_that_finds_no_memory_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:

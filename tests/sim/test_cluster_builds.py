@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 
 import pytest
 from cluster_scene import TOPIC, Scene
@@ -16,6 +17,16 @@ from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.metadata import levels
 from fencepost.cluster.metadata.codec import CommandUnreadable
 from fencepost.cluster.metadata.records import PartitionsCreated
+
+
+def play(scenario: Callable[[Scene], Awaitable[None]]) -> None:
+    """Nodes may end, if it is of what they can't read."""
+    with World(
+        3, time_limit_s=600, deaths_allowed=lambda why: isinstance(why, CommandUnreadable)
+    ) as world:
+        scene = Scene(world)
+        with builds_of(scene.nodes):
+            world.run(scenario(scene))
 
 
 @pytest.mark.slow
@@ -39,12 +50,7 @@ def test_a_node_that_does_not_know_a_command_ends_with_a_sentence_and_the_others
         del scene.nodes.builds[older]
         await scene.finish()
 
-    with World(
-        3, time_limit_s=600, deaths_allowed=lambda why: isinstance(why, CommandUnreadable)
-    ) as world:
-        scene = Scene(world)
-        with builds_of(scene.nodes):
-            world.run(scenario(scene))
+    play(scenario)
 
 
 @pytest.mark.slow
@@ -110,12 +116,7 @@ def test_a_build_that_can_not_read_what_is_written_says_what_it_needs() -> None:
         del scene.nodes.builds[older]
         await scene.finish()
 
-    with World(
-        3, time_limit_s=600, deaths_allowed=lambda why: isinstance(why, CommandUnreadable)
-    ) as world:
-        scene = Scene(world)
-        with builds_of(scene.nodes):
-            world.run(scenario(scene))
+    play(scenario)
 
 
 @pytest.mark.slow
