@@ -80,7 +80,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
             "idempotent producers, readers and groups on three to five nodes, with topics that come, go and move",
             tuple(cluster_fault_table.FAULTS),
             cluster.ClusterRun,
-            (cluster.STREAM, cluster.LIGHT, deleting.DELETIONS),
+            (cluster.STREAM, cluster.LIGHT, deleting.DELETIONS, deleting.SLEEPERS),
         ),
         Campaign(
             "transactions",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ..planted.bugs import Bug, all_bugs
+from ..sim.deleting import SLEEPERS
 from ..sim.plan import Plan
 from .campaign import run_plan
 from .runner import spread
@@ -45,7 +46,7 @@ def plan_for(bug: Bug, seed: int) -> Plan:
         seed=seed,
         seconds=bug.seconds,
         faults=bug.faults,
-        nodes=0 if bug.campaign == "quorum" else 3,
+        nodes=0 if bug.campaign == "quorum" or SLEEPERS in bug.workloads else 3,
         workloads=bug.workloads,
         protocol=bug.protocol,
         config=bug.config,

@@ -4,7 +4,8 @@ from typing import Any
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
-from fencepost.replication.log import retention
+from fencepost.replication import streams_leader
+from fencepost.replication.log import handed_on, retention
 from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.log import Log
 from fencepost.replication.log.store import LogStore
@@ -43,6 +44,18 @@ def log_starts_are_not_kept(patch: Patch) -> None:
         return right(self, partition, *others)
 
     patch.put(LogStore, "open", forgetful)
+
+
+@bug(
+    seen_by="duplicate moved reordered producer-state",
+    campaign="cluster",
+    faults="kill reset",
+    workloads="sleepers",
+)
+def copies_are_told_of_nobody(patch: Patch) -> None:
+    """A leader hands on what is left of a log, and not who wrote what was deleted: a new replica takes a retry of that for new."""
+    patch.put(streams_leader, "below", lambda *_: b"")
+    patch.put(handed_on, "below", lambda *_: b"")
 
 
 @bug(seen_by="over-deleted", campaign="cluster", faults="reset kill", workloads="deletions")

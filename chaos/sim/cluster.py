@@ -23,15 +23,16 @@ from ..workloads.cluster_client import ClusterClient
 from ..workloads.cluster_offsets import PAUSE_S, OffsetKeeper
 from ..workloads.cluster_stream import FINAL, MAX_WAIT_MS, StreamProducer, StreamReader
 from ..workloads.deleter import Deleter
+from ..workloads.sleeping_producer import SleepingProducer
 from . import deleting
-from .cluster_admin import Admin
+from .cluster_admin import Admin, Mover
 from .cluster_builds import UPGRADE, builds_of
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_progress import Progress
 from .cluster_watch import ClusterBroken, ClusterWatch
-from .deleting import DELETIONS, Deleting
+from .deleting import DELETIONS, SLEEPERS, SLEEPERS_NODES, Deleting
 from .habits import drawn
 from .limits import cleaner_settings, small_limits
 from .node import SimEnv
@@ -55,7 +56,7 @@ LIGHT, LIGHT_PAUSE_S, LIGHT_WAIT_MS = "light", 1.0, 500
 STREAM: Final = "stream"  # and no scene beside it
 # What no later try mends.
 NEVER: Final = ("invalid_config", "invalid_request")
-Client = StreamProducer | StreamReader | OffsetKeeper | Deleter
+Client = StreamProducer | StreamReader | OffsetKeeper | Deleter | SleepingProducer | Mover
 
 
 class ClusterRun:
@@ -68,7 +69,14 @@ class ClusterRun:
         drawn = self.rng.choice((3, 3, 3, 4, 5))
         self.watch = ClusterWatch(self.world)
         stream, has_scenes = self.world.stream, not plan.workloads
-        is_deleting = deleting.is_drawn(stream) if has_scenes else DELETIONS in plan.workloads
+        if has_scenes:
+            is_deleting = deleting.is_drawn(stream)
+            has_sleepers = is_deleting and deleting.has_sleepers(stream)
+        else:
+            has_sleepers = SLEEPERS in plan.workloads
+            is_deleting = has_sleepers or DELETIONS in plan.workloads
+        if has_sleepers:
+            drawn = self.rng.choice(SLEEPERS_NODES)
         small = deleting.settings(stream) if is_deleting else ()
         config = (*cleaner_settings(stream), *small, *plan.config)
         self.nodes = ClusterNodes(
@@ -86,6 +94,8 @@ class ClusterRun:
             place = TOPIC, PARTITIONS
             self.deleting = Deleting(self.nodes, self.watch, place, self._client_at)
             self.deleting.struck = lambda: {each.name for each in self.struck}
+            if has_sleepers:
+                self.deleting.add_sleepers(self._client_at, self.history)
         self.progress = Progress(self.world, self.faults, self.producers)
         self.verdict: Verdict | None = None
 
@@ -146,7 +156,9 @@ class ClusterRun:
     async def _converge(self) -> None:
         """Nothing is broken any more: who is down is started, and all must be well, and written to by everybody, within a
         bounded time."""
-        writing = [each for each in self.producers if self.plan.keeps_client(each.client.name)]
+        sleepers = [] if self.deleting is None else self.deleting.sleepers
+        producers = [*self.producers, *sleepers]
+        writing = [each for each in producers if self.plan.keeps_client(each.client.name)]
         before = {each: each.acknowledged for each in writing}
 
         def complaint() -> str:
@@ -186,7 +198,7 @@ class ClusterRun:
         """Those that run, but for the administrator."""
         all_of_them: list[Client] = [*self.producers, *self.readers, *self.keepers]
         if self.deleting is not None:
-            all_of_them += self.deleting.deleters
+            all_of_them += self.deleting.clients
         return [each for each in all_of_them if self.plan.keeps_client(each.client.name)]
 
     @property

@@ -165,6 +165,13 @@ class Admin:
         return str(reply.error_code.name)
 
 
+class Mover(Admin):
+    """Does nothing but move partitions."""
+
+    async def run(self, actions: tuple[str, ...] = ("move",)) -> None:
+        await super().run(actions)
+
+
 def _code(items: Any) -> str:
     return str(items[0].error_code.name) if items else NO_ERROR
 

@@ -1,6 +1,7 @@
 """A scene of the cluster campaign: records of its partitions are deleted on request (DeleteRecords), whatever fails.
 
-It is in a part of the seeds, by dice of its own: a seed without it is the run that it was. `--workloads deletions` asks for it.
+It is in a part of the seeds, by dice of its own: a seed without it is the run that it was. `--workloads deletions` asks for it. In half
+of those (or with `--workloads sleepers`) there are producers that sleep with batches under way, and partitions that move all the while.
 """
 
 import random
@@ -18,11 +19,16 @@ from ..checkers.observations import Begins, Deletion
 from ..workloads.cluster_client import ClusterClient
 from ..workloads.deleted_reader import DeletedReader
 from ..workloads.deleter import Deleter, Judge
+from ..workloads.sleeping_producer import SleepingProducer
+from .cluster_admin import Mover
 from .cluster_nodes import ClusterNodes, node_name
 from .cluster_watch import ClusterWatch, key_of
 
 DELETIONS: Final = "deletions"
+SLEEPERS: Final = "sleepers"
 ODDS: Final = 0.2
+SLEEPERS_ODDS: Final = 0.5  # of those
+SLEEPERS_NODES: Final = (4, 5)  # where a partition has nodes that it can move to
 # After these a file may not have been given up.
 OF_DISKS: Final = frozenset(
     [
@@ -40,6 +46,11 @@ OF_DISKS: Final = frozenset(
 def is_drawn(stream: Callable[[str], random.Random]) -> bool:
     """`stream` is `World.stream`."""
     return stream(f"scene/{DELETIONS}").random() < ODDS
+
+
+def has_sleepers(stream: Callable[[str], random.Random]) -> bool:
+    """Where `is_drawn`."""
+    return stream(f"scene/{SLEEPERS}").random() < SLEEPERS_ODDS
 
 
 def settings(stream: Callable[[str], random.Random]) -> tuple[str, ...]:
@@ -68,6 +79,8 @@ class Deleting:
         self.struck: Callable[[], Iterable[str]] = tuple  # faults, by name
         self.deletions = Deletions(self._committed)
         self.readers: list[DeletedReader] = []
+        self.sleepers: list[SleepingProducer] = []
+        self.movers: list[Mover] = []
         self._restarted: set[int] = set()
         self._topic_id: UUID | None = None
         self.judge = Judge(self.see, self.deletions.acknowledged, self._newest_epoch)
@@ -84,11 +97,25 @@ class Deleting:
             "deletions asked for": sum(sum(each.answers.values()) for each in self.deleters),
             "deleted": sum(self.deletions.low(key) for key in keys),
             "readers overtaken": sum(each.overtaken for each in self.readers),
+            "slept": sum(each.slept for each in self.sleepers),
         }
 
+    @property
+    def clients(self) -> list[Deleter | SleepingProducer | Mover]:
+        return [*self.deleters, *self.sleepers, *self.movers]
+
     def stop(self) -> None:
-        for each in self.deleters:
-            each.stopping = True
+        """But for those who sleep: what they have under way has to be acknowledged."""
+        for deleter in self.deleters:
+            deleter.stopping = True
+        for mover in self.movers:
+            mover.stopping = True
+
+    def add_sleepers(self, client: Callable[[int, str], ClusterClient], history: History) -> None:
+        for index in range(self.partitions):
+            one = SleepingProducer(client(index, f"s{index}"), self.topic, index, history)
+            self.sleepers.append(one)
+        self.movers.append(Mover(client(0, "mover"), self.nodes, self.topic))
 
     def reader(
         self, client: ClusterClient, partition: int, history: History, **how: Any
