@@ -3,12 +3,14 @@
 INVARIANT  an end of what may be read is one that `read_committed` readers reach.
 PREVENTS   a task that waits at an open transaction for an offset that it was told to read up to.
 PROVED BY  tests/spark/test_spark_reading.py::test_a_batch_ends_before_an_open_transaction
+           tests/spark/test_spark_range_bounds.py::test_an_end_before_what_was_read_is_asked_of_other_brokers
 """
 
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Final
 
 from confluent_kafka import (
@@ -35,6 +37,7 @@ from .topic_ids import ASK_S, TRIES_S, ids_of
 GONE_S: Final = 5.0
 LOOKS_MIN: Final = 3
 LOOK_AGAIN_S: Final = 0.5
+NOTHING_READ: Final[Mapping[Place, int]] = MappingProxyType({})
 # So often what such a broker may say is heard; then a new client asks whichever broker it meets.
 REFUSALS: Final = 5
 NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -151,8 +154,22 @@ class Cluster:
     def topic_ids(self, topics: Iterable[str]) -> TopicIds:
         return ids_of(self._admin, topics)
 
-    def ends(self, places: Iterable[Place]) -> Offsets:
-        return self._ask(dict.fromkeys(places, OffsetSpec.latest()))
+    def ends(
+        self, places: Iterable[Place], at_least: Mapping[Place, int] = NOTHING_READ
+    ) -> Offsets:
+        """Of one that is said to end before what was read of it a leader may have spoken that was deposed, and has not heard of
+        it: others are asked for `GONE_S`. Ends move on, so of two answers the further one is the newer."""
+        found = self._ask(dict.fromkeys(places, OffsetSpec.latest()))
+        gone_at, looks = time.monotonic() + GONE_S, 0
+        while behind := [each for each in found if found[each] < at_least.get(each, 0)]:
+            if looks >= LOOKS_MIN and time.monotonic() > gone_at:
+                break
+            time.sleep(LOOK_AGAIN_S)
+            looks += 1
+            self._admin = AdminClient(self._settings)
+            again = self._ask(dict.fromkeys(behind, OffsetSpec.latest()))
+            found |= {each: max(found[each], again[each]) for each in behind}
+        return found
 
     def starts(self, places: Iterable[Place]) -> Offsets:
         return self._ask(dict.fromkeys(places, OffsetSpec.earliest()))

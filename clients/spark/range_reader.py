@@ -5,6 +5,7 @@ PREVENTS   a task that waits for an offset that a marker, an aborted transaction
 PROVED BY  tests/spark/test_spark_reading.py::test_a_range_ends_at_markers_and_aborted_records
            tests/spark/test_spark_unreadable.py::test_a_task_that_meets_damage_says_so_and_does_not_ask_for_ever
            tests/spark/test_spark_vanished.py::test_a_partition_that_one_broker_does_not_know_is_asked_of_others
+           tests/spark/test_spark_range_bounds.py::test_an_end_that_one_broker_tells_is_asked_of_others
 
 Offsets need not be dense: so the end is seen by a record at or after it, or by the partition's own end.
 """
@@ -22,6 +23,7 @@ from . import c_library, client_settings, data_loss
 from .c_consumer import Columns, Fetched, PartitionConsumer
 from .cluster import GONE_S
 from .offsets import Range
+from .range_bounds import ASK_S, NEW_CLIENT_S, TOLD_BY_MIN, told_by_many
 from .schemas import arrow_schema
 
 RECORDS_MAX: Final = 8_192  # in one Arrow batch
@@ -33,7 +35,6 @@ SILENT_S: Final = 120.0
 # At an end before ours: a leader that has just changed may know it so late. It is asked for then, and one that does not know
 # what was committed before it says so (KIP-207).
 SHORT_S: Final = 10.0
-ASK_S: Final = 20.0
 GONE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 FATAL: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -49,10 +50,7 @@ VANISHED: Final = (
     KafkaError._UNKNOWN_PARTITION,
 )
 # A broker that is cut off from its cluster, or has just begun, may not know what is there, and says so at once. A new client asks
-# any of them first: what so many say one after another, for `GONE_S` at least, is believed.
-TOLD_BY_MIN: Final = 8
-NEW_CLIENT_S: Final = 0.5
-# Not 30 s each.
+# any of them first: what `TOLD_BY_MIN` say one after another, for `GONE_S` at least, is believed. Not 30 s each.
 NEW_CLIENT: Final[Mapping[str, str]] = {"topic.metadata.propagation.max.ms": "1000"}
 # Records that nobody gets, however often they are asked for. Behind some of them librdkafka goes on as if they had never been.
 UNREADABLE: Final = (
@@ -149,9 +147,16 @@ class _RangeReader:
         except KafkaException as trouble:
             log.warning("%s: where it ends now can't be asked for: %s", self._wanted, trouble)
             return
-        if last < self._wanted.end:
-            data_loss.report(_ends_early(self._wanted, last), fails=self._fails)
-            self.is_over = True
+        if last >= self._wanted.end:
+            return
+        told = told_by_many(self._new_consumer, self._wanted.end)
+        if told is None:
+            return
+        if told.last >= self._wanted.end:
+            self._ask_another()
+            return
+        data_loss.report(_ends_early(self._wanted, told.last), fails=self._fails)
+        self.is_over = True
 
     def _take(self, fetched: Fetched) -> pa.RecordBatch | None:
         found = fetched.columns(self._wanted.end)
@@ -232,10 +237,17 @@ class _RangeReader:
         if told_by >= TOLD_BY_MIN and now_s - self._not_there_at[0] >= GONE_S:
             self._vanished(code)
             return
-        time.sleep(NEW_CLIENT_S)
+        self._ask_another()
+
+    def _new_consumer(self) -> PartitionConsumer:
         settings = {**self._settings, **NEW_CLIENT}
-        former, wanted = self._consumer, self._wanted
-        self._consumer = PartitionConsumer(settings, wanted.topic, wanted.partition)
+        return PartitionConsumer(settings, self._wanted.topic, self._wanted.partition)
+
+    def _ask_another(self) -> None:
+        """Whichever broker a new client meets first."""
+        time.sleep(NEW_CLIENT_S)
+        former = self._consumer
+        self._consumer = self._new_consumer()
         former.close()
         self._asked_up_to = self._at
         self._is_at_an_end = False
@@ -253,7 +265,18 @@ class _RangeReader:
     def _skip(self) -> None:
         """Behind what is gone."""
         wanted = self._wanted
-        first, last = self._consumer.watermarks(ASK_S)
+        try:
+            first, last = self._consumer.watermarks(ASK_S)
+        except KafkaException as trouble:
+            self._trouble = trouble.args[0]
+            self._ask_another()
+            return
+        if self._at >= first:  # so it is the end that is said to be before it
+            told = told_by_many(self._new_consumer, wanted.end)
+            if told is None or (told.first <= self._at and told.last >= wanted.end):
+                self._ask_another()
+                return
+            first, last = told
         if self._at < first:
             data_loss.report(
                 f"{wanted}: the partition begins at {first} now, what was before it is gone.",

@@ -38,7 +38,7 @@ class AsksCluster(Protocol):
 
     def starts(self, places: Any) -> Offsets: ...
 
-    def ends(self, places: Any) -> Offsets: ...
+    def ends(self, places: Any, at_least: Mapping[Place, int] = ...) -> Offsets: ...
 
     def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets: ...
 
@@ -176,7 +176,7 @@ class StreamPlan:
             added = [place for place in added if place in target]
             newest |= {place: target[place] for place in added}
         else:
-            newest = self._cluster.ends(places)
+            newest = self._cluster.ends(places, begun)
         self._newest = offsets.to_json(newest, self._cluster.cluster_id)
         is_behind = any(newest[place] < begun[place] for place in known)
         # What is new is read from its beginning, as Spark's Kafka connector does.
@@ -240,7 +240,7 @@ class StreamPlan:
         """A place that is behind its target was begun at `latest` after the target was taken, or its topic went backwards:
         where it ends now tells which. What has come since the target is left for the next run."""
         behind = [place for place in known if target.get(place, 0) < begun[place]]
-        now = self._cluster.ends(behind) if behind else {}
+        now = self._cluster.ends(behind, begun) if behind else {}
         wanted = {place: target.get(place, 0) for place in known}
         return wanted | {place: min(now[place], begun[place]) for place in behind}
 

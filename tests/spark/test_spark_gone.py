@@ -27,9 +27,9 @@ class Deleting(Told):
         self._asked(places)
         return super().starts(places)
 
-    def ends(self, places: Any) -> Offsets:
+    def ends(self, places: Any, *more: Any) -> Offsets:
         self._asked(places)
-        return super().ends(places)
+        return super().ends(places, *more)
 
 
 def of_a_pattern(use: str, **said: str) -> ReadOptions:

@@ -1,6 +1,7 @@
 """A cluster that is what a test says, for the suites of the plan: no brokers."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fencepost.clients.spark.cluster import WrongTopic
@@ -33,7 +34,8 @@ class Told:
     def starts(self, places: Any) -> Offsets:
         return {place: self.first.get(place, 0) for place in places}
 
-    def ends(self, places: Any) -> Offsets:
+    def ends(self, places: Any, at_least: Mapping[Place, int] = MappingProxyType({})) -> Offsets:
+        self.read_up_to = dict(at_least)
         return {place: self.last[place] for place in places}
 
     def resolve(self, side: str, bound: Bound, places: list[Place]) -> Offsets:
