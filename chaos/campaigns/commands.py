@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .options import add_plan_options, make_light, plan_of, plans_of, seeds, why_not
+from .options import (
+    add_plan_options,
+    at_least_one,
+    make_light,
+    plan_of,
+    plans_of,
+    seeds,
+    why_not,
+)
 
 if TYPE_CHECKING:
     from ..sim.plan import Plan
@@ -89,7 +97,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
     cores = os.cpu_count() or 1
-    parser.add_argument("--jobs", type=int, default=cores, help=f"seeds at one time ({cores})")
+    parser.add_argument(
+        "--jobs", type=at_least_one, default=cores, help=f"seeds at one time ({cores})"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from ..sim.plan import Plan
@@ -26,7 +27,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--keep-clients", type=_words, default=(), metavar="A,B", help="only these clients, by name"
     )
-    add("--seconds", type=float, default=0.0, help="virtual seconds of faults")
+    add("--seconds", type=_seconds, default=0.0, help="virtual seconds of faults")
     add("--until", type=_seconds, default=0.0, metavar="12.5s", help="no fault from then on")
     add("--nodes", type=int, default=0, help="how many; the seed says when not")
     add("--at-once", type=int, default=0, help="faults at one time (3)")
@@ -115,8 +116,14 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
 def _seconds(text: str) -> float:
-    try:
-        return float(text.removesuffix("s"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: say 12.5s") from None
+    with suppress(ValueError):
+        if 0 <= (number := float(text.removesuffix("s"))) < float("inf"):
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is no time: say 12.5s")
