@@ -139,7 +139,7 @@ class NodeConfig:
 
     @property
     def log_dir(self) -> str:
-        return self.string("log.dirs") or self.string("log.dir")
+        return self.string("log.dirs")
 
     @property
     def auto_create_topics_enable(self) -> bool:
@@ -167,6 +167,18 @@ _NOT_AS_IN_KAFKA: Final[Mapping[str, tuple[Callable[[NodeConfig], bool], str]]] 
         ),
         "with this alone each node would be a cluster of its own; set controller.quorum.voters=ID@HOST:PORT,… on all of them",
     ),
+    "metadata.log.dir": (
+        lambda config: config.string("metadata.log.dir") not in ("", config.log_dir),
+        "the metadata log is in the folder of log.dirs, beside the partitions; take the line out",
+    ),
+    "remote.log.storage.system.enable": (
+        lambda config: config.flag("remote.log.storage.system.enable"),
+        "there is no tiered storage here: all that is kept is on the nodes' disks; take the line out, and mind retention",
+    ),
+    "security.inter.broker.protocol": (
+        lambda config: config.string("security.inter.broker.protocol") != "PLAINTEXT",
+        "nodes talk to each other at peer.listener, where peer.secret and peer.ssl.keystore.location say how; take the line out",
+    ),
     "process.roles": (
         lambda config: "broker" not in config.strings("process.roles"),
         "there are no nodes that only vote: each keeps partitions, too; take the line out, or say broker,controller",
@@ -180,7 +192,10 @@ _NOT_AS_IN_KAFKA: Final[Mapping[str, tuple[Callable[[NodeConfig], bool], str]]] 
 
 def _known_names(text: Mapping[str, str]) -> dict[str, str]:
     """Without aliases; done for each source by itself, so that the name chosen doesn't change which one wins."""
-    return {ALIASES.get(name, name): value for name, value in text.items()}
+    known = {ALIASES.get(name, name): value for name, value in text.items()}
+    if known.get("log.dir") and not known.get("log.dirs"):  # Kafka looks at them in this order, too
+        known["log.dirs"] = known["log.dir"]
+    return known
 
 
 def _suggest(name: str) -> str:
@@ -194,7 +209,10 @@ def _from_file(path: str) -> dict[str, str]:
     except OSError as missing:
         raise ConfigRefused(f"can't read the configuration {path}: {missing.strerror}") from missing
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as damaged:
-        raise ConfigRefused(f"{path} is not TOML: {damaged}") from damaged
+        raise ConfigRefused(
+            f'{path} is not TOML: {damaged}. Text stands in quotes there (listeners = "PLAINTEXT://HOST:9092"), and so does a '
+            'name on which another goes on ("request.log" beside "request.log.slow.ms")'
+        ) from damaged
     return dict(_flatten("", parsed))
 
 

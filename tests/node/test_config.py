@@ -93,6 +93,9 @@ def test_an_impossible_setting_is_refused_with_what_is_allowed(
         ("unclean.leader.election.enable=true", "partition recover --accept-data-loss"),
         ("authorizer.class.name=org.apache.Any", "everybody who reaches a listener"),
         ("default.replication.factor=0", "Value must be at least 1"),
+        ("metadata.log.dir=/fast", "in the folder of log.dirs"),
+        ("remote.log.storage.system.enable=true", "there is no tiered storage"),
+        ("security.inter.broker.protocol=SSL", "peer.secret and peer.ssl.keystore.location"),
     ],
 )
 def test_a_line_of_a_kafka_that_would_mean_something_else_here_stops_the_start(
@@ -132,7 +135,37 @@ def test_lines_of_a_kafka_that_mean_the_same_here_are_taken() -> None:
         "process.roles=broker,controller",
         "unclean.leader.election.enable=false",
         "authorizer.class.name=",
+        "log.dirs=/data",
+        "metadata.log.dir=/data",
+        "security.inter.broker.protocol=PLAINTEXT",
     )
+
+
+def test_log_dir_is_where_data_is_unless_the_same_source_says_log_dirs(tmp_path: Path) -> None:
+    """Kafka's older name: a node that did not know it kept its data in the folder that it was started in."""
+    path = tmp_path / "node.toml"
+    path.write_text('log.dir = "/old"')
+    assert load(file=path).log_dir == "/old"
+    assert load("log.dirs=/new", file=path).log_dir == "/new"
+    path.write_text('log.dir = "/old"\nlog.dirs = "/new"')
+    assert load(file=path).log_dir == "/new"
+    assert load("log.dir=/newest", file=path).log_dir == "/newest"
+    assert load("log.dirs=", "log.dir=/old").log_dir == "/old"
+    assert load().log_dir == "data"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["num.partitions=3\nlisteners=PLAINTEXT://h:1", "request.log=true\nrequest.log.slow.ms=5"],
+)
+def test_a_file_that_is_no_toml_is_told_how_its_lines_are_written(
+    tmp_path: Path, text: str
+) -> None:
+    """A `server.properties`, or a name on which another one goes on."""
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigRefused, match=r'not TOML: .* quotes there .*"request\.log" beside'):
+        load(file=path)
 
 
 def test_a_node_may_listen_everywhere_when_clients_are_told_a_host() -> None:
