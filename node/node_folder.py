@@ -1,11 +1,13 @@
 """A node's folder: held by one process, and belonging to one node of one cluster.
 
-INVARIANT  a folder is opened by one process at a time, and only by the node that wrote it; it has an id of its own,
-           and no other folder has that; each process that begins with it is in a life of its own, whose number is on the
-           disk when `open` returns.
-PREVENTS   two processes appending to the same segments; a disk mounted at the wrong node; a folder that is put back as it
-           was, and passes for the one that it was later (`cluster/wire/peer_lives.py`).
+INVARIANT  a folder is opened by one process at a time, and only by the node that wrote it, or when nobody has written anything
+           there; it has an id of its own, and no other folder has that; each process that begins with it is in a life of
+           its own, whose number is on the disk when `open` returns.
+PREVENTS   two processes appending to the same segments; a disk mounted at the wrong node; a node's files among those of
+           somebody else; a folder that is put back as it was, and passes for the one that it was later
+           (`cluster/wire/peer_lives.py`).
 PROVED BY  tests/node/test_node_folder.py::test_a_folder_of_another_node_is_refused
+           tests/node/test_node_folder.py::test_a_folder_of_somebody_else_is_not_begun_with
            tests/node/test_node_folder.py::test_no_two_starts_tell_the_same_life_whenever_the_power_goes
 """
 
@@ -27,6 +29,14 @@ DISK_ID: Final = "directory.id"  # Kafka's name
 LIFE: Final = "life"
 LIVES: Final = "life.names"  # of that one and those before it, the newest last
 VERSION: Final = "1"
+# A start that came no further may have left some of these without `META`.
+LEFT_BY_A_NODE: Final = frozenset(
+    {META, "metadata", "partition-offsets", "last_seen", "clean-shutdown"}
+)
+# What may lie in a new node's folder: a file system's own, and what `fencepost dev` writes down of it.
+BESIDE: Final = frozenset({"lost+found", "log", "pid", "node.toml"})
+DEV_CLUSTER: Final = "cluster.json"
+NAMED_MAX: Final = 5
 Lives = tuple[int, tuple[int, ...]]  # the number of one, and names up to it
 NO_LIFE: Final[Lives] = (0, ())
 
@@ -60,6 +70,7 @@ class NodeFolder:
 
     def open(self) -> None:
         """Lock the folder, read whose it is, and begin another life of it; an empty one belongs to nobody yet."""
+        self._check_begins()
         make_durable_folder(self.disk, self.path)
         try:
             self._release = self.disk.lock(f"{self.path}/{LOCK}")
@@ -94,6 +105,26 @@ class NodeFolder:
             self.why_no_life = str(refused)
         else:
             self.begin_life(life)
+
+    def _check_begins(self) -> None:
+        """Nobody's folder is begun with when it holds what no node has left there: /etc, or a whole cluster of `fencepost dev`."""
+        if not self.disk.exists(self.path):
+            return
+        # Of a file that was written whole or not at all a start may have left the part that was written.
+        names = [name.removesuffix(".tmp") for name in self.disk.list(self.path)]
+        if LEFT_BY_A_NODE.intersection(names):
+            return
+        others = sorted(name for name in names if name not in BESIDE and not name.startswith("."))
+        if not others:
+            return
+        what = f"no node's folder, and not empty: there is {', '.join(others[:NAMED_MAX])}"
+        if DEV_CLUSTER in others:
+            what = "the folder of a cluster that `fencepost dev --nodes` made: each node has one of its own in it"
+        raise CannotRun(
+            f"{self.path} is {what}. Give this node a folder that is empty or its own (log.dirs, or `fencepost dev --data "
+            "FOLDER`).",
+            EXIT_IDENTITY,
+        )
 
     def next_life(self) -> Lives:
         number, names = _lives_of(f"{self.path}/{META}", self._properties)

@@ -10,6 +10,7 @@ import pytest
 from fencepost.chaos.sim.loop import NodeDown
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import LogDamaged, Trouble
+from fencepost.cluster.base.exit_codes import EXIT_IDENTITY, CannotRun
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.base.real_disk import RealDisk
 from fencepost.cluster.wire.peer_lives import TOLD_MAX, UNKNOWN, Life
@@ -53,6 +54,38 @@ def test_a_folder_is_held_by_one_process_at_a_time(disk: RealDisk, tmp_path: pat
         NodeFolder(disk, str(tmp_path), BrokerId(1), uuid4).open()
     first.close()
     NodeFolder(disk, str(tmp_path), BrokerId(1), uuid4).open()
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["passwd", "hosts"], "not empty: there is hosts, passwd"),
+        (["orders-0"], "not empty: there is orders-0"),
+        (["cluster.json", "node-1"], "made: each node has one of its own"),
+    ],
+)
+def test_a_folder_of_somebody_else_is_not_begun_with(
+    disk: RealDisk, tmp_path: pathlib.Path, names: list[str], said: str
+) -> None:
+    """`log.dirs=/etc` wrote eight files there; in the folder of a cluster it began another one, and neither could be started."""
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(CannotRun, match=said) as refused:
+        NodeFolder(disk, str(tmp_path), BrokerId(1), uuid4).open()
+    assert refused.value.exit_code == EXIT_IDENTITY
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[], [".lock"], ["lost+found", ".snapshot"], ["log", "pid"], ["metadata", "orders-0", "notes"]],
+)
+def test_an_empty_folder_and_one_of_a_start_that_came_no_further_are_begun_with(
+    disk: RealDisk, tmp_path: pathlib.Path, names: list[str]
+) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    owned(disk, tmp_path, 1, "c1")
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"version=1\nnode.id=1\n", b"junk"])
