@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ConnectionLost, FrameRefused
-from fencepost.cluster.base.framing import Framer
+from fencepost.cluster.base.framing import Framer, why_refused
 from fencepost.cluster.base.ports import Chunk, FileSlice, Log
 from fencepost.cluster.base.real_connection import LINGER_S, READ_AHEAD_MAX
 from fencepost.cluster.base.sending import WRITE_HIGH, WRITE_LOW
@@ -71,7 +71,7 @@ class SimConnection:
         while not framer.frames:
             if framer.held_back is not None:
                 length = framer.held_back
-                raise FrameRefused(f"a frame of {length} bytes, allowed are 0 to {size_max}")
+                raise FrameRefused(why_refused(length, size_max))
             if self._ended:
                 self._check_end()
                 return None
@@ -87,7 +87,7 @@ class SimConnection:
             return None
         frame = framer.take()
         if len(frame) > size_max:
-            raise FrameRefused(f"a frame of {len(frame)} bytes, allowed are 0 to {size_max}")
+            raise FrameRefused(why_refused(len(frame), size_max))
         if framer.queued_bytes < READ_AHEAD_MAX // 2:
             self._in.unblock()
         return frame

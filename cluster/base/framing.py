@@ -10,6 +10,7 @@ for the buffer, fills it and reports it without anything else running in between
 """
 
 from collections import deque
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
@@ -24,6 +25,24 @@ DIRECT_MIN: Final = 16 * 1024
 TRUST_MIN: Final = 64 * 1024
 # What a queued frame costs besides its bytes, so that a flood of empty ones counts too.
 FRAME_OVERHEAD: Final = 256
+# Who sends these speaks another protocol: it is what their first letters are, taken for a length.
+_OTHERS: Final[Mapping[bytes, str]] = {
+    **dict.fromkeys(
+        (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE"),
+        'it begins with "{first}": who speaks HTTP is to go to admin.listener',
+    ),
+    b"HTTP": 'it begins with "{first}": is this an admin door (admin.listener)? Clients are to go to listeners',
+}
+_TLS: Final = b"\x16\x03"
+
+
+def why_refused(length: int, size_max: int) -> str:
+    said = f"a frame of {length} bytes, allowed are 0 to {size_max}"
+    first = _LENGTH.pack(length)
+    if first.startswith(_TLS):
+        return f"{said}; it begins as TLS does, which is not spoken at this door"
+    other = _OTHERS.get(first)
+    return said if other is None else f"{said}; {other.format(first=first.decode())}"
 
 
 class Framer:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from .errors import ConnectionLost, FrameRefused
-from .framing import Framer
+from .framing import Framer, why_refused
 from .ports import Chunk, Disk, Log, Tasks
 from .sending import Sender
 
@@ -116,8 +116,7 @@ class RealConnection(asyncio.BufferedProtocol):
         framer.allow(size_max)
         while not framer.frames:
             if framer.held_back is not None:
-                length = framer.held_back
-                raise FrameRefused(f"a frame of {length} bytes, allowed are 0 to {size_max}")
+                raise FrameRefused(why_refused(framer.held_back, size_max))
             if self._ended:
                 self._check_end()
                 return None
@@ -133,7 +132,7 @@ class RealConnection(asyncio.BufferedProtocol):
             return None  # whoever closes wants no more of what came before
         frame = framer.take()
         if len(frame) > size_max:
-            raise FrameRefused(f"a frame of {len(frame)} bytes, allowed are 0 to {size_max}")
+            raise FrameRefused(why_refused(len(frame), size_max))
         if not self._reading and framer.queued_bytes < READ_AHEAD_MAX // 2:
             self._resume()
         return frame

@@ -98,6 +98,9 @@ _ONLY_BY_LISTENER: Final = frozenset(
     name for name in BROKER_CONFIGS if name.startswith(("ssl.keystore.", "ssl.truststore."))
 ) | {"ssl.key.password"}
 
+# Kafka opens and closes listeners while it runs. To take these and do nothing would be a lie.
+_ONLY_AT_A_START: Final = frozenset({"listeners", "listener.security.protocol.map"})
+
 
 def check_broker_configs(overrides: Mapping[str, str], *, one_broker: bool) -> None:
     """ConfigRefused, in Kafka's words, for dynamic settings that can't be; unknown names pass, as there."""
@@ -122,6 +125,11 @@ def check_broker_configs(overrides: Mapping[str, str], *, one_broker: bool) -> N
             "Cannot update these configs at default cluster level, broker id must be specified",
             [name for name in overrides if _is_per_broker(name)],
         )
+    _refuse(
+        "A node here opens its doors when it starts, so write it into its own settings (--config, FENCEPOST_…, --set) and start"
+        " it again; these are not changed while it runs",
+        [name for name in overrides if name in _ONLY_AT_A_START],
+    )
 
 
 def _is_per_broker(name: str) -> bool:

@@ -1,7 +1,10 @@
 """The client door: accepts connections, bounds their number, and closes those that fell silent."""
 
 import asyncio
+import errno
 from collections import Counter
+from collections.abc import Mapping
+from typing import Final
 
 from fencepost.cluster.base.exit_codes import EXIT_LATER, CannotRun
 from fencepost.cluster.base.ports import Connection, Env
@@ -16,6 +19,15 @@ IDLE_SWEEP_S = 5.0
 IDLE_SWEEP_S_MIN = 0.1
 # How long a stopping node waits for its connections to end.
 CLOSE_S_MAX = 5.0
+
+_IN_USE: Final = (
+    "Stop what holds that address, or choose another (`fencepost dev --port PORT`, or listeners)."
+)
+_WHAT_TO_DO: Final[Mapping[int, str]] = {
+    errno.EADDRNOTAVAIL: "No interface of this machine has that address, or not yet: correct listeners. What clients are told may be"
+    " another one, advertised.listeners.",
+    errno.EACCES: "Ports below 1024 are the system's: choose another in listeners, or let this user have it.",
+}
 
 
 class ClientListener:
@@ -59,10 +71,9 @@ class ClientListener:
         try:
             return await self.env.net.listen(host, port, self._serve)
         except OSError as refused:
+            what_to_do = _WHAT_TO_DO.get(refused.errno or 0, _IN_USE)
             raise CannotRun(
-                f"can't listen on {host}:{port} ({self.name}): {refused.strerror or refused}. "
-                "Stop what holds that address, or choose another (`fencepost dev --port PORT`, or "
-                "listeners).",
+                f"can't listen on {host}:{port} ({self.name}): {refused.strerror or refused}. {what_to_do}",
                 EXIT_LATER,
             ) from refused
 

@@ -1,13 +1,19 @@
 """Several doors for clients, each with the addresses that its own clients can reach."""
 
+import asyncio
+import errno
+import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fencepost.cluster.base.errors import ConfigRefused, ErrorCode
+from fencepost.cluster.base.exit_codes import EXIT_LATER, CannotRun
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 from fencepost.node.config import NodeConfig
+from fencepost.node.server.listener import ClientListener
 from sim_node import NODE, SimNode
 
 INSIDE, OUTSIDE = 9092, 19092
@@ -111,3 +117,25 @@ def test_listeners_that_nobody_could_use_stop_the_start(
         settings(*flags)
     for part in parts:
         assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EADDRNOTAVAIL, "No interface of this machine has that address, or not yet"),
+        (errno.EACCES, "Ports below 1024 are the system's"),
+        (errno.EADDRINUSE, "Stop what holds that address"),
+    ],
+)
+def test_why_a_node_can_not_listen_is_told_with_what_helps(number: int, said: str) -> None:
+    async def refuses(*_: object) -> object:
+        raise OSError(number, os.strerror(number))
+
+    env: Any = SimpleNamespace(net=SimpleNamespace(listen=refuses))
+    dispatcher: Any = None
+    limits = {"connections_max": 1, "connections_per_ip_max": 1, "idle_s_max": 1.0}
+    listener = ClientListener(env, "PLAINTEXT", dispatcher, **limits)  # type: ignore[arg-type]
+    with pytest.raises(CannotRun, match=said) as refused:
+        asyncio.run(listener.open("192.0.2.1", 9092))
+    assert os.strerror(number) in str(refused.value)
+    assert refused.value.exit_code == EXIT_LATER

@@ -1,10 +1,12 @@
 """The framer alone: any bytes, in any pieces."""
 
+import re
 import struct
 import tracemalloc
 from typing import Any
 
-from fencepost.cluster.base.framing import SCRATCH_SIZE, TRUST_MIN, Framer
+import pytest
+from fencepost.cluster.base.framing import SCRATCH_SIZE, TRUST_MIN, Framer, why_refused
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,3 +114,22 @@ def test_frames_are_writable_and_do_not_share_the_scratch_buffer() -> None:
     scratch[:] = bytes(SCRATCH_SIZE)
     first[0:1] = b"X"
     assert bytes(first) == b"Xbc" and bytes(made.take()) == b"def"
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (b"HTTP", '1213486160 .* begins with "HTTP": is this an admin door'),
+        (b"GET ", 'begins with "GET ": who speaks HTTP is to go to admin.listener'),
+        (b"\x16\x03\x01\x02", "as TLS does"),
+        (b"\x7f\x00\x00\x00", "allowed are 0 to 100$"),
+        (b"\xff\xff\xff\xff", "a frame of -1 bytes, allowed are 0 to 100$"),
+    ],
+)
+def test_a_length_that_is_another_protocols_first_letters_is_told_as_that(
+    first: bytes, said: str
+) -> None:
+    made = framer(size_max=100)
+    made.feed(first + b"whatever")
+    assert made.held_back is not None
+    assert re.search(said, why_refused(made.held_back, 100))

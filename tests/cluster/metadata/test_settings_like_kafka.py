@@ -135,6 +135,10 @@ ACCIDENTS = (
 
 
 # Kafka reads the rest of the node's configuration to answer.
+ONLY_AT_A_START = (
+    "A node here opens its doors when it starts, so write it into its own settings (--config, FENCEPOST_…, --set) and start"
+    " it again; these are not changed while it runs: [listeners]"
+)
 ENTANGLED = {"cordoned.log.dirs", "listener.security.protocol.map"}
 
 
@@ -144,6 +148,8 @@ def test_a_broker_setting_takes_and_refuses_what_kafka_does_in_its_words(name: s
         if any(accident in sentence for accident in ACCIDENTS):
             continue
         why = refused(lambda text=text: check_broker_configs({name: text}, one_broker=True))
+        if taken and name == "listeners":
+            taken, sentence = False, ONLY_AT_A_START
         assert (why is None, why or "") == (taken, sentence), text
 
 
