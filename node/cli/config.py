@@ -40,6 +40,8 @@ _SET_BY = {
     ConfigSource.STATIC_BROKER_CONFIG.value: "node file",
     ConfigSource.DEFAULT_CONFIG.value: DEFAULT,
 }
+# What a node says, as Kafka does, of a setting that may not differ between brokers.
+ONLY_OF_ALL: Final = "cannot be altered while ELR is enabled"
 # How long the node that is asked may take to hear of what was changed.
 HEARD_S, LOOK_S = 3.0, 0.1
 
@@ -60,11 +62,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         whose = action.add_mutually_exclusive_group(required=True)
         whose.add_argument("--topic", metavar="TOPIC")
         whose.add_argument("--broker", metavar="ID", help="a broker's id")
+        whose.add_argument(
+            "--all-brokers", action="store_true", help="those that have no value of their own"
+        )
         whose.add_argument("--group", metavar="GROUP")
         add_cluster_arguments(action)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.all_brokers:
+        from . import config_of_all  # slow to import
+
+        of_all = {_get: config_of_all.get, _set: config_of_all.change, _unset: config_of_all.unset}
+        return run_safely(of_all[arguments.action], arguments)
     return run_safely(arguments.action, arguments)
 
 
@@ -248,4 +258,11 @@ def _alter(admin: Any, arguments: argparse.Namespace, entries: list[ConfigEntry]
     _entries(admin, arguments, [each.name for each in entries])
     resource = _resource(arguments, entries)
     futures = admin.incremental_alter_configs([resource])
-    outcome(f"can't change the settings of {resource.name}", futures[resource])
+    try:
+        outcome(f"can't change the settings of {resource.name}", futures[resource])
+    except Failed as refused:
+        if arguments.broker is not None and ONLY_OF_ALL in str(refused):
+            raise Failed(
+                f"{refused} `fencepost config set --all-brokers` does that, or `--topic TOPIC`."
+            ) from refused
+        raise
