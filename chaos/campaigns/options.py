@@ -75,6 +75,9 @@ def plan_of(arguments: argparse.Namespace, campaign: str, seed: int) -> Plan:
 
 def why_not(plan: Plan) -> str:
     """What of this plan its campaign does not know; empty when all is known."""
+    from fencepost.cluster.base.errors import ConfigRefused  # slow to import, as all of these
+    from fencepost.node.config import NodeConfig
+
     from ..planted.bugs import all_bugs
     from .campaign import CAMPAIGNS
 
@@ -88,6 +91,10 @@ def why_not(plan: Plan) -> str:
             if name not in known:
                 allowed = ", ".join(sorted(known)) or "none"
                 return f"{name!r} is no {what} of campaign {plan.campaign}; there are: {allowed}"
+    try:
+        NodeConfig.load(flags=plan.config, environment={}, file=None)
+    except ConfigRefused as refused:
+        return f"--config: {refused}"
     return ""
 
 

@@ -20,13 +20,16 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def row(alert: dict[str, Any]) -> str:
-    """The first sentence of what it means, and of each part the first command; alerts.yml has the rest."""
+    """The first sentence of what it means, the first command to look with, and when and how it is mended with the first command for
+    that; alerts.yml has the rest."""
     told = alert["annotations"]
     meaning = told["meaning"].split(". ")[0].rstrip(".")
-    looks, mends = (re.findall(r"`fencepost ([^`]+)`", told[of]) for of in ("look", "command"))
+    looks = re.findall(r"`fencepost ([^`]+)`", told["look"])
     look = f"`{looks[0]}`" if looks else ""
-    mend = f"`{mends[0]}`" if mends else ""
+    clauses = re.split(r"(?<=\w|`|\))[.;] ", told["command"].rstrip("."))
+    mend = next((each for each in clauses if "`fencepost " in each), "").replace("`fencepost ", "`")
     name = alert["alert"].removeprefix("Fencepost")
+    mend = mend[:1].upper() + mend[1:]
     return f"| {name} | {alert['labels']['severity']} | {meaning} | {look} | {mend} |"
 
 
@@ -35,7 +38,7 @@ def current(readme: str) -> str:
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     assert after, f"the README has no marks {BEGIN} … {END}"
-    head = "| Fencepost… | severity | what it means | first look: fencepost … | then: fencepost … |\n|---|---|---|---|---|"
+    head = "| Fencepost… | severity | what it means | first look: fencepost … | mended: fencepost … |\n|---|---|---|---|---|"
     rows = "\n".join(map(row, alerts()))
     return f"{before}{BEGIN}\n{head}\n{rows}\n{END}{after}"
 

@@ -8,6 +8,7 @@ from fencepost.chaos.campaigns.campaign import CAMPAIGNS
 from fencepost.chaos.campaigns.options import CAMPAIGN_NAMES, plans_of, seeds, why_not
 from fencepost.chaos.sim.plan import Plan
 from fencepost.node.cli import COMMANDS
+from fencepost.node.main import main
 
 PLANS = [
     Plan(campaign="cluster", seed=17),
@@ -73,3 +74,22 @@ def test_what_a_campaign_does_not_know_is_named_with_what_it_does() -> None:
         Plan(campaign="cluster", seed=1, workloads=("bank",))
     )
     assert "no planted bug" in why_not(Plan(campaign="cluster", seed=1, planted="nothing"))
+    assert "unknown setting foo='1'" in why_not(Plan(campaign="cluster", seed=1, config=("foo=1",)))
+    assert why_not(Plan(campaign="cluster", seed=1, config=("flush.policy=os",))) == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--jobs", "0", "is no number from 1 on"),
+        ("--seconds", "-1", "is no time"),
+        ("--until", "infs", "is no time"),
+        ("--until", "soon", "is no time: say 12.5s"),
+    ],
+)
+def test_a_number_that_can_not_be_is_refused_with_what_is_allowed(
+    option: str, value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["sim", "run", f"{option}={value}"])
+    assert said in capsys.readouterr().err
