@@ -6,11 +6,12 @@ PREVENTS   a producer known by batches of a history that was truncated, and its 
 PROVED BY  tests/replication/log/test_recovery.py::test_a_snapshot_of_a_truncated_history_is_not_believed
 
 Where all is lost that was below the log start, they alone know who wrote it: no segment goes before one stands for it
-(`covered`). As long as the segments are there losing the snapshots loses time only.
+(`covered`), and it is written twice (`snapshot_file.py`). As long as the segments are there losing the snapshots loses time only.
 """
 
 import contextlib
 from bisect import bisect_right, insort
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
@@ -25,6 +26,7 @@ from .producer_verdicts import CompletedTxn, Marker
 from .producers_machine import ProducersMachine
 from .segment import Segment
 from .segment_files import read_if_there, remove_if_there
+from .snapshot_file import copies, twice
 from .walk import damaged
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def write(log: "Log") -> bool:
 def write_durably(log: "Log", data: bytes) -> int:
     """At the log's end, and on the disk when it returns that offset. Blocks."""
     offset = log.log_end_offset
-    log.env.disk.replace(path_of(log, offset), data)
+    log.env.disk.replace(path_of(log, offset), twice(data))
     if offset not in log.snapshots:
         insort(log.snapshots, offset)
     return offset
@@ -142,7 +144,13 @@ def _write_file(disk: Disk, path: str, data: bytes) -> None:
     file = disk.open(path, create=True)
     try:
         file.truncate(0)
-        file.append((data,))
+        try:
+            file.append((twice(data),))
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
+            file.truncate(0)
+            file.append((data,))
     finally:
         file.close()
 
@@ -289,7 +297,8 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
             data = read_if_there(log.env.disk, path)
             if data is None:
                 raise SnapshotDamaged("it is gone")
-            if machine.restore(data, now_ms=NOBODY_EXPIRES) == log.snapshots[-1]:
+            end = _of_a_whole_copy(data, lambda one: machine.restore(one, now_ms=NOBODY_EXPIRES))
+            if end == log.snapshots[-1]:
                 if machine.end_offset < first:
                     break  # what is between the two is gone: better to know nobody than what was true once
                 return
@@ -302,12 +311,25 @@ def load_newest(log: "Log", machine: ProducersMachine) -> None:
     machine.reset(first)
 
 
+def _of_a_whole_copy(data: bytes, read: Callable[[bytes], int]) -> int:
+    """SnapshotDamaged where none is whole."""
+    first: SnapshotDamaged | None = None
+    for each in copies(data):
+        try:
+            return read(each)
+        except SnapshotDamaged as error:
+            first = first or error
+    assert first is not None, "there is one copy at least"
+    raise first
+
+
 def drop_damaged(log: "Log") -> None:
     """Whatever was written and not synced before the power went stands for nothing. The newest has been looked at."""
     for offset in log.snapshots[:-1]:
         path = path_of(log, offset)
         try:
-            if read_snapshot(read_if_there(log.env.disk, path) or b"").end_offset == offset:
+            data = read_if_there(log.env.disk, path) or b""
+            if _of_a_whole_copy(data, lambda one: read_snapshot(one).end_offset) == offset:
                 continue
         except SnapshotDamaged as error:
             log.env.log.warn("snapshot_not_usable", path=path, cause=str(error))

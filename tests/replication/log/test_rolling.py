@@ -216,7 +216,8 @@ def test_many_producers_are_written_off_the_loop(
         for pid in range(5):
             produce(log, producer_id=pid, producer_epoch=0, base_sequence=0)
         if then == "full disk":
-            node.env.machine.disk.faults.fail("append", path="*.producers*", number=errno.ENOSPC)
+            faults = node.env.machine.disk.faults
+            faults.fail("append", path="*.producers*", number=errno.ENOSPC, times=2)
         log.roll(START_MS)
         assert log.snapshots == [], "it is being written"
         produce(log, producer_id=0, producer_epoch=0, base_sequence=1)

@@ -145,7 +145,7 @@ def test_a_snapshot_for_which_there_was_no_room_is_tried_again() -> None:
         log = await node.start()
         for producer_id in range(MANY):
             first(log, producer_id)
-        world.disk("n1").faults.fail("append", path="*.producers*", number=errno.ENOSPC)
+        world.disk("n1").faults.fail("append", path="*.producers*", number=errno.ENOSPC, times=2)
         log.roll(START_MS)
         produce(log)
         await asyncio.sleep(1)
