@@ -1,9 +1,12 @@
 """What was decided for somebody who waits for it is told everybody alike, and is what became of it: of half messages.
 
 INVARIANT  nobody is told that something was committed of which another was told that it was rolled back; what was told
-           of a transaction whose own client never heard its end is as good as that client's word.
-PREVENTS   a half message that its checker has committed and that is not there; two decisions of one question.
-PROVED BY  tests/chaos/test_told_of_halves.py::test_a_half_message_that_was_committed_and_is_half_there_is_torn
+           of a transaction whose own client never heard its end is as good as that client's word. What it has come to
+           somebody has answered.
+PREVENTS   a half message that its checker has committed and that is not there; two decisions of one question; one that nobody
+           has made.
+PROVED BY  tests/chaos/test_told_of_halves.py::test_a_half_message_that_was_committed_and_is_half_there_is_torn,
+           tests/chaos/test_told_of_halves.py::test_a_half_message_ends_as_somebody_has_answered
 """
 
 from dataclasses import replace
@@ -12,7 +15,28 @@ from typing import Final
 from .history import Anomaly
 from .txn_history import Txn, Txns
 
-COMMITTED: Final = "committed"
+COMMITTED, ROLLED_BACK = "committed", "rolled_back"
+# The answer that each may come of.
+ANSWERS: Final = {COMMITTED: "commit", ROLLED_BACK: "rollback"}
+
+
+class Answered:
+    """For who knows of every answer. One is told of before it is sent: whoever sent it may die, and it counts all the same."""
+
+    def __init__(self) -> None:
+        self._by_half: dict[str, set[str]] = {}
+
+    def sent(self, half_id: str, verdict: str) -> None:
+        self._by_half.setdefault(half_id, set()).add(verdict)
+
+    def see(self, half_id: str, state: str) -> list[Anomaly]:
+        """That somebody was told that it is in this state."""
+        known = self._by_half.get(half_id, set())
+        wanted = ANSWERS.get(state)
+        if wanted is None or wanted in known:
+            return []
+        what = f"it is {state}, and all that was answered is {sorted(known) or 'nothing'}"
+        return [Anomaly("unanswered-end", half_id, what)]
 
 
 def check(history: Txns) -> list[Anomaly]:

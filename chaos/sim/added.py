@@ -17,6 +17,7 @@ from fencepost.cluster.wire.batch import headers_of
 from fencepost.cluster.wire.records import read_control, read_records
 from fencepost.txn.runtime.ownership import partition_for
 
+from ..checkers.told import Answered
 from ..workloads.added_client import AddedClient, Fenced, Identity
 from ..workloads.cluster_client import ClusterClient, fetch
 from .cluster import START_S, SWEEP_S, create_topic, may_end_a_node
@@ -62,6 +63,7 @@ class AddedRun:
         self.schedule = Schedule(self.world, plan, FAULTS, pause=lambda rng: rng.uniform(0.02, 1.5))
         self.decided: dict[tuple[str, int], tuple[str, dict[str, Identity]]] = {}
         self.halves: dict[str, str] = {}  # half message -> how somebody was told that it ended
+        self.answered = Answered()
         self.wanted: dict[str, str] = {}  # what its local transaction came to
         self.who: dict[str, tuple[str, Identity]] = {}
         self.faults_over = False
@@ -288,6 +290,7 @@ class AddedRun:
             verdict = dice.choice((self.wanted[half_id], "commit", "rollback"))
             answer = {"transactional_id": transactional_id, "half_id": half_id}
             answer |= {"verdict": verdict, "member": "its own"}
+            self.answered.sent(half_id, verdict)
             status, fields = await self.client.admin_until("POST", "/v1/checks/answer", answer)
             assert status == 200, fields
             self._ended(half_id, fields["state"])
@@ -305,6 +308,7 @@ class AddedRun:
                 if dice.random() < 0.2:
                     verdict = "unknown"
                 body = {**each, "verdict": verdict, "member": member}
+                self.answered.sent(each["half_id"], verdict)
                 status, answered = await self.client.admin_until("POST", "/v1/checks/answer", body)
                 assert status == 200, answered
                 if answered["state"] in ("committed", "rolled_back"):
@@ -315,6 +319,7 @@ class AddedRun:
         assert known == state, (
             f"decision-changed: half message {half_id} ended {known}, then {state}"
         )
+        self.watch.report(self.answered.see(half_id, state))
 
     async def _until_all_decided(self) -> None:
         while True:

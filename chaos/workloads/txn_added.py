@@ -12,7 +12,8 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.ports import Env
 
-from ..checkers.history import Kind
+from ..checkers.history import Anomaly, Kind
+from ..checkers.told import COMMITTED, ROLLED_BACK, Answered
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
 from .txn_answers import Abortable, BrokenPromise, Fenced, Partition
@@ -38,7 +39,6 @@ PAUSE_S: Final = 0.05
 DIE_ODDS: Final = 0.3
 LATE_S: Final = 0.02  # a driver dies so soon after it has sent its end
 UNKNOWN_ODDS: Final = 0.2
-COMMITTED, ROLLED_BACK = "committed", "rolled_back"
 AskHttp = Callable[..., Awaitable[tuple[int, Any]]]  # (env, host, port, method, path, body)
 
 
@@ -203,11 +203,21 @@ class Desk:
         self.wanted: dict[str, str] = {}
         self.open: dict[str, Txn] = {}
         self.ended: dict[str, str] = {}
+        self._answered = Answered()
+
+    def answers(self, half_id: str, verdict: str) -> None:
+        """Somebody is about to say so."""
+        self._answered.sent(half_id, verdict)
+
+    def judge(self, half_id: str, state: str) -> list[Anomaly]:
+        return self._answered.see(half_id, state)
 
     def settle(self, half_id: str, state: str, now_s: float) -> None:
         known = self.ended.setdefault(half_id, state)
         if known != state:
             raise BrokenPromise(f"{half_id} was {known} and is {state}")
+        unasked = self.judge(half_id, state)
+        assert not unasked, str(unasked[0])
         op = self.open.pop(half_id, None)
         if op is not None:
             kind: Kind = "ok" if state == COMMITTED else "fail"
@@ -273,6 +283,7 @@ class Shop:
         await clock.sleep(rng.choice((0.0, 0.0, 0.3)))
         verdict = rng.choice((self.desk.wanted[half_id], "commit", "rollback"))
         answer = {**named, "verdict": verdict, "member": self.client.name}
+        self.desk.answers(half_id, verdict)
         status, fields = await self.doors.until("POST", "/v1/checks/answer", answer)
         if status != 200:
             raise BrokenPromise(f"the end of {half_id}: {status} {fields}")
@@ -307,6 +318,7 @@ class HalfChecker:
                 if rng.random() < UNKNOWN_ODDS:
                     verdict = "unknown"
                 body = {**each, "verdict": verdict, "member": self.client.name}
+                self.desk.answers(each["half_id"], verdict)
                 status, said = await self.doors.until("POST", "/v1/checks/answer", body)
                 if status != 200:
                     raise BrokenPromise(f"an answer for {each}: {status} {said}")

@@ -72,3 +72,15 @@ def test_a_half_message_that_was_ended_by_nobody_who_was_asked_proves_nothing(tm
 def test_a_history_in_which_nothing_was_told_is_the_same() -> None:
     assert told.resolved([ROUND]) == [ROUND]
     assert '"told"' not in to_line(ROUND)
+
+
+def test_a_half_message_ends_as_somebody_has_answered() -> None:
+    """Also one who died with his answer on its way; who does not know has said nothing."""
+    answered = told.Answered()
+    answered.sent("shop-1", "unknown")
+    assert [each.rule for each in answered.see("shop-1", "rolled_back")] == ["unanswered-end"]
+    assert answered.see("shop-1", "waiting") == []
+    answered.sent("shop-1", "commit")
+    answered.sent("shop-1", "rollback")
+    assert answered.see("shop-1", "committed") == answered.see("shop-1", "rolled_back") == []
+    assert [each.rule for each in answered.see("shop-2", "committed")] == ["unanswered-end"]
