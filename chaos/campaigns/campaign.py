@@ -206,7 +206,7 @@ RULES_OF: Final = {
     "transactions, as clients see them": "inconsistent-offsets G1a precommitted-read lost-write unseen torn torn-offset"
     " poll-skip int-poll-skip nonmonotonic-poll int-nonmonotonic-poll nonmonotonic-send int-nonmonotonic-send"
     " int-send-skip key-order G0 G0-process G0-realtime G1c G1c-process G1c-realtime group-skip group-repeat"
-    " bank-sum bank-snapshot doubled left-out from-nothing out-of-order"
+    " held-by-two bank-sum bank-snapshot doubled left-out from-nothing out-of-order"
     " key-lost key-back another-life",
     "transactions, as coordinators do": "refused unwritten-end decision-changed marker-undecided marker-late marker-elsewhere"
     " marker-missing unfinished unanswered-end",

@@ -16,7 +16,8 @@ from .history import FINAL, Anomaly
 from .txn_history import Log, Txn, Txns, transactions
 
 # Groups that several share, and that poll in transactions alone.
-GROUPS: Final = ("lists", "pipeline", "pipeline-ids", "queue")
+MEMBERS: Final = "members"  # of the new protocol (KIP-848)
+GROUPS: Final = ("lists", "pipeline", "pipeline-ids", "queue", MEMBERS)
 
 
 class Step(NamedTuple):

@@ -76,6 +76,17 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """A member of a group of the new protocol was answered: at this epoch it is one still. `held` is what it had until then,
+    `given` what it has now."""
+
+    member: str
+    epoch: int
+    held: tuple[tuple[str, int], ...]
+    given: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """What became of a DeleteRecords: `asked`, before it is sent; then `ok` with the low watermark that it was answered, `fail` it
     will not happen, `info` it may have, or may yet. `before` is -1 for all that is committed.

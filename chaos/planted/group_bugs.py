@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.txn.groups import consumer_machine, consumer_reconcile
 from fencepost.txn.groups.classic_group import ClassicGroup
 from fencepost.txn.groups.commands import OffsetFetch
 from fencepost.txn.groups.offsets_machine import OffsetsMachine
@@ -56,8 +58,6 @@ def offsets_of_aborted_count(patch: Patch) -> None:
 )
 def generation_not_checked(patch: Patch) -> None:
     """A worker whose partitions the group has given to another stores positions for them all the same (KIP-447)."""
-    from fencepost.cluster.base.errors import ErrorCode
-
     patch.put(ClassicGroup, "refuse_commit", lambda *_, **__: ErrorCode.none)
     patch.put(ClassicGroup, "refuse_older", lambda *_, **__: ErrorCode.none)
 
@@ -78,6 +78,32 @@ def undecided_positions_are_told(patch: Patch) -> None:
         return right(self, replace(command, require_stable=False))
 
     patch.put(OffsetsMachine, "fetch", at_once)
+
+
+@bug(
+    seen_by="group-repeat group-skip torn-offset",
+    campaign="transactions",
+    faults="pause-client kill reset",
+    workloads="consumers",
+    seconds=12.0,
+    seeds=20,
+)
+def members_of_before_store_positions(patch: Patch) -> None:
+    """A member of the new protocol whose partitions the group has given to another stores positions for them all the same (KIP-848)."""
+    patch.put(consumer_machine, "refuse_commit", lambda *_: ErrorCode.none)
+
+
+@bug(
+    seen_by="held-by-two",
+    campaign="transactions",
+    faults="pause-client kill reset",
+    workloads="consumers",
+    seconds=12.0,
+    seeds=20,
+)
+def partitions_are_given_before_they_are_given_up(patch: Patch) -> None:
+    """A member of the new protocol is given a partition that another was only told to give up."""
+    patch.put(consumer_reconcile, "_may_hold", lambda *_: False)
 
 
 @bug(seen_by="offset-back", campaign="cluster", faults="kill stop power-one")

@@ -16,6 +16,7 @@ from ..workloads.txn_follower import Follower
 from ..workloads.txn_long import LONG, SHORT, LongWriter
 from ..workloads.txn_table import TableWriter
 from .churn_scene import Churn
+from .consumers_scene import Consumers
 from .limits import small_maps
 from .scene import On, Scene, Told
 from .transaction_clients import TransactionClients
@@ -118,7 +119,7 @@ class Long(Scene):
 
 
 SCENES: Final[dict[str, type[Scene]]] = {
-    each.name: each for each in (Compacted, Long, Churn, Tuned)
+    each.name: each for each in (Compacted, Long, Churn, Tuned, Consumers)
 }
 
 

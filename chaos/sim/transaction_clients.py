@@ -33,9 +33,9 @@ OUTPUTS: Final = [("out", place) for place in range(2)]
 ADDED: Final = [("added", place) for place in range(2)]
 ALL: Final = [*BANK, *APPEND, *INPUTS, *OUTPUTS]
 # Those of scenes: who changes something, and who reads along.
-Hand = Transactor | Churner | LifeSender | Tuner
+Hand = AppendProcess | Transactor | Churner | LifeSender | Tuner
 Follows = Follower | LifeFollower
-Writer = Teller | AppendProcess | Feeder | Worker | GroupJob | Shop | Hand
+Writer = Teller | Feeder | Worker | GroupJob | Shop | Hand
 Client = Writer | Auditor | HalfChecker | Follows
 
 
@@ -67,6 +67,7 @@ class TransactionClients:
         self.feeders: list[Feeder] = []
         self.workers: list[Worker] = []
         self.added: AddedClients | None = None
+        self.more_groups: dict[str, list[Partition]] = {}  # of scenes
 
     def make(self, workloads: list[str]) -> None:
         if "bank" in workloads:
@@ -108,7 +109,7 @@ class TransactionClients:
     @property
     def groups(self) -> dict[str, list[Partition]]:
         found = {group: APPEND for each in self.processes for group in each.groups}
-        return found | ({GROUP: INPUTS} if self.workers else {})
+        return found | ({GROUP: INPUTS} if self.workers else {}) | self.more_groups
 
     def _make_bank(self) -> None:
         twins = self.rng.random() < 0.5
