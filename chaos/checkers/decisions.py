@@ -3,7 +3,7 @@
 INVARIANT  a marker is written only when its outcome is decided in the transaction log, for that producer, epoch and partition;
            one that ends a transaction does so before the log says that it is complete, which it says of nothing that was not
            decided so; in the end every decision has its markers in all of its partitions. Nobody is refused for good but by
-           what the transaction log says by then.
+           what the transaction log says by then, and of an id that was in use it goes on to say something.
 PREVENTS   a commit that a new coordinator does not know of, a late marker that ends the next transaction, and a partition
            whose stable offset stands for ever.
 PROVED BY  tests/chaos/test_decisions.py::test_a_marker_that_nobody_decided_is_seen
@@ -43,9 +43,12 @@ class Decisions:
     def see(self, seen: Decided | Marked) -> list[Anomaly]:
         return self._see_decided(seen) if isinstance(seen, Decided) else self._see_marked(seen)
 
-    def forget(self, transactional_id: str) -> None:
-        """A tombstone: the id expired."""
-        self.newest.pop(transactional_id, None)
+    def forget(self, transactional_id: str) -> list[Anomaly]:
+        """A tombstone: the id expired, after three weeks without use. No run takes so long."""
+        newest = self.newest.pop(transactional_id, None)
+        if newest is None:
+            return []
+        return [Anomaly("forgotten", transactional_id, f"the log had {newest}")]
 
     def refused(self, seen: Refused) -> list[Anomaly]:
         """Whoever answers may have been deposed, and not know it: that somebody fenced a producer has to be in the log, and

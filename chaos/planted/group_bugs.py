@@ -7,6 +7,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.groups import consumer_machine, consumer_reconcile
 from fencepost.txn.groups.classic_group import ClassicGroup
 from fencepost.txn.groups.commands import OffsetFetch
+from fencepost.txn.groups.config import GroupConfig
 from fencepost.txn.groups.offsets_machine import OffsetsMachine
 from fencepost.txn.groups.service import GroupService
 from fencepost.txn.runtime.loader import Loader
@@ -134,3 +135,14 @@ def uncommitted_positions_are_told(patch: Patch) -> None:
         return await right(self, command)
 
     patch.put(Shard, "execute", at_once)
+
+
+@bug(
+    seen_by="offset-back",
+    campaign="cluster",
+    faults="kill stop",
+    config="offsets.retention.check.interval.ms=200",
+)
+def positions_expire_early(patch: Patch) -> None:
+    """A group's position expires a second after it was committed, whatever its retention."""
+    patch.put(GroupConfig, "offsets_retention_ms", property(lambda _: 1_000))

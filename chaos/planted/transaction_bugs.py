@@ -299,3 +299,20 @@ def last_stable_offset_ignored(patch: Patch) -> None:
 def aborted_not_named(patch: Patch) -> None:
     """A fetch does not name the aborted transactions in what it returns."""
     patch.put(Log, "aborted_between", lambda *_, **__: [])
+
+
+@bug(
+    seen_by="forgotten",
+    campaign="transactions",
+    faults="pause-client isolate cut-client",
+    workloads="bank append",
+    config="transaction.remove.expired.transaction.cleanup.interval.ms=300",
+)
+def ids_expire_early(patch: Patch) -> None:
+    """A transactional id is forgotten when nobody has used it for a second, whatever its expiration."""
+    right = TransactionsMachine._expire
+
+    def expire(self: TransactionsMachine, now_ms: int) -> Any:
+        return right(self, now_ms + self.config.transactional_id_expiration_ms - 1_000)
+
+    patch.put(TransactionsMachine, "_expire", expire)

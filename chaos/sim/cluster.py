@@ -34,7 +34,7 @@ from .cluster_progress import Progress
 from .cluster_watch import ClusterBroken, ClusterWatch
 from .deleting import DELETIONS, SLEEPERS, SLEEPERS_NODES, Deleting
 from .habits import drawn
-from .limits import cleaner_settings, small_limits
+from .limits import cleaner_settings, expiry_settings, small_limits
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Struck
@@ -78,7 +78,7 @@ class ClusterRun:
         if has_sleepers:
             drawn = self.rng.choice(SLEEPERS_NODES)
         small = deleting.settings(stream) if is_deleting else ()
-        config = (*cleaner_settings(stream), *small, *plan.config)
+        config = (*cleaner_settings(stream), *expiry_settings(stream), *small, *plan.config)
         self.nodes = ClusterNodes(
             self.world, plan.nodes or drawn, config=config, on_start=self.watch.hook
         )

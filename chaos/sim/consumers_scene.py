@@ -18,6 +18,7 @@ class Consumers(Scene):
     """Their sessions are short: a group moves on while a member of it dawdles in the middle of a transaction."""
 
     name = "consumers"
+    keeps_groups = True
     config = (
         "group.consumer.min.session.timeout.ms=1000",
         "group.consumer.session.timeout.ms=1000",

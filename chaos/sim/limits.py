@@ -15,6 +15,7 @@ from ..workloads.group_member import SESSION_TIMEOUT_MS
 
 EPOCHS_LEFT: Final = 6
 CLEANERS_ODDS: Final = 1 / 3
+EXPIRIES_ODDS: Final = 1 / 4
 SHORT_SESSIONS_ODDS: Final = 1 / 2
 SHORT_SESSION_MS: Final = 1_000
 
@@ -29,6 +30,19 @@ def cleaner_settings(stream: Callable[[str], random.Random]) -> tuple[str, ...]:
         "log.cleaner.backoff.ms=100",
         "log.cleaner.min.cleanable.ratio=0",
         f"log.internal.segment.bytes={dice.choice((1024, 4096))}",
+    )
+
+
+def expiry_settings(stream: Callable[[str], random.Random]) -> tuple[str, ...]:
+    """In some seeds it is looked all the time for what has expired, and nothing has: of positions and transactional ids that were used
+    just now, by clocks that may be set by days, not by weeks. In the others nobody looks: their runs are over by then."""
+    if stream("expiries").random() >= EXPIRIES_ODDS:
+        return ()
+    return (
+        "offsets.retention.check.interval.ms=200",
+        "offsets.retention.minutes=30000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms=300",
+        "transactional.id.expiration.ms=1800000000",
     )
 
 

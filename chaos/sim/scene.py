@@ -24,6 +24,7 @@ class Scene(ABC):
     name: ClassVar[str]
     config: ClassVar[tuple[str, ...]] = ()  # of every node
     shares_book: ClassVar[bool] = True
+    keeps_groups: ClassVar[bool] = False  # one that is empty must not be forgotten
 
     def __init__(self, clients: TransactionClients, dice: random.Random) -> None:
         self.clients = clients

@@ -109,7 +109,7 @@ class TransactionWatch(ClusterWatch):
     def _take(self, node_id: int, record: Record) -> None:
         transactional_id = transactional_id_of(record)
         if transactional_id is not None and record.value is None:
-            self.decisions.forget(transactional_id)
+            self.report(self.decisions.forget(transactional_id))
         decided = decoded(record)
         if decided is not None:
             self.report(self.decisions.see(decided))

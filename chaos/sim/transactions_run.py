@@ -31,7 +31,14 @@ from .cluster_builds import OLD, UPGRADE, builds_of, old_features
 from .cluster_nodes import ClusterNodes
 from .cluster_progress import until_somebody_commits
 from .http import TOKEN
-from .limits import SHORT_SESSION_MS, cleaner_settings, old_ids, session_timeout_ms, small_limits
+from .limits import (
+    SHORT_SESSION_MS,
+    cleaner_settings,
+    expiry_settings,
+    old_ids,
+    session_timeout_ms,
+    small_limits,
+)
 from .node import SimEnv
 from .plan import Plan
 from .scenes import SCENES, drawn_scenes, scenes_of
@@ -82,7 +89,10 @@ class TransactionsRun:
             self.workloads += [name for name in MORE_WORKLOADS if more.random() < MORE_ODDS]
             self.workloads += drawn_scenes(self.world.stream)
         self.watch = TransactionWatch(self.world)
-        config = (*SETTINGS, *cleaner_settings(self.world.stream), *plan.config)
+        drawn_settings = cleaner_settings(self.world.stream)
+        if not any(SCENES[name].keeps_groups for name in self.workloads if name in SCENES):
+            drawn_settings += expiry_settings(self.world.stream)
+        config = (*SETTINGS, *drawn_settings, *plan.config)
         config += ADDED_SETTINGS if self._has_added else ()
         for name in SCENES:
             config += SCENES[name].config if name in self.workloads else ()

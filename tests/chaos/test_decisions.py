@@ -161,8 +161,9 @@ def test_a_producer_that_is_told_of_an_end_that_nobody_has_written_is_seen() -> 
     assert ends() == []
 
 
-def test_an_id_that_expired_explains_every_refusal() -> None:
+def test_an_id_that_is_in_use_is_not_forgotten_and_one_that_was_explains_every_refusal() -> None:
     decisions = Decisions()
     decisions.see(decided("Ongoing"))
-    decisions.forget("pay")
+    assert [each.rule for each in decisions.forget("pay")] == ["forgotten"]
+    assert decisions.forget("pay") == []
     assert not decisions.refused(Refused("pay", 9, 4, "invalid_producer_id_mapping"))
