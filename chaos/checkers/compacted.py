@@ -2,11 +2,12 @@
 
 INVARIANT  at the end a key is at what was committed to it last, or at something newer; a tombstone that was committed last leaves
            nothing older. What a reader passes by is a tombstone, or there is a later record of its key, which had begun by then.
-           A committed transaction misses only such records. Nobody goes back.
+           A committed transaction misses only such records. Nobody goes back. Where tombstones are to stay they stay.
 PREVENTS   a cleaner that takes the newest away, keeps what was aborted in its place, lets a deleted key come back, or drops a marker
            that a reader needs.
 PROVED BY  tests/chaos/test_compacted.py::test_a_key_that_is_at_an_older_value_has_gone_back,
-           tests/chaos/test_compacted.py::test_a_reader_that_is_not_shown_the_newest_of_a_key_has_passed_it_by
+           tests/chaos/test_compacted.py::test_a_reader_that_is_not_shown_the_newest_of_a_key_has_passed_it_by,
+           tests/chaos/test_compacted.py::test_a_tombstone_that_is_to_stay_is_there_at_the_end
 
 The history is of tables alone (`workloads/txn_table.py`): `extra` is the key's number, below zero that of a tombstone. Where records are
 deleted from the beginning on, too, the final pass says where each partition begins (`assign`): what is below is owed by nobody.
@@ -106,6 +107,22 @@ def _newest(tables: Tables) -> list[Anomaly]:
         elif there is None and not newest.is_tombstone and not tables.maybe_taken(key, newest):
             what = f"nothing is there at the end, and {newest} was committed"
             found.append(Anomaly("key-lost", where, what, lines))
+    return found
+
+
+def tombstones(history: Txns) -> list[Anomaly]:
+    """Of tables whose `delete.retention.ms` is longer than the run: a reader who comes late has to hear of what was taken away."""
+    tables, found = Tables(history), []
+    for key, entries in sorted(tables.entries.items()):
+        known = [each for each in entries if each.is_committed and each.offset >= 0]
+        newest = max(known, key=_offset_of, default=None)
+        if newest is None or not newest.is_tombstone or not tables.is_owed(newest):
+            continue
+        there = tables.there.get(key)
+        if there is None or there.offset < newest.offset:
+            what = f"nothing is there at the end, and {newest} was committed and is to stay"
+            where = f"{key[0]} key {key[1]}"
+            found.append(Anomaly("tombstone-lost", where, what, (newest.op.line,)))
     return found
 
 

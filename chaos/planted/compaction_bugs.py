@@ -100,3 +100,20 @@ def markers_are_cleaned_too_early(patch: Patch) -> None:
         return None if header.is_control and not is_needed else left
 
     patch.put(Cleaner, "keep", keep)
+
+
+@bug(
+    seen_by="tombstone-lost",
+    campaign="transactions",
+    faults=STRUCK,
+    workloads="compacted",
+    seeds=20,
+)
+def tombstones_go_at_once(patch: Patch) -> None:
+    """Compaction drops a tombstone as soon as the value that it deletes is gone, whatever delete.retention.ms says."""
+    right = Cleaner.__init__
+
+    def init(self: Cleaner, *parts: Any, **named: Any) -> None:
+        right(self, *parts, **{**named, "delete_retention_ms": 0})
+
+    patch.put(Cleaner, "__init__", init)

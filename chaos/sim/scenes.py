@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
+from ..checkers.compacted import tombstones
 from ..checkers.history import FINAL
 from ..checkers.txn_verdict import OF_TABLES, judge
 from ..workloads.txn_book import Book
@@ -23,6 +24,7 @@ from .transaction_clients import TransactionClients
 from .tuned_scene import Tuned
 
 ODDS: Final = 0.2
+FOR_LONG_MS: Final = "86400000"  # a clock that is set may be set by more
 
 
 class Compacted(Scene):
@@ -37,7 +39,8 @@ class Compacted(Scene):
         self.book = Book()
         self.has_small_maps = dice.random() < 0.5
         self.places = [("table", 0), ("table", 1)]
-        keeps_ms = dice.choice(("0", "300", "5000", "86400000"))
+        keeps_ms = dice.choice(("0", "300", "5000", FOR_LONG_MS))
+        self.keeps_tombstones = keeps_ms == FOR_LONG_MS
         table = {
             "min.cleanable.dirty.ratio": "0.01",
             "delete.retention.ms": keeps_ms,
@@ -74,9 +77,12 @@ class Compacted(Scene):
         final = Follower(client, self.book, self.places)
         await on(client.env, final.read_on())
         verdict = judge(self.book.history, OF_TABLES)
+        anomalies = list(verdict.anomalies)
+        if self.keeps_tombstones and not self.clients.is_time_set():
+            anomalies += tombstones(self.book.history)
         there = verdict.counts["read at the end"]
         sent = sum(len(op.sends) for op in self.book.history if op.type == "ok")
-        return verdict.anomalies, {"entries": sent, "entries at the end": there}
+        return anomalies, {"entries": sent, "entries at the end": there}
 
 
 class Long(Scene):

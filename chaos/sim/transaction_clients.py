@@ -1,6 +1,7 @@
 """The clients of a run of the transactions campaign, made from its dice."""
 
 import random
+from collections.abc import Callable
 from typing import Final
 
 from ..workloads.churn import Churner
@@ -67,6 +68,7 @@ class TransactionClients:
         self.feeders: list[Feeder] = []
         self.workers: list[Worker] = []
         self.added: AddedClients | None = None
+        self.is_time_set: Callable[[], bool] = bool  # whether somebody has set a wall clock
         self.more_groups: dict[str, list[Partition]] = {}  # of scenes
 
     def make(self, workloads: list[str]) -> None:

@@ -123,3 +123,13 @@ def test_an_aborted_value_that_became_the_newest_is_an_aborted_read() -> None:
     history = [txn(1, (A, 10, 0, X)), txn(2, (A, 20, 2, X), kind="fail")]
     verdict = txn_verdict.judge([*history, read(A, 4, (2, 20, 2, X))], txn_verdict.OF_TABLES)
     assert "G1a" in {each.rule for each in verdict.anomalies}
+
+
+def test_a_tombstone_that_is_to_stay_is_there_at_the_end() -> None:
+    history = [txn(1, (A, 10, 0, X)), txn(2, (A, 20, 2, -X))]
+    stayed = read(A, 4, (2, 20, 2, -X))
+    assert compacted.tombstones([*history, stayed]) == []
+    gone = compacted.tombstones([*history, read(A, 4)])
+    assert [each.rule for each in gone] == ["tombstone-lost"]
+    assert compacted.tombstones([*history, txn(3, (A, 30, 4, X)), read(A, 6, (4, 30, 3, X))]) == []
+    assert compacted.tombstones([*history, begins(A, 3), read(A, 4)]) == []
