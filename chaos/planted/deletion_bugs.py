@@ -5,10 +5,11 @@ from typing import Any
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.replication import streams_leader
-from fencepost.replication.log import handed_on, retention
+from fencepost.replication.log import aborted, handed_on, retention
 from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.log import Log
 from fencepost.replication.log.store import LogStore
+from fencepost.replication.log.txn_index import AbortedIndex
 from fencepost.replication.partition_copies import CopiedPartition
 
 from .bugs import Patch, bug
@@ -84,3 +85,25 @@ def starts_keep_what_a_checkpoint_has(patch: Patch) -> None:
         return log
 
     patch.put(LogStore, "open", cut)
+
+
+@bug(
+    seen_by="G1a",
+    campaign="transactions",
+    faults="kill kill-coordinator reset stop",
+    workloads="cut",
+    seconds=8.0,
+)
+def deletions_take_the_aborted_along(patch: Patch) -> None:
+    """Where a log's beginning is deleted, the aborted transactions that had begun there are forgotten, whose records may go on behind it."""
+    right = retention.advance_start
+
+    def forgetful(log: Log, offset: int) -> None:
+        right(log, offset)
+        for segment in log.segments:
+            index = aborted.load(log, segment)
+            segment.aborted = AbortedIndex(
+                each for each in index if each.first_offset >= log.log_start_offset
+            )
+
+    patch.put(retention, "advance_start", forgetful)

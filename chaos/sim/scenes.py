@@ -18,6 +18,7 @@ from ..workloads.txn_long import LONG, SHORT, LongWriter
 from ..workloads.txn_table import TableWriter
 from .churn_scene import Churn
 from .consumers_scene import Consumers
+from .cut_scene import Cut
 from .limits import small_maps
 from .scene import On, Scene, Told
 from .transaction_clients import TransactionClients
@@ -78,7 +79,7 @@ class Compacted(Scene):
         await on(client.env, final.read_on())
         verdict = judge(self.book.history, OF_TABLES)
         anomalies = list(verdict.anomalies)
-        if self.keeps_tombstones and not self.clients.is_time_set():
+        if self.keeps_tombstones and "clock" not in self.clients.struck():
             anomalies += tombstones(self.book.history)
         there = verdict.counts["read at the end"]
         sent = sum(len(op.sends) for op in self.book.history if op.type == "ok")
@@ -125,7 +126,7 @@ class Long(Scene):
 
 
 SCENES: Final[dict[str, type[Scene]]] = {
-    each.name: each for each in (Compacted, Long, Churn, Tuned, Consumers)
+    each.name: each for each in (Compacted, Long, Churn, Tuned, Consumers, Cut)
 }
 
 

@@ -14,6 +14,7 @@ from ..workloads.txn_answers import Partition
 from ..workloads.txn_append import SHARED_GROUP, AppendProcess
 from ..workloads.txn_bank import Auditor, Teller
 from ..workloads.txn_book import Book
+from ..workloads.txn_cut import CutDeleter
 from ..workloads.txn_follower import Follower
 from ..workloads.txn_habits import Habits
 from ..workloads.txn_pipeline import GROUP, Feeder, Worker
@@ -34,7 +35,7 @@ OUTPUTS: Final = [("out", place) for place in range(2)]
 ADDED: Final = [("added", place) for place in range(2)]
 ALL: Final = [*BANK, *APPEND, *INPUTS, *OUTPUTS]
 # Those of scenes: who changes something, and who reads along.
-Hand = AppendProcess | Transactor | Churner | LifeSender | Tuner
+Hand = AppendProcess | CutDeleter | Transactor | Churner | LifeSender | Tuner
 Follows = Follower | LifeFollower
 Writer = Teller | Feeder | Worker | GroupJob | Shop | Hand
 Client = Writer | Auditor | HalfChecker | Follows
@@ -68,7 +69,7 @@ class TransactionClients:
         self.feeders: list[Feeder] = []
         self.workers: list[Worker] = []
         self.added: AddedClients | None = None
-        self.is_time_set: Callable[[], bool] = bool  # whether somebody has set a wall clock
+        self.struck: Callable[[], set[str]] = set  # faults, by name
         self.more_groups: dict[str, list[Partition]] = {}  # of scenes
 
     def make(self, workloads: list[str]) -> None:

@@ -114,7 +114,7 @@ class TransactionsRun:
             # The new one would have to wait for the level that allows it.
             protocol="old" if self._upgrades else plan.protocol,
         )
-        self.all.is_time_set = lambda: any(each.name == "clock" for each in self.struck)
+        self.all.struck = lambda: {each.name for each in self.struck}
         self.scenes = scenes_of(self.workloads, self.all)
         self.faults.book = self.all.book
         self.verdict: Verdict | None = None
