@@ -209,7 +209,7 @@ RULES_OF: Final = {
     " held-by-two bank-sum bank-snapshot doubled left-out from-nothing out-of-order"
     " key-lost key-back tombstone-lost another-life",
     "transactions, as coordinators do": "refused unwritten-end decision-changed marker-undecided marker-late marker-elsewhere"
-    " marker-missing unfinished forgotten unanswered-end",
+    " marker-missing unfinished ended-early forgotten unanswered-end",
 }
 RULE_NAMES: Final = frozenset(name for names in RULES_OF.values() for name in names.split())
 # `rule: key: what`, as an anomaly says it, on a line of its own or behind another one.

@@ -316,3 +316,20 @@ def ids_expire_early(patch: Patch) -> None:
         return right(self, now_ms + self.config.transactional_id_expiration_ms - 1_000)
 
     patch.put(TransactionsMachine, "_expire", expire)
+
+
+@bug(
+    seen_by="ended-early",
+    campaign="transactions",
+    faults="kill reset kill-coordinator",
+    workloads="append bank",
+    seconds=8.0,
+    seeds=20,
+)
+def times_are_up_early(patch: Patch) -> None:
+    """A transaction is ended, and its producer fenced, after a fifth of its time."""
+
+    def early(key: Any, ms: int) -> SetTimer:
+        return SetTimer(key, ms // 5 if key[0] == turn.TIMEOUT else ms)
+
+    patch.put(turn, "SetTimer", early)

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from ..checkers.history import Anomaly
 from ..workloads.churn import Churner
 from ..workloads.churn_clients import LifeFollower, LifeSender
 from ..workloads.cluster_client import ClusterClient
@@ -19,6 +20,7 @@ from ..workloads.txn_follower import Follower
 from ..workloads.txn_habits import Habits
 from ..workloads.txn_pipeline import GROUP, Feeder, Worker
 from ..workloads.txn_reader import CommittedReader
+from ..workloads.txn_timed import Timed
 from ..workloads.txn_transactor import Transactor
 from .added_clients import AddedClients
 from .cluster import CLIENTS
@@ -70,6 +72,7 @@ class TransactionClients:
         self.workers: list[Worker] = []
         self.added: AddedClients | None = None
         self.struck: Callable[[], set[str]] = set  # faults, by name
+        self.timed = Timed(self._early)
         self.more_groups: dict[str, list[Partition]] = {}  # of scenes
 
     def make(self, workloads: list[str]) -> None:
@@ -170,7 +173,12 @@ class TransactionClients:
             doomed=CHURNED if rng.random() < 0.3 else (),
             on_refusal=self.watch.refused,
             on_end=self.watch.ended,
+            make=self.timed.producer,
         )
+
+    def _early(self, anomalies: list[Anomaly]) -> None:
+        if "clock" not in self.struck():
+            self.watch.report(anomalies)
 
     def client(
         self,
