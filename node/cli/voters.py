@@ -1,6 +1,8 @@
 """`fencepost node voters`: who votes on the metadata; one more, or one less."""
 
 import argparse
+import sys
+from collections.abc import Collection
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -8,12 +10,17 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.quorum.voters import majority
 from fencepost.cluster.wire.api import ApiKey
 
+from ..peer_settings import VOTER_COUNTS
 from .checked import NODE_MAX, Failed, whole
-from .cluster import EXIT_OK, add_cluster_arguments
+from .cluster import EXIT_OK, add_cluster_arguments, goes_on, say
 from .leading import NotTold, described, need_leader
 from .output import show, show_json
 from .wire import Wire, check_known, read_image, state_of
 
+SETTING: Final = "controller.quorum.voters"
+# Fewer bear no death at all.
+FEWEST_THAT_BEAR_ONE: Final = 3
+STOPS: Final = "no partition gets a new leader, and nothing can be created or changed"
 ADD_MS: Final = 20_000  # the cluster waits for 10 s until the node holds all of the log
 
 
@@ -29,6 +36,9 @@ def configure(actions: Any) -> None:
     for change in (add, remove):
         change.add_argument("node", type=int)
         add_cluster_arguments(change)
+    remove.add_argument(
+        "--yes", action="store_true", help="don't ask, though those that are left bear less"
+    )
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -61,7 +71,7 @@ def _show(arguments: argparse.Namespace, wire: Wire) -> None:
     show(header, shown, as_json=False)
     voters = sum(role == "votes" for _, role, *_ in rows)
     if voters % 2 == 0:
-        print(f"\n{voters} voters bear no more than {voters - 1} do: add one more, or remove one.")
+        print(f"\n{_of_an_even_number(voters)}")
 
 
 def of_now(wire: Wire) -> set[int]:
@@ -111,8 +121,64 @@ def _add(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    fields = {"voter_id": whole("NODE", arguments.node, 0, NODE_MAX)}
-    return _change(arguments, ApiKey.remove_raft_voter, fields, "votes no more")
+    node = whole("NODE", arguments.node, 0, NODE_MAX)
+    with Wire(arguments.bootstrap) as wire:
+        need_leader(wire)
+        risk = _risk(of_now(wire), node)
+    if risk is not None and not _agreed(arguments, risk):
+        return EXIT_OK
+    return _change(arguments, ApiKey.remove_raft_voter, {"voter_id": node}, "votes no more")
+
+
+def _agreed(arguments: argparse.Namespace, risk: str) -> bool:
+    """A script that gave no --yes is told, and gets what it asked for: of `add` and `remove` it does one after the other."""
+    if arguments.yes:
+        return True
+    if arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        say(f"{risk} (--yes: not to be told.)")
+        return True
+    print(risk)
+    return goes_on()
+
+
+def _risk(votes: Collection[int], node: int) -> str | None:
+    """What there is to be said before that node votes no more; None where those who are left bear deaths as well as can be."""
+    left = sorted(set(votes) - {node})
+    if node not in votes or not left:
+        return None  # the cluster refuses it, and says why
+    if len(left) >= FEWEST_THAT_BEAR_ONE and len(left) % 2 == 1:
+        return None
+    if len(left) == 1:
+        return f"Node {left[0]} alone will vote then. The death of that one voter stops everything: {STOPS}."
+    return f"Nodes {', '.join(map(str, left))} will vote then. {_of_an_even_number(len(left))}"
+
+
+def _of_an_even_number(voters: int) -> str:
+    if voters < FEWEST_THAT_BEAR_ONE:
+        return (
+            f"{voters} voters bear no more than 1 does: the death of one more voter stops everything: {STOPS}."
+            " Add a third: `fencepost node voters add NODE`."
+        )
+    deaths = voters - majority(voters)
+    die = "dies" if deaths == 1 else "die"
+    return f"{voters} voters bear no more than {voters - 1} do: add one more, or remove one. All goes on when {deaths} {die}."
+
+
+def _what_to_name(votes: Collection[int]) -> str:
+    """The setting names those of whom a node with an empty folder hears of the others, and a start refuses some numbers."""
+    voters = sorted(votes)
+    names = ", ".join(map(str, voters))
+    *some, most = map(str, VOTER_COUNTS)
+    if len(voters) not in VOTER_COUNTS:
+        return (
+            f"Leave {SETTING} as it is on every node: it may name {', '.join(some)} or {most} nodes, and with"
+            f" {len(voters)} no node starts. Who votes is in the metadata log; once so many vote, name those there:"
+            " a node whose disk is lost knows of no others."
+        )
+    alone = ""
+    if len(voters) == 1:  # who is alone with itself opens no door to others
+        alone = f" On node {names} set peer.listener, too: without that the others can't follow it."
+    return f"Name {names} in every node's {SETTING}: a node whose disk is lost knows of no others.{alone}"
 
 
 def _change(arguments: argparse.Namespace, key: ApiKey, fields: dict[str, Any], done: str) -> int:
@@ -127,8 +193,5 @@ def _change(arguments: argparse.Namespace, key: ApiKey, fields: dict[str, Any], 
         else:
             print(f"node {arguments.node} {done}\n")
             _show(arguments, wire)
-            names = ", ".join(map(str, sorted(of_now(wire))))
-            print(
-                f"\nName {names} in every node's controller.quorum.voters: a node whose disk is lost knows of no others."
-            )
+            print(f"\n{_what_to_name(of_now(wire))}")
     return EXIT_OK
