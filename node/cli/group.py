@@ -3,10 +3,13 @@
 import argparse
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from fencepost.cluster.base.errors import Trouble
+from fencepost.cluster.wire.api import ApiKey
 
 from ..few import few
 from .checked import OFFSET_MAX, Failed, check_partition, is_number, named, whole
@@ -33,6 +36,7 @@ from .output import show, show_json, show_line
 from .printable import quoted
 
 NODE_S: Final = 5.0  # how long one node may take to tell its groups
+SILENT_S: Final = 2.0  # and to say anything at all
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,18 +79,42 @@ def _list(arguments: argparse.Namespace) -> int:
         (each.group_id, each.state.name.lower(), each.type.name.lower())
         for each in sorted(found.valid, key=lambda each: each.group_id)
     ]
-    show(
-        ("group", "state", "type"),
-        rows,
-        as_json=arguments.json,
-        empty="No groups yet. One begins when somebody reads: "
-        "`fencepost consume TOPIC --group NAME`.",
+    nothing = (
+        "No groups yet. One begins when somebody reads: `fencepost consume TOPIC --group NAME`."
     )
-    for error in found.errors:
-        say(
-            f"some groups may be missing here: {explain('a node does not tell its groups', error)} Ask again in a moment."
-        )
+    if found.errors or code != EXIT_OK:
+        nothing = "Those that could be asked know of none."
+    show(("group", "state", "type"), rows, as_json=arguments.json, empty=nothing)
+    if found.errors:
+        say(_untold(arguments, found.errors))
     return EXIT_FAILED if found.errors else code
+
+
+def _untold(arguments: argparse.Namespace, errors: Sequence[Any]) -> str:
+    """Which node it was librdkafka does not say: who is silent now is looked for."""
+    from .wire import Wire, read_image  # as rarely needed as they are slow to import
+
+    silent: list[str] = []
+    names: list[str] = []
+    with Wire(arguments.bootstrap) as wire, contextlib.suppress(Failed):
+        wire.is_looked_at = True  # whether somebody leads has been said
+        for node, broker in sorted(read_image(wire, []).brokers.items()):
+            names.append(f"node {node}")
+            try:
+                wire.ask_node(
+                    broker.endpoints[0],
+                    ApiKey.describe_cluster,
+                    include_fenced_brokers=True,
+                    timeout_s=SILENT_S,
+                )
+            except Trouble:
+                silent.append(
+                    f"node {node} ({broker.endpoints[0].host}:{broker.endpoints[0].port})"
+                )
+    who = " and ".join(silent) or f"one of {', '.join(names) or 'the nodes'}"
+    does = "do" if len(silent) > 1 else "does"
+    why = " ".join(dict.fromkeys(explain(f"{who} {does} not tell", each) for each in errors))
+    return f"some groups may be missing here: {why} Ask again in a moment."
 
 
 def _describe(arguments: argparse.Namespace) -> int:

@@ -51,8 +51,9 @@ def test_a_voter_that_is_down_is_seen_to_be(cluster: ToldCluster, capsys) -> Non
 
 
 class Groups:
-    def __init__(self, *errors: KafkaError) -> None:
+    def __init__(self, *errors: KafkaError, valid: bool = True) -> None:
         self.errors = list(errors)
+        self.valid = valid
         self.timeout: float | None = None
 
     def list_consumer_groups(self, *, request_timeout: float) -> "Future[Any]":
@@ -60,8 +61,23 @@ class Groups:
         word = SimpleNamespace(name="EMPTY")
         valid = [SimpleNamespace(group_id="billing", state=word, type=word)]
         told: Future[Any] = Future()
-        told.set_result(SimpleNamespace(valid=valid, errors=self.errors))
+        told.set_result(SimpleNamespace(valid=valid if self.valid else [], errors=self.errors))
         return told
+
+
+def test_no_groups_from_those_that_answer_are_not_no_groups(
+    cluster: ToldCluster, monkeypatch, capsys
+) -> None:
+    """Node 1 leads, the other two coordinated what there is; each has its error, and nobody says whose it is."""
+    cluster.down, cluster.leads = {9002, 9003}, None
+    late = KafkaError(KafkaError._TIMED_OUT)
+    monkeypatch.setattr(group, "connect", lambda _: Groups(late, late, valid=False))
+    assert main(["group", "list", *ANY]) == 1
+    said = capsys.readouterr()
+    assert said.out == "Those that could be asked know of none.\n"
+    told = said.err.splitlines()[1:]
+    assert len(told) == 1
+    assert "node 2 (127.0.0.1:9002) and node 3 (127.0.0.1:9003) do not tell: TIMED_OUT" in told[0]
 
 
 @pytest.mark.usefixtures("cluster")
@@ -71,7 +87,9 @@ def test_groups_that_a_node_did_not_tell_are_said_to_be_missing(monkeypatch, cap
     assert main(["group", "list"]) == 1
     said = capsys.readouterr()
     assert "billing" in said.out
-    assert said.err.startswith("fencepost: some groups may be missing here: a node does not tell")
+    assert said.err.startswith(
+        "fencepost: some groups may be missing here: one of node 1, node 2, node 3 does not tell"
+    )
     assert groups.timeout is not None and groups.timeout <= 5
     monkeypatch.setattr(group, "connect", lambda _: Groups())
     assert main(["group", "list"]) == 0
