@@ -10,6 +10,7 @@ from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage
 
 from .admin_door import add_admin_argument
+from .checked import named
 from .cluster import EXIT_FAILED, add_cluster_arguments, run_safely, say
 from .output import show, show_json, show_line
 from .txn_hanging import abort, find_hanging
@@ -124,6 +125,8 @@ def _list(arguments: argparse.Namespace) -> int:
         found = describe_all(wire, image, [name for name, _ in ids])
     now_ms = _now_ms()
     shown = [found[name] for name, _ in ids if name in found]
+    if arguments.running_for >= 0:  # by when it began; coordinators count what has ended since, too
+        shown = [each for each in shown if each.is_open]
     rows = [
         (
             each.transactional_id,
@@ -158,6 +161,7 @@ def _is_filtered(arguments: argparse.Namespace) -> bool:
 
 
 def _describe(arguments: argparse.Namespace) -> int:
+    named("a transactional id", arguments.transactional_id)
     with Wire(arguments.bootstrap) as wire:
         found = describe(wire, read_image(wire, []), arguments.transactional_id)
         image = _image_of(wire, found.partitions)
