@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from fencepost.cluster.base.host_names import PORT_MAX
 
-from .checked import Failed, address
+from .checked import Failed, NotUnderstood, address
 from .children import ADMIN_PORTS_APART
 from .cluster import PORT
 from .health import LISTENER, URL, own_door
@@ -49,7 +49,7 @@ def admin_url(arguments: argparse.Namespace) -> str:
         first = arguments.bootstrap.split(",")[0].strip()
         host, client_port = address(first, "--bootstrap", PORT)
         if client_port + ADMIN_PORTS_APART > PORT_MAX:
-            raise Failed(
+            raise NotUnderstood(
                 f"--admin is needed: there is no port {ADMIN_PORTS_APART} above that of --bootstrap {first}"
             )
         shown = f"[{host}]" if ":" in host else host
@@ -57,7 +57,7 @@ def admin_url(arguments: argparse.Namespace) -> str:
     scheme, found, rest = text.rpartition("://")
     place, _, path = rest.partition("/")
     if found and scheme not in PORTS:
-        raise Failed(f"--admin {text!r}: say HOST:PORT, for example {EXAMPLE}")
+        raise NotUnderstood(f"--admin {text!r}: say HOST:PORT, for example {EXAMPLE}")
     address(place, "--admin", PORTS[scheme] if found else None, EXAMPLE)
     return f"{scheme or 'http'}://{place}/{path}".rstrip("/")
 
@@ -122,7 +122,9 @@ def _token() -> dict[str, str]:
     """For an admin door that other machines reach."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()):
-        raise Failed(f"${TOKEN} has characters that no token has: say the nodes' admin.token")
+        raise NotUnderstood(
+            f"${TOKEN} has characters that no token has: say the nodes' admin.token"
+        )
     return {"authorization": f"Bearer {token}"} if token else {}
 
 

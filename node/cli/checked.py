@@ -22,6 +22,10 @@ class Failed(Exception):
     """What could not be done, in a sentence that a person can act on."""
 
 
+class NotUnderstood(Failed):
+    """A word of the command line that can't be: as argparse refuses one, nothing was asked or done."""
+
+
 def address(
     text: str, option: str, default_port: int | None, example: str = "127.0.0.1:9092"
 ) -> tuple[str, int]:
@@ -29,22 +33,24 @@ def address(
     found = _PLACE.fullmatch(text.strip())
     if found is None or (found[3] is None and default_port is None):
         port = example.rpartition(":")[2]
-        raise Failed(f"{option} {text!r}: say HOST:PORT, for example {example} or [::1]:{port}")
+        raise NotUnderstood(
+            f"{option} {text!r}: say HOST:PORT, for example {example} or [::1]:{port}"
+        )
     host = found[1] or found[2]
     if found[1] is None and not all(
         0 < len(each) <= LABEL_MAX for each in host.removesuffix(".").split(".")
     ):
-        raise Failed(f"{option} {text!r}: {host} is no name of a host: say HOST:PORT")
+        raise NotUnderstood(f"{option} {text!r}: {host} is no name of a host: say HOST:PORT")
     number = default_port if found[3] is None else int(found[3][:9])
     assert number is not None
     if not 1 <= number <= PORT_MAX:
-        raise Failed(f"{option} {text!r}: a port is a number from 1 to {PORT_MAX}")
+        raise NotUnderstood(f"{option} {text!r}: a port is a number from 1 to {PORT_MAX}")
     return host, number
 
 
 def whole(option: str, value: int, least: int, most: int) -> int:
     if not least <= value <= most:
-        raise Failed(f"{option} {value}: say a whole number from {least} to {most}")
+        raise NotUnderstood(f"{option} {value}: say a whole number from {least} to {most}")
     return value
 
 
@@ -55,7 +61,7 @@ def check_partition(partition: int | None) -> None:
 
 def named(what: str, *names: str) -> None:
     if not all(names):
-        raise Failed(f"{what} can't be empty")
+        raise NotUnderstood(f"{what} can't be empty")
 
 
 def is_number(text: str) -> bool:

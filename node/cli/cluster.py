@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from fencepost.cluster.base.shown import printable
 
-from .checked import Failed, address
+from .checked import Failed, NotUnderstood, address
 from .output import began_json, has_json, show_json, show_line
 from .printable import json_text
 
@@ -251,7 +251,7 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, separator, value = word.partition("=")
         if not separator or not name:
-            raise Failed(f"{word!r} is not NAME=VALUE")
+            raise NotUnderstood(f"{word!r} is not NAME=VALUE")
         found[name] = value
     return found
 
@@ -293,14 +293,16 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def run_safely(command: Command, arguments: argparse.Namespace) -> int:
-    """Run one command; a failure is one sentence on standard error, for programs also JSON, and exit code 1."""
+    """Run one command; a failure is one sentence on standard error, for programs also JSON, and exit code 1 or 2."""
     began_json()
+    failed = EXIT_FAILED
     try:
         code = command(arguments)
         sys.stdout.flush()
         return code
     except Failed as failure:
         why = str(failure)
+        failed = EXIT_USAGE if isinstance(failure, NotUnderstood) else EXIT_FAILED
     except KafkaException as failure:
         why = explain("the cluster refused", failure.args[0])
     except (ValueError, OverflowError, struct.error) as wrong:
@@ -314,7 +316,7 @@ def run_safely(command: Command, arguments: argparse.Namespace) -> int:
     say(why)
     if getattr(arguments, "json", False) and not has_json():
         print(json_text({"error": why}))
-    return EXIT_FAILED
+    return failed
 
 
 def _unpackable(wrong: ValueError | OverflowError | struct.error) -> str:

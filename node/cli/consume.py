@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from .checked import OFFSET_MAX, Failed, check_partition, is_number, named, whole
+from .checked import OFFSET_MAX, Failed, NotUnderstood, check_partition, is_number, named, whole
 from .cluster import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -83,17 +83,19 @@ def _check(arguments: argparse.Namespace) -> None:
     check_partition(arguments.partition)
     if arguments.start not in _PLACES:
         if not is_number(arguments.start):
-            raise Failed(f"--from {arguments.start}: say start, end or an offset")
+            raise NotUnderstood(f"--from {arguments.start}: say start, end or an offset")
         whole("--from", int(arguments.start), 0, OFFSET_MAX)
     if arguments.count is not None and arguments.count < 1:
-        raise Failed(f"--count {arguments.count}: say how many records, 1 or more")
+        raise NotUnderstood(f"--count {arguments.count}: say how many records, 1 or more")
     if arguments.group is None:
         return
     named("a group's name", arguments.group)
     if arguments.partition is not None:
-        raise Failed("--partition does not go with --group: a group shares all partitions out")
+        raise NotUnderstood(
+            "--partition does not go with --group: a group shares all partitions out"
+        )
     if arguments.start not in _PLACES:
-        raise Failed(
+        raise NotUnderstood(
             "--from OFFSET does not go with --group; move the group first: "
             f"`fencepost group seek {quoted(arguments.group)} --topic {quoted(arguments.topic)} "
             f"--to {arguments.start}`"

@@ -12,7 +12,7 @@ from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.wire.api import ApiKey
 
 from ..few import few
-from .checked import OFFSET_MAX, Failed, check_partition, is_number, named, whole
+from .checked import OFFSET_MAX, Failed, NotUnderstood, check_partition, is_number, named, whole
 from .cluster import (
     EXIT_FAILED,
     EXIT_OK,
@@ -313,6 +313,8 @@ def _check_seek(arguments: argparse.Namespace) -> None:
     check_partition(arguments.partition)
     if is_number(arguments.to):
         whole("--to", int(arguments.to), 0, OFFSET_MAX)
+    elif arguments.to not in ("start", "end"):
+        _milliseconds(arguments.to)
 
 
 def _targets(admin: Any, arguments: argparse.Namespace, partitions: list[int]) -> list[Any]:
@@ -338,7 +340,7 @@ def _milliseconds(text: str) -> int:
     try:
         moment = time.strptime(text, "%Y-%m-%dT%H:%M:%S")
     except ValueError as wrong:
-        raise Failed(
+        raise NotUnderstood(
             f"--to {text}: say start, end, an offset, or a time such as 2026-01-31T12:00:00"
         ) from wrong
     return int(time.mktime(moment)) * 1000

@@ -12,7 +12,7 @@ from fencepost.cluster.wire.api import ApiKey
 
 from ..few import few
 from . import voters
-from .checked import Failed, whole
+from .checked import Failed, NotUnderstood, whole
 from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, goes_on, run_safely, say
 from .leading import need_leader, of_now
 from .move_plan import (
@@ -247,7 +247,9 @@ def _check_pace(arguments: argparse.Namespace) -> None:
     whole("--parallel", arguments.parallel, 1, PARALLEL_MAX)
     rate = arguments.throttle
     if rate is not None and not 0 < rate <= THROTTLE_MAX:
-        raise Failed(f"--throttle {rate:g}: say more than 0, and at most {THROTTLE_MAX} MB/s")
+        raise NotUnderstood(
+            f"--throttle {rate:g}: say more than 0, and at most {THROTTLE_MAX} MB/s"
+        )
 
 
 def _look(wire: Wire) -> tuple[ClusterImage, list[Place]]:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from confluent_kafka import KafkaException
 from fencepost.cluster.base.shown import printable
 
-from .checked import Failed, check_partition, named
+from .checked import NotUnderstood, check_partition, named
 from .cluster import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -72,7 +72,17 @@ def run(arguments: argparse.Namespace) -> int:
 def _produce(arguments: argparse.Namespace) -> int:
     named("a topic's name", arguments.topic)
     check_partition(arguments.partition)
+    headers = list(pairs(arguments.header).items())
+    with _open(arguments.file) as lines:
+        return _produced(arguments, headers, lines)
+
+
+def _produced(
+    arguments: argparse.Namespace, headers: list[tuple[str, str]], lines: BinaryIO
+) -> int:
     admin = connect(arguments)
+    if arguments.file is None and sys.stdin.isatty():
+        print("Each line becomes a record; Ctrl-D ends.", file=sys.stderr)
     outage = Outage(arguments.bootstrap)
     settings = client_settings(arguments, on_error=outage.heard) | {
         "acks": arguments.acks,
@@ -84,7 +94,7 @@ def _produce(arguments: argparse.Namespace) -> int:
     creation = _Creation(admin, arguments.topic, is_answered=arguments.acks != "0")
     tally = _Tally(arguments, outage, Stall(arguments, admin, "written"), creation)
     try:
-        _send(arguments, producer, tally)
+        _send(arguments, headers, lines, producer, tally)
         while producer.flush(FLUSH_S):
             tally.waits()
     except KeyboardInterrupt:
@@ -95,23 +105,27 @@ def _produce(arguments: argparse.Namespace) -> int:
     return tally.finish()
 
 
-def _send(arguments: argparse.Namespace, producer: Any, tally: "_Tally") -> None:
-    headers = list(pairs(arguments.header).items())
+def _send(
+    arguments: argparse.Namespace,
+    headers: list[tuple[str, str]],
+    lines: BinaryIO,
+    producer: Any,
+    tally: "_Tally",
+) -> None:
     separator = None if arguments.key_separator is None else arguments.key_separator.encode()
     extra: dict[str, Any] = {"headers": headers} if headers else {}
     if arguments.partition is not None:
         extra["partition"] = arguments.partition
-    with _open(arguments.file) as lines:
-        status = os.fstat(lines.fileno())
-        size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-        done = 0
-        for line in lines:
-            done += len(line)
-            key, value = _key_and_value(line.removesuffix(b"\n"), separator)
-            _queue(producer, arguments.topic, tally, value=value, key=key, **extra)
-            if tally.sent % POLL_EVERY == 0 or arguments.file is None:
-                producer.poll(0)
-                tally.progress.at(tally.acknowledged, done / size if size else None)
+    status = os.fstat(lines.fileno())
+    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    done = 0
+    for line in lines:
+        done += len(line)
+        key, value = _key_and_value(line.removesuffix(b"\n"), separator)
+        _queue(producer, arguments.topic, tally, value=value, key=key, **extra)
+        if tally.sent % POLL_EVERY == 0 or arguments.file is None:
+            producer.poll(0)
+            tally.progress.at(tally.acknowledged, done / size if size else None)
 
 
 def _queue(producer: Any, topic: str, tally: "_Tally", **record: Any) -> None:
@@ -137,13 +151,11 @@ def _key_and_value(text: bytes, separator: bytes | None) -> tuple[bytes | None, 
 
 def _open(path: str | None) -> BinaryIO:
     if path is None:
-        if sys.stdin.isatty():
-            print("Each line becomes a record; Ctrl-D ends.", file=sys.stderr)
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return pathlib.Path(path).open("rb")
     except OSError as missing:
-        raise Failed(f"can't read {path}: {missing.strerror}") from missing
+        raise NotUnderstood(f"can't read {path}: {missing.strerror}") from missing
 
 
 class _Creation:

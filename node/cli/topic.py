@@ -8,7 +8,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
 from ..few import few
 from . import topic_delete
-from .checked import Failed, named, whole
+from .checked import Failed, NotUnderstood, named, whole
 from .cluster import (
     EXIT_FAILED,
     add_cluster_arguments,
@@ -218,7 +218,7 @@ def _check_settings(config: dict[str, str]) -> None:
 def _grow(arguments: argparse.Namespace) -> int:
     named("a topic's name", arguments.topic)
     if not 1 <= arguments.total <= PARTITIONS_MAX:
-        raise Failed(
+        raise NotUnderstood(
             f"{arguments.total} is no number of partitions; name the new total, 1 to {PARTITIONS_MAX}"
         )
     admin = connect(arguments)

@@ -9,6 +9,7 @@ from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.metadata.offline import why_offline
 from fencepost.cluster.wire.api import ApiKey
 
+from .checked import NotUnderstood
 from .cluster import EXIT_FAILED, EXIT_OK, Failed, say
 from .output import show, show_json, show_line
 from .printable import quoted
@@ -30,7 +31,7 @@ TRIES_PREPARED: Final = 3  # a half message is not aborted so, however long one 
 
 def find_hanging(arguments: argparse.Namespace, now_ms: int) -> int:
     if arguments.partition is not None and len(arguments.topic) != 1:
-        raise Failed("--partition needs one --topic that it is of")
+        raise NotUnderstood("--partition needs one --topic that it is of")
     with Wire(arguments.bootstrap) as wire:
         image = read_image(wire, arguments.topic or None)
         places = choose_places(image, arguments.topic, arguments.partition, arguments.node)
@@ -92,7 +93,7 @@ def abort(arguments: argparse.Namespace) -> int:
     if arguments.transactional_id is not None and by_place == (None, None, None):
         return _terminate(arguments, arguments.transactional_id)
     if arguments.transactional_id is not None or None in by_place:
-        raise Failed(
+        raise NotUnderstood(
             "name the transaction: its transactional id, or --topic, --partition and --start-offset of one that "
             "hangs (`fencepost txn find-hanging`)"
         )
