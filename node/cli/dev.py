@@ -83,6 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.nodes is not None:
             return _supervise(folder, arguments)
         return _become_node(folder, arguments)
+    except PermissionError as closed:  # a file in it, of another user
+        if closed.filename is None:
+            raise
+        print(f"fencepost: {folder.not_ours(closed)}", file=sys.stderr)
+        return EXIT_FAILED
     except Refused as refused:
         print(f"fencepost: {refused}", file=sys.stderr)
         return EXIT_FAILED
@@ -90,13 +95,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _become_node(folder: DevFolder, arguments: argparse.Namespace) -> int:
     """The node's own modules are imported only here: the supervisor does without them."""
-    from .start import start
-
     if folder.is_cluster:
         raise Refused(
             f"{folder.path} holds a cluster. Go on with it by `fencepost dev --nodes N --data "
             f"{folder.path}`, or give this node a folder of its own with --data."
         )
+    from .start import start
+
     # A variable counts where no flag was given, as everywhere.
     flags = []
     if arguments.port is not None or "FENCEPOST_LISTENERS" not in os.environ:

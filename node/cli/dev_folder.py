@@ -80,12 +80,24 @@ class DevFolder:
 
     @property
     def is_cluster(self) -> bool:
-        return (self.path / CLUSTER).exists()
+        return self._has(CLUSTER)
+
+    def _has(self, name: str) -> bool:
+        try:
+            return (self.path / name).exists()
+        except OSError as refused:  # not that it isn't there
+            raise self.not_ours(refused) from refused
+
+    def not_ours(self, refused: OSError) -> Refused:
+        return Refused(
+            f"{refused.filename or self.path}: {refused.strerror}. It must be a folder, or be made as one, that this user may"
+            " read and write, with all that is in it; choose another with --data."
+        )
 
     # -- held by one supervisor ------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        if (self.path / ONE_NODE).exists():
+        if self._has(ONE_NODE):
             raise Refused(
                 f"{self.path} holds a node that was started without --nodes. Go on with that one by "
                 f"`fencepost dev --data {quoted(str(self.path))}`, or give the cluster a folder of its own with --data."
@@ -94,10 +106,7 @@ class DevFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as refused:
-            raise Refused(
-                f"{self.path}: {refused.strerror}. It must be a folder, or be made as one, that this "
-                "user may write to; choose another with --data."
-            ) from refused
+            raise self.not_ours(refused) from refused
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -23,8 +23,17 @@ def ask_for_start(folder: DevFolder, number: int) -> int:
             f"`fencepost dev --nodes N --data {quoted(str(folder.path))}`."
         )
         return EXIT_FAILED
+    except PermissionError as closed:
+        say(
+            f"{folder.path}: {closed.strerror}. This user may not ask the cluster that runs there, if one does: run it"
+            f" as the user who started it{_owner(folder)}, or name another folder with --data."
+        )
+        return EXIT_FAILED
     except ConnectionError:
         answer = {}
+    except OSError as wrong:
+        say(f"{folder.path}: {wrong.strerror}. Name the folder of a running cluster with --data.")
+        return EXIT_FAILED
     if "note" in answer:
         say(answer["note"])
     if "ready" in answer:
@@ -35,6 +44,13 @@ def ask_for_start(folder: DevFolder, number: int) -> int:
         return EXIT_OK
     say(answer.get("refused", "the cluster ended before the node served"))
     return EXIT_FAILED
+
+
+def _owner(folder: DevFolder) -> str:
+    try:
+        return f" ({folder.path.owner()})"
+    except (OSError, KeyError):  # nobody can tell, or that one has no name here
+        return ""
 
 
 def _ask(folder: DevFolder, question: Mapping[str, int]) -> dict[str, str]:
