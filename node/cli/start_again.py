@@ -4,13 +4,20 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
 
 from .dev_folder import SOCKET, DevFolder
 from .printable import quoted
 
 EXIT_OK, EXIT_FAILED = 0, 1
+ANSWER_S: Final = 5.0
+STOPPED: Final = "Tt"  # proc(5): by a signal, by a debugger
+# ApiVersions of version 0, whole: length, api key 18, version, correlation id, no client id.
+ANY_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 def ask_for_start(folder: DevFolder, number: int) -> int:
@@ -36,6 +43,9 @@ def ask_for_start(folder: DevFolder, number: int) -> int:
         return EXIT_FAILED
     if "note" in answer:
         say(answer["note"])
+        if (why := _why_silent(folder, number, answer)) is not None:
+            say(why)
+            return EXIT_FAILED
     if "ready" in answer:
         print(f"ready {answer['ready']}", flush=True)
         return EXIT_OK
@@ -44,6 +54,42 @@ def ask_for_start(folder: DevFolder, number: int) -> int:
         return EXIT_OK
     say(answer.get("refused", "the cluster ended before the node served"))
     return EXIT_FAILED
+
+
+def _why_silent(folder: DevFolder, number: int, answer: Mapping[str, str]) -> str | None:
+    """Why a node that runs is of no use, and the next step; None when it answers, or when others are what it waits for."""
+    pid = answer.get("pid", "")
+    again = f"`fencepost dev --data {quoted(str(folder.path))} --start {number}`"
+    if _is_stopped(pid):
+        return (
+            f"node {number} does not answer: process {pid} is stopped (SIGSTOP). `kill -CONT {pid}` lets it go on; or end"
+            f" it with `kill -9 {pid}`, then {again}."
+        )
+    if "ready" not in answer or _answers(answer["ready"]):
+        return None
+    return (
+        f"node {number} said that it serves, and does not answer at {answer['ready']} within {ANSWER_S:.0f} s. Its log is"
+        f" {folder.node(number) / 'log'}; if it stays so, end it with `kill -9 {pid or 'PID'}`, then {again}."
+    )
+
+
+def _is_stopped(pid: str) -> bool:
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # it has just ended, or there is no /proc here
+        return False
+    return told.rpartition(")")[2].split()[0] in STOPPED
+
+
+def _answers(place: str) -> bool:
+    """Whether the client door does: the kernel takes a connection for a process that hangs, too."""
+    host, _, port = place.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_S) as door:
+            door.sendall(ANY_VERSIONS)
+            return door.recv(1) != b""
+    except OSError:
+        return False
 
 
 def _owner(folder: DevFolder) -> str:

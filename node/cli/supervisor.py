@@ -328,7 +328,10 @@ class Supervisor:
             return {"refused": "the cluster is being stopped"}
         note = {}
         if child.runs:
-            note = {"note": f"node {number} runs already, as process {child.pid}"}
+            note = {
+                "note": f"node {number} runs already, as process {child.pid}",
+                "pid": str(child.pid),
+            }
         else:
             await self._start(child)
         if not self._can_decide:

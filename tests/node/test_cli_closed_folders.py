@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ def closed(tmp_path: Path) -> Iterator[Path]:
         if is_root and each.owner() == "root" and str(each).startswith("/tmp/pytest"):
             each.chmod(0o755)
     folder.chmod(0)
+    for module in ("dev", "start_again", "supervisor"):  # nobody may not read them
+        import_module(f"fencepost.node.cli.{module}")
     if is_root:
         os.seteuid(NOBODY)
     yield folder

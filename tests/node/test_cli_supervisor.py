@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from fencepost.chaos.harness.processes import Process
+from fencepost.node.cli import start_again
 from fencepost.node.cli.supervisor import TWICE_S, Child
 from fencepost.node.main import main
 
 # Ends as soon as it is told to; STRAW says what else it does: `late 2` never serves as node 2, and so on.
 STRAW = """
-import os, signal, sys, time
+import os, signal, socket, sys, threading, time
 sets = dict(word.split("=", 1) for word in sys.argv if "=" in word)
 number, address = sets["node.id"], sets["listeners"].partition("://")[2]
 what, _, who = os.environ.get("STRAW", "").partition(" ")
@@ -30,6 +31,16 @@ if what in ("deaf", "mute") and is_me:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 else:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+def answer(door):
+    while True:
+        with door.accept()[0] as asked:
+            asked.recv(64)
+            asked.sendall(b"any")
+host, _, port = address.rpartition(":")
+if what == "hang" and is_me:
+    door = socket.create_server((host, int(port)))
+else:
+    threading.Thread(target=answer, args=(socket.create_server((host, int(port))),), daemon=True).start()
 if what != "late" or not is_me:
     print("ready", address, flush=True)
 while True:
@@ -136,6 +147,31 @@ def test_a_node_that_was_killed_stays_down_until_it_is_asked_for(make: Make, cap
     assert "node 2 runs already, as process" in capsys.readouterr().err
     assert cluster.start_again(4) == 1
     assert "there is no node 4; there are 1 to 3" in capsys.readouterr().err
+
+
+def test_a_node_that_is_stopped_does_not_run_already(make: Make, capsys) -> None:
+    cluster = make()
+    cluster.wait_ready()
+    pid = cluster.pid(2)
+    os.kill(pid, signal.SIGSTOP)
+    assert cluster.start_again(2) == 1
+    said = capsys.readouterr()
+    assert (said.out, "runs already" in said.err) == ("", True)
+    assert f"process {pid} is stopped (SIGSTOP). `kill -CONT {pid}` lets it go on" in said.err
+    os.kill(pid, signal.SIGCONT)
+    assert cluster.start_again(2) == 0
+
+
+def test_a_node_that_hangs_is_told_with_its_process_and_log(
+    make: Make, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(start_again, "ANSWER_S", 0.2)
+    cluster = make(straw="hang 2")
+    cluster.wait_ready()
+    assert cluster.start_again(2) == 1
+    said = capsys.readouterr().err
+    assert "does not answer at 127.0.0.1:" in said and f"`kill -9 {cluster.pid(2)}`" in said
+    assert str(cluster.data / "node-2" / "log") in said
 
 
 def test_all_nodes_killed_come_back_one_after_the_other(make: Make, capsys) -> None:
