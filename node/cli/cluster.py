@@ -66,7 +66,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, *, with_json: bool = 
         "--bootstrap",
         default=os.environ.get("FENCEPOST_BOOTSTRAP", BOOTSTRAP),
         metavar="HOST:PORT",
-        help=f"where the cluster is ($FENCEPOST_BOOTSTRAP, or {BOOTSTRAP})",
+        help=f"where the cluster is: nodes of it, with commas between ($FENCEPOST_BOOTSTRAP, or {BOOTSTRAP})",
     )
     if with_json:
         parser.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -98,12 +98,19 @@ def connect(arguments: argparse.Namespace) -> AdminClient:
             all_down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in said)
             if all_down or time.monotonic() > deadline:
                 why = next((each.str() for each in said if ":" in each.str()), None)
-                raise Failed(
-                    f"no broker answers at {arguments.bootstrap} ({why or _text(failure.args[0])}). "
-                    "Start one with `fencepost dev`, or name another with --bootstrap."
+                raise nobody_answers(
+                    arguments.bootstrap, why or _text(failure.args[0])
                 ) from failure
         else:
             return admin
+
+
+def nobody_answers(bootstrap: str, why: object) -> Failed:
+    """One node that is down is no cluster that is: who knows the others' addresses may not know that they can be said."""
+    return Failed(
+        f"no broker answers at {bootstrap} ({why}). If other nodes of the cluster live, name them too:"
+        " `--bootstrap A:PORT,B:PORT,C:PORT`, or $FENCEPOST_BOOTSTRAP. If none runs, start one with `fencepost dev`."
+    )
 
 
 def _check_bootstrap(text: str) -> None:
@@ -199,6 +206,15 @@ def code_of_what_is_shown(arguments: argparse.Namespace) -> int:
             say(f"{untold} So nobody says whether what follows is so now.")
             return EXIT_FAILED
         return wire.code
+
+
+def need_somebody_who_leads(arguments: argparse.Namespace) -> None:
+    """Before what librdkafka would wait for in silence, and then not know whether it may happen yet."""
+    from .leading import need_leader  # slow to import, and they import this one
+    from .wire import Wire
+
+    with Wire(arguments.bootstrap) as wire:
+        need_leader(wire)
 
 
 def wait_to_read_s(code: int) -> float:
@@ -365,4 +381,5 @@ __all__ = [
     "guess",
 ]
 __all__ += ["confluent_kafka", "explain", "offsets_at", "outcome", "pairs", "records"]
+__all__ += ["need_somebody_who_leads", "nobody_answers"]
 __all__ += ["run_safely", "say", "seen", "settle", "wait_to_read_s"]

@@ -15,6 +15,7 @@ from .cluster import (
     code_of_what_is_shown,
     connect,
     did_you_mean,
+    need_somebody_who_leads,
     offsets_at,
     pairs,
     run_safely,
@@ -191,6 +192,8 @@ def _create(arguments: argparse.Namespace) -> int:
         for name in dict.fromkeys(arguments.topic)
         if name not in there
     ]
+    if wanted:
+        need_somebody_who_leads(arguments)
     futures = admin.create_topics(wanted, validate_only=arguments.dry_run) if wanted else {}
     return settle(
         "topic",
@@ -222,6 +225,7 @@ def _grow(arguments: argparse.Namespace) -> int:
             f"{arguments.total} is no number of partitions; name the new total, 1 to {PARTITIONS_MAX}"
         )
     admin = connect(arguments)
+    need_somebody_who_leads(arguments)
     futures = admin.create_partitions([NewPartitions(arguments.topic, arguments.total)])
     return settle(
         "topic",

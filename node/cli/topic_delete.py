@@ -29,6 +29,7 @@ from .cluster import (
     confluent_kafka,
     connect,
     goes_on,
+    need_somebody_who_leads,
     offsets_at,
     records,
     say,
@@ -72,6 +73,7 @@ def _delete(arguments: argparse.Namespace) -> int:
     if internal and not arguments.internal:
         raise Failed(f"{_losses(internal)}. Nothing was deleted; to do that, say --internal.")
     admin = connect(arguments)
+    need_somebody_who_leads(arguments)
     if not arguments.yes and not _agreed(arguments, admin, names):
         say("nothing was deleted")
         return EXIT_FAILED

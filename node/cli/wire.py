@@ -25,7 +25,7 @@ from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 
 from .checked import Failed, address
-from .cluster import EXIT_FAILED, EXIT_OK, PORT
+from .cluster import EXIT_FAILED, EXIT_OK, PORT, nobody_answers
 from .leading import look_for_leader
 
 ASK_S: Final = 30.0
@@ -90,10 +90,7 @@ class Wire:
                     raise Failed(
                         f"{key.name}: {trouble}. It may happen yet; look before trying again."
                     ) from trouble
-        raise Failed(
-            f"no broker answers at {self._bootstrap} ({why}). Start one with `fencepost dev`, or name"
-            " another with --bootstrap."
-        )
+        raise nobody_answers(self._bootstrap, why)
 
     def ask_node(self, endpoint: Endpoint, key: ApiKey, **fields: Any) -> Any:
         """Trouble when this one does not answer."""

@@ -80,6 +80,40 @@ def test_who_can_not_be_asked_who_leads_leaves_that_open(cluster: ToldCluster, c
     assert "orders" in said.out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topic", "create", "new"),
+        ("topic", "create", "new", "--dry-run"),
+        ("topic", "add-partitions", "orders", "9"),
+        ("topic", "delete", "orders", "--yes"),
+        ("topic", "delete", "orders"),
+    ],
+    ids=" ".join,
+)
+def test_what_nobody_can_decide_is_not_asked_for(
+    cluster: ToldCluster, monkeypatch, words: tuple[str, ...], capsys
+) -> None:
+    """The admin client would wait for a quarter of a minute, and then not know whether it may happen yet."""
+    cluster.leads = None
+    for module in (topic, topic_delete):  # one that can ask for nothing
+        monkeypatch.setattr(module, "connect", lambda _: object())
+    assert main([*words, *SURVIVOR]) == 1
+    assert capsys.readouterr() == ("", f"fencepost: {NOBODY} Nothing can be changed before.\n")
+
+
+@pytest.mark.parametrize("words", [("node", "list"), ("topic", "list")], ids=" ".join)
+def test_a_node_that_is_dead_is_not_taken_for_the_cluster(
+    cluster: ToldCluster, words: tuple[str, ...], capsys
+) -> None:
+    cluster.down = {1}
+    assert main([*words, "--bootstrap", "127.0.0.1:1"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("fencepost: no broker answers at 127.0.0.1:1 (")
+    assert "If other nodes of the cluster live, name them too: `--bootstrap A:PORT,B:PORT" in said
+    assert "$FENCEPOST_BOOTSTRAP" in said and "`fencepost dev`" in said
+
+
 # --- somebody does not answer ---------------------------------------------------------------------
 
 

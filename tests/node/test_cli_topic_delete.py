@@ -6,6 +6,7 @@ from types import SimpleNamespace as Answer
 from typing import Any
 
 import pytest
+from cluster_on_the_wire import ToldCluster
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from fencepost.node.cli import cluster as shared
@@ -67,6 +68,7 @@ class Admin:
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
+    ToldCluster(monkeypatch)
     admin = Admin()
     monkeypatch.setattr(shared, "AdminClient", lambda _: admin)
     return admin
