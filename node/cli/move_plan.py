@@ -203,10 +203,10 @@ def _refuge(layout: Layout, key: Key, node: int) -> int:
     others = [each for each in layout.replicas[key] if each != node]
     free = [each for each in layout.nodes if each not in others]
     if not free:
-        factor = len(layout.replicas[key])
+        factor, left = len(layout.replicas[key]), len(layout.nodes)
         raise PlanImpossible(
             f"{key[0]}-{key[1]} has {factor} replicas, and without node {node} only"
-            f" {len(layout.nodes)} nodes are alive: add a node first; or, if node {node} is gone for good, start"
+            f" {left} {'node is' if left == 1 else 'nodes are'} alive: add a node first; or, if node {node} is gone for good, start"
             f" one with node.id={node} and an empty folder: it copies what it had"
         )
     racks = {layout.racks.get(each) for each in others}

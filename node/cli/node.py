@@ -159,7 +159,17 @@ def _away_from(
     image, places = _look(wire)
     check_known(image, node)
     racks = {**_racks(image), node: image.brokers[BrokerId(node)].rack}
-    return _planned(lambda: plan_drain(places, racks, node)), image, places, racks
+    down = [f"node {each}" for each in sorted({*image.brokers} - {*racks})]
+    try:
+        moves = _planned(lambda: plan_drain(places, racks, node))
+    except Failed as impossible:
+        if not down:
+            raise
+        is_down = "is down: start it" if len(down) == 1 else "are down: start them"
+        raise Failed(
+            f"{impossible}. {few(down).capitalize()} {is_down} again first."
+        ) from impossible
+    return moves, image, places, racks
 
 
 def _move_away(

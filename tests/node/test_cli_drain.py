@@ -193,3 +193,25 @@ def test_a_program_hears_of_the_vote_beside_its_document(
     said = capsys.readouterr()
     assert json.loads(said.out)["done"]
     assert "node 3 is empty, but it still votes" in said.err
+
+
+@pytest.mark.parametrize(
+    ("down", "said"),
+    [
+        (
+            {9002},
+            "without node 3 only 1 node is alive: add a node first; or, if node 3 is gone for good, start one with node.id=3"
+            " and an empty folder: it copies what it had. Node 2 is down: start it again first.",
+        ),
+        ({9003}, "without node 3 only 2 nodes are alive: add a node first"),
+    ],
+)
+def test_a_node_that_is_down_is_named_as_what_keeps_another_from_being_drained(
+    cluster: DrainedCluster, capsys: pytest.CaptureFixture[str], down: set[int], said: str
+) -> None:
+    cluster.topics, cluster.down = {"orders": (1, 2, 3)}, down
+    words = ["node", "drain", "3", "--yes", "--bootstrap", "127.0.0.1:9001"]
+    assert main(words) == 1
+    told = capsys.readouterr().err
+    assert said in told
+    assert ("is down" in told) == (9002 in down)
