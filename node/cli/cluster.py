@@ -15,7 +15,7 @@ from fencepost.cluster.base.shown import printable
 
 from .checked import Failed, NotUnderstood, address
 from .output import began_json, has_json, show_json, show_line
-from .printable import json_text
+from .printable import json_text, quoted
 
 try:
     import confluent_kafka
@@ -142,12 +142,12 @@ def seen(what: str, future: "Future[Any]") -> Any:
         ) from failure
 
 
-def outcome(what: str, future: "Future[Any]") -> Any:
+def outcome(what: str, future: "Future[Any]", **names: str) -> Any:
     """The result of what changes something; Failed with the cluster's own sentence and the next step."""
     try:
         return future.result(TIMEOUT_S)
     except KafkaException as failure:
-        raise Failed(explain(what, failure.args[0])) from failure
+        raise Failed(explain(what, failure.args[0], **names)) from failure
     except TimeoutError as late:
         raise Failed(
             f"{what}: no answer in {TIMEOUT_S:.0f} s. It may happen yet; look before trying again. "
@@ -236,7 +236,7 @@ def settle(
     for name, future in futures.items():
         error = None
         try:
-            outcome(f"{failed} {name}", future)
+            outcome(f"{failed} {name}", future, **{kind: name})
         except Failed as failure:
             error = str(failure)
         rows.append({kind: name, "error": error})
@@ -251,8 +251,11 @@ def settle(
     return EXIT_FAILED if any(row["error"] for row in rows) else EXIT_OK
 
 
-def explain(what: str, error: KafkaError) -> str:
+def explain(what: str, error: KafkaError, **names: str) -> str:
+    """`names`: what a next step calls TOPIC or GROUP, where that is known."""
     step = _NEXT_STEP.get(error.code(), "")
+    for word, name in names.items():
+        step = step.replace(word.upper(), quoted(name))
     return f"{what}: {_text(error)}{' ' + step if step else ''}"
 
 

@@ -146,7 +146,7 @@ def _print_records(
                     progress.at(seen, seen / arguments.count if arguments.count else None)
                 continue
             if error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
-                raise Failed(explain(f"can't read {arguments.topic}", error))
+                raise Failed(explain(f"can't read {arguments.topic}", error, topic=arguments.topic))
             at_end.add(message.partition())
             out.flush()
             if not arguments.follow and len(at_end) >= len(consumer.assignment()):

@@ -26,6 +26,9 @@ class Stall:
         self._admin = admin
         self._doing = doing
         self._said: set[str] = set()
+        self.waited_for: list[
+            str
+        ] = []  # of when it was last looked: without a leader, or all of which nobody knows
         self.moved()
 
     def moved(self) -> None:
@@ -45,8 +48,11 @@ class Stall:
             return False  # that no broker answers is said elsewhere
         name = self._arguments.topic
         found = _leaderless(topics, name)
+        every = sorted(topics[name].partitions) if name in topics else []
         if partitions is not None:
             found = [each for each in found if each in partitions]
+            every = [each for each in every if each in partitions]
+        self.waited_for = [f"{name}-{each}" for each in found or every]
         self._say(name, found, f"nothing can be {self._doing} there")
         if joins:
             self._say(OFFSETS_TOPIC, _leaderless(topics, OFFSETS_TOPIC), "some groups can't begin")
@@ -72,7 +78,10 @@ class Stall:
             why = why_nobody_leads(wire)  # Failed: that no broker answers is said elsewhere
         if why is not None and why not in self._said:
             self._said.add(why)
-            say(f"{why} Leaders that are gone have no successors before.")
+            say(
+                f"{why} Until somebody does, a partition whose leader is down gets no other, and nothing can be"
+                f" {self._doing} there."
+            )
         return why is not None
 
 

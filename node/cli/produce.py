@@ -1,15 +1,18 @@
 """`fencepost produce`: lines from standard input, or a file, become records; each is acknowledged or named."""
 
 import argparse
+import functools
 import os
 import pathlib
 import stat
 import sys
+import time
 from typing import Any, BinaryIO
 
 from confluent_kafka import KafkaException
 from fencepost.cluster.base.shown import printable
 
+from ..few import few
 from .checked import NotUnderstood, check_partition, named
 from .cluster import (
     EXIT_FAILED,
@@ -37,6 +40,9 @@ FAILURES_SHOWN = 5
 # Lines of a file between two looks at what was acknowledged.
 POLL_EVERY = 1_000
 FLUSH_S = 1.0
+# How long the cluster has for a record, and how often it is said that one is waited for.
+DELIVERY_S = 300
+REMIND_S = 10.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +95,7 @@ def _produced(
         "enable.idempotence": arguments.acks == "all",
         "compression.type": arguments.compression,
         "linger.ms": 5,
+        "delivery.timeout.ms": DELIVERY_S * 1000,
     }
     producer = confluent_kafka.Producer(settings)
     creation = _Creation(admin, arguments.topic, is_answered=arguments.acks != "0")
@@ -129,16 +136,17 @@ def _send(
 
 
 def _queue(producer: Any, topic: str, tally: "_Tally", **record: Any) -> None:
-    tally.sent += 1
+    tally.queues()
+    delivered = functools.partial(tally.delivered, line=tally.sent)
     while True:
         try:
-            producer.produce(topic, on_delivery=tally.delivered, **record)
+            producer.produce(topic, on_delivery=delivered, **record)
             return
         except BufferError:
             producer.poll(0.1)
             tally.waits()
         except KafkaException as refused:
-            tally.delivered(refused.args[0], None)
+            delivered(refused.args[0], None)
             return
 
 
@@ -198,6 +206,7 @@ class _Tally:
         creation: _Creation,
     ) -> None:
         self.topic = topic = arguments.topic
+        self._file = arguments.file
         self.outage = outage
         self._stall = stall
         self._creation = creation
@@ -206,13 +215,41 @@ class _Tally:
         self.acknowledged = 0
         self.failed = 0
         self.progress = Progress(f"producing to {topic}")
+        self._moves()
+        self._queued_at = time.monotonic()  # the last of them
+
+    def _moves(self) -> None:
+        self._stall.moved()
+        self._remind_at = time.monotonic() + REMIND_S
+
+    def queues(self) -> None:
+        """A record more, which is a line more."""
+        if self.unknown == 0:  # what comes slowly has not waited
+            self._moves()
+        self.sent += 1
+        self._queued_at = time.monotonic()
 
     def waits(self) -> None:
         self.progress.at(self.acknowledged)
         self._stall.look(self._partitions)
+        now = time.monotonic()
+        if self.unknown and now >= self._remind_at:
+            self._remind_at = now + REMIND_S
+            self.progress.end()
+            say(self._what_is_waited_for(now))
 
-    def delivered(self, error: Any, message: Any) -> None:
-        self._stall.moved()
+    def _what_is_waited_for(self, now: float) -> str:
+        places = few(self._stall.waited_for) or self.topic
+        minutes, seconds = divmod(max(0, round(self._queued_at + DELIVERY_S - now)), 60)
+        left = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+        are, they = ("is", "it fails") if self.unknown == 1 else ("are", "they fail")
+        return (
+            f"still waiting for {places}: {records(self.unknown)} {are} not acknowledged; {they} in {left} at the latest."
+            " Ctrl-C ends it before."
+        )
+
+    def delivered(self, error: Any, message: Any, line: int = 0) -> None:
+        self._moves()
         if error is None:
             self.acknowledged += 1
             self._creation.look(is_written=True)
@@ -220,7 +257,9 @@ class _Tally:
             return
         self.failed += 1
         if self.failed <= FAILURES_SHOWN:
-            sys.stderr.write(printable(explain(f"a record to {self.topic} failed", error)) + "\n")
+            where = f"line {line}" if self._file is None else f"{self._file}, line {line}"
+            what = f"{where}: a record to {self.topic} failed"
+            sys.stderr.write(printable(explain(what, error, topic=self.topic)) + "\n")
 
     @property
     def unknown(self) -> int:

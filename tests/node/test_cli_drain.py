@@ -200,8 +200,10 @@ def test_a_program_hears_of_the_vote_beside_its_document(
     [
         (
             {9002},
-            "without node 3 only 1 node is alive: add a node first; or, if node 3 is gone for good, start one with node.id=3"
-            " and an empty folder: it copies what it had. Node 2 is down: start it again first.",
+            (
+                "without node 3 only 1 node is alive: add a node first; or, if node 3 is gone for good, start one with node.id=3"
+                " and an empty folder: it copies what it had. Node 2 is down: start it again first."
+            ),
         ),
         ({9003}, "without node 3 only 2 nodes are alive: add a node first"),
     ],

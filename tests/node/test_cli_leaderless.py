@@ -61,7 +61,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> ToldCluster:
 
 
 def arguments(**more: Any) -> Namespace:
-    usual = {"topic": "orders", "bootstrap": "127.0.0.1:9002", "partition": None}
+    usual = {"topic": "orders", "bootstrap": "127.0.0.1:9002", "partition": None, "file": None}
     return Namespace(**usual | {"count": None, "follow": False, "json": False} | more)
 
 
@@ -99,7 +99,10 @@ def test_a_leader_that_is_gone_and_that_nobody_can_replace_is_not_waited_for(
     """Its name is in the metadata yet, as without a majority nobody takes it out."""
     cluster.leads = None
     assert consumed(Admin(), Consumer(0, 1)) == 1
-    assert NOBODY in capsysbinary.readouterr().err.decode()
+    assert capsysbinary.readouterr().err.decode() == (
+        f"fencepost: {NOBODY} Until somebody does, a partition whose leader is down gets no other, and nothing can be read"
+        " there.\n0 records\n"
+    )
 
 
 def test_a_group_that_can_not_begin_is_told_which_positions_nobody_leads(capsysbinary) -> None:
@@ -122,6 +125,37 @@ def test_what_is_written_and_not_acknowledged_is_told_apart(partition, is_told, 
     assert (
         capsys.readouterr().err.count("orders-1 has no leader: nothing can be written") == is_told
     )
+
+
+@pytest.mark.parametrize(
+    ("leaderless", "partition", "places"),
+    [((1,), None, "orders-1"), ((), None, "orders-0, orders-1"), ((), 1, "orders-1")],
+)
+def test_what_is_waited_for_is_said_again_with_how_long_yet(
+    monkeypatch, capsys, leaderless, partition, places
+) -> None:
+    """Five minutes of silence are taken for a command that hangs."""
+    words, admin = arguments(partition=partition), Admin(*leaderless)
+    tally = produce._Tally(
+        words, Outage("x"), Stall(words, admin, "written"), produce._Creation(admin, words.topic)
+    )
+    tally.queues()
+    tally.queues()
+    tally.waits()
+    assert "still waiting" not in capsys.readouterr().err
+    now = produce.time.monotonic()
+    for after_s, left in ((11, "4 min 49 s"), (12, None), (22, "4 min 38 s"), (250, "50 s")):
+        monkeypatch.setattr(produce.time, "monotonic", lambda after_s=after_s: now + after_s)
+        tally.waits()
+        said = [line for line in capsys.readouterr().err.splitlines() if "still waiting" in line]
+        assert said == [
+            f"fencepost: still waiting for {places}: 2 records are not acknowledged; they fail in {left} at the latest."
+            " Ctrl-C ends it before."
+            for _ in range(left is not None)
+        ]
+    tally.delivered(None, None)
+    tally.waits()
+    assert "still waiting" not in capsys.readouterr().err
 
 
 def test_while_no_broker_answers_nothing_is_said_of_leaders(cluster: ToldCluster, capsys) -> None:

@@ -106,3 +106,15 @@ def test_a_record_that_nobody_acknowledges_makes_no_topic_by_itself(
     monkeypatch.setattr(Producer, "makes", False)
     assert run(tmp_path, "ordres", "--acks", "0") == 0
     assert "was created" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("admin")
+def test_a_record_that_failed_is_told_by_its_line_and_its_topic(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(Producer, "error", KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    assert run(tmp_path, "orders") == 1
+    first, second, _ = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"{tmp_path}/lines, line 1: a record to orders failed: MSG_SIZE")
+    assert first.endswith("`fencepost config set --topic orders max.message.bytes=…`.")
+    assert f"{tmp_path}/lines, line 2: " in second
