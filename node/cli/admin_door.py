@@ -1,6 +1,6 @@
 """How commands speak to a node's admin door (`node/admin/README.md`): where it is, what is asked, what may be believed.
 
-INVARIANT  a token goes to the place that --admin names, and nowhere else; a failure is a sentence, whoever answers.
+INVARIANT  a token goes to what --admin names, or to whoever listens above --bootstrap; a failure is a sentence, whoever answers.
 PREVENTS   a proxy that a variable names, or a redirect of whoever answers, being handed the token of all nodes.
 PROVED BY  tests/node/test_cli_parked.py::test_a_token_goes_to_no_proxy_and_follows_no_redirect
 """
@@ -44,16 +44,27 @@ def add_admin_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def admin_url(arguments: argparse.Namespace) -> str:
-    text = arguments.admin
-    if text is None:
-        first = arguments.bootstrap.split(",")[0].strip()
-        host, client_port = address(first, "--bootstrap", PORT)
-        if client_port + ADMIN_PORTS_APART > PORT_MAX:
-            raise NotUnderstood(
-                f"--admin is needed: there is no port {ADMIN_PORTS_APART} above that of --bootstrap {first}"
-            )
-        shown = f"[{host}]" if ":" in host else host
-        text = f"{shown}:{client_port + ADMIN_PORTS_APART}"
+    return admin_urls(arguments)[0]
+
+
+def admin_urls(arguments: argparse.Namespace) -> list[str]:
+    """The one that is named; else above each of --bootstrap that which `dev` opens for it."""
+    if arguments.admin is not None:
+        return [_url(arguments.admin)]
+    return [_url(_above(each.strip())) for each in arguments.bootstrap.split(",")]
+
+
+def _above(client_door: str) -> str:
+    host, client_port = address(client_door, "--bootstrap", PORT)
+    if client_port + ADMIN_PORTS_APART > PORT_MAX:
+        raise NotUnderstood(
+            f"--admin is needed: there is no port {ADMIN_PORTS_APART} above that of --bootstrap {client_door}"
+        )
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{client_port + ADMIN_PORTS_APART}"
+
+
+def _url(text: str) -> str:
     scheme, found, rest = text.rpartition("://")
     place, _, path = rest.partition("/")
     if found and scheme not in PORTS:
@@ -65,8 +76,28 @@ def admin_url(arguments: argparse.Namespace) -> str:
 def ask_door(
     arguments: argparse.Namespace, method: str, path: str, fields: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The answer's fields; Failed with the door's own sentence and next step."""
-    url = admin_url(arguments)
+    """The answer's fields; Failed with the door's own sentence and next step.
+
+    A door that nobody opens is not the last of --bootstrap; the first that does is asked from then on.
+    """
+    urls = admin_urls(arguments)
+    why = ""
+    for url in urls:
+        try:
+            found = _ask(url, method, path, fields)
+        except _Closed as closed:
+            why = str(closed)
+        else:
+            arguments.admin = url
+            return found
+    raise Failed(_no_door(", ".join(urls), why))
+
+
+class _Closed(Exception):
+    """Nothing was asked there."""
+
+
+def _ask(url: str, method: str, path: str, fields: Mapping[str, Any] | None) -> dict[str, Any]:
     door = urlsplit(url)
     host, port = address(door.netloc, "--admin", PORTS[door.scheme], EXAMPLE)
     kind = http.client.HTTPSConnection if door.scheme == "https" else http.client.HTTPConnection
@@ -84,7 +115,9 @@ def ask_door(
         if reply.length and len(found) <= ANSWER_BYTES_MAX:
             raise http.client.IncompleteRead(found, reply.length)
     except (OSError, UnicodeError, http.client.HTTPException) as broken:
-        _fail(url, broken, may_have_happened=is_asked and method != "GET")
+        if not is_asked:
+            raise _Closed(_why(broken)) from broken
+        _fail(url, broken, may_have_happened=method != "GET")
     finally:
         connection.close()
     if len(found) > ANSWER_BYTES_MAX:
@@ -93,7 +126,7 @@ def ask_door(
 
 
 def _fail(url: str, broken: Exception, *, may_have_happened: bool) -> NoReturn:
-    why = str(broken).strip() or type(broken).__name__
+    why = _why(broken)
     if may_have_happened:
         raise Failed(
             f"the admin door at {url} did not answer ({why}). It may have been done all the same:"
@@ -101,9 +134,15 @@ def _fail(url: str, broken: Exception, *, may_have_happened: bool) -> NoReturn:
         ) from broken
     if isinstance(broken, http.client.HTTPException):
         raise strange(url, f"it answers with what is not whole HTTP: {why}") from broken
-    raise Failed(
-        f"no admin door answers at {url} ({why}). It opens at a node's admin.listener; name one with --admin."
-    ) from broken
+    raise Failed(_no_door(url, why)) from broken
+
+
+def _no_door(where: str, why: str) -> str:
+    return f"no admin door answers at {where} ({why}). It opens at a node's admin.listener; name one with --admin."
+
+
+def _why(broken: Exception) -> str:
+    return str(broken).strip() or type(broken).__name__
 
 
 def _answer(url: str, reply: http.client.HTTPResponse, body: bytes) -> dict[str, Any]:

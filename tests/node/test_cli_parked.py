@@ -172,10 +172,32 @@ def test_a_token_that_can_not_be_sent_is_not_shown(
     door = serve(http({"half_messages": []}))
     for token in ("sek\nret", "sekrèt"):
         monkeypatch.setenv("FENCEPOST_ADMIN_TOKEN", token)
-        assert main(["txn", "parked", "--admin", door.place]) == 1
+        assert main(["txn", "parked", "--admin", door.place]) == 2
         said = capsys.readouterr().err
         assert said.startswith("fencepost: $FENCEPOST_ADMIN_TOKEN has characters")
         assert "sek" not in said
     monkeypatch.setenv("FENCEPOST_ADMIN_TOKEN", f"{TOKEN}\n")  # as a file has it
     assert main(["txn", "parked", "--admin", door.place]) == 0
     assert b"Bearer sekret\r\n" in door.heard[0]
+
+
+def above(place: str) -> str:
+    """The client door, a thousand below."""
+    host, port = place.split(":")
+    return f"{host}:{int(port) - 1000}"
+
+
+def test_a_door_that_is_shut_is_not_the_last_of_bootstrap(serve: Serve, capsys) -> None:
+    door = serve(http({"half_messages": [HALF]}))
+    shut = "127.0.0.1:2"
+    assert main(["txn", "parked", "--bootstrap", f"{shut},{above(door.place)}"]) == 0
+    assert "shop::a" in capsys.readouterr().out
+    assert main(["txn", "parked", "--bootstrap", f"{shut},127.0.0.1:3"]) == 1
+    said = capsys.readouterr().err
+    assert "no admin door answers at http://127.0.0.1:1002, http://127.0.0.1:1003 (" in said
+
+
+def test_what_is_wrong_with_an_answer_is_said_of_who_gave_it(serve: Serve, capsys) -> None:
+    door = serve(http({}))
+    assert main(["txn", "parked", "--bootstrap", f"127.0.0.1:2,{above(door.place)}"]) == 1
+    assert f"http://{door.place}" in capsys.readouterr().err
