@@ -27,6 +27,7 @@ from .output import show, show_json
 from .wire import ASK_MS, Wire, read_image
 
 UNCLEAN: Final = 1
+INTERNAL: Final = "__"  # how the names of internal topics begin
 LOOK: Final = "`fencepost partition list` shows what is so now."
 UNTOUCHED: Final = f"Nobody was elected, and nothing is lost by it. {LOOK}"
 
@@ -35,6 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="show partitions, and why some are offline")
     listing.add_argument("topic", nargs="*", help="default: all")
+    listing.add_argument(
+        "--internal", action="store_true", help="show those of internal topics as well"
+    )
     listing.add_argument("--offline", action="store_true", help="only those without a leader")
     listing.add_argument(
         "--lagging", action="store_true", help="only those with a replica that is not in sync"
@@ -64,9 +68,12 @@ def _list(arguments: argparse.Namespace) -> int:
     named("a topic's name", *arguments.topic)
     with Wire(arguments.bootstrap) as wire:
         image = read_image(wire, arguments.topic or None)
+    # Whoever looks for trouble is shown all that has it.
+    hides = not (arguments.internal or arguments.topic or arguments.offline or arguments.lagging)
+    shown = [name for name in sorted(image.topics) if not (hides and name.startswith(INTERNAL))]
     found = [
         (TopicPartition(name, each.partition), each)
-        for name in sorted(image.topics)
+        for name in shown
         for each in image.topics[name].partitions
         if (not arguments.offline or each.leader == NO_LEADER)
         and (not arguments.lagging or set(each.isr) < set(each.replicas))
@@ -83,6 +90,8 @@ def _list(arguments: argparse.Namespace) -> int:
         return wire.code
     header = ("topic", "partition", "leader", "replicas", "isr", "eligible", "moving to")
     nothing = "Every partition has a leader." if arguments.offline else "There are none."
+    if len(shown) < len(image.topics):
+        nothing = "There are none but those of internal topics: --internal shows them."
     if wire.nobody_leads is not None:
         nothing = "There were none when somebody led the metadata quorum; whose leader is gone since, nobody says."
     show(header, rows, as_json=False, empty=nothing)

@@ -31,6 +31,7 @@ class ToldCluster:
         self.leader = 1
         self.replicas = [1, 2, 3]
         self.voters = [1, 2, 3]
+        self.internal: list[Any] = []  # topics
         self.asked: list[tuple[ApiKey, dict[str, Any]]] = []
 
     def _ask_at(self, address: tuple[str, int], key: ApiKey, fields: dict[str, Any]) -> Any:
@@ -45,7 +46,7 @@ class ToldCluster:
             case ApiKey.list_partition_reassignments:
                 return Answer(topics=[])
             case ApiKey.describe_topic_partitions:
-                return Answer(topics=[self._orders()], next_cursor=None)
+                return Answer(topics=[self._orders(), *self.internal], next_cursor=None)
             case ApiKey.describe_log_dirs:
                 return Answer(results=[])
             case ApiKey.unregister_broker | ApiKey.add_raft_voter | ApiKey.remove_raft_voter:

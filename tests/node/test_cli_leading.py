@@ -1,9 +1,11 @@
 """What the commands say while nobody leads the metadata quorum: then nodes tell what they last knew."""
 
 import json
+from uuid import UUID
 
 import pytest
 from cluster_on_the_wire import NOBODY, ToldCluster
+from fencepost.cluster.base.ids import NO_LEADER
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.main import main
 from fencepost.node.majority import why_nobody_leads
@@ -88,6 +90,30 @@ def test_while_somebody_leads_nothing_is_said(cluster: ToldCluster, capsys) -> N
     assert main(["partition", "list", "--offline", *SURVIVOR]) == 0
     assert capsys.readouterr() == ("Every partition has a leader.\n", "")
     assert cluster.keys.count(ApiKey.describe_quorum) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "is_shown"),
+    [
+        ((), False),
+        (("--internal",), True),
+        (("__consumer_offsets", "orders"), True),
+        (("--offline",), True),
+        (("--lagging",), True),
+    ],
+)
+def test_partitions_of_internal_topics_are_shown_to_whoever_asks_or_looks_for_trouble(
+    cluster: ToldCluster, capsys, more: tuple[str, ...], is_shown: bool
+) -> None:
+    """As topics in `topic list`; a hundred rows hid the three of the only other one."""
+    offsets = cluster._orders()
+    offsets.name, offsets.topic_id = "__consumer_offsets", UUID(int=2)
+    offsets.partitions[0].leader_id, offsets.partitions[0].isr_nodes = NO_LEADER, [2]
+    cluster.internal = [offsets]
+    assert main(["partition", "list", "--json", *more, *SURVIVOR]) == 0
+    shown = {row["topic"] for row in json.loads(capsys.readouterr().out)}
+    assert ("__consumer_offsets" in shown) == is_shown
+    assert ("orders" in shown) == (more not in (("--offline",), ("--lagging",)))
 
 
 @pytest.mark.parametrize(
