@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Any
 
+from ..few import few
 from .checked import OFFSET_MAX, Failed, NotUnderstood, check_partition, is_number, named, whole
 from .cluster import (
     EXIT_FAILED,
@@ -18,6 +19,7 @@ from .cluster import (
     find_topic,
     records,
     run_safely,
+    say,
 )
 from .leaderless import Stall
 from .output import Progress
@@ -122,6 +124,8 @@ def _print_records(
     """Until the count, the end, Ctrl-C, or a partition that nobody leads; then says how many there were."""
     progress = Progress(f"consuming {arguments.topic}")
     at_end: set[int] = set()
+    start = int(arguments.start) if is_number(arguments.start) else None
+    ends: dict[int, int] = {}  # of those that end before that
     seen = 0
     code = EXIT_OK
     out = sys.stdout.buffer
@@ -148,15 +152,31 @@ def _print_records(
             if error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
                 raise Failed(explain(f"can't read {arguments.topic}", error, topic=arguments.topic))
             at_end.add(message.partition())
+            if start is not None and message.offset() < start:
+                ends[message.partition()] = message.offset()
             out.flush()
-            if not arguments.follow and len(at_end) >= len(consumer.assignment()):
-                break
+            if len(at_end) >= len(consumer.assignment()):
+                _say_where_it_ends(arguments, ends)
+                if not arguments.follow:
+                    break
     except KeyboardInterrupt:
         code = EXIT_OK if arguments.follow else EXIT_INTERRUPTED  # how following ends
     out.flush()
     progress.end()
     print(records(seen), file=sys.stderr)
     return code
+
+
+def _say_where_it_ends(arguments: argparse.Namespace, ends: dict[int, int]) -> None:
+    """Once: librdkafka reads on from the end where what was asked for lies beyond it."""
+    if not ends:
+        return
+    told = few([f"{arguments.topic}-{each} ends at {ends[each]}" for each in sorted(ends)])
+    say(
+        f"{told}: --from {arguments.start} is beyond that, where nothing has been written yet. `fencepost topic describe"
+        f" {quoted(arguments.topic)}` shows what there is."
+    )
+    ends.clear()
 
 
 def _is_stuck(consumer: Any, at_end: set[int], stall: Stall) -> bool:

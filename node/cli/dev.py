@@ -13,7 +13,7 @@ from typing import Final
 
 from fencepost.cluster.base.host_names import PORT_MAX
 
-from .children import held
+from .children import ADMIN_PORTS_APART, held, is_free
 from .dev_folder import NODES_MAX, DevFolder, Refused, admin_port
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -109,6 +109,7 @@ def _become_node(folder: DevFolder, arguments: argparse.Namespace) -> int:
         flags.append(f"listeners=PLAINTEXT://127.0.0.1:{port}")
         if "FENCEPOST_ADMIN_LISTENER" not in os.environ:
             admin = admin_port(port) if port else 0
+            _say_unusual({port: admin} if port else {})
             flags.append(f"admin.listener=127.0.0.1:{admin}")
     if arguments.data is not None or not _named(os.environ, ("log.dir", "log.dirs")):
         flags.append(f"log.dirs={folder.path}")
@@ -121,6 +122,8 @@ def _supervise(folder: DevFolder, arguments: argparse.Namespace) -> int:
     _refuse_own(arguments.set)
     with folder:
         layout = folder.layout(arguments.nodes, PORT if arguments.port is None else arguments.port)
+
+        _say_unusual(dict(zip(layout.client_ports, layout.admin_ports, strict=True)))
 
         async def life() -> int:
             return await Supervisor(folder, layout, settings=arguments.set).run()
@@ -138,6 +141,21 @@ def _start_again(folder: DevFolder, arguments: argparse.Namespace) -> int:
             "settings of its supervisor. Change a running cluster's with `fencepost config set`."
         )
     return ask_for_start(folder, arguments.start)
+
+
+def _say_unusual(admin_ports: Mapping[int, int]) -> None:
+    """`admin_ports` by client port: people, and `txn parked`, look for a door where it usually is."""
+    for client, admin in admin_ports.items():
+        usual = client + ADMIN_PORTS_APART
+        if admin != usual:
+            why = "is taken" if usual <= PORT_MAX else "is none"
+            if usual <= PORT_MAX and is_free(usual):
+                why = "was taken when the cluster was made"
+            print(
+                f"fencepost: port {usual} {why}, so the admin door of the node at {client} is at 127.0.0.1:{admin}: commands"
+                f" that ask there need --admin 127.0.0.1:{admin}",
+                file=sys.stderr,
+            )
 
 
 def _refuse_own(flags: Sequence[str]) -> None:

@@ -114,7 +114,7 @@ def why_stands_still(
     since = ""
     if first.since_ms is not None:
         since = f" for {show_duration(max(0, now_ms - first.since_ms))}"
-    said = f"It stands at {stable.last_stable_offset}{since}, {stable.behind} behind the high watermark: "
+    said = f"Its last stable offset stands at {stable.last_stable_offset}{since}, {stable.behind} behind the high watermark: "
     return said + _whose(first, known.get(first.producer_id), now_ms)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fencepost.node.cli import children
+from fencepost.node.cli import children, dev
 from fencepost.node.cli.children import ADMIN_PORTS_APART, free_port, held, is_free
 from fencepost.node.cli.dev_folder import (
     DevFolder,
     Refused,
+    admin_port,
     node_flags,
     node_settings,
 )
@@ -184,3 +185,17 @@ def test_a_port_whose_node_is_down_is_given_to_no_other_cluster() -> None:
             pass
         assert not is_free(port)
     assert is_free(port)
+
+
+def test_an_admin_door_elsewhere_than_people_look_is_told(capsys) -> None:
+    port = free_port()
+    usual = port + ADMIN_PORTS_APART
+    dev._say_unusual({port: usual})
+    assert capsys.readouterr().err == ""
+    with socket.create_server(("127.0.0.1", usual)):
+        dev._say_unusual({port: admin_port(port)})
+        assert f"port {usual} is taken, so the admin door of the node at {port} is at" in (
+            capsys.readouterr().err
+        )
+    dev._say_unusual({port: port + 1})
+    assert f"port {usual} was taken when" in capsys.readouterr().err

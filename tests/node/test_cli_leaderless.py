@@ -62,6 +62,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> ToldCluster:
 
 def arguments(**more: Any) -> Namespace:
     usual = {"topic": "orders", "bootstrap": "127.0.0.1:9002", "partition": None, "file": None}
+    usual["start"] = "start"
     return Namespace(**usual | {"count": None, "follow": False, "json": False} | more)
 
 
@@ -86,6 +87,31 @@ def test_who_has_read_all_and_follows_asks_nobody() -> None:
     admin = Admin(1)
     assert consumed(admin, Consumer(0), follow=True) == 0
     assert admin.looks == 0
+
+
+class Short(Consumer):
+    """Both partitions end at once, at 2 and at 90."""
+
+    def poll(self, _timeout: float) -> Any:
+        self.polls += 1
+        if self.polls > 2:
+            raise KeyboardInterrupt
+        eof = SimpleNamespace(code=lambda: -191)
+        number = self.polls - 1
+        return SimpleNamespace(
+            error=lambda: eof, partition=lambda: number, offset=lambda: (2, 90)[number]
+        )
+
+
+@pytest.mark.parametrize("more", [{}, {"follow": True}])
+def test_who_begins_beyond_the_end_is_told_where_that_is(capsysbinary, more: Any) -> None:
+    assert consumed(Admin(), Short(0, 1), start="7", **more) == 0
+    assert capsysbinary.readouterr().err.decode() == (
+        "fencepost: orders-0 ends at 2: --from 7 is beyond that, where nothing has been written yet. `fencepost topic"
+        " describe orders` shows what there is.\n0 records\n"
+    )
+    assert consumed(Admin(), Short(0, 1), start="2", **more) == 0
+    assert capsysbinary.readouterr().err == b"0 records\n"
 
 
 def test_a_leader_that_is_slow_is_waited_for(capsysbinary) -> None:

@@ -123,7 +123,7 @@ def test_a_description_says_why_readers_wait_and_for_how_long(
     assert out.startswith("describe-b  Ongoing, open for ")
     # Partition 0 waits for the transaction that began there first, partition 1 for this one.
     shared = next(line for line in out.splitlines() if line.startswith(f"{topic}-0 "))
-    assert "It stands at 0 for" in shared
+    assert "Its last stable offset stands at 0 for" in shared
     assert "behind the high watermark: the transaction of describe-a, which began at 0," in shared
     alone = next(line for line in out.splitlines() if line.startswith(f"{topic}-1 "))
     assert "the transaction of describe-b, which began at 0, is open; its producer has" in alone

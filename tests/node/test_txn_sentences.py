@@ -78,7 +78,7 @@ def said(*coordinated: Transaction, opens: tuple[Open, ...] = (opened(),), behin
 
 def test_an_open_transaction_is_named_with_the_time_that_its_producer_has_left() -> None:
     assert said(known()) == (
-        "It stands at 90 for 20.0 s, 10 behind the high watermark: the transaction of pay, which began at 90, is "
+        "Its last stable offset stands at 90 for 20.0 s, 10 behind the high watermark: the transaction of pay, which began at 90, is "
         "open; its producer has 40.0 s left to end it, then it is aborted."
     )
 
