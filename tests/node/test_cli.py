@@ -254,7 +254,7 @@ def test_a_setting_written_wrongly_is_named_with_the_right_one(run: Run, topic: 
     said = run("topic", "create", "t", "--config", "retention.mss=1")
     refused(said, "did you mean retention.ms?")
     refused(run("config", "set", *whose, "retention.ms=soon"), "soon", "retention.ms", "LONG")
-    refused(run("config", "set", *whose, "retention.ms"), "'retention.ms' is not NAME=VALUE")
+    refused(run("config", "set", *whose, "retention.ms"), "is not NAME=VALUE", code=2)
     said = run("config", "set", *whose, "flush.policy=never")
     refused(said, "never", "flush.policy", "ack, interval, os")
     refused(run("config", "get", "--broker", "7"), "there is no broker '7'; there are: 1")
@@ -273,14 +273,14 @@ def test_a_setting_written_wrongly_is_named_with_the_right_one(run: Run, topic: 
 def test_what_can_not_be_consumed_is_said(
     run: Run, topic: str, words: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
-    refused(run("consume", topic, *words), *parts)
+    refused(run("consume", topic, *words), *parts, code=1 if words[1] == "5" else 2)
 
 
 @pytest.mark.slow
 def test_what_can_not_be_produced_is_said(run: Run, topic: str, tmp_path: Path) -> None:
     file = lines(tmp_path, "one")
-    refused(run("produce", topic, "--file", str(tmp_path / "none")), "can't read", "No such file")
-    refused(run("produce", topic, "--file", file, "--header", "x"), "'x' is not NAME=VALUE")
+    refused(run("produce", topic, "--file", str(tmp_path / "none")), "No such file", code=2)
+    refused(run("produce", topic, "--file", file, "--header", "x"), "not NAME=VALUE", code=2)
     said = run("produce", topic, "--file", file, "--partition", "9")
     refused(said, "UNKNOWN_PARTITION", "0 records acknowledged, 1 failed")
     run("config", "set", "--topic", topic, "max.message.bytes=100")
@@ -293,7 +293,7 @@ def test_no_broker_is_said_with_the_address_and_what_to_do(run: Run) -> None:
     where = f"127.0.0.1:{free_port()}"
     said = run("topic", "list", "--bootstrap", where)
     refused(said, where, "Connection refused", "`fencepost dev`", "--bootstrap")
-    refused(run("topic", "list", "--bootstrap", "host:port"), "say HOST:PORT")
+    refused(run("topic", "list", "--bootstrap", "host:port"), "say HOST:PORT", code=2)
 
 
 def test_wrong_words_are_exit_code_2(run: Run) -> None:

@@ -177,7 +177,7 @@ def test_a_command_to_paste_is_the_one_that_it_seems(name: str, capsys, tmp_path
     words = ("consume", "t", "--group", name, "--from", "4")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(shared, "AdminClient", None)
-        assert main(words) == 1
+        assert main(words) == 2
     said = capsys.readouterr().err
     assert is_clean(said)
     command = said.split("`fencepost", 1)[1].rsplit("`", 1)[0]
