@@ -37,6 +37,7 @@ from confluent_kafka import (
 )
 
 from .bounded import CallHangs, bounded
+from .going_back import Onward
 from .identity import POLL_S, retrying
 from .inputs import MAY_NOT, refusal, what_is_missing
 from .loop_limits import FENCED, LoopLimits
@@ -99,18 +100,18 @@ class TransactionalLoop:
             self._stopping,
         )
         self._producer: Producer | None = None
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "auto.offset.reset": "earliest",
-                **(consumer_config or {}),
-                "group.id": group_id,
-                # Positions are the transactions'.
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
-        self._consumer.subscribe(self._topics)
+        reads = {
+            "bootstrap.servers": bootstrap,
+            "auto.offset.reset": "earliest",
+            **(consumer_config or {}),
+            "group.id": group_id,
+            # Positions are the transactions'.
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+        self._consumer = Consumer(reads)
+        self._onward = Onward(reads, self._committed)
+        self._consumer.subscribe(self._topics, on_revoke=self._onward.is_taken)
         self.committed = 0  # messages, in transactions that were committed
         self.aborted = 0  # transactions, with those that were fenced
 
@@ -212,7 +213,11 @@ class TransactionalLoop:
             return found
         # A rebalance inside of `consume` may have taken away what was read before it.
         ours = {(each.topic, each.partition) for each in self._consumer.assignment()}
-        return [each for each in found if (each.topic(), each.partition()) in ours]
+        found, again = self._onward.take(
+            each for each in found if (each.topic(), each.partition()) in ours
+        )
+        self._seek(again)
+        return found
 
     def _process(self, producer: Producer, messages: Sequence[Message], outputs: Outputs) -> int:
         """How many it committed: as many as there was time for."""
@@ -284,13 +289,15 @@ class TransactionalLoop:
         if not firsts:
             return
         for at in self._committed([TopicPartition(*place) for place in firsts]):
-            # Nothing was ever committed there: what was read first is where it began.
-            if at.offset >= 0:
-                firsts[at.topic, at.partition] = at.offset
+            place = at.topic, at.partition
+            # What was read first is behind all that this loop has committed: a coordinator that tells less was deposed, or nothing
+            # was ever committed there.
+            firsts[place] = max(firsts[place], at.offset)
         self._seek(firsts)
 
     def _seek(self, to: Mapping[tuple[str, int], int]) -> None:
         for place, offset in to.items():
+            self._onward.is_sent(place, offset)
             try:
                 self._consumer.seek(TopicPartition(*place, offset))
             except KafkaException as gone:

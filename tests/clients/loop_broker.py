@@ -40,6 +40,9 @@ class Log:
         self.outputs: list[Any] = []
         self.whole = threading.Lock()  # a request is answered before the next one changes anything
         self.errors: list[KafkaError] = []  # that a consumer is told once, behind what it reads
+        self.resets = (
+            0  # how often a consumer that asks for the position is sent to the beginning instead
+        )
 
     def give_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(loop_module, "Consumer", lambda _: Reads(self))
@@ -49,7 +52,7 @@ class Log:
 class Reads:
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._next = 0
+        self.seek(TopicPartition("in", 0, max(log.position, 0)))
 
     def consume(self, most: int, _timeout: float) -> list[Input]:
         last = min(self._next + most, self._log.inputs)
@@ -66,11 +69,14 @@ class Reads:
         return [TopicPartition("in", 0, self._log.position)]
 
     def seek(self, to: TopicPartition) -> None:
-        self._next = to.offset
+        """A leader that was deposed says that it is out of range."""
+        is_reset = to.offset > 0 and self._log.resets > 0
+        self._log.resets -= is_reset
+        self._next = 0 if is_reset else to.offset
 
     def __getattr__(self, name: str) -> Any:
         """subscribe, close, consumer_group_metadata: nothing comes of them."""
-        return lambda *_: None
+        return lambda *_, **__: None
 
 
 class Writes:

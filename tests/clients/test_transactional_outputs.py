@@ -109,7 +109,7 @@ class Broker:
 
     def __getattr__(self, name: str) -> Any:
         """init_transactions, poll, subscribe, close, consumer_group_metadata: nothing comes of them."""
-        return lambda *_: None
+        return lambda *_, **__: None
 
 
 @pytest.fixture
