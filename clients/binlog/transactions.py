@@ -34,6 +34,8 @@ ABORT_S: Final = 60.0
 # Of a record that a broker does not take, whatever is tried.
 NEVER_TAKEN: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+# What `produce` raises when the transaction or the producer has failed before, whatever the cause.
+SAYS_NOT_WHY: Final = (KafkaError._STATE, KafkaError._FATAL)
 
 
 class Fenced(Exception):
@@ -62,6 +64,7 @@ class Transactions:
         self._settings, self._positions = settings, positions
         self._partitions: dict[str, int] = {}
         self._refused: list[Refused] = []
+        self._undelivered: KafkaError | None = None  # the first
         self._producer = TellingProducer(
             {
                 **DEFAULTS,
@@ -126,10 +129,8 @@ class Transactions:
                 )
             )
         except KafkaException as trouble:
-            if self._refused:  # since then librdkafka takes nothing more, and does not say why
-                raise NotWritten(self._why_refused()) from trouble
-            if not is_too_large(trouble.args[0]):
-                raise
+            if self._refused or not is_too_large(trouble.args[0]):
+                raise self._why_failed(trouble) from trouble
             raise NotWritten(
                 f"a record of {record.topic} has {sizes(len(record.key or b''), len(record.value or b''))}, more than "
                 f"message.max.bytes allows: its key is {record.key!r}. Raise it with --kafka message.max.bytes=…, and at the topic max.message.bytes"
@@ -151,7 +152,23 @@ class Transactions:
             else:
                 return
 
+    def _why_failed(self, trouble: Exception) -> Exception:
+        """`produce` does not know it. The abort does, if this one was fenced; else it has the deliveries told."""
+        if not self._refused and trouble.args[0].code() in SAYS_NOT_WHY:
+            try:
+                self._producer.abort_transaction(CALL_S)
+            except KafkaException as why:
+                told: Exception = why
+                return told
+            self.is_open, self.records = False, 0
+        if self._refused:
+            return NotWritten(self._why_refused())
+        if self._undelivered is not None:
+            trouble = KafkaException(self._undelivered)
+        return trouble
+
     def _delivered(self, error: Any, message: Any) -> None:
+        self._undelivered = self._undelivered or error
         if error is not None and error.code() in NEVER_TAKEN:
             value_bytes = len(message.value() or b"")
             self._refused.append(Refused(error, message.topic(), message.key(), value_bytes))
@@ -182,7 +199,10 @@ class Transactions:
             self._producer.begin_transaction()
             self.is_open = True
         name = self._settings.source
-        self._when_there_is_room(lambda: self._positions.write(self._producer, name, position))
+        try:
+            self._when_there_is_room(lambda: self._positions.write(self._producer, name, position))
+        except KafkaException as trouble:
+            raise self._why_failed(trouble) from trouble
         try:
             retrying(lambda: self._producer.commit_transaction(CALL_S), COMMIT_S)
         except KafkaException as trouble:
