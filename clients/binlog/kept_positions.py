@@ -3,7 +3,7 @@
     positions = KeptPositions({"bootstrap.servers": …}, "fencepost-binlog-positions")
     positions.prepare()
     producer.init_transactions()              # first: what the last incarnation left open is decided then
-    text = positions.read("shop")             # None when there is none
+    text = positions.read("shop")             # None when there is none; `transactions.py` says how far to read at least
     …
     producer.begin_transaction()
     producer.produce(…)                       # the records
@@ -65,9 +65,9 @@ class KeptPositions:
         found = self.find(name)
         return None if found is None else found.position
 
-    def find(self, name: str) -> Kept | None:
-        """With where it is: two that say the same are told apart."""
-        found = _latest(self._client, self.topic).get(name.encode())
+    def find(self, name: str, at_least: int = 0) -> Kept | None:
+        """With where it is: two that say the same are told apart. `at_least` is how far the topic is known to go."""
+        found = _latest(self._client, self.topic, at_least).get(name.encode())
         return None if found is None else Kept(found.value().decode(), found.offset())
 
     def write(self, producer: Producer, name: str, position: str) -> None:
@@ -76,15 +76,15 @@ class KeptPositions:
         )
 
 
-def latest_by_key(client: Mapping[str, str], topic: str) -> dict[bytes, bytes]:
+def latest_by_key(client: Mapping[str, str], topic: str, at_least: int = 0) -> dict[bytes, bytes]:
     """All keys of partition 0 with the last value that was committed; none for a key that was deleted."""
-    found = _latest(client, topic)
+    found = _latest(client, topic, at_least)
     return {key: found[key].value() for key in found}
 
 
-def _latest(client: Mapping[str, str], topic: str) -> dict[bytes, Message]:
+def _latest(client: Mapping[str, str], topic: str, at_least: int) -> dict[bytes, Message]:
     found: dict[bytes, Message] = {}
-    for message in read_to_end(client, topic, PARTITION):
+    for message in read_to_end(client, topic, PARTITION, at_least):
         if message.value() is None:
             found.pop(message.key(), None)
         else:

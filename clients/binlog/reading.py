@@ -6,10 +6,14 @@ PROVED BY  tests/binlog/test_binlog_positions.py::test_a_position_behind_an_open
 
 A reader of committed records sees an end where the last stable offset is. A commit is answered before its markers are written,
 so that the record may lie behind that: the end is asked for as readers of uncommitted records see it, and waited for.
+
+A leader that was deposed, and has not heard of it, tells the end that it knows (Kafka's; ours ask the quorum). So whoever must miss
+nothing first writes, and says where: with an end before that another client is made, which asks another broker whom it takes for
+the leader. So is one that reads, and gets no further.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -18,6 +22,8 @@ from ..transactional.kept_topics import NOT_OURS_TO_ASK, readers
 
 ASK_S: Final = 20.0
 READ_S: Final = 90.0  # for open transactions to end, and leaders to answer
+NEW_CLIENT_S: Final = 10.0  # without anything new; it may be at a leader that was deposed
+PAUSE_S: Final = 0.5  # between two that ask for the end
 # A reader that begins elsewhere than it was told would take the end for all there is.
 NOT_TO_BE_WAITED_FOR: Final = (KafkaError._AUTO_OFFSET_RESET, *NOT_OURS_TO_ASK)
 
@@ -27,38 +33,59 @@ class NotReadable(Exception):
 
 
 def read_to_end(
-    client: Mapping[str, str], topic: str, partition: int | None = None
+    client: Mapping[str, str], topic: str, partition: int | None = None, at_least: int = 0
 ) -> Iterator[Message]:
     """Of one partition, or of all, each in its order. KafkaException when there is no such topic; TimeoutError when a leader does
-    not answer; NotReadable when an open transaction is in the way."""
+    not answer, or none has come to `at_least`; NotReadable when an open transaction is in the way."""
     plain = {**readers(client), "group.id": "fencepost-reads", "enable.auto.commit": "false"}
-    any_end = Consumer({**plain, "isolation.level": "read_uncommitted"})
     committed = {"isolation.level": "read_committed", "enable.partition.eof": "true"}
     unread = _Unread(topic)
     told = {"auto.offset.reset": "error", "error_cb": unread.on_trouble}
-    consumer = Consumer({**plain, **committed, **told})
-    try:
-        known = any_end.list_topics(topic, ASK_S).topics[topic]
-        if known.error is not None:
-            raise KafkaException(known.error)
-        starts = []
-        for number in sorted(known.partitions) if partition is None else [partition]:
-            low, high = any_end.get_watermark_offsets(TopicPartition(topic, number), ASK_S)
-            starts.append(TopicPartition(topic, number, low))
-            if high > low:
-                unread.ends[number] = high
-        consumer.assign(starts)
-        yield from unread.read(consumer)
-    finally:
-        consumer.close()
-        any_end.close()
+    starts = _starts(unread, {**plain, "isolation.level": "read_uncommitted"}, partition, at_least)
+    yield from unread.read(lambda: Consumer({**plain, **committed, **told}), starts)
+
+
+def _starts(
+    unread: "_Unread", settings: Mapping[str, str], partition: int | None, at_least: int
+) -> dict[int, int]:
+    """Where each partition begins. Its end is told to `unread`."""
+    deadline = time.monotonic() + READ_S
+    while True:
+        any_end = Consumer(settings)
+        try:
+            starts, ends = _bounds(any_end, unread.topic, partition)
+        finally:
+            any_end.close()
+        short = min((each for each in ends if ends[each] < at_least), default=None)
+        if short is None:
+            unread.ends = {each: ends[each] for each in ends if ends[each] > starts[each]}
+            return starts
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"{unread.topic}-{short} ends at {ends[short]}, say those that were asked for {READ_S:g} s, and what is before "
+                f"{at_least} was acknowledged: is a broker cut off from its cluster?"
+            )
+        time.sleep(PAUSE_S)
+
+
+def _bounds(
+    client: Consumer, topic: str, partition: int | None
+) -> tuple[dict[int, int], dict[int, int]]:
+    known = client.list_topics(topic, ASK_S).topics[topic]
+    if known.error is not None:
+        raise KafkaException(known.error)
+    starts, ends = {}, {}
+    for number in sorted(known.partitions) if partition is None else [partition]:
+        place = TopicPartition(topic, number)
+        starts[number], ends[number] = client.get_watermark_offsets(place, ASK_S)
+    return starts, ends
 
 
 class _Unread:
     """What is still to be read, and why it can't be."""
 
     def __init__(self, topic: str) -> None:
-        self._topic = topic
+        self.topic = topic
         self.ends: dict[int, int] = {}
         self._stable: set[int] = set()  # partitions that were read up to the last stable offset
         self._trouble: KafkaError | None = None  # the last one
@@ -67,19 +94,32 @@ class _Unread:
     def on_trouble(self, error: KafkaError) -> None:
         self._trouble, self._is_new = error, True
 
-    def read(self, consumer: Consumer) -> Iterator[Message]:
-        deadline = time.monotonic() + READ_S
-        while self.ends:
-            self._is_new = False
-            for message in consumer.consume(1_000, 0.1):
-                if message.error() is None:
-                    yield message
-                    deadline = time.monotonic() + READ_S
-                self._note(message)
-            if self._is_new:
-                self._stable.clear()  # as far as anybody knows
-            if self.ends and time.monotonic() > deadline:
-                raise self._why()
+    def read(self, make: Callable[[], Consumer], starts: Mapping[int, int]) -> Iterator[Message]:
+        deadline, nexts = time.monotonic() + READ_S, dict(starts)
+        consumer: Consumer | None = None
+        try:
+            while self.ends:
+                if consumer is None:
+                    consumer, renewed_at = make(), time.monotonic() + NEW_CLIENT_S
+                    consumer.assign([TopicPartition(self.topic, n, nexts[n]) for n in self.ends])
+                self._is_new = False
+                for message in consumer.consume(1_000, 0.1):
+                    if message.error() is None:
+                        nexts[message.partition()] = message.offset() + 1
+                        yield message
+                        deadline = time.monotonic() + READ_S
+                        renewed_at = time.monotonic() + NEW_CLIENT_S
+                    self._note(message)
+                if self._is_new:
+                    self._stable.clear()  # as far as anybody knows
+                if self.ends and time.monotonic() > deadline:
+                    raise self._why()
+                if self.ends and time.monotonic() > renewed_at:
+                    consumer.close()
+                    consumer = None
+        finally:
+            if consumer is not None:
+                consumer.close()
 
     def _note(self, message: Any) -> None:
         error, partition = message.error(), message.partition()
@@ -102,11 +142,11 @@ class _Unread:
         which = min(self._stable & set(self.ends), default=None)
         if which is not None:
             return NotReadable(
-                f"{self._topic}-{which}: a transaction before offset {self.ends[which]} has been open for {READ_S:g} s. "
+                f"{self.topic}-{which}: a transaction before offset {self.ends[which]} has been open for {READ_S:g} s. "
                 "`fencepost txn find-hanging` names it"
             )
         which = min(self.ends)
         return TimeoutError(
-            f"{self._topic}-{which} can't be read up to {self.ends[which]}: nothing has come from its leader for {READ_S:g} s"
+            f"{self.topic}-{which} can't be read up to {self.ends[which]}: nothing has come from its leader for {READ_S:g} s"
             + ("" if self._trouble is None else f" ({self._trouble.str()})")
         )

@@ -8,7 +8,7 @@ PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_kil
 
 1. A new incarnation has its transactional id initialised: from then on no earlier one can commit, and what that one left
    open is decided.
-2. It reads its position. There is none: it takes the snapshot, all of it in one transaction with the position at which it was
+2. It reads its position, up to a record of its own: a leader that was deposed has an older one. There is none: it takes the snapshot, all of it in one transaction with the position at which it was
    taken; a snapshot that dies is aborted, and the next one begins anew, so no row of it was ever seen. A position that is to
    be forgotten (`resnapshot`) counts as none until a later one is there: then the snapshot was committed, also when nobody
    was told.
@@ -124,9 +124,10 @@ class BinlogSource:
             transactions.start()
             self._step("fenced")
             try:
-                kept = self._kept()
+                kept = self._kept(transactions)
                 self._step("position-read")
-                life = _Incarnation(self, settings, database, transactions, self._told_before())
+                told = self._told_before(transactions)
+                life = _Incarnation(self, settings, database, transactions, told)
                 self._is_under_way = True
                 self._clocks.well(Part.BEGINNING)
                 is_again = self._forgotten_at not in (None, NOWHERE)
@@ -154,10 +155,11 @@ class BinlogSource:
                 log.warning("%s: %s", self._settings.source, each)
         self._warned = accepted
 
-    def _kept(self) -> str | None:
+    def _kept(self, transactions: Transactions) -> str | None:
         """The position to go on from. Offsets are compared, not texts: of a database in which nothing happened the snapshot's
         position says what the one before it said."""
-        found = self._positions.find(self._settings.source)
+        end = transactions.end_of(self._positions.topic)
+        found = self._positions.find(self._settings.source, end)
         offset = NOWHERE if found is None else found.offset
         if self._settings.resnapshot and self._forgotten_at is None:
             self._forgotten_at = offset
@@ -168,10 +170,10 @@ class BinlogSource:
             return None
         return found.position
 
-    def _told_before(self) -> dict[str, dict[str, Any]]:
+    def _told_before(self, transactions: Transactions) -> dict[str, dict[str, Any]]:
         topic = self._settings.schema_topic_name
         ensure_topic(self._client, topic, 1, replication=self._settings.replication, config=COMPACT)
-        return told_columns(latest_by_key(self._client, topic))
+        return told_columns(latest_by_key(self._client, topic, transactions.end_of(topic)))
 
 
 class _Near(Exception):

@@ -33,7 +33,8 @@ class Brokers:
         told = {**record, "offset": next(self._offsets)}
         self.kept.append(SimpleNamespace(**{name: lambda n=name: told[n] for name in told}))
 
-    def read_to_end(self, _: Any, topic: str, __: Any = None) -> Iterator[Any]:
+    def read_to_end(self, _: Any, topic: str, __: Any = None, at_least: int = 0) -> Iterator[Any]:
+        assert at_least > 0, "a leader that was deposed may be asked"
         return iter([each for each in self.kept if each.topic() == topic])
 
     def told(self, topic: str) -> list[tuple[Any, Any]]:
@@ -58,6 +59,10 @@ class Producer:
         self._open.append({"topic": topic, **record})
 
     def poll(self, _: float) -> None: ...
+
+    def flush(self, _: float) -> None:
+        for each in self._open:
+            each["on_delivery"](None, SimpleNamespace(offset=lambda: len(self._brokers.kept)))
 
     def list_topics(self, topic: str, _: float) -> Any:
         partitions = dict.fromkeys(range(PARTITIONS))

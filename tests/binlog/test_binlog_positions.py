@@ -4,10 +4,12 @@ import threading
 import time
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from fencepost.clients.binlog import Settings, reading
 from fencepost.clients.binlog.kept_positions import COMPACT, KeptPositions, latest_by_key
 from fencepost.clients.binlog.reading import NotReadable, read_to_end
+from fencepost.clients.binlog.transactions import Transactions
 from fencepost.clients.transactional.kept_topics import ensure_topic
 
 pytestmark = pytest.mark.slow
@@ -114,3 +116,35 @@ def test_a_topic_with_positions_in_several_partitions_is_refused(bootstrap: str)
         match=r"positions-several has 3 partitions, .* must have 1: .*Create a compacted",
     ):
         KeptPositions(client, "positions-several").prepare()
+
+
+def test_a_position_is_read_though_a_deposed_leader_has_an_older_one(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of Kafka: 1. a leader is cut off at position 1 and deposed; 2. position 2 is committed at the new one; 3. a source is
+    started again, and the first clients that it makes find the old leader."""
+    settings = Settings(source="deposed", bootstrap=bootstrap, position_topic="positions-deposed")
+    positions = KeptPositions({"bootstrap.servers": bootstrap}, settings.position_topic)
+    positions.prepare()
+    before = Transactions(settings, positions)
+    before.start()
+    before.commit("1")
+    ends = [before.end_of(positions.topic)] * 3
+    before.commit("2")
+
+    class Deposed(Consumer):  # type: ignore[misc]
+        def get_watermark_offsets(self, *asked: object) -> tuple[int, int]:
+            first, end = super().get_watermark_offsets(*asked)
+            return first, ends.pop() if ends else end
+
+        def consume(self, *asked: object) -> list[Message]:
+            found = super().consume(*asked)
+            return [each for each in found if each.error() or not ends or each.offset() < ends[0]]
+
+    monkeypatch.setattr(reading, "Consumer", Deposed)
+    after = Transactions(settings, positions)
+    after.start()
+    found = positions.find("deposed", after.end_of(positions.topic))
+    assert found is not None and found.position == "2" and not ends
+    keys = {each.key() for each in read_to_end({"bootstrap.servers": bootstrap}, positions.topic)}
+    assert keys == {b"deposed"}, "nothing else is left there for who reads what is committed"

@@ -95,3 +95,71 @@ def test_a_reader_whose_beginning_is_gone_does_not_go_to_the_end(read) -> None:
     )
     assert offsets == [0, 2]
     assert consumers.settings[1]["auto.offset.reset"] == "error"
+
+
+# -- a leader that was deposed, and has not heard of it -------------------------------------------
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        self.now_s += 0.1
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Leaders(Consumers):
+    """Where the partition ends, for each client that asks; and where readers of committed records are told that it does."""
+
+    def __init__(self, ends: list[int], read: list[int]) -> None:
+        super().__init__()
+        self.ends, self.read, self.made, self.closed = ends, read, 0, 0
+        self._next = 0
+        self._end = 0
+
+    def __call__(self, settings: dict[str, Any]) -> Any:
+        self.made += 1
+        return super().__call__(settings)
+
+    def get_watermark_offsets(self, *_: Any) -> tuple[int, int]:
+        return 0, self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+
+    def assign(self, places: Any) -> None:
+        self._next, self._end = places[0].offset, self.read.pop(0) if self.read else END
+
+    def consume(self, *_: Any) -> list[Any]:
+        found = [message(offset) for offset in range(self._next, self._end)]
+        self._next = max(self._next, self._end)
+        return [*found, message(self._next, KafkaError._PARTITION_EOF)]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def offsets_of(leaders: Leaders, patch: pytest.MonkeyPatch) -> list[int]:
+    patch.setattr(reading, "Consumer", leaders)
+    patch.setattr(reading, "time", Clock())
+    try:
+        return [each.offset() for each in read_to_end({}, "t", 0, END)]
+    finally:
+        assert leaders.closed == leaders.made
+
+
+def test_an_end_before_what_was_acknowledged_is_asked_of_others(monkeypatch) -> None:
+    """A position before the last would be taken for it, and all behind that written twice."""
+    assert offsets_of(Leaders([3, 3, END], [END]), monkeypatch) == list(range(END))
+    with pytest.raises(TimeoutError, match=r"^t-0 ends at 3, say those .* before 5 was acknowl"):
+        offsets_of(Leaders([3], []), monkeypatch)
+
+
+def test_who_reads_from_a_deposed_leader_and_gets_no_further_is_followed_by_another(
+    monkeypatch,
+) -> None:
+    """It looks like an open transaction, which ends a source for good."""
+    assert offsets_of(Leaders([END], [3, 3, END]), monkeypatch) == list(range(END))
+    with pytest.raises(NotReadable, match=r"^t-0: a transaction before offset 5 has been open"):
+        offsets_of(Leaders([END], [3] * 100), monkeypatch)
