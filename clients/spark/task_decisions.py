@@ -19,18 +19,21 @@ it would have been then, too.
 A key of a save() without a number is asked for by the attempts of that save() alone. Whoever reads it a week later, and
 commits, leaves a tombstone for it: the topic does not grow with the writes. Not sooner, and not when the save() ends: an
 attempt that was thought dead may begin after that, and must find what was committed.
+
+A leader of Kafka's that was cut off and deposed tells the end that it knew, before the record of 3. So an attempt writes a tombstone
+for nobody first, and reads up to there: what was acknowledged just now is behind all that was committed, and no deposed leader has it.
 """
 
 import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ..transactional.asking_again import retrying_for
 from ..transactional.kept_topics import ensure_topic, losing_policy
@@ -47,7 +50,9 @@ CONFIG: Final = {
 CREATE_S: Final = 30.0
 READ_S: Final = 120.0  # other tasks' records are open only while they commit
 CALL_S: Final = 10.0
+NEW_CLIENT_S: Final = 0.5
 NOT_YET: Final = -1
+END_KEY: Final = b"the end"  # of a record that nobody reads
 # `place_in_batch`: the group of a save() without a number.
 USED_ONCE: Final = re.compile(
     rb"spark-batch-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}::job\.p\d+"
@@ -125,7 +130,8 @@ class DecisionRecords:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
         }
-        ends = self._ends(places, settings)
+        at_least = self._acknowledged({self._partition, self._owners_partition} - {NOT_YET})
+        ends = self._ends(places, settings, at_least)
         consumer = Consumer({**settings, "isolation.level": "read_committed"})
         try:
             consumer.assign(places)
@@ -186,8 +192,52 @@ class DecisionRecords:
     def _record(self, partition: int, key: bytes, value: bytes | None) -> dict[str, Any]:
         return {"topic": self._topic, "partition": partition, "key": key, "value": value}
 
-    def _ends(self, places: list[TopicPartition], settings: Mapping[str, Any]) -> dict[int, int]:
-        """What was there when we began. A topic that was just made has no leader for a moment."""
+    def _acknowledged(self, partitions: Collection[int]) -> dict[int, int]:
+        """How far each goes at least."""
+        producer = Producer({**self._client, "acks": "all"})
+
+        def write() -> dict[int, int]:
+            told: list[tuple[KafkaError | None, Message]] = []
+            for each in sorted(partitions):
+                where = {"partition": each, "on_delivery": lambda *done: told.append(done)}
+                producer.produce(self._topic, key=END_KEY, value=None, **where)
+            producer.flush(CREATE_S)
+            for error, _ in told:
+                if error is not None:
+                    raise KafkaException(error)
+            return {message.partition(): message.offset() + 1 for _, message in told}
+
+        found: dict[int, int] = retrying_for(
+            CREATE_S, write, also=(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._MSG_TIMED_OUT)
+        )
+        if set(found) != set(partitions):
+            raise TimeoutError(
+                f"{self._topic}: no record was acknowledged in {CREATE_S:g} s: are the leaders of the partitions "
+                f"{sorted(partitions)} there, and enough replicas in sync?"
+            )
+        return found
+
+    def _ends(
+        self, places: list[TopicPartition], settings: Mapping[str, Any], at_least: Mapping[int, int]
+    ) -> dict[int, int]:
+        """What was there when we began. A new client asks another broker whom it takes for the leader."""
+        deadline = time.monotonic() + CREATE_S
+        while True:
+            ends = self._ends_once(places, settings)
+            short = min((each for each in at_least if ends[each] < at_least[each]), default=None)
+            if short is None:
+                return ends
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{self._topic}-{short} ends at {ends[short]}, say those that were asked for {CREATE_S:g} s, and what is before "
+                    f"{at_least[short]} was acknowledged: is a broker cut off from its cluster? Spark tries the task again"
+                )
+            time.sleep(NEW_CLIENT_S)
+
+    def _ends_once(
+        self, places: list[TopicPartition], settings: Mapping[str, Any]
+    ) -> dict[int, int]:
+        """A topic that was just made has no leader for a moment."""
         consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
 
         def end(place: TopicPartition) -> int:
