@@ -68,7 +68,9 @@ class KeptPositions:
     def find(self, name: str, at_least: int = 0) -> Kept | None:
         """With where it is: two that say the same are told apart. `at_least` is how far the topic is known to go."""
         found = _latest(self._client, self.topic, at_least).get(name.encode())
-        return None if found is None else Kept(found.value().decode(), found.offset())
+        return (
+            None if found is None else Kept(found.value().decode(errors="replace"), found.offset())
+        )
 
     def write(self, producer: Producer, name: str, position: str) -> None:
         producer.produce(

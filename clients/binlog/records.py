@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from .changes import CREATE, DELETE, READ, TRUNCATE, UPDATE, Change, Row, SchemaChange
 from .columns import Table
 from .kept_positions import PARTITION
+from .reading import NotReadable
 from .settings import Settings
 
 NOT_IN_TOPICS: Final = re.compile(r"[^a-zA-Z0-9._-]")
@@ -160,13 +161,19 @@ def key_of(table: Table, row: Row | None) -> bytes | None:
     return in_json({name: row[name] for name in table.primary_key})
 
 
-def told_columns(records: Mapping[bytes, bytes]) -> dict[str, dict[str, Any]]:
+def told_columns(records: Mapping[bytes, bytes], topic: str) -> dict[str, dict[str, Any]]:
     """From what the schema topic has: a table's columns and key, as they were told last."""
     found = {}
     for key in records:
-        names = json.loads(key)
-        if "table" in names:
-            told = json.loads(records[key])
-            told.pop("gtid", None)
-            found[f"{names['schema']}.{names['table']}"] = told
+        try:
+            names = json.loads(key)
+            if "table" in names:
+                told = json.loads(records[key])
+                told.pop("gtid", None)
+                found[f"{names['schema']}.{names['table']}"] = told
+        except (ValueError, TypeError, KeyError, AttributeError) as trouble:
+            raise NotReadable(
+                f"the topic {topic} has a record that is none of a source's ({trouble}): its key is {key!r}. Somebody else writes "
+                "there: give this source a schema topic of its own (--schema-topic), or write a null under that key"
+            ) from trouble
     return found

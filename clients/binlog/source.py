@@ -173,7 +173,8 @@ class BinlogSource:
     def _told_before(self, transactions: Transactions) -> dict[str, dict[str, Any]]:
         topic = self._settings.schema_topic_name
         ensure_topic(self._client, topic, 1, replication=self._settings.replication, config=COMPACT)
-        return told_columns(latest_by_key(self._client, topic, transactions.end_of(topic)))
+        kept = latest_by_key(self._client, topic, transactions.end_of(topic))
+        return told_columns(kept, topic)
 
 
 class _Near(Exception):

@@ -105,7 +105,7 @@ def test_columns_are_read_back_as_they_were_told() -> None:
     record = Recorder(SETTINGS, Topics(SETTINGS)).of_table(ORDERS, "0-1-7")
     assert record.partition == FIRST_PARTITION
     assert record.key is not None and record.value is not None
-    told = told_columns({record.key: record.value, b'{"gtid":"0-1-8"}': b"{}"})
+    told = told_columns({record.key: record.value, b'{"gtid":"0-1-8"}': b"{}"}, "s.schema")
     assert told == {"shop.orders": ORDERS.as_json()}
 
 
