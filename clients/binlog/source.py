@@ -220,7 +220,8 @@ class _Incarnation:
         position = position_of(flavor, text)
         ts_ms = int(time.time() * 1_000)
         tables = self._database.tables()
-        known = self._known() | {(each.schema, each.name) for each in tables} if is_again else set()
+        # Rows may have been told before a position that is lost, too.
+        known = self._known() | {(t.schema, t.name) for t in tables if is_again}
         number = self._tell_emptied(sorted(known), text, ts_ms)
         for table in tables:
             for row in self._database.snapshot_rows(table):
