@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple, Self
 PREFIX: Final = "FENCEPOST_BINLOG_"
 INITIAL, NEVER = "initial", "never"
 NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}", re.ASCII)
+TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)  # Kafka's
+A_TOPIC: Final = "a topic's name has letters, digits, dots, hyphens and underscores, 249 at most"
 FIELDS: Final = ("{source}", "{schema}", "{table}")
 # What would break a promise, and why.
 NOT_THESE: Final[Mapping[str, str]] = {
@@ -20,6 +22,16 @@ NOT_THESE: Final[Mapping[str, str]] = {
     "isolation.level": "positions are read as committed",
     "transaction.timeout.ms": "say --transaction-timeout-s",
     "bootstrap.servers": "say --bootstrap",
+}
+RANDOM: Final = "random"  # a partitioner
+# The least and the most that a number may be: a port, MySQL's server_id, librdkafka's milliseconds.
+BOUNDS: Final[Mapping[str, tuple[int, int | None]]] = {
+    "port": (1, 65_535),
+    "server_id": (0, 2**32 - 1),
+    "records_max": (1, None),
+    "linger_ms": (0, None),
+    "give_up_s": (0, None),
+    "transaction_timeout_s": (1, (2**31 - 1) // 1_000),
 }
 
 
@@ -108,14 +120,22 @@ class Settings:
             raise WrongSetting(
                 f"--source {self.source!r}: a name has letters, digits, dots, hyphens and underscores, 200 at most"
             )
-        for pattern in self.tables:
-            if pattern.count(".") != 1:
+        for pattern in self.tables or ("",):
+            if pattern.count(".") != 1 or not all(pattern.split(".")):
                 raise WrongSetting(f"--tables {pattern!r}: say SCHEMA.TABLE, with * for anything")
         for table in self.topics:
             if table.count(".") != 1 or not self.topics[table]:
                 raise WrongSetting(f"--map {table}={self.topics[table]}: say SCHEMA.TABLE=TOPIC")
+            if not TOPIC.fullmatch(self.topics[table]):
+                raise WrongSetting(f"--map {table}={self.topics[table]}: {A_TOPIC}")
         _check_template("--topic", self.topic, FIELDS)
         _check_template("--schema-topic", self.schema_topic, FIELDS[:1])
+        for option, topic in (
+            ("--schema-topic", self.schema_topic_name),
+            ("--position-topic", self.position_topic),
+        ):
+            if not TOPIC.fullmatch(topic):
+                raise WrongSetting(f"{option} {topic!r}: {A_TOPIC}")
         if self.snapshot not in (INITIAL, NEVER):
             raise WrongSetting(f"--snapshot {self.snapshot!r}: say {INITIAL} or {NEVER}")
         if self.tls_ca and not Path(self.tls_ca).is_file():
@@ -123,10 +143,21 @@ class Settings:
         for name in sorted(self.kafka):
             if name in NOT_THESE:
                 raise WrongSetting(f"--kafka {name}: {NOT_THESE[name]}")
-        for name, least in (("records_max", 1), ("linger_ms", 0), ("transaction_timeout_s", 1)):
-            if getattr(self, name) < least:
-                option = name.replace("_", "-")
-                raise WrongSetting(f"--{option} {getattr(self, name)}: {least} or more")
+        if self.kafka.get("partitioner") == RANDOM:
+            raise WrongSetting(
+                "--kafka partitioner=random: a row would not be read in the order of its changes; say another, or none"
+            )
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        for name in BOUNDS:
+            (least, most), found = BOUNDS[name], getattr(self, name)
+            if found < least or (most is not None and found > most):
+                allowed = f"{least} or more" if most is None else f"{least} to {most}"
+                raise WrongSetting(f"--{name.replace('_', '-')} {found}: {allowed}")
+        for name in ("partitions", "replication"):
+            if (found := getattr(self, name)) < 1 and found != -1:
+                raise WrongSetting(f"--{name} {found}: 1 or more, or -1 for the brokers' default")
 
     @property
     def transactional_id(self) -> str:

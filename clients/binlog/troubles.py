@@ -39,6 +39,10 @@ REFUSED: Final[Mapping[int, str]] = {
 }
 
 
+# What no client can be made of.
+NO_SETTINGS: Final = (KafkaError._INVALID_ARG, KafkaError._CONFLICT)
+
+
 class Part(enum.Enum):
     """What can fail. A part is well when it has done what it is there for."""
 
@@ -76,6 +80,11 @@ def raise_if_hopeless(trouble: Exception, settings: Settings) -> None:
                 f"another copy of the source {settings.source} has begun, or a transaction was open for longer than "
                 f"--transaction-timeout-s {settings.transaction_timeout_s} (a snapshot is one transaction): this one ends. Nothing is "
                 "lost: whoever goes on begins behind what was committed"
+            ) from trouble
+        if error.code() in NO_SETTINGS:
+            raise CannotFollow(
+                f"librdkafka does not take what it was told with --kafka ({', '.join(sorted(settings.kafka)) or 'nothing'}): "
+                f"{error.str()}. Correct that"
             ) from trouble
         if error.code() in REFUSED:
             what_to_do = REFUSED[error.code()].format(

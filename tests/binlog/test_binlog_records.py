@@ -147,6 +147,23 @@ def test_what_is_said_on_the_command_line_beats_the_environment() -> None:
             "FENCEPOST_BINLOG_TABEL is no setting",
         ),
         (["--source", "s", "--password-file", "/nowhere"], {}, "No such file"),
+        (["--source", "s", "--tables", ""], {}, "--tables '': say SCHEMA.TABLE"),
+        (["--source", "s", "--tables", "shop."], {}, "--tables 'shop.': say SCHEMA.TABLE"),
+        (["--source", "s", "--port", "99999"], {}, "--port 99999: 1 to 65535"),
+        (["--source", "s", "--server-id", "-1"], {}, "--server-id -1: 0 to 4294967295"),
+        (["--source", "s", "--server-id", "4294967296"], {}, "0 to 4294967295"),
+        (["--source", "s", "--partitions", "0"], {}, "--partitions 0: 1 or more, or -1"),
+        (["--source", "s", "--replication", "-2"], {}, "--replication -2: 1 or more, or -1"),
+        (["--source", "s", "--give-up-s", "-1"], {}, "--give-up-s -1: 0 or more"),
+        (["--source", "s", "--transaction-timeout-s", "2147484"], {}, "1 to 2147483"),
+        (["--source", "s", "--map", "a.b=x y"], {}, "--map a.b=x y: a topic's name has letters"),
+        (["--source", "s", "--position-topic", ""], {}, "--position-topic '': a topic's name has"),
+        (
+            ["--source", "s", "--schema-topic", "x/y"],
+            {},
+            "--schema-topic 'x/y': a topic's name has",
+        ),
+        (["--source", "s", "--kafka", "partitioner=random"], {}, "in the order of its changes"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_allowed(arguments, environment, said) -> None:

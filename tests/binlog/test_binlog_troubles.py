@@ -164,6 +164,22 @@ def test_a_transaction_timeout_that_the_brokers_do_not_allow_is_named_at_once(
         made_up.source(bootstrap=bootstrap, transaction_timeout_s=90_000).run()
 
 
+@pytest.mark.parametrize(
+    ("kafka", "said"),
+    [
+        ({"nonsense": "1"}, r"--kafka \(nonsense\): No such configuration property"),
+        ({"acks": "1"}, r"--kafka \(acks\): .*`acks` must be set to `all`"),
+    ],
+)
+def test_what_librdkafka_does_not_take_is_named_at_once(
+    made_up: MadeUp, monkeypatch: pytest.MonkeyPatch, kafka: dict[str, str], said: str
+) -> None:
+    """For five minutes it was tried again."""
+    monkeypatch.setattr(transactions, "TellingProducer", Producer)
+    with pytest.raises(CannotFollow, match=said):
+        made_up.source(kafka=kafka).run()
+
+
 # -- brokers that take no record -----------------------------------------------------------------
 
 
