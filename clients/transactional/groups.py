@@ -195,6 +195,20 @@ def _decision(answer: Mapping[str, Any]) -> Decision:
     )
 
 
+class _Deliveries:
+    """Of one transaction. They do not know their member: librdkafka holds them until each record was told of, and its producer,
+    which a member holds, would live for as long as they did."""
+
+    def __init__(self, client: Mapping[str, Any]) -> None:
+        self.errors: list[Any] = []
+        self.refused = RefusedRecords(client, WORDS)
+
+    def told(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.errors.append(error)
+            self.refused.delivered(error, message)
+
+
 class GroupMember:
     """A writer. Its name is its own in the group, and stays when it is started anew."""
 
@@ -211,8 +225,7 @@ class GroupMember:
         self._is_writing = False
         self._is_named = False  # by what `wrote` told: a driver may end its transaction
         self._may_have_moved = False  # to another epoch: after an abort librdkafka may
-        self._errors: list[Any] = []
-        self._refused = RefusedRecords(self._client, WORDS)
+        self._deliveries = _Deliveries(self._client)
 
     @property
     def producer(self) -> Producer:
@@ -233,8 +246,7 @@ class GroupMember:
         commit of that may still be on its way, and would find this transaction under the same identity."""
         if self._is_to_start:
             self.start()
-        self._errors.clear()
-        self._refused = RefusedRecords(self._client, WORDS)
+        self._deliveries = _Deliveries(self._client)
         self._is_writing = False
         self.producer.begin_transaction()
         self._is_named = False
@@ -242,7 +254,7 @@ class GroupMember:
     def produce(self, topic: str, **message: Any) -> None:
         """As `Producer.produce`; waits while librdkafka's queue is full. OutputRefused for what no broker takes."""
         self._is_writing = True
-        fields = telling(self._delivered, message)
+        fields = telling(self._deliveries.told, message)
         while True:
             try:
                 self.producer.produce(topic, **fields)
@@ -252,7 +264,9 @@ class GroupMember:
                 error = trouble.args[0]
                 if may_pass(error):
                     raise
-                raise self._refused.of(refused_at_once(error, topic, message)) from trouble
+                raise self._deliveries.refused.of(
+                    refused_at_once(error, topic, message)
+                ) from trouble
             else:
                 self.producer.poll(0)
                 return
@@ -261,11 +275,11 @@ class GroupMember:
         """All is written and acknowledged: what the driver needs to commit it. None when nothing was written. OutputRefused
         for what no broker takes."""
         left = self.producer.flush(FLUSH_S)
-        refusal = self._refused.refusal()
+        errors, refusal = self._deliveries.errors, self._deliveries.refused.refusal()
         if refusal is not None:
             raise refusal
-        if self._errors or left:
-            why = self._errors[0] if self._errors else f"{left} records were not acknowledged"
+        if errors or left:
+            why = errors[0] if errors else f"{left} records were not acknowledged"
             again = WORDS.again[0].upper() + WORDS.again[1:]
             raise RuntimeError(
                 f"{self.name} could not write everything: {why}. {WORDS.then}. {again}"
@@ -292,8 +306,3 @@ class GroupMember:
             self._may_have_moved = True
             retrying(lambda: self.producer.abort_transaction(5.0), FINISH_S)
         self._is_to_start = was_to_start
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._errors.append(error)
-            self._refused.delivered(error, message)

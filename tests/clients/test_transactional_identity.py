@@ -2,12 +2,12 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from fencepost.clients.transactional import AdminApi, HalfMessageProducer
+from fencepost.clients.transactional import AdminApi, GroupMember, HalfMessageProducer
 from fencepost.clients.transactional.identity import IdentifiedProducer
-from librdkafka import until
+from librdkafka import create, until
 
 QUIET = {"log_level": 0}
 
@@ -51,3 +51,20 @@ def test_a_producer_of_half_messages_that_was_closed_keeps_no_threads() -> None:
     pay.close()
     until(lambda: threads() <= before, what="their threads end")
     assert [pay._lanes.get_nowait() for _ in range(3)] == [None] * 3, "and their places are free"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_collector")
+def test_a_member_that_is_dropped_with_records_under_way_takes_its_threads_with_it(
+    bootstrap: str, fresh: Callable[[str], str]
+) -> None:
+    """As a writer does whose brokers are away. Nobody is left to hear what becomes of the records: no collector ends that circle, as
+    a part of it is librdkafka's."""
+    topic = fresh("out")
+    create(bootstrap, topic)
+    member = GroupMember(bootstrap, fresh("group"), "m", {"linger.ms": 50_000, "log_level": 0})
+    member.begin()
+    member.produce(topic, value=b"a row")
+    started = threads()
+    del member
+    until(lambda: threads() <= started - 4, what="its threads end")
