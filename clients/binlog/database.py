@@ -304,14 +304,18 @@ class Database:
             self.rows("UNLOCK TABLES")
             return position
         self.rows(begin)
-        found: list[Any] = list(self.rows("SHOW STATUS LIKE 'binlog_snapshot_%'"))
-        place = dict(found)
+        told: list[Any] = list(self.rows("SHOW STATUS LIKE 'binlog_snapshot_%'"))
+        place = dict(told)
         file, at = (
             place[name].decode() for name in (b"Binlog_snapshot_file", b"Binlog_snapshot_position")
         )
-        return str(
-            (self.one("SELECT BINLOG_GTID_POS(%s, " + str(int(at)) + ")", file)[0] or b"").decode()
-        )
+        found = self.one("SELECT BINLOG_GTID_POS(%s, " + str(int(at)) + ")", file)
+        if found[0] is None:  # which is not "", the beginning of the log
+            raise SourceLost(
+                f"the database no longer has its log {file}, in which the snapshot began: it was purged just then, and the snapshot "
+                "begins anew"
+            )
+        return str(found[0].decode())
 
     def snapshot_rows(self, table: Table) -> Iterator[dict[str, Value]]:
         """By primary key; not all of them at a time."""
