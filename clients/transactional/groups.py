@@ -10,12 +10,13 @@ A driver that died asks `group.decision(42)`: commit, abort, undecided or forgot
 members anew (`start`) before doing the work again: that fences an end that may still be under way.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from .admin_api import AdminApi, AdminRefused, in_path
 from .identity import IdentifiedProducer, retrying
@@ -28,6 +29,7 @@ DECISIONS_MAX: Final = 1_000  # that one answer lists
 MEMBERS_MAX: Final = 10_000  # that one answer lists, and one end takes
 FLUSH_S: Final = 60.0
 FINISH_S: Final = 60.0
+TOLD_S: Final = 1.0
 WORDS: Final = Words(
     "a record",
     "config",
@@ -261,15 +263,31 @@ class GroupMember:
             except BufferError:
                 self.producer.poll(0.1)
             except KafkaException as trouble:
-                error = trouble.args[0]
-                if may_pass(error):
-                    raise
-                raise self._deliveries.refused.of(
-                    refused_at_once(error, topic, message)
-                ) from trouble
+                raise self._why_not_taken(trouble, topic, message) from trouble
             else:
                 self.producer.poll(0)
                 return
+
+    def _why_not_taken(
+        self, trouble: Exception, topic: str, message: Mapping[str, Any]
+    ) -> Exception:
+        """Of a producer that is fenced, and of a transaction that has failed, `produce` says no more than that: any other call
+        says why of the one, and the deliveries, which may be told a moment later, of the other."""
+        error = trouble.args[0]
+        if not may_pass(error):
+            return self._deliveries.refused.of(refused_at_once(error, topic, message))
+        if error.code() == KafkaError._FATAL:
+            try:
+                self.producer.abort_transaction(5.0)
+            except KafkaException as fatal:
+                trouble = fatal
+        elif error.code() == KafkaError._STATE:
+            deadline = time.monotonic() + TOLD_S
+            while not self._deliveries.errors and time.monotonic() < deadline:
+                self.producer.poll(0.05)
+            if self._deliveries.errors:
+                trouble = KafkaException(self._deliveries.errors[0])
+        return self._deliveries.refused.refusal() or trouble
 
     def wrote(self) -> MemberWrote | None:
         """All is written and acknowledged: what the driver needs to commit it. None when nothing was written. OutputRefused
