@@ -104,8 +104,17 @@ class Checker:
         self._is_asking = True
         try:
             self._poll(0.0, 0, checks)  # they have arrived
+            unheard: AdminUnreachable | None = None
             for each in checks:
-                self._answer(each)
+                try:
+                    self._answer(each)
+                except AdminUnreachable as trouble:
+                    # The others count as checks that were made, too.
+                    unheard = trouble
+                    if self._stopping.is_set():
+                        break
+            if unheard is not None:
+                raise unheard
         finally:
             self._is_asking = False
         return len(checks)

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 from admin_door import told
-from fencepost.clients.transactional import AdminApi, Checker, Verdict, checker
+from fencepost.clients.transactional import (
+    AdminApi,
+    AdminUnreachable,
+    Checker,
+    Verdict,
+    checker,
+)
 
 CHECK = {"transactional_id": "pay::p", "half_id": "order-1", "attempt": 2}
 
@@ -191,3 +197,29 @@ def test_an_interrupt_ends_a_checker() -> None:
         checks = Checker("pay", "c", AdminApi(door), check, wait_s=0.01)
         with pytest.raises(KeyboardInterrupt):
             checks.run()
+
+
+def test_checks_behind_one_whose_answer_no_door_takes_are_answered(monkeypatch) -> None:
+    """They count as made, since they are said to have arrived: fifteen such, and a half message is parked that nobody looked up."""
+    coordinator = Coordinator()
+    coordinator.checks = [[{**CHECK, "half_id": f"order-{number}"} for number in range(3)]]
+    asked: list[str] = []
+
+    def check(half_id: str, _transactional_id: str) -> Verdict:
+        asked.append(half_id)
+        return Verdict.COMMIT
+
+    with told(coordinator.answer) as door:
+        made = Checker("pay", "c", AdminApi(door), check, wait_s=0.1)
+        call = made._admin.call
+
+        def first_is_lost(method: str, path: str, body: Any, **wait: float) -> Any:
+            if path == "/v1/checks/answer" and len(asked) == 1:
+                raise AdminUnreachable("no answer in 30 s")
+            return call(method, path, body, **wait)
+
+        monkeypatch.setattr(made._admin, "call", first_is_lost)
+        with pytest.raises(AdminUnreachable):
+            made.step()
+    assert asked == ["order-0", "order-1", "order-2"]
+    assert coordinator.said[2:] == [("answer", "commit")] * 2
