@@ -7,6 +7,7 @@ PROVED BY  tests/clients/test_transactional_admin_api.py::test_an_answer_that_wa
 
 import http.client
 import json
+import socket
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -104,6 +105,31 @@ class AdminApi:
         return ", ".join(f"http://{host}:{port}" for host, port in self._nodes)
 
 
+class _Watched(socket.socket):
+    """Its `settimeout` is of what comes next alone: who gets a byte now and then would wait for ever."""
+
+    deadline = 0.0
+
+    def recv_into(self, *place: Any, **named: Any) -> int:
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the whole answer has not come in time")
+        self.settimeout(left_s)
+        return super().recv_into(*place, **named)
+
+
+class _Connection(http.client.HTTPConnection):
+    def connect(self) -> None:
+        """All of an answer has as much time as is said for a connection."""
+        deadline = time.monotonic() + (self.timeout or 0.0)
+        super().connect()
+        self.sock.settimeout(None)  # a new object takes over what the system knows
+        watched = _Watched(fileno=self.sock.detach())
+        watched.settimeout(self.timeout)
+        watched.deadline = deadline
+        self.sock = watched
+
+
 def _ask(
     host: str,
     port: int,
@@ -113,7 +139,7 @@ def _ask(
     headers: dict[str, str],
     timeout_s: float,
 ) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    connection = _Connection(host, port, timeout=timeout_s)
     try:
         connection.request(method, path, body, headers)
         response = connection.getresponse()

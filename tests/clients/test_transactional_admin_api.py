@@ -1,6 +1,8 @@
 """The client of the admin door: which answers it believes, and when it asks again."""
 
+import contextlib
 import socket
+import threading
 import time
 from contextlib import ExitStack
 
@@ -123,3 +125,30 @@ def test_what_is_no_bootstrap_of_dev_is_said_with_what_is_wanted(bootstrap) -> N
 
 def test_a_name_with_a_slash_stays_one_part_of_a_path() -> None:
     assert in_path("a/b c::d%") == "a%2Fb%20c%3A%3Ad%25"
+
+
+@pytest.mark.parametrize("told_first", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"])
+def test_a_door_that_gives_a_byte_now_and_then_is_given_up(told_first: bytes) -> None:
+    """Each byte had a time-out of its own: the call came back when the whole answer had."""
+    is_over = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while not is_over.is_set():
+                taken, _ = listening.accept()
+                with taken, contextlib.suppress(OSError):
+                    taken.sendall(told_first)
+                    while not is_over.wait(0.05):
+                        taken.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=(listening,), daemon=True)
+        thread.start()
+        api = AdminApi(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout_s=0.5)
+        ending = threading.Timer(10.0, is_over.set)
+        ending.start()
+        with pytest.raises(AdminUnreachable, match=r"^GET /x: no answer in 0\.5 s"):
+            api.call("GET", "/x")
+        assert not is_over.is_set(), "it came back because the door ended"
+        ending.cancel()
+        is_over.set()
