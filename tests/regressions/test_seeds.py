@@ -261,3 +261,16 @@ def test_a_reader_that_is_told_of_damage_by_the_last_copy_waits_for_another() ->
 def test_halves_of_a_partition_without_a_coordinator_are_not_taken_for_decided() -> None:
     """Two partitions changed their leaders when all halves were asked for: the answer said so, and nobody looked."""
     AddedRun(Plan(campaign="added", seed=109970)).run()
+
+
+@pytest.mark.slow
+def test_a_snapshot_that_has_rotted_leaves_nobody_unknown_whose_records_were_deleted() -> None:
+    """It alone told of them: the replica joined the in-sync set, and knew less than its leader."""
+    faults, kept = (
+        ("rotten-file", "kill", "power-one", "rotten-log"),
+        (1, 2, 3, 4, 5, 6, 10, 11, 12),
+    )
+    plan = Plan(
+        campaign="transactions", seed=19, workloads=("cut",), faults=faults, keep_faults=kept
+    )
+    TransactionsRun(plan).run()
