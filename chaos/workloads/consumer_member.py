@@ -4,7 +4,7 @@ INVARIANT  it holds what it was given last, and has begun all of it where the gr
            up between two rounds and says so at once. Now and then it holds on for another round, as one that is at work does.
 PREVENTS   groups of this protocol of which no simulated run has seen any: fences by a member's epoch, partitions that go from one
            to another, coordinators that move meanwhile.
-PROVED BY  tests/sim/test_consumer_member.py::test_members_share_the_partitions_and_take_over_those_of_one_that_crashed
+PROVED BY  tests/sim/test_groups_of_the_new_protocol.py::test_members_share_the_partitions_and_take_over_those_of_one_that_crashed
 
 As Java's AsyncKafkaConsumer, with heartbeats that say everything, as those behind a lost answer do.
 """
