@@ -8,7 +8,13 @@ from contextlib import ExitStack, closing
 
 import pytest
 from brokers import COPIES, NODES, WAIT_S, unsafe
-from kafka_python_clients import consumer_of, reader_of, receive
+from kafka_python_clients import (
+    LEAVES_SOCKETS,
+    consumer_of,
+    reader_of,
+    receive,
+    sockets_left,  # noqa: F401 - a fixture
+)
 from librdkafka import until
 
 with warnings.catch_warnings():  # it loads its schemas in a way that Python no longer likes
@@ -31,7 +37,10 @@ with warnings.catch_warnings():  # it loads its schemas in a way that Python no 
         TopicAlreadyExistsError,
     )
 
-pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
+    LEAVES_SOCKETS,
+]
 CODECS = [
     None,
     "gzip",

@@ -5,12 +5,14 @@ from contextlib import ExitStack, closing
 import pytest
 from brokers import IN_CHAOS
 from kafka_python_clients import (
+    LEAVES_SOCKETS,
     KafkaProducer,
     OffsetAndMetadata,
     TopicPartition,
     consumer_of,
     reader_of,
     receive,
+    sockets_left,  # noqa: F401 - a fixture
 )
 from librdkafka import create
 from librdkafka_transactions import read_settled, values_of
@@ -19,6 +21,7 @@ from kafka.errors import InvalidProducerEpochError, ProducerFencedError  # isort
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
+    LEAVES_SOCKETS,
     pytest.mark.skipif(
         IN_CHAOS,
         reason="kafka-python 3.0.12 forgets what it has to ask of a coordinator that died (Sender._maybe_send_pending_request)",

@@ -300,7 +300,7 @@ def test_wrong_words_are_exit_code_2(run: Run) -> None:
     refused(run(), "COMMAND", code=2)
     refused(run("topik"), "topik", "topic", code=2)
     refused(run("topic"), "ACTION", code=2)
-    refused(run("config", "get"), "--topic --broker --group", code=2)
+    refused(run("config", "get"), "--topic --broker --all-brokers --group", code=2)
     refused(run("dev", "--port", "99999"), "'99999' is no port: say 0 to 65535", code=2)
 
 

@@ -168,7 +168,8 @@ def test_a_driver_that_dies_while_it_waits_for_the_answer_has_sent_its_request(
         raise Dead
 
     monkeypatch.setattr(Strike, "kill_driver", die)
-    monkeypatch.setattr(http.client, "HTTPConnection", http.client.HTTPConnection)  # set back
+    connection = http.client.HTTPConnection
+    monkeypatch.setattr(connection, "request", connection.request)  # set back
     with socket.create_server(("127.0.0.1", 0)) as door:
         door.setblocking(False)
         api = AdminApi(f"http://127.0.0.1:{door.getsockname()[1]}", timeout_s=10)
