@@ -17,6 +17,7 @@ from ..sim import (
     cluster,
     cluster_fault_table,
     deleting,
+    expiring,
     one_node,
     quorum,
     quorum_faults,
@@ -80,7 +81,13 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
             "idempotent producers, readers and groups on three to five nodes, with topics that come, go and move",
             tuple(cluster_fault_table.FAULTS),
             cluster.ClusterRun,
-            (cluster.STREAM, cluster.LIGHT, deleting.DELETIONS, deleting.SLEEPERS),
+            (
+                cluster.STREAM,
+                cluster.LIGHT,
+                deleting.DELETIONS,
+                deleting.SLEEPERS,
+                expiring.EXPIRING,
+            ),
         ),
         Campaign(
             "transactions",
@@ -200,7 +207,7 @@ RULES_OF: Final = {
     " stale-read stuck-poll unavailable",
     "partitions and replicas": "two-leaders two-images epoch-back unclean commit-lost commit-back under-min-isr diverged"
     " commit-missing producer-state offset-back tables-differ topic-lost topic-back setting-lost"
-    " synced-lost undeleted over-deleted",
+    " synced-lost undeleted over-deleted expired-early never-expired",
     "the metadata quorum": "election-safety log-matching leader-completeness commit-majority state-machine-safety"
     " order images-differ two-controllers feature-unknown metadata-unreadable",
     "transactions, as clients see them": "inconsistent-offsets G1a precommitted-read lost-write unseen torn torn-offset"

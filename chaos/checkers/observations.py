@@ -117,6 +117,26 @@ class Begins:
     is_exact: bool = True
 
 
+class Wrote(NamedTuple):
+    """A leader has written a batch. `newest_ms` is its latest timestamp."""
+
+    key: str
+    leader_epoch: int
+    base_offset: int
+    next_offset: int
+    newest_ms: int
+    size: int
+
+
+class Began(NamedTuple):
+    """Somebody's log began at `start`, when it was `now_ms` or earlier by all clocks."""
+
+    who: str
+    key: str
+    start: int
+    now_ms: int
+
+
 class Marker(NamedTuple):
     """What a control batch says of its producer's transaction."""
 

@@ -24,6 +24,7 @@ MODULES: Final = (
     "compaction_bugs",
     "churn_bugs",
     "deletion_bugs",
+    "expiry_bugs",
     "half_message_bugs",
 )
 

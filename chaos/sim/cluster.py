@@ -16,6 +16,7 @@ from fencepost.cluster.base.errors import LogDamaged, Trouble
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.codec import CommandUnreadable
 from fencepost.cluster.metadata.snapshot import SnapshotUnreadable
+from fencepost.node.broker import Broker
 
 from ..checkers.history import Anomaly, History
 from ..checkers.verdict import Verdict, judge
@@ -32,7 +33,8 @@ from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .cluster_progress import Progress
 from .cluster_watch import ClusterBroken, ClusterWatch
-from .deleting import DELETIONS, SLEEPERS, SLEEPERS_NODES, Deleting
+from .deleting import SLEEPERS_NODES, Deleting
+from .expiring import EXPIRING, Expiring, scene_of
 from .habits import drawn
 from .limits import cleaner_settings, expiry_settings, small_limits
 from .node import SimEnv
@@ -68,19 +70,14 @@ class ClusterRun:
         self.rng = self.world.stream("run")
         drawn = self.rng.choice((3, 3, 3, 4, 5))
         self.watch = ClusterWatch(self.world)
-        stream, has_scenes = self.world.stream, not plan.workloads
-        if has_scenes:
-            is_deleting = deleting.is_drawn(stream)
-            has_sleepers = is_deleting and deleting.has_sleepers(stream)
-        else:
-            has_sleepers = SLEEPERS in plan.workloads
-            is_deleting = has_sleepers or DELETIONS in plan.workloads
+        stream = self.world.stream
+        scene, has_sleepers = scene_of(plan, stream)
         if has_sleepers:
             drawn = self.rng.choice(SLEEPERS_NODES)
-        small = deleting.settings(stream) if is_deleting else ()
+        small = deleting.settings(stream) if scene else ()
         config = (*cleaner_settings(stream), *expiry_settings(stream), *small, *plan.config)
         self.nodes = ClusterNodes(
-            self.world, plan.nodes or drawn, config=config, on_start=self.watch.hook
+            self.world, plan.nodes or drawn, config=config, on_start=self._hook
         )
         self.watch.nodes = self.nodes
         self.faults = ClusterFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
@@ -90,9 +87,9 @@ class ClusterRun:
         self.readers: list[StreamReader] = []
         self.keepers: list[OffsetKeeper] = []
         self.deleting: Deleting | None = None
-        if is_deleting:
-            place = TOPIC, PARTITIONS
-            self.deleting = Deleting(self.nodes, self.watch, place, self._client_at)
+        if scene:
+            kind = Expiring if scene == EXPIRING else Deleting
+            self.deleting = kind(self.nodes, self.watch, (TOPIC, PARTITIONS), self._client_at)
             self.deleting.struck = lambda: {each.name for each in self.struck}
             if has_sleepers:
                 self.deleting.add_sleepers(self._client_at, self.history)
@@ -115,7 +112,8 @@ class ClusterRun:
         self.nodes.start_all()
         await self.nodes.until_ready(START_S)
         admin = Admin(self._client(CLIENTS[0], "admin"), self.nodes, TOPIC)
-        await self._on(admin.client.env, create_topic(admin, TOPIC, PARTITIONS))
+        configs = None if self.deleting is None else self.deleting.configs
+        await self._on(admin.client.env, create_topic(admin, TOPIC, PARTITIONS, configs))
         self._make_clients()
         sweeping = asyncio.ensure_future(self._sweep())
         async with asyncio.TaskGroup() as group:
@@ -187,11 +185,20 @@ class ClusterRun:
         self.watch.compare_tables()
         self.verdict = judge(self.history)
         # A run of which clients were left out may prove nothing; that is not what it is for.
-        is_well = self.verdict.valid or (self.plan.keep_clients and not self.verdict.anomalies)
+        # Nor has one of which all has expired when it is read.
+        may_be_void = self.plan.keep_clients or isinstance(self.deleting, Expiring)
+        is_well = self.verdict.valid or (may_be_void and not self.verdict.anomalies)
         assert is_well, f"\n{self.verdict}"
+        if self.deleting is not None:
+            await self.deleting.at_the_end()
         self.nodes.check_damaged(self.damaged_answers)
 
     # Parts.
+
+    def _hook(self, node_id: int, env: SimEnv, broker: Broker) -> None:
+        self.watch.hook(node_id, env, broker)
+        if self.deleting is not None:
+            self.deleting.hook(node_id, broker)
 
     @property
     def clients(self) -> list[Client]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.node.broker import Broker
 from fencepost.replication.log.log import Log
 from fencepost.replication.partition import Partition
 
@@ -99,6 +100,17 @@ class Deleting:
             "readers overtaken": sum(each.overtaken for each in self.readers),
             "slept": sum(each.slept for each in self.sleepers),
         }
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """Of the topic."""
+        return {}
+
+    def hook(self, node_id: int, broker: Broker) -> None:
+        """Before it starts."""
+
+    async def at_the_end(self) -> None:
+        """When all was read and judged."""
 
     @property
     def clients(self) -> list[Deleter | SleepingProducer | Mover]:
