@@ -70,16 +70,22 @@ class NodeFolder:
 
     def open(self) -> None:
         """Lock the folder, read whose it is, and begin another life of it; an empty one belongs to nobody yet."""
-        self._check_begins()
         make_durable_folder(self.disk, self.path)
+        lock = f"{self.path}/{LOCK}"
+        is_new = not self.disk.exists(lock)
         try:
-            self._release = self.disk.lock(f"{self.path}/{LOCK}")
+            self._release = self.disk.lock(lock)
         except BlockingIOError:
             raise CannotRun(
                 f"{self.path} is in use by another fencepost process. Stop that one, or give this one "
                 "another folder (`fencepost dev --data FOLDER`, or log.dirs).",
                 EXIT_LATER,
             ) from None
+        if (why := self._why_not_begun()) is not None:
+            if is_new:
+                self.disk.remove(lock)
+            self.close()
+            raise why
         path = f"{self.path}/{META}"
         if not self.disk.exists(path):
             return
@@ -106,21 +112,17 @@ class NodeFolder:
         else:
             self.begin_life(life)
 
-    def _check_begins(self) -> None:
-        """Nobody's folder is begun with when it holds what no node has left there: /etc, or a whole cluster of `fencepost dev`."""
-        if not self.disk.exists(self.path):
-            return
+    def _why_not_begun(self) -> CannotRun | None:
+        """A folder is not begun with when it holds what no node has left there: /etc, or a whole cluster of `fencepost dev`."""
         # Of a file that was written whole or not at all a start may have left the part that was written.
         names = [name.removesuffix(".tmp") for name in self.disk.list(self.path)]
-        if LEFT_BY_A_NODE.intersection(names):
-            return
         others = sorted(name for name in names if name not in BESIDE and not name.startswith("."))
-        if not others:
-            return
+        if not others or LEFT_BY_A_NODE.intersection(names):
+            return None
         what = f"no node's folder, and not empty: there is {', '.join(others[:NAMED_MAX])}"
         if DEV_CLUSTER in others:
             what = "the folder of a cluster that `fencepost dev --nodes` made: each node has one of its own in it"
-        raise CannotRun(
+        return CannotRun(
             f"{self.path} is {what}. Give this node a folder that is empty or its own (log.dirs, or `fencepost dev --data "
             "FOLDER`).",
             EXIT_IDENTITY,

@@ -51,14 +51,14 @@ def test_a_volume_that_is_full_is_named_and_the_node_serves_as_soon_as_there_is_
         "holder", entrypoint=["sleep", "600"], init=True, volumes={volume: {"bind": DATA}}
     )
     holder.start()
-    fill = f"dd if=/dev/zero of={DATA}/ballast bs=64k 2>/dev/null; true"
+    fill = f"dd if=/dev/zero of={DATA}/.ballast bs=64k 2>/dev/null; true"
     holder.exec_run(["sh", "-c", fill])
     node, port = alone(lab, volume)
     node.start()
     until("it says that the disk is full", lambda: "Free some space" in node.said, 60)
     assert DATA in node.said
     assert not node.is_ready
-    holder.exec_run(["rm", f"{DATA}/ballast"])
+    holder.exec_run(["rm", f"{DATA}/.ballast"])
     node.wait_ready()
     produce(port, "there is room again")
 
