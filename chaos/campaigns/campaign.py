@@ -22,6 +22,7 @@ from ..sim import (
     quorum,
     quorum_faults,
     scenes,
+    transaction_clients,
     transactions_run,
 )
 from ..sim.plan import Plan
@@ -94,7 +95,9 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
             "transfers, sends and polls, and pipelines in transactions of both protocols",
             tuple(TRANSACTION_FAULTS),
             transactions_run.TransactionsRun,
-            transactions_run.WORKLOADS + transactions_run.MORE_WORKLOADS + tuple(scenes.SCENES),
+            transactions_run.WORKLOADS
+            + transactions_run.MORE_WORKLOADS
+            + (*scenes.SCENES, transaction_clients.DRESSED),
         ),
         Campaign(
             "quorum",
@@ -214,7 +217,7 @@ RULES_OF: Final = {
     " poll-skip int-poll-skip nonmonotonic-poll int-nonmonotonic-poll nonmonotonic-send int-nonmonotonic-send"
     " int-send-skip key-order G0 G0-process G0-realtime G1c G1c-process G1c-realtime group-skip group-repeat"
     " held-by-two bank-sum bank-snapshot doubled left-out from-nothing out-of-order"
-    " key-lost key-back tombstone-lost another-life",
+    " key-lost key-back tombstone-lost another-life altered",
     "transactions, as coordinators do": "refused unwritten-end decision-changed marker-undecided marker-late marker-elsewhere"
     " marker-missing unfinished ended-early forgotten unanswered-end",
 }

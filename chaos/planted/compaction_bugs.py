@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from fencepost.replication.log import compaction
+from fencepost.cluster.wire.batch import BatchHeader
+from fencepost.cluster.wire.records import Record
+from fencepost.replication.log import cleaner, compaction
 from fencepost.replication.log.cleaner import Cleaner, Transactions
 from fencepost.replication.partition_machine import PartitionMachine
 
@@ -117,3 +119,41 @@ def tombstones_go_at_once(patch: Patch) -> None:
         right(self, *parts, **{**named, "delete_retention_ms": 0})
 
     patch.put(Cleaner, "__init__", init)
+
+
+@bug(seen_by="altered", campaign="transactions", faults=STRUCK, workloads="compacted dressed")
+def cleaned_batches_have_one_time(patch: Patch) -> None:
+    """What compaction keeps of a batch has the timestamp of the batch's first record."""
+    right = cleaner.rebuilt
+
+    def rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytearray:
+        first = [each._replace(timestamp=header.base_timestamp) for each in kept]
+        return right(header, first, horizon)
+
+    patch.put(cleaner, "rebuilt", rebuilt)
+
+
+@bug(seen_by="altered", campaign="transactions", faults=STRUCK, workloads="compacted dressed")
+def cleaned_batches_lose_headers(patch: Patch) -> None:
+    """What compaction keeps of a batch of which something goes has its keys and values, and no headers."""
+    right = cleaner.rebuilt
+
+    def rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytearray:
+        bare = [each if each.value is None else each._replace(headers=()) for each in kept]
+        return right(header, bare, horizon)
+
+    patch.put(cleaner, "rebuilt", rebuilt)
+
+
+@bug(seen_by="altered", campaign="transactions", faults=STRUCK, workloads="compacted dressed")
+def delete_horizons_shift_times(patch: Patch) -> None:
+    """A batch that is given a delete horizon, which stands where its base timestamp was, keeps the distances to that."""
+    right = cleaner.rebuilt
+
+    def rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytearray:
+        by_ms = 0 if horizon is None else horizon - header.base_timestamp
+        return right(
+            header, [each._replace(timestamp=each.timestamp + by_ms) for each in kept], horizon
+        )
+
+    patch.put(cleaner, "rebuilt", rebuilt)

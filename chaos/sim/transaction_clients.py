@@ -16,6 +16,7 @@ from ..workloads.txn_append import SHARED_GROUP, AppendProcess
 from ..workloads.txn_bank import Auditor, Teller
 from ..workloads.txn_book import Book
 from ..workloads.txn_cut import CutDeleter
+from ..workloads.txn_dressed import PLAIN, Dressed, Plain
 from ..workloads.txn_follower import Follower
 from ..workloads.txn_habits import Habits
 from ..workloads.txn_pipeline import GROUP, Feeder, Worker
@@ -35,12 +36,25 @@ APPEND: Final = [("append", place) for place in range(3)]
 INPUTS: Final = [("in", place) for place in range(2)]
 OUTPUTS: Final = [("out", place) for place in range(2)]
 ADDED: Final = [("added", place) for place in range(2)]
+DRESSED: Final = "dressed"
+DRESSED_ODDS: Final = 1 / 4
 ALL: Final = [*BANK, *APPEND, *INPUTS, *OUTPUTS]
 # Those of scenes: who changes something, and who reads along.
 Hand = AppendProcess | CutDeleter | Transactor | Churner | LifeSender | Tuner
 Follows = Follower | LifeFollower
 Writer = Teller | Feeder | Worker | GroupJob | Shop | Hand
 Client = Writer | Auditor | HalfChecker | Follows
+
+
+def dressed_of(
+    plan: Plan,
+    stream: Callable[[str], random.Random],
+    report: Callable[[list[Anomaly]], None],
+) -> Plain:
+    """In some seeds, and where it is asked for, records have headers, timestamps and codecs, which readers compare."""
+    dice = stream(DRESSED)
+    is_drawn = dice.random() < DRESSED_ODDS and not plan.workloads
+    return Dressed(dice, report) if is_drawn or DRESSED in plan.workloads else PLAIN
 
 
 class TransactionClients:
@@ -73,6 +87,7 @@ class TransactionClients:
         self.added: AddedClients | None = None
         self.struck: Callable[[], set[str]] = set  # faults, by name
         self.timed = Timed(self._early)
+        self.dressed = dressed_of(plan, world.stream, watch.report)
         self.more_groups: dict[str, list[Partition]] = {}  # of scenes
 
     def make(self, workloads: list[str]) -> None:
@@ -191,4 +206,6 @@ class TransactionClients:
         """One that is not patient asks anew after less than a delayed request takes: both arrive (KAFKA-17754)."""
         timeout_s = 4.0 if patient else (dice or self.rng).choice((0.3, 1.0, 4.0))
         env = self.world.node(machine)
-        return ClusterClient(env, self.nodes.addresses, name=name, timeout_s=timeout_s)
+        client = ClusterClient(env, self.nodes.addresses, name=name, timeout_s=timeout_s)
+        client.dressed = self.dressed
+        return client

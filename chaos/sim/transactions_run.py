@@ -23,6 +23,7 @@ from ..checkers.txn_verdict import judge
 from ..checkers.verdict import Verdict
 from ..workloads.txn_added import SETTINGS as ADDED_SETTINGS
 from ..workloads.txn_answers import Partition
+from ..workloads.txn_dressed import Dressed
 from ..workloads.txn_pipeline import GROUP
 from ..workloads.txn_reader import CommittedReader, GroupPositions
 from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_topic, make_world
@@ -334,4 +335,6 @@ class TransactionsRun:
     @property
     def counts(self) -> dict[str, int]:
         damaged = {"damaged answers": self.damaged_answers}
+        if isinstance(self.all.dressed, Dressed):
+            damaged["looks compared"] = self.all.dressed.compared
         return {**(self.verdict.counts if self.verdict else {}), **self.watch.seen, **damaged}

@@ -14,6 +14,10 @@ from fencepost.cluster.base.ports import Env
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.batch import BatchRefused, compute_crc, headers_of
 from fencepost.cluster.wire.client import WireClient
+from fencepost.cluster.wire.records import Record
+
+from .txn_dressed import PLAIN, Plain
+from .txn_keys import Written
 
 REQUEST_TIMEOUT_S: Final = 4.0
 METADATA_TIMEOUT_S: Final = 2.0
@@ -72,6 +76,7 @@ class ClusterClient:
         self.timeout_s = timeout_s
         # Answers with bytes that were not what was written, and refusals for that reason.
         self.damaged = 0
+        self.dressed: Plain = PLAIN  # how its records look
         self._bootstrap = list(bootstrap)
         self._wires: dict[Address, WireClient] = {}
         self._nodes: dict[int, Address] = {}
@@ -166,6 +171,12 @@ class ClusterClient:
         """CORRUPT_MESSAGE: what was asked for has rotted on the only replica in sync, whose node says so instead of serving it.
         Java's consumer tells its application, which asks again: another replica that comes back has all of it."""
         self.damaged += 1
+
+    def dress(
+        self, place: tuple[str, int], payloads: Sequence[bytes | Written]
+    ) -> tuple[list[Record], int]:
+        """A batch's records, and its codec."""
+        return self.dressed.records(place, self.env.clock.now_ms(), payloads)
 
     async def close(self) -> None:
         for wire in self._wires.values():

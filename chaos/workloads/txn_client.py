@@ -16,7 +16,7 @@ from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.wire.api import ApiKey
-from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.cluster.wire.records import build_batch
 
 from ..checkers.history import Kind
 from ..checkers.observations import Ended, Refused
@@ -33,7 +33,7 @@ from .txn_answers import (
     Partition,
     error_of,
 )
-from .txn_keys import Written, written
+from .txn_keys import Written
 
 RETRY_PAUSE_S: Final = 0.1
 BUSY_PAUSE_S: Final = 0.02  # Java's, for CONCURRENT_TRANSACTIONS
@@ -212,9 +212,10 @@ class TransactionalProducer:
         self._unacknowledged += 1
         sequence = self._sequences.get((topic, partition), 0)
         self._sequences[topic, partition] = sequence + len(payloads)
-        now = self._clock.now_ms()
+        records, codec = self.client.dress((topic, partition), payloads)
         batch = build_batch(
-            [Record(place, now, *written(each)) for place, each in enumerate(payloads)],
+            records,
+            compression=codec,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=sequence,

@@ -131,6 +131,7 @@ class CommittedReader:
             (each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
         ]
         records, position = committed_records(answer.records or b"", aborted, position)
+        self.client.dressed.check((topic, partition), records)
         self.positions[topic, partition] = position
         key = self.key_at(leader, topic, partition)
         return [_polled(key, record) for record in records]

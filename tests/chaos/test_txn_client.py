@@ -8,6 +8,7 @@ from fencepost.chaos.checkers.txn_history import Txn
 from fencepost.chaos.sim.world import World
 from fencepost.chaos.workloads.txn_answers import BrokenPromise
 from fencepost.chaos.workloads.txn_client import TransactionalProducer
+from fencepost.chaos.workloads.txn_dressed import PLAIN
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.wire.api import ApiKey
 
@@ -68,6 +69,9 @@ class Broker:
 
     def forget(self, *_):
         pass
+
+    def dress(self, place, payloads):
+        return PLAIN.records(place, 0, payloads)
 
 
 def transact(*, commit=True, new=True, init=True, sends=1, producer_of=None, **script):
