@@ -88,6 +88,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
                 deleting.DELETIONS,
                 deleting.SLEEPERS,
                 expiring.EXPIRING,
+                cluster.TIMES,
             ),
         ),
         Campaign(
@@ -207,7 +208,7 @@ def kind_of(failure: BaseException) -> str:
 # Whatever a checker, or what watches a simulated cluster, can say: `tests/chaos/test_rules.py` reads it in their sources.
 RULES_OF: Final = {
     "a stream and its clients": "lost moved unread skipped duplicate phantom reordered backwards dead-client damaged no-progress"
-    " stale-read stuck-poll unavailable",
+    " stale-read stuck-poll unavailable wrong-time",
     "partitions and replicas": "two-leaders two-images epoch-back unclean commit-lost commit-back under-min-isr diverged"
     " commit-missing producer-state offset-back tables-differ topic-lost topic-back setting-lost"
     " synced-lost undeleted over-deleted expired-early never-expired",

@@ -137,6 +137,17 @@ class Began(NamedTuple):
     now_ms: int
 
 
+class Sought(NamedTuple):
+    """A leader was asked for the offset of a time, when it had told that its log ends at `end`. -1 is that there is none."""
+
+    who: str
+    key: str
+    wanted_ms: int
+    offset: int
+    at_ms: int
+    end: int
+
+
 class Marker(NamedTuple):
     """What a control batch says of its producer's transaction."""
 

@@ -1,9 +1,12 @@
-"""Bugs of what goes from a log by its age or its size, planted."""
+"""Bugs of what goes from a log by its age or its size, and of what is found there by its time, planted."""
 
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.cluster.wire.batch import BatchHeader
 from fencepost.replication.log import retention
+from fencepost.replication.log.log import Log
+from fencepost.replication.log.search import Found, Seek
 from fencepost.replication.log.segment import Segment
 from fencepost.replication.rounds import Rounds
 
@@ -102,3 +105,31 @@ def producers_expire_with_their_records(patch: Patch) -> None:
         log.producers.forget(gone)
 
     patch.put(retention, "advance_start", forgetful)
+
+
+@bug(seen_by="wrong-time", campaign="cluster", faults=FAULTS, workloads="times")
+def times_are_of_batches(patch: Patch) -> None:
+    """Who asks for the offset of a time is told of the first record of a batch that has one as young."""
+
+    def look(self: Seek, batch: bytes, header: BatchHeader, timestamp: int, start: int) -> None:
+        self.found = Found(header.base_offset, header.max_timestamp, header.leader_epoch)
+
+    patch.put(Seek, "look", look)
+
+
+@bug(seen_by="wrong-time", campaign="cluster", faults=FAULTS, workloads="times")
+def times_are_taken_to_rise(patch: Patch) -> None:
+    """A segment is passed by whose last batch is older, as if none before it could be younger."""
+    right = Log.search
+
+    def search(self: Log, seek: Seek, limit: int, *, block: bool = True) -> Found | None:
+        found = right(self, seek, limit, block=block)
+        if found is None or seek.timestamp < 0:
+            return found
+        behind = self.segments[self.index_of(found.offset) :]
+        if len(behind) > 1 and behind[1].size and behind[1].timestamp_of_first() < seek.timestamp:
+            seek.done_to, seek.found = behind[1].base_offset, None
+            return right(self, seek, limit, block=block)
+        return found
+
+    patch.put(Log, "search", search)

@@ -9,6 +9,7 @@ acknowledged.
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from fencepost.cluster.metadata.codec import CommandUnreadable
 from fencepost.cluster.metadata.snapshot import SnapshotUnreadable
 from fencepost.node.broker import Broker
 
+from ..checkers import sought
 from ..checkers.history import Anomaly, History
 from ..checkers.verdict import Verdict, judge
 from ..workloads.cluster_client import ClusterClient
@@ -25,6 +27,7 @@ from ..workloads.cluster_offsets import PAUSE_S, OffsetKeeper
 from ..workloads.cluster_stream import FINAL, MAX_WAIT_MS, StreamProducer, StreamReader
 from ..workloads.deleter import Deleter
 from ..workloads.sleeping_producer import SleepingProducer
+from ..workloads.time_seeker import Noted, TimeSeeker
 from . import deleting
 from .cluster_admin import Admin, Mover
 from .cluster_builds import UPGRADE, builds_of
@@ -58,7 +61,12 @@ LIGHT, LIGHT_PAUSE_S, LIGHT_WAIT_MS = "light", 1.0, 500
 STREAM: Final = "stream"  # and no scene beside it
 # What no later try mends.
 NEVER: Final = ("invalid_config", "invalid_request")
-Client = StreamProducer | StreamReader | OffsetKeeper | Deleter | SleepingProducer | Mover
+Client = (
+    StreamProducer | StreamReader | OffsetKeeper | TimeSeeker | Deleter | SleepingProducer | Mover
+)
+# Where nothing is deleted: records are of times that go up and down, and somebody asks for the offsets of times.
+TIMES: Final = "times"
+TIMES_ODDS: Final = 0.25
 
 
 class ClusterRun:
@@ -86,6 +94,8 @@ class ClusterRun:
         self.producers: list[StreamProducer] = []
         self.readers: list[StreamReader] = []
         self.keepers: list[OffsetKeeper] = []
+        self.times = None if scene else noted_of(plan, stream, self.watch.report)
+        self.seekers: list[TimeSeeker] = []
         self.deleting: Deleting | None = None
         if scene:
             kind = Expiring if scene == EXPIRING else Deleting
@@ -133,6 +143,8 @@ class ClusterRun:
                 reader.stopping = True
             for keeper in self.keepers:
                 keeper.stopping = True
+            for seeker in self.seekers:
+                seeker.stopping = True
             if running:
                 await asyncio.wait(running)
             await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
@@ -183,6 +195,9 @@ class ClusterRun:
         self.watch.sweep(producers=True)
         self.watch.compare_bytes()
         self.watch.compare_tables()
+        if self.times is not None:
+            answers = [answer for each in self.seekers for answer in each.answers]
+            self.watch.report(sought.check(answers, self.times.times))
         self.verdict = judge(self.history)
         # A run of which clients were left out may prove nothing; that is not what it is for.
         # Nor has one of which all has expired when it is read.
@@ -203,7 +218,12 @@ class ClusterRun:
     @property
     def clients(self) -> list[Client]:
         """Those that run, but for the administrator."""
-        all_of_them: list[Client] = [*self.producers, *self.readers, *self.keepers]
+        all_of_them: list[Client] = [
+            *self.producers,
+            *self.readers,
+            *self.keepers,
+            *self.seekers,
+        ]
         if self.deleting is not None:
             all_of_them += self.deleting.clients
         return [each for each in all_of_them if self.plan.keeps_client(each.client.name)]
@@ -233,6 +253,9 @@ class ClusterRun:
         found["synced bytes seen again"] = self.watch.synced.compared
         if self.deleting is not None:
             found |= self.deleting.counts
+        if self.times is not None:
+            found["times sought"] = sum(len(each.answers) for each in self.seekers)
+            found["looks compared"] = self.times.compared
         if self.progress.is_owed:
             found["longest wait ms"] = int(self.progress.longest_s * 1000)
         return found
@@ -257,6 +280,11 @@ class ClusterRun:
             pause_s = 2 * LIGHT_PAUSE_S if is_light else PAUSE_S
             self.keepers.append(OffsetKeeper(client, TOPIC, self.watch.positioned, pause_s=pause_s))
 
+        if self.times is not None:
+            for partition in range(PARTITIONS):
+                client = self._client_at(partition, f"t{partition}")
+                self.seekers.append(TimeSeeker(client, TOPIC, partition))
+
     def _reader(self, client: ClusterClient, partition: int, **how: Any) -> StreamReader:
         if self.deleting is not None:
             return self.deleting.reader(client, partition, self.history, **how)
@@ -266,7 +294,10 @@ class ClusterRun:
         return self._client(CLIENTS[place % 2], name)
 
     def _client(self, machine: str, name: str) -> ClusterClient:
-        return ClusterClient(self.world.node(machine), self.nodes.addresses, name=name)
+        client = ClusterClient(self.world.node(machine), self.nodes.addresses, name=name)
+        if self.times is not None:
+            client.dressed = self.times
+        return client
 
     def _on(self, env: Env, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         assert isinstance(env, SimEnv)
@@ -310,6 +341,15 @@ def may_end_a_node(reason: BaseException, *, rotten: bool = False) -> bool:
     if isinstance(reason, LogDamaged):
         return rotten
     return isinstance(reason, OSError | Trouble)
+
+
+def noted_of(
+    plan: Plan, stream: Callable[[str], random.Random], report: Callable[[list[Anomaly]], None]
+) -> Noted | None:
+    """In some seeds, and where it is asked for."""
+    dice = stream(TIMES)
+    is_drawn = dice.random() < TIMES_ODDS and not plan.workloads
+    return Noted(dice, report) if is_drawn or TIMES in plan.workloads else None
 
 
 async def create_topic(

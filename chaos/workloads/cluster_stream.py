@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.wire.api import ApiKey
-from fencepost.cluster.wire.records import Record, build_batch, read_records
+from fencepost.cluster.wire.records import build_batch, read_records
 
 from ..checkers.history import FINAL, History, Operation
 from ..checkers.observations import Told
@@ -194,13 +194,11 @@ class StreamProducer:
 
     async def _send(self, leader: Leader, batch: Batch) -> Any:
         batch.attempts += 1
-        now = self.env.clock.now_ms()
-        records = [
-            Record(place, now, None, self.payload_of(value), ())
-            for place, value in enumerate(batch.values)
-        ]
+        payloads = [self.payload_of(value) for value in batch.values]
+        records, codec = self.client.dress((self.topic, self.partition), payloads)
         data = build_batch(
             records,
+            compression=codec,
             producer_id=self._producer_id,
             producer_epoch=0,
             base_sequence=batch.base_sequence,
@@ -331,7 +329,9 @@ class StreamReader:
         data, position = memoryview(answer.records or b""), 0
         while position < len(data):
             size = 12 + int.from_bytes(data[position + 8 : position + 12])
-            for record in read_records(data[position : position + size]):
+            records = read_records(data[position : position + size])
+            self.client.dressed.check((self.topic, self.partition), records)
+            for record in records:
                 if record.offset >= self.offset:
                     writer, _, value = (record.value or b"").decode().rpartition("/")
                     self.history.append(
