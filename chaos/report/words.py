@@ -55,6 +55,7 @@ RULES: Final[dict[str, str]] = {
     "unanswered-end": "a half message ended as nobody had answered",
     "expired-early": "a record went before its time was over",
     "never-expired": "a record is there whose time is long over",
+    "wrong-time": "the offset of a time is not that of the first record that is not older",
     "altered": "a record has another key, other headers or another timestamp than it was sent with",
     "another-life": "a record is in another topic of the same name than it was sent to",
     "topic-lost": "a topic that was made, and that nobody deleted, is not there",
