@@ -163,7 +163,7 @@ def test_a_cut_that_a_full_disk_put_off_does_not_leave_a_log_that_looks_damaged(
 @pytest.mark.slow
 def test_one_of_two_voters_whose_journal_is_damaged_is_emptied_and_comes_back() -> None:
     """Nobody leads without it; the person of the simulator waited for others to be ready, and not for what it had said."""
-    ClusterRun(Plan(campaign="cluster", seed=1141)).run()
+    ClusterRun(Plan(campaign="cluster", seed=1141, workloads=(STREAM,))).run()
 
 
 @pytest.mark.slow
@@ -254,7 +254,9 @@ def test_half_a_batch_behind_rotten_leader_epochs_is_cut_off_as_any_is() -> None
 @pytest.mark.slow
 def test_a_reader_that_is_told_of_damage_by_the_last_copy_waits_for_another() -> None:
     """A leader's log had rotted, and the other in sync was killed before it could lead: CORRUPT_MESSAGE, as it must be."""
-    TransactionsRun(Plan(campaign="transactions", seed=111347, keep_faults=(1, 2, 4))).run()
+    workloads, kept = ("pipeline", "added"), (1, 2, 4)
+    plan = Plan(campaign="transactions", seed=111347, keep_faults=kept, workloads=workloads)
+    TransactionsRun(plan).run()
 
 
 @pytest.mark.slow
