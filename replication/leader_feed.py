@@ -48,10 +48,10 @@ class LeaderFeed:
         self.told = (-1, -1)  # high watermark and log start, as the follower knows them
         self.is_cold = False  # what comes next is being read from the disk
         self.is_dropped = False  # nobody is sent anything by it, whoever still knows it
-        # It begins with nothing behind what was deleted, and does not know who wrote that. A member of the ISR does.
+        # It begins with nothing behind what was deleted, and may not know who wrote that; also a member of the ISR, whose disk was
+        # replaced just now.
         begins_empty = follow.last_epoch == NO_EPOCH and follow.log_end > 0
-        is_in_sync = stream.follower_id in partition.machine.isr.isr
-        is_told = stream.takes_producers and begins_empty and not is_in_sync
+        is_told = stream.takes_producers and begins_empty
         # It joins nothing before it has taken so many bytes of its stream: a partition may have no records left.
         self.handed_at = NOT_YET if is_told else 0
         self._granted = follow.granted

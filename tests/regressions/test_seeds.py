@@ -276,3 +276,9 @@ def test_a_snapshot_that_has_rotted_leaves_nobody_unknown_whose_records_were_del
         campaign="transactions", seed=19, workloads=("cut",), faults=faults, keep_faults=kept
     )
     TransactionsRun(plan).run()
+
+
+@pytest.mark.slow
+def test_who_begins_anew_in_the_in_sync_set_is_told_who_wrote_what_was_deleted() -> None:
+    """Its leader took it for one that knew: its disk had been replaced."""
+    TransactionsRun(Plan(campaign="transactions", seed=111347, keep_faults=(1, 2, 4))).run()
