@@ -5,11 +5,11 @@ of those (or with `--workloads sleepers`) there are producers that sleep with ba
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.node.broker import Broker
 from fencepost.replication.log.log import Log
 from fencepost.replication.partition import Partition
@@ -142,35 +142,43 @@ class Deleting:
 
     def look(self) -> None:
         """At where all that lead say that they begin, and at replicas, which may lag and may not run ahead."""
-        for node_id in self.nodes.up():
-            for index in range(self.partitions):
-                partition = self._replicas(node_id).get(TopicPartition(self.topic, index))
-                if partition is None or partition.closed is not None:
-                    continue
-                key = f"{self.topic}-{index}"
-                start, epoch = partition.log.log_start_offset, partition.machine.leader_epoch
-                since = self.deletions.acknowledged(key) if partition.is_leader else 0
-                self.see(Begins(node_name(node_id), key, epoch, start, since))
+        for node_id, name, partition in self._copies():
+            if partition.closed is not None:
+                continue
+            key = str(name)
+            start, epoch = partition.log.log_start_offset, partition.machine.leader_epoch
+            since = self.deletions.acknowledged(key) if partition.is_leader else 0
+            self.see(Begins(node_name(node_id), key, epoch, start, since))
 
     def not_everywhere(self) -> str:
         """Where something is left of what was deleted: followers hear of it, and files go in the next round. What a disk could not
         rename stays until its node's next start."""
         if why := self.nodes.not_whole():
             return why
+        for node_id, name, partition in self._copies():
+            low, start = self.deletions.low(str(name)), partition.log.log_start_offset
+            if start < low:
+                return f"{name} begins at {start} on {node_id}; all before {low} was deleted"
+            if left := self._left_on(node_id, name, partition.log):
+                return left
+        return ""
+
+    def _copies(self) -> Iterator[tuple[BrokerId, TopicPartition, Partition]]:
+        """Of this topic, on nodes that are up."""
         for node_id in self.nodes.up():
             for index in range(self.partitions):
                 name = TopicPartition(self.topic, index)
                 partition = self._replicas(node_id).get(name)
-                if partition is None:
-                    continue
-                low = self.deletions.low(f"{self.topic}-{index}")
-                start = partition.log.log_start_offset
-                if start < low:
-                    return f"{name} begins at {start} on {node_id}; all before {low} was deleted"
-                if left := self._files_left(node_id, partition.log):
-                    self._maybe_restart(node_id)
-                    return f"{name} begins at {start} on {node_id}, which has {left}"
-        return ""
+                if partition is not None:
+                    yield node_id, name, partition
+
+    def _left_on(self, node_id: int, name: TopicPartition, log: Log) -> str:
+        """Files in which nothing is left, in a sentence. A node whose disk could not rename them is started again, once."""
+        left = self._files_left(node_id, log)
+        if not left:
+            return ""
+        self._maybe_restart(node_id)
+        return f"{name} begins at {log.log_start_offset} on {node_id}, which has {left}"
 
     def _maybe_restart(self, node_id: int) -> None:
         if node_id not in self._restarted and OF_DISKS.intersection(self.struck()):

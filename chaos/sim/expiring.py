@@ -125,12 +125,9 @@ class Expiring(Deleting):
             self._see(seen.who, seen.key, seen.start)
 
     def look(self) -> None:
-        for node_id in self.nodes.up():
-            for index in range(self.partitions):
-                partition = self._replicas(node_id).get(TopicPartition(self.topic, index))
-                if partition is not None and partition.closed is None:
-                    start = partition.log.log_start_offset
-                    self._see(node_name(node_id), f"{self.topic}-{index}", start)
+        for node_id, name, partition in self._copies():
+            if partition.closed is None:
+                self._see(node_name(node_id), str(name), partition.log.log_start_offset)
 
     def _see(self, who: str, key: str, start: int) -> None:
         true_ms = WALL_START_MS + self.watch.world.loop.time() * 1000
@@ -165,19 +162,13 @@ class Expiring(Deleting):
     def _too_much(self) -> str:
         if why := self.nodes.not_whole():
             return why
-        for node_id in self.nodes.up():
-            for index in range(self.partitions):
-                name = TopicPartition(self.topic, index)
-                partition = self._replicas(node_id).get(name)
-                if partition is None:
-                    continue
-                log = partition.log
-                if self.retention_ms >= 0 and log.log_start_offset < log.log_end_offset:
-                    return f"{name} begins at {log.log_start_offset} on {node_id}, and all is old"
-                least = log.size_bytes - log.segments[0].size
-                if 0 <= self.retention_bytes <= least:
-                    return f"{name} has {log.size_bytes} bytes on {node_id}"
-                if left := self._files_left(node_id, log):
-                    self._maybe_restart(node_id)
-                    return f"{name} begins at {log.log_start_offset} on {node_id}, which has {left}"
+        for node_id, name, partition in self._copies():
+            log = partition.log
+            if self.retention_ms >= 0 and log.log_start_offset < log.log_end_offset:
+                return f"{name} begins at {log.log_start_offset} on {node_id}, and all is old"
+            least = log.size_bytes - log.segments[0].size
+            if 0 <= self.retention_bytes <= least:
+                return f"{name} has {log.size_bytes} bytes on {node_id}"
+            if left := self._left_on(node_id, name, log):
+                return left
         return ""
