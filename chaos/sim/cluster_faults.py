@@ -61,7 +61,7 @@ class ClusterFaults:
         self._armed: list[tuple[str, Callable[[int], None], random.Random]] = []
         self._held_down: dict[int, int] = {}
         self.is_replacing = False  # a disk that was replaced is still being filled
-        self.is_leaving = False  # a broker is on its way out for good
+        self.leaving: BrokerId | None = None  # on its way out for good
         self.is_swept = False  # the one write of `each-write` was chosen
         self.is_playing = False  # one of `aimed_faults.py`
         self.scenes = 0  # of those, so many so far

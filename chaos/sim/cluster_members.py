@@ -35,7 +35,7 @@ async def change_voters(faults: "ClusterFaults") -> None:
         return
     quorum = faults.nodes.broker(controller).quorum
     voters = sorted(quorum.voters)
-    others = [each for each in faults.nodes.ids if each not in voters]
+    others = [each for each in faults.nodes.ids if each not in voters and each != faults.leaving]
     change: dict[str, Any]
     if others and (len(voters) <= VOTERS_MIN or faults.rng.random() < 0.5):
         joins = faults.rng.choice(others)
@@ -69,14 +69,14 @@ async def broker_goes(faults: "ClusterFaults") -> None:
     """What a node has is moved away, it stops cleanly, and is taken off the list: for good, if all of that is done in time."""
     nodes = faults.nodes
     controller = nodes.controller()
-    if controller is None or len(nodes.ids) <= BROKERS_MIN or faults.is_leaving:
+    if controller is None or len(nodes.ids) <= BROKERS_MIN or faults.leaving is not None:
         return
     voters = nodes.broker(controller).quorum.voters
     others = [each for each in nodes.ids if each not in voters and each not in nodes.voters]
     if not others:
         return
     node_id = faults.rng.choice(others)
-    faults.is_leaving = True
+    faults.leaving = node_id
     try:
         async with asyncio.timeout(GOES_S):
             while _has_replicas(faults, node_id):
@@ -86,7 +86,7 @@ async def broker_goes(faults: "ClusterFaults") -> None:
     except TimeoutError:
         pass  # it stays
     finally:
-        faults.is_leaving = False
+        faults.leaving = None
 
 
 def _has_replicas(faults: "ClusterFaults", node_id: BrokerId) -> bool:
@@ -94,6 +94,12 @@ def _has_replicas(faults: "ClusterFaults", node_id: BrokerId) -> bool:
     if image is None:
         return True
     return any(node_id in state.replicas for _, state in image.partitions_of(node_id))
+
+
+def _votes(faults: "ClusterFaults", node_id: BrokerId) -> bool:
+    """For somebody: who was asked to become a voter before it began to leave may be one yet."""
+    nodes = faults.nodes
+    return any(node_id in nodes.brokers[each].quorum.voters for each in nodes.up())
 
 
 async def _move_away(faults: "ClusterFaults", node_id: BrokerId) -> None:
@@ -129,6 +135,9 @@ async def _leave(faults: "ClusterFaults", node_id: BrokerId) -> None:
             if faults.nodes.is_up(node_id):
                 faults.world.kill(node_name(node_id))
         while True:
+            # `fencepost node forget` asks for that, too: gone for good, it would be missed in every vote.
+            if _votes(faults, node_id):
+                break
             result = await _ask(faults, UnregisterBroker(broker_id=node_id))
             code = None if result is None else result.error_code
             if code in (ErrorCode.none, ErrorCode.broker_id_not_registered):
@@ -136,7 +145,7 @@ async def _leave(faults: "ClusterFaults", node_id: BrokerId) -> None:
             if code is ErrorCode.invalid_request and _has_replicas(faults, node_id):
                 break  # it may be the last that has something
             await asyncio.sleep(LOOK_S)
-        if not _has_replicas(faults, node_id):
+        if not _has_replicas(faults, node_id) and not _votes(faults, node_id):
             faults.nodes.ids.remove(node_id)
             faults.world.trace.event("chaos", "goes", node=node_id)
     finally:

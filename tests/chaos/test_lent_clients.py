@@ -16,6 +16,7 @@ from fencepost.chaos.runs.folder import HISTORY, RunFolder
 from fencepost.chaos.runs.lent import OLD, Lent, age, has_elder_of
 from fencepost.chaos.runs.plan import Plan
 from fencepost.chaos.runs.workloads import QUEUE_ELDER, WORKLOADS
+from support.module_clock import set_clock
 
 # Ends an operation each tenth of a second; told to sleep, it stops itself, or so long after with `--awake`, and then notes
 # that it was woken.
@@ -185,7 +186,7 @@ def test_what_an_id_came_to_before_the_load_is_said_though_its_time_was_over(
 ) -> None:
     def take_over(doors, name, times, stopping) -> Taken:
         assert (name, times, stopping()) == ("e", OLD + 1, False)
-        monkeypatch.setattr(lent.time, "monotonic", lambda: float("inf"))
+        set_clock(monkeypatch, lent, now_s=lambda: float("inf"))
         assert stopping(), "it is bounded"
         monkeypatch.undo()
         return Taken(last[1], (5, 0), last)

@@ -32,6 +32,7 @@ from fencepost.chaos.harness.transactions_kill_loop import TxnFaults
 from fencepost.chaos.harness.txn_workers import Workers, is_served
 from fencepost.chaos.workloads.idempotent_stream import FOLLOWER, IdempotentStream, payload
 from fencepost.chaos.workloads.idempotent_stream import Plan as Stream
+from support.module_clock import set_clock
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_while_a_node_sleeps_for_long_all_are_served(monkeypatch) -> None:
         pause=lambda _: done.append("paused"), resume=lambda _: done.append("resumed")
     )
     load = SimpleNamespace(progress=lambda: done.append("served") or 1.0)
-    monkeypatch.setattr(cluster_faults.time, "sleep", lambda _: None)
+    set_clock(monkeypatch, cluster_faults, sleep=lambda _: None)
     faults = Faults(cluster, load, random.Random(1))
     faults.pause("pause leader", 1, 20.0)
     assert done == ["paused", "served", "resumed", "served"]
@@ -245,7 +246,7 @@ def test_a_twin_that_came_to_no_transaction_has_struck_nobody(
         progress=lambda: 1.0,
     )
     monkeypatch.setattr(transactions_kill_loop, "TWIN_S", 0.05)
-    monkeypatch.setattr(transactions_kill_loop.time, "sleep", lambda _: None)
+    set_clock(monkeypatch, transactions_kill_loop, sleep=lambda _: None)
     kept = KeptRun(tmp_path / "run")
     faults = TxnFaults(SimpleNamespace(), load, random.Random(2), kept)
     (tmp_path / "run").mkdir()

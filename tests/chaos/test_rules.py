@@ -8,7 +8,11 @@ from fencepost.chaos.campaigns.campaign import RULE_NAMES, RULES, kind_of
 from fencepost.chaos.checkers import history
 
 CHECKERS = Path(history.__file__).parent
-LOOKING = (*sorted(CHECKERS.glob("*.py")), *sorted((CHECKERS.parent / "sim").glob("*.py")))
+LOOKING = [
+    file
+    for folder in ("checkers", "sim", "workloads")
+    for file in sorted((CHECKERS.parent / folder).glob("*.py"))
+]
 SAYS = {"Anomaly", "self.found.add"}
 # Files in which some rule's name is put together, and all that comes of it.
 COMPUTED = {

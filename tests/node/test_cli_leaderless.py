@@ -1,5 +1,6 @@
 """`consume` and `produce` on a partition that nobody leads: librdkafka waits in silence, so they look and say why."""
 
+import time
 from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaException
 from fencepost.node.cli import consume, leaderless, produce
 from fencepost.node.cli.cluster import Outage
 from fencepost.node.cli.leaderless import Stall
+from support.module_clock import set_clock
 
 SAID = (
     "fencepost: orders-1 has no leader: nothing can be read there. `fencepost partition list --offline orders` says"
@@ -169,9 +171,9 @@ def test_what_is_waited_for_is_said_again_with_how_long_yet(
     tally.queues()
     tally.waits()
     assert "still waiting" not in capsys.readouterr().err
-    now = produce.time.monotonic()
+    now = time.monotonic()
     for after_s, left in ((11, "4 min 49 s"), (12, None), (22, "4 min 38 s"), (250, "50 s")):
-        monkeypatch.setattr(produce.time, "monotonic", lambda after_s=after_s: now + after_s)
+        set_clock(monkeypatch, produce, now_s=lambda after_s=after_s: now + after_s)
         tally.waits()
         said = [line for line in capsys.readouterr().err.splitlines() if "still waiting" in line]
         assert said == [

@@ -1,8 +1,13 @@
 """Voters are replaced while the cluster is written to."""
 
+import asyncio
+
 import pytest
 from cluster_scene import Scene, play
+from fencepost.chaos.sim.cluster_faults import ClusterFaults
+from fencepost.chaos.sim.cluster_members import _has_replicas, _leave, _move_away, change_voters
 from fencepost.chaos.sim.cluster_nodes import node_name
+from fencepost.chaos.sim.plan import Plan
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.api import ApiKey
@@ -72,3 +77,48 @@ def test_a_newcomer_finds_a_leader_that_its_settings_do_not_name() -> None:
         assert scene.nodes.controller() in (4, 5)
 
     play(0, scenario, count=5)
+
+
+# --- who leaves for good --------------------------------------------------------------------------
+
+
+def leaving(scene: Scene, node_id: int) -> ClusterFaults:
+    faults = ClusterFaults(
+        scene.world, scene.nodes, scene.watch, [], Plan(campaign="cluster", seed=0)
+    )
+    faults.leaving = BrokerId(node_id)
+    return faults
+
+
+def test_nobody_makes_a_voter_of_a_node_that_is_leaving() -> None:
+    """Gone for good it would be missed in every vote, and with one more node all would stand still."""
+
+    async def scenario(scene: Scene) -> None:
+        await change(scene, ApiKey.remove_raft_voter, 3, asked=1)
+        faults = leaving(scene, 3)
+        for _ in range(3):
+            await change_voters(faults)
+            await scene.nodes.until_whole()
+            assert 3 not in scene.nodes.broker(1).quorum.voters
+        assert sorted(scene.nodes.broker(1).quorum.voters) == [1, 2]
+
+    play(0, scenario)
+
+
+def test_a_node_that_votes_yet_is_not_taken_off_the_list() -> None:
+    """As `fencepost node forget` has it; somebody had asked for its vote before it began to leave."""
+
+    async def scenario(scene: Scene) -> None:
+        faults = leaving(scene, 4)
+        await change(scene, ApiKey.add_raft_voter, 4, asked=1)
+        while _has_replicas(faults, BrokerId(4)):
+            await _move_away(faults, BrokerId(4))
+            await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            await _leave(faults, BrokerId(4))
+        assert 4 in scene.nodes.ids
+        scene.nodes.start(4)
+        await scene.nodes.until_whole()
+        assert 4 in scene.nodes.broker(1).image.brokers
+
+    play(0, scenario, count=4)

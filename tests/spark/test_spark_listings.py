@@ -14,6 +14,8 @@ from fencepost.clients.spark.offsets import Range
 from fencepost.clients.spark.option_table import BATCH, STREAM
 from fencepost.clients.spark.options import read_options
 from fencepost.clients.spark.reading import batch_ranges
+from fencepost.clients.transactional import asking_again
+from support.module_clock import set_clock
 from told_cluster import Told, plan
 
 Topics = Mapping[str, int]  # how many partitions
@@ -69,12 +71,12 @@ def of(
 ) -> Cluster:
     for module in (cluster, listings):
         monkeypatch.setattr(module, "AdminClient", brokers.client)
-    monkeypatch.setattr(cluster.time, "sleep", brokers.sleep)
-    monkeypatch.setattr(cluster.time, "monotonic", lambda: brokers.now_s)
+    set_clock(monkeypatch, *TIMED, now_s=lambda: brokers.now_s, sleep=brokers.sleep)
     given = {"bootstrap.servers": ",".join(brokers.lists), **(said or {"subscribe": "t"})}
     return Cluster(read_options(given, use))
 
 
+TIMED = (cluster, listings, asking_again)
 STALE, GOOD = {"t": 1}, {"t": 2, "u": 1}
 
 
@@ -107,7 +109,7 @@ def test_what_a_broker_comes_to_know_meanwhile_is_there(monkeypatch: pytest.Monk
         brokers.sleep(seconds)
         brokers.lists["a"] = GOOD
 
-    monkeypatch.setattr(cluster.time, "sleep", sleep)
+    set_clock(monkeypatch, *TIMED, now_s=lambda: brokers.now_s, sleep=sleep)
     assert asked.places() == [("u", 0)]
 
 

@@ -13,6 +13,7 @@ from fencepost.clients.spark.c_consumer import PartitionConsumer
 from fencepost.clients.spark.offsets import Range
 from fencepost.clients.spark.range_reader import read_range
 from spark_topics import Served
+from support.module_clock import set_clock
 
 SOON_S = 40.0
 
@@ -98,6 +99,9 @@ class Consumer:
         is_over = self.looks > self._nothing_s + 1
         yield Fetched(0 if self.looks == 1 else 9 if is_over else None)
 
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
     def start(self, _offset: int) -> None: ...
 
     def close(self) -> None: ...
@@ -107,7 +111,7 @@ def read(
     monkeypatch: pytest.MonkeyPatch, consumer: Consumer, taken_for_s: float = 0.0
 ) -> list[int]:
     monkeypatch.setattr(range_reader, "PartitionConsumer", lambda *_: consumer)
-    monkeypatch.setattr(range_reader.time, "monotonic", lambda: consumer.now_s)
+    set_clock(monkeypatch, range_reader, now_s=lambda: consumer.now_s, sleep=consumer.sleep)
     found = []
     for batch in read_range(Range("t", 0, 0, 10), {}, headers=False, fail_on_data_loss=True):
         found += batch.column("offset").to_pylist()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from fencepost.clients.spark import commit_refusals
+from fencepost.clients.spark import commit_refusals, sink_commit
 from fencepost.clients.spark.commit_refusals import Wrote
 from fencepost.clients.spark.sink_commit import CouldNotCommit, abort, commit
 from fencepost.clients.spark.sink_names import JOB, Task, place_in_batch, place_in_stream, whose
@@ -20,6 +20,7 @@ from fencepost.txn.transactions import group_commit_machine
 from fencepost.txn.transactions.group_commit_commands import Identity, Refusal
 from sink_table import OTHER, OWNER, Table, member, wrote
 from support.added_scene import AddedScene
+from support.module_clock import set_clock
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
         if happens:
             happens.pop(0)()
 
-    monkeypatch.setattr("fencepost.clients.spark.sink_commit.time.sleep", sleep)
+    set_clock(monkeypatch, sink_commit, sleep=sleep)
     return happens
 
 

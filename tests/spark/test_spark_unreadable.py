@@ -13,6 +13,7 @@ from fencepost.clients.spark.offsets import Range
 from fencepost.clients.spark.range_reader import Unreadable, read_range
 from spark_topics import Served
 from support.fencepost_process import fencepost
+from support.module_clock import set_clock
 
 BATCH = 10
 LOOKS_MAX = 1_000
@@ -57,6 +58,9 @@ class Told:
         assert self.now_s < LOOKS_MAX, "it asks for ever"
         yield self._told.pop(0) if len(self._told) > 1 else self._told[0]
 
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
     def start(self, _offset: int) -> None: ...
 
     def close(self) -> None: ...
@@ -64,7 +68,7 @@ class Told:
 
 def offsets_of(told: Told, monkeypatch: pytest.MonkeyPatch, end: int = 20) -> list[int]:
     monkeypatch.setattr(range_reader, "PartitionConsumer", lambda *_: told)
-    monkeypatch.setattr(range_reader.time, "monotonic", lambda: told.now_s)
+    set_clock(monkeypatch, range_reader, now_s=lambda: told.now_s, sleep=told.sleep)
     found = read_range(Range("t", 0, 0, end), {}, headers=False, fail_on_data_loss=False)
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 

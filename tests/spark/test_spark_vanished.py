@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from fencepost.clients.spark import range_reader
+from fencepost.clients.spark import range_bounds, range_reader
 from fencepost.clients.spark.data_loss import DataLoss
 from fencepost.clients.spark.offsets import Range
 from fencepost.clients.spark.range_reader import read_range
+from support.module_clock import set_clock
 from test_spark_unreadable import Fetched
 
 LOOKS_MAX = 1_000
@@ -63,8 +64,9 @@ def offsets_of(
     clients: Clients, monkeypatch: pytest.MonkeyPatch, *, fails: bool = False
 ) -> list[int]:
     monkeypatch.setattr(range_reader, "PartitionConsumer", clients.make)
-    monkeypatch.setattr(range_reader.time, "monotonic", lambda: clients.now_s)
-    monkeypatch.setattr(range_reader.time, "sleep", clients.sleep)
+    set_clock(
+        monkeypatch, range_reader, range_bounds, now_s=lambda: clients.now_s, sleep=clients.sleep
+    )
     found = read_range(Range("t", 0, 0, 20), {}, headers=False, fail_on_data_loss=fails)
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 

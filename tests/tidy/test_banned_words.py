@@ -4,7 +4,7 @@ import ast
 import re
 
 import pytest
-from tree import Source, imports_of, parse, sources
+from tree import ROOT, Source, imports_of, parse, sources
 
 # Folders that run beside a node, not inside one: they may touch the world.
 OUTSIDE_THE_NODE = (
@@ -148,3 +148,26 @@ def test_the_rules_see_what_they_forbid() -> None:
         "replication/x.py:2 awaits",
         "replication/x.py:3 awaits",
     ]
+
+
+# --- tests ----------------------------------------------------------------------------------------
+
+
+def clocks_of_all(text: str) -> list[str]:
+    """Where a test sets the clock of the whole process: other threads' waits end at once, and move it."""
+    return re.findall(
+        r"setattr\(\s*(?:[\w.]*\btime, |\"[\w.]*\btime\.)\"?(?:sleep|monotonic)", text
+    )
+
+
+def test_no_test_sets_the_clock_of_other_threads() -> None:
+    tests = (ROOT / "tests").rglob("*.py")
+    found = [path.name for path in tests if clocks_of_all(path.read_text())]
+    assert found == [], "use tests/support/module_clock.py"
+
+
+@pytest.mark.parametrize(
+    "patched", ['cluster.time, "sleep"', '"a.b.time.monotonic"', '\n    time, "sleep"']
+)
+def test_a_clock_that_is_set_for_all_is_seen(patched: str) -> None:
+    assert clocks_of_all(f"    monkeypatch.setattr({patched}, sleep)")
