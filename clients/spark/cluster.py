@@ -22,21 +22,20 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ListOffsetsResultInfo, OffsetSpec
 
+from ..transactional import asking_others
 from ..transactional.asking_again import (
     PAUSE_S,
     raise_unless_passing,
     retrying_for,
     who_was_asked,
 )
+from ..transactional.asking_others import each_to_ask
 from .listings import Listings, Topics, together, topics_in
 from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place, TopicIds
 from .options import BOOTSTRAP, Bound, ReadOptions
 from .topic_ids import ASK_S, TRIES_S, ids_of
 
-# A leader that has just been made one may not know it yet, nor does a broker that is cut off from its cluster, and still answers.
-GONE_S: Final = 5.0
-LOOKS_MIN: Final = 3
-LOOK_AGAIN_S: Final = 0.5
+LOOKS_MIN: Final = 3  # at all brokers
 NOTHING_READ: Final[Mapping[Place, int]] = MappingProxyType({})
 # So often what such a broker may say is heard; then a new client asks whichever broker it meets.
 REFUSALS: Final = 5
@@ -59,6 +58,12 @@ class WrongTopic(ValueError):
 
 class Vanished(WrongTopic):
     """It was there when the topics were listed, and went before its offsets were asked for."""
+
+
+def _has(found: Topics, topics: Iterable[str], places: Iterable[Place]) -> bool:
+    return all(topic in found for topic in topics) and all(
+        partition in found.get(topic, ()) for topic, partition in places
+    )
 
 
 def _told(answer: "Future[ListOffsetsResultInfo]") -> int:
@@ -122,22 +127,15 @@ class Cluster:
         """
         seen = self._seen()
         lists = [topics_in(seen)]
-        gone_at, looks = time.monotonic() + GONE_S, 0
-        while True:
-            found = together(self._listings.believed(lists))
-            is_whole = all(topic in found for topic in topics) and all(
-                partition in found.get(topic, ()) for topic, partition in places
-            )
-            if (is_whole and (looks or not of_all)) or (
-                looks >= LOOKS_MIN and time.monotonic() > gone_at
-            ):
-                break
-            if looks:
-                time.sleep(LOOK_AGAIN_S)
+        found = together(self._listings.believed(lists))
+        if not of_all and _has(found, topics, places):
+            return found
+        for _ in each_to_ask(LOOKS_MIN):
             lists += self._listings.of_all(seen)
-            looks += 1
-        if looks:
-            self._admin = AdminClient(self._settings)
+            found = together(self._listings.believed(lists))
+            if _has(found, topics, places):
+                break
+        self._admin = AdminClient(self._settings)
         return found
 
     def _seen(self) -> ClusterMetadata:
@@ -158,14 +156,12 @@ class Cluster:
         self, places: Iterable[Place], at_least: Mapping[Place, int] = NOTHING_READ
     ) -> Offsets:
         """Of one that is said to end before what was read of it a leader may have spoken that was deposed, and has not heard of
-        it: others are asked for `GONE_S`. Ends move on, so of two answers the further one is the newer."""
+        it: others are asked. Ends move on, so of two answers the further one is the newer."""
         found = self._ask(dict.fromkeys(places, OffsetSpec.latest()))
-        gone_at, looks = time.monotonic() + GONE_S, 0
-        while behind := [each for each in found if found[each] < at_least.get(each, 0)]:
-            if looks >= LOOKS_MIN and time.monotonic() > gone_at:
+        for _ in each_to_ask(LOOKS_MIN):
+            behind = [each for each in found if found[each] < at_least.get(each, 0)]
+            if not behind:
                 break
-            time.sleep(LOOK_AGAIN_S)
-            looks += 1
             self._admin = AdminClient(self._settings)
             again = self._ask(dict.fromkeys(behind, OffsetSpec.latest()))
             found |= {each: max(found[each], again[each]) for each in behind}
@@ -215,7 +211,7 @@ class Cluster:
     def _ask(self, specs: Mapping[Place, OffsetSpec]) -> Offsets:
         """Each partition's leader; those whose leader is away are asked again."""
         found: Offsets = {}
-        deadline, gone_at = time.monotonic() + TRIES_S, time.monotonic() + GONE_S
+        deadline, gone_at = time.monotonic() + TRIES_S, time.monotonic() + asking_others.GONE_S
         left, refusals = dict(specs), 0
         while left:
             asked = {TopicPartition(*place): left[place] for place in left}

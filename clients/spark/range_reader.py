@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
+from ..transactional import asking_others
 from . import c_library, client_settings, data_loss
 from .c_consumer import Columns, Fetched, PartitionConsumer
-from .cluster import GONE_S
 from .offsets import Range
-from .range_bounds import ASK_S, NEW_CLIENT_S, TOLD_BY_MIN, told_by_many
+from .range_bounds import ASK_S, told_by_many
 from .schemas import arrow_schema
 
 RECORDS_MAX: Final = 8_192  # in one Arrow batch
@@ -50,7 +50,7 @@ VANISHED: Final = (
     KafkaError._UNKNOWN_PARTITION,
 )
 # A broker that is cut off from its cluster, or has just begun, may not know what is there, and says so at once. A new client asks
-# any of them first: what `TOLD_BY_MIN` say one after another, for `GONE_S` at least, is believed. Not 30 s each.
+# any of them first: what `ASKED_MIN` say one after another, for `GONE_S` at least, is believed. Not 30 s each.
 NEW_CLIENT: Final[Mapping[str, str]] = {"topic.metadata.propagation.max.ms": "1000"}
 # Records that nobody gets, however often they are asked for. Behind some of them librdkafka goes on as if they had never been.
 UNREADABLE: Final = (
@@ -234,7 +234,10 @@ class _RangeReader:
         self._heard_at = now_s  # it waits for what it does not find, which is no silence
         self._not_there_at.append(now_s)
         told_by = len(self._not_there_at)
-        if told_by >= TOLD_BY_MIN and now_s - self._not_there_at[0] >= GONE_S:
+        if (
+            told_by >= asking_others.ASKED_MIN
+            and now_s - self._not_there_at[0] >= asking_others.GONE_S
+        ):
             self._vanished(code)
             return
         self._ask_another()
@@ -245,7 +248,7 @@ class _RangeReader:
 
     def _ask_another(self) -> None:
         """Whichever broker a new client meets first."""
-        time.sleep(NEW_CLIENT_S)
+        time.sleep(asking_others.ASK_AGAIN_S)
         former = self._consumer
         self._consumer = self._new_consumer()
         former.close()

@@ -1,6 +1,6 @@
 """What the loop reads is never behind its group's position: a leader that was deposed, and has not heard of it, has a shorter log.
 
-INVARIANT  a message before the group's position is processed only when nobody has told of an end there, or behind, for `GONE_S`.
+INVARIANT  a message before the group's position is processed only when nobody has told of an end there, or behind (`asking_others.py`).
 PREVENTS   a loop that writes all of a topic once more, for the word of one broker that was cut off.
 PROVED BY  tests/clients/test_transactional_going_back.py::test_a_position_behind_one_brokers_end_is_no_reason_to_begin_anew
 
@@ -10,18 +10,16 @@ PROVED BY  tests/clients/test_transactional_going_back.py::test_a_position_behin
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from .asking_others import ASKED_MIN, each_to_ask
+
 Place = tuple[str, int]
 Positions = Callable[[list[TopicPartition]], list[TopicPartition]]
 
-TOLD_BY_MIN: Final = 8
-GONE_S: Final = 5.0
-NEW_CLIENT_S: Final = 0.5
 ASK_S: Final = 5.0
 
 log = logging.getLogger("fencepost.clients")
@@ -68,12 +66,11 @@ class Onward:
         return behind
 
     def _may_be_there(self, place: Place, position: int, offset: int) -> bool:
-        """A new client has its metadata of any broker, and asks whom that takes for the leader."""
-        begun_s, asked, furthest = time.monotonic(), 0, -1
-        while furthest < position and (asked < TOLD_BY_MIN or time.monotonic() - begun_s < GONE_S):
-            time.sleep(NEW_CLIENT_S)
-            asked += 1
+        furthest = -1
+        for _ in each_to_ask(ASKED_MIN):
             furthest = max(furthest, self._end(place))
+            if furthest >= position:
+                break
         which = (
             f"{place[0]}-{place[1]}: it was sent to offset {offset}, and its group is at {position}"
         )

@@ -6,7 +6,7 @@ import loop_broker
 import pytest
 from brokers import calm
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from fencepost.clients.transactional import Output, TransactionalLoop, going_back
+from fencepost.clients.transactional import Output, TransactionalLoop, asking_others, going_back
 from librdkafka import create, producer_of, send, until
 from loop_broker import Log
 
@@ -49,7 +49,7 @@ class Ends:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(going_back, "time", made)
+    monkeypatch.setattr(asking_others, "time", made)
     return made
 
 
@@ -88,7 +88,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
     log.position, log.resets = 12, 1
     loop, told = loop_on(log, monkeypatch, AWAY, 3)
     assert loop.step() == 3 and log.outputs == [0, 1, 2]
-    assert told.asked >= going_back.TOLD_BY_MIN and clock.now_s >= 100 + going_back.GONE_S
+    assert told.asked >= asking_others.ASKED_MIN and clock.now_s >= 100 + asking_others.GONE_S
     assert "in-0: it was sent to offset 0, and its group is at 12. The partition ends at 3" in (
         caplog.text
     )

@@ -16,7 +16,7 @@ from fencepost.clients.spark.reading import OffsetOutOfRange, StreamPlan, batch_
 from fencepost.clients.spark.sink_names import Place, Task, place_in_stream
 from fencepost.clients.spark.sink_writer import CouldNotWrite
 from fencepost.clients.spark.writers import _write
-from fencepost.clients.transactional import AdminApi, TransactionGroup
+from fencepost.clients.transactional import AdminApi, TransactionGroup, asking_others
 from spark_topics import Served, column_of, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -25,10 +25,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 @pytest.fixture(autouse=True)
 def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what is gone, which one broker alone might not have heard of."""
-    monkeypatch.setattr(cluster, "GONE_S", 0.2)
+    monkeypatch.setattr(asking_others, "GONE_S", 0.2)
+    monkeypatch.setattr(asking_others, "ASKED_MIN", 2)
     monkeypatch.setattr(cluster, "LOOKS_MIN", 1)
-    monkeypatch.setattr(range_reader, "GONE_S", 0.2)
-    monkeypatch.setattr(range_reader, "TOLD_BY_MIN", 2)
 
 
 def plan(node: Served, topic: str, **said: str) -> StreamPlan:

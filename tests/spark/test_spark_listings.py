@@ -14,7 +14,7 @@ from fencepost.clients.spark.offsets import Range
 from fencepost.clients.spark.option_table import BATCH, STREAM
 from fencepost.clients.spark.options import read_options
 from fencepost.clients.spark.reading import batch_ranges
-from fencepost.clients.transactional import asking_again
+from fencepost.clients.transactional import asking_again, asking_others
 from support.module_clock import set_clock
 from told_cluster import Told, plan
 
@@ -76,7 +76,7 @@ def of(
     return Cluster(read_options(given, use))
 
 
-TIMED = (cluster, listings, asking_again)
+TIMED = (cluster, listings, asking_again, asking_others)
 STALE, GOOD = {"t": 1}, {"t": 2, "u": 1}
 
 
@@ -117,7 +117,7 @@ def test_what_no_broker_lists_for_a_while_is_not_there(monkeypatch: pytest.Monke
     brokers = Brokers(a=STALE, b=STALE)
     asked = of(brokers, monkeypatch)
     assert asked.places([("t", 1)]) == [("t", 0)]
-    assert brokers.now_s > cluster.GONE_S
+    assert brokers.now_s >= asking_others.GONE_S
     with pytest.raises(WrongTopic, match="there is no topic u in the cluster at a,b"):
         of(brokers, monkeypatch, subscribe="u").places()
     with pytest.raises(WrongTopic, match="there is no partition t-1: t has 1; correct assign"):
@@ -184,7 +184,7 @@ def test_a_broker_that_refuses_to_say_where_it_ends_is_left_for_another(
     brokers.ends = ends
     assert asked.ends([("t", 0)]) == {("t", 0): 9}
     assert brokers.made == 3
-    assert brokers.now_s < cluster.GONE_S
+    assert brokers.now_s < asking_others.GONE_S
 
 
 def test_a_plan_looks_for_what_was_read_and_once_for_what_is_gone() -> None:

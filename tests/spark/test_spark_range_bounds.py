@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from fencepost.clients.spark import cluster, range_bounds
 from fencepost.clients.spark.data_loss import DataLoss
+from fencepost.clients.transactional import asking_others
 from test_spark_listings import Brokers, of
 from test_spark_unreadable import Fetched
 from test_spark_vanished import Client, Clients, offsets_of
@@ -77,8 +77,8 @@ def test_what_all_say_for_long_enough_is_lost(
     leaders = Leaders([part], [STALE, AWAY, (0, 13), STALE])
     with pytest.raises(DataLoss, match=r"t-0\[0,20\): the partition ends at 13 now"):
         read(leaders, monkeypatch, fails=True)
-    assert leaders.made > range_bounds.TOLD_BY_MIN
-    assert leaders.now_s >= cluster.GONE_S
+    assert leaders.made > asking_others.ASKED_MIN
+    assert leaders.now_s >= asking_others.GONE_S
     leaders = Leaders([part], [STALE])
     assert read(leaders, monkeypatch) == list(range(12))
     assert "the partition ends at 12 now" in caplog.text
@@ -128,7 +128,7 @@ def test_an_end_before_what_was_read_is_asked_of_other_brokers(
     brokers.ends = lambda client: 7 + client % 2
     begun_s = brokers.now_s
     assert asked.ends([("t", 0)], {("t", 0): 9}) == {("t", 0): 8}, "the furthest"
-    assert brokers.now_s - begun_s > cluster.GONE_S
+    assert brokers.now_s - begun_s >= asking_others.GONE_S
     made = brokers.made
     assert asked.ends([("t", 0)], {("t", 0): 7}) == {("t", 0): 8}
     assert asked.ends([("t", 0)]) == {("t", 0): 8}

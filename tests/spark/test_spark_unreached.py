@@ -13,6 +13,7 @@ from fencepost.clients.spark.cluster import Cluster, NotReached, WrongTopic
 from fencepost.clients.spark.option_table import BATCH
 from fencepost.clients.spark.options import read_options
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
+from fencepost.clients.transactional import asking_others
 from fencepost.clients.transactional.admin_api import AdminApi, AdminUnreachable
 from spark_topics import served
 
@@ -61,7 +62,7 @@ def test_a_driver_that_reaches_no_admin_door_names_them(nobody) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_topic_that_goes_between_two_questions_is_named(node, topic, monkeypatch) -> None:
-    monkeypatch.setattr(cluster, "GONE_S", 0.2, raising=False)
+    monkeypatch.setattr(asking_others, "GONE_S", 0.2)
     asked = Cluster(read_options({**node.reading, "subscribe": topic}, BATCH))
     places = asked.places()
     node.delete(topic)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from fencepost.clients.spark import range_bounds, range_reader
+from fencepost.clients.spark import range_reader
 from fencepost.clients.spark.data_loss import DataLoss
 from fencepost.clients.spark.offsets import Range
 from fencepost.clients.spark.range_reader import read_range
+from fencepost.clients.transactional import asking_others
 from support.module_clock import set_clock
 from test_spark_unreadable import Fetched
 
@@ -65,7 +66,7 @@ def offsets_of(
 ) -> list[int]:
     monkeypatch.setattr(range_reader, "PartitionConsumer", clients.make)
     set_clock(
-        monkeypatch, range_reader, range_bounds, now_s=lambda: clients.now_s, sleep=clients.sleep
+        monkeypatch, range_reader, asking_others, now_s=lambda: clients.now_s, sleep=clients.sleep
     )
     found = read_range(Range("t", 0, 0, 20), {}, headers=False, fail_on_data_loss=fails)
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
@@ -102,8 +103,8 @@ def test_what_stays_away_for_whoever_is_asked_is_gone(
     clients = Clients(part)
     with pytest.raises(DataLoss, match=said):
         offsets_of(clients, monkeypatch, fails=True)
-    assert len(clients.begun) == clients.closed >= range_reader.TOLD_BY_MIN
-    assert clients.now_s >= range_reader.GONE_S
+    assert len(clients.begun) == clients.closed >= asking_others.ASKED_MIN
+    assert clients.now_s >= asking_others.GONE_S
     assert offsets_of(Clients(part), monkeypatch) == []
     assert "is not there any more" in caplog.text
 
