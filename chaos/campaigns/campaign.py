@@ -22,6 +22,7 @@ from ..sim import (
     quorum,
     quorum_faults,
     scenes,
+    sessions,
     transaction_clients,
     transactions_run,
 )
@@ -89,6 +90,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
                 deleting.SLEEPERS,
                 expiring.EXPIRING,
                 cluster.TIMES,
+                sessions.SESSIONS,
             ),
         ),
         Campaign(

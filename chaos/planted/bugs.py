@@ -25,6 +25,7 @@ MODULES: Final = (
     "churn_bugs",
     "deletion_bugs",
     "expiry_bugs",
+    "session_bugs",
     "half_message_bugs",
 )
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import LogDamaged, Trouble
@@ -26,6 +27,7 @@ from ..workloads.cluster_client import ClusterClient
 from ..workloads.cluster_offsets import PAUSE_S, OffsetKeeper
 from ..workloads.cluster_stream import FINAL, MAX_WAIT_MS, StreamProducer, StreamReader
 from ..workloads.deleter import Deleter
+from ..workloads.session_reader import SessionReader
 from ..workloads.sleeping_producer import SleepingProducer
 from ..workloads.time_seeker import Noted, TimeSeeker
 from . import deleting
@@ -43,6 +45,7 @@ from .limits import cleaner_settings, expiry_settings, small_limits
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Struck
+from .sessions import has_sessions, untold
 from .world import World
 
 TOPIC: Final = "stream"
@@ -96,6 +99,8 @@ class ClusterRun:
         self.keepers: list[OffsetKeeper] = []
         self.times = None if scene else noted_of(plan, stream, self.watch.report)
         self.seekers: list[TimeSeeker] = []
+        self.has_sessions = not scene and has_sessions(plan, stream)
+        self.in_sessions: list[SessionReader] = []
         self.deleting: Deleting | None = None
         if scene:
             kind = Expiring if scene == EXPIRING else Deleting
@@ -130,11 +135,15 @@ class ClusterRun:
             running = [
                 group.create_task(self._on(each.client.env, each.run())) for each in self.clients
             ]
+            for fetcher in self.fetchers:
+                group.create_task(self._on(fetcher.client.env, fetcher.run()))
             if self.plan.keeps_client(admin.client.name):
                 running.append(group.create_task(self._on(admin.client.env, admin.run())))
             await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
+            for fetcher in self.fetchers:
+                fetcher.is_steady = True
             if self.deleting is not None:
                 self.deleting.stop()
             async with admin.a_person_helps():
@@ -148,6 +157,10 @@ class ClusterRun:
             if running:
                 await asyncio.wait(running)
             await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
+            for fetcher in self.fetchers:
+                waits = partial(untold, self.nodes, fetcher)
+                await self.nodes.until("of fetch sessions", waits, within_s=CONVERGE_S)
+                fetcher.stopping = True
             if self.deleting is not None:
                 left = self.deleting.not_everywhere
                 await self.nodes.until("of deletions", left, within_s=CONVERGE_S)
@@ -229,9 +242,15 @@ class ClusterRun:
         return [each for each in all_of_them if self.plan.keeps_client(each.client.name)]
 
     @property
+    def fetchers(self) -> list[SessionReader]:
+        """They go on until nobody writes any more."""
+        return [each for each in self.in_sessions if self.plan.keeps_client(each.client.name)]
+
+    @property
     def client_groups(self) -> list[list[str]]:
         """What may be left out to make a failure smaller."""
-        return [*([each.client.name] for each in self.clients), ["admin"]]
+        clients = [each.client for each in self.clients] + [each.client for each in self.fetchers]
+        return [*([each.name] for each in clients), ["admin"]]
 
     @property
     def acknowledged(self) -> int:
@@ -243,7 +262,10 @@ class ClusterRun:
 
     @property
     def damaged_answers(self) -> int:
-        return sum(each.client.damaged for each in self.readers)
+        clients = [each.client for each in self.readers] + [
+            each.client for each in self.in_sessions
+        ]
+        return sum(each.damaged for each in clients)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -256,6 +278,9 @@ class ClusterRun:
         if self.times is not None:
             found["times sought"] = sum(len(each.answers) for each in self.seekers)
             found["looks compared"] = self.times.compared
+        for fetcher in self.in_sessions:
+            found["answers in sessions"] = fetcher.incremental
+            found["partitions left out"] = fetcher.left_out
         if self.progress.is_owed:
             found["longest wait ms"] = int(self.progress.longest_s * 1000)
         return found
@@ -284,6 +309,13 @@ class ClusterRun:
             for partition in range(PARTITIONS):
                 client = self._client_at(partition, f"t{partition}")
                 self.seekers.append(TimeSeeker(client, TOPIC, partition))
+        if self.has_sessions:
+            client = self._client(CLIENTS[0], "f0")
+            parts = [
+                self._reader(client, each, name=f"f0-{each}", told=self.watch.told)
+                for each in range(PARTITIONS)
+            ]
+            self.in_sessions.append(SessionReader(client, TOPIC, parts))
 
     def _reader(self, client: ClusterClient, partition: int, **how: Any) -> StreamReader:
         if self.deleting is not None:

@@ -210,11 +210,11 @@ async def fetch(
     if reply.error_code is not ErrorCode.none or not reply.responses:
         raise Trouble(f"fetch: {reply.error_code.name}", Outcome.REFUSED)
     answer = reply.responses[0].partitions[0]
-    _check(leader, partition, answer.records)
+    checked(leader, partition, answer.records)
     return answer
 
 
-def _check(leader: Leader, partition: int, records: bytes | memoryview | None) -> None:
+def checked(leader: Leader, partition: int, records: bytes | memoryview | None) -> None:
     """As Java's consumer does (`check.crcs`)."""
     if not records:
         return

@@ -288,6 +288,10 @@ class StreamReader:
                 self.client.served_damage(self.key, self.offset, trouble)
             self.client.forget(self.topic, self.partition, leader)
             return False
+        return await self.hear(leader, answer)
+
+    async def hear(self, leader: Leader, answer: Any) -> bool:
+        """What its leader says of the partition."""
         error = answer.error_code
         if error in LOOK_AGAIN:
             self.client.forget(self.topic, self.partition, leader)

@@ -1,0 +1,36 @@
+"""In a part of the seeds a consumer reads all partitions in fetch sessions (`workloads/session_reader.py`), and knows all in the end.
+
+It is in them by dice of its own, and where nothing is deleted and nothing expires: a seed without it is the run that it was.
+`--workloads sessions` asks for it.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from ..workloads.session_reader import SessionReader
+from .cluster_nodes import ClusterNodes
+from .plan import Plan
+
+SESSIONS: Final = "sessions"
+SESSIONS_ODDS: Final = 0.2
+
+
+def has_sessions(plan: Plan, stream: Callable[[str], random.Random]) -> bool:
+    is_drawn = stream(SESSIONS).random() < SESSIONS_ODDS and not plan.workloads
+    return is_drawn or SESSIONS in plan.workloads
+
+
+def untold(nodes: ClusterNodes, reader: SessionReader) -> str:
+    """What its sessions have not told it yet. Nobody writes any more."""
+
+    def end(partition: int) -> int | None:
+        leader = nodes.leader(reader.topic, partition)
+        if leader is None:
+            return None
+        for place, here in nodes.broker(leader).replicas.partitions.items():
+            if (place.topic, place.partition) == (reader.topic, partition):
+                return here.high_watermark
+        return None
+
+    return reader.untold(end)
