@@ -18,6 +18,7 @@ from ..sim import (
     cluster_fault_table,
     deleting,
     expiring,
+    followers,
     one_node,
     quorum,
     quorum_faults,
@@ -91,6 +92,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
                 expiring.EXPIRING,
                 cluster.TIMES,
                 sessions.SESSIONS,
+                followers.FOLLOWERS,
             ),
         ),
         Campaign(
@@ -100,7 +102,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
             transactions_run.TransactionsRun,
             transactions_run.WORKLOADS
             + transactions_run.MORE_WORKLOADS
-            + (*scenes.SCENES, transaction_clients.DRESSED),
+            + (*scenes.SCENES, transaction_clients.DRESSED, followers.FOLLOWERS),
         ),
         Campaign(
             "quorum",

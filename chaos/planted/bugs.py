@@ -25,7 +25,7 @@ MODULES: Final = (
     "churn_bugs",
     "deletion_bugs",
     "expiry_bugs",
-    "session_bugs",
+    "reading_bugs",
     "half_message_bugs",
 )
 

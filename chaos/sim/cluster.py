@@ -40,12 +40,13 @@ from .cluster_progress import Progress
 from .cluster_watch import ClusterBroken, ClusterWatch
 from .deleting import SLEEPERS_NODES, Deleting
 from .expiring import EXPIRING, Expiring, scene_of
+from .followers import follower_odds
 from .habits import drawn
 from .limits import cleaner_settings, expiry_settings, small_limits
 from .node import SimEnv
 from .plan import Plan
 from .schedule import Struck
-from .sessions import has_sessions, untold
+from .sessions import FETCHER, has_sessions, untold
 from .world import World
 
 TOPIC: Final = "stream"
@@ -99,8 +100,9 @@ class ClusterRun:
         self.keepers: list[OffsetKeeper] = []
         self.times = None if scene else noted_of(plan, stream, self.watch.report)
         self.seekers: list[TimeSeeker] = []
-        self.has_sessions = not scene and has_sessions(plan, stream)
-        self.in_sessions: list[SessionReader] = []
+        self.has_sessions = not scene and has_sessions(plan, stream) and plan.keeps_client(FETCHER)
+        self.in_sessions: list[SessionReader] = []  # they go on until nobody writes any more
+        self.follower_odds = follower_odds(plan, stream)
         self.deleting: Deleting | None = None
         if scene:
             kind = Expiring if scene == EXPIRING else Deleting
@@ -135,29 +137,26 @@ class ClusterRun:
             running = [
                 group.create_task(self._on(each.client.env, each.run())) for each in self.clients
             ]
-            for fetcher in self.fetchers:
+            for fetcher in self.in_sessions:
                 group.create_task(self._on(fetcher.client.env, fetcher.run()))
             if self.plan.keeps_client(admin.client.name):
                 running.append(group.create_task(self._on(admin.client.env, admin.run())))
             await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
-            for fetcher in self.fetchers:
+            for fetcher in self.in_sessions:
                 fetcher.is_steady = True
             if self.deleting is not None:
                 self.deleting.stop()
             async with admin.a_person_helps():
                 await self._converge()
-            for reader in self.readers:
-                reader.stopping = True
-            for keeper in self.keepers:
-                keeper.stopping = True
-            for seeker in self.seekers:
-                seeker.stopping = True
+            meanwhile: list[Client] = [*self.readers, *self.keepers, *self.seekers]
+            for each in meanwhile:
+                each.stopping = True
             if running:
                 await asyncio.wait(running)
             await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
-            for fetcher in self.fetchers:
+            for fetcher in self.in_sessions:
                 waits = partial(untold, self.nodes, fetcher)
                 await self.nodes.until("of fetch sessions", waits, within_s=CONVERGE_S)
                 fetcher.stopping = True
@@ -242,14 +241,11 @@ class ClusterRun:
         return [each for each in all_of_them if self.plan.keeps_client(each.client.name)]
 
     @property
-    def fetchers(self) -> list[SessionReader]:
-        """They go on until nobody writes any more."""
-        return [each for each in self.in_sessions if self.plan.keeps_client(each.client.name)]
-
-    @property
     def client_groups(self) -> list[list[str]]:
         """What may be left out to make a failure smaller."""
-        clients = [each.client for each in self.clients] + [each.client for each in self.fetchers]
+        clients = [each.client for each in self.clients] + [
+            each.client for each in self.in_sessions
+        ]
         return [*([each.name] for each in clients), ["admin"]]
 
     @property
@@ -278,6 +274,8 @@ class ClusterRun:
         if self.times is not None:
             found["times sought"] = sum(len(each.answers) for each in self.seekers)
             found["looks compared"] = self.times.compared
+        if self.follower_odds:
+            found["followers read"] = sum(each.client.followers_read for each in self.readers)
         for fetcher in self.in_sessions:
             found["answers in sessions"] = fetcher.incremental
             found["partitions left out"] = fetcher.left_out
@@ -297,6 +295,7 @@ class ClusterRun:
             )
         for partition in range(PARTITIONS):
             client = self._client(CLIENTS[1], f"r{partition}")
+            client.follower_odds = self.follower_odds
             wait_ms = LIGHT_WAIT_MS if is_light else MAX_WAIT_MS
             one = self._reader(client, partition, told=self.watch.told, max_wait_ms=wait_ms)
             self.readers.append(one)
@@ -310,9 +309,9 @@ class ClusterRun:
                 client = self._client_at(partition, f"t{partition}")
                 self.seekers.append(TimeSeeker(client, TOPIC, partition))
         if self.has_sessions:
-            client = self._client(CLIENTS[0], "f0")
+            client = self._client(CLIENTS[0], FETCHER)
             parts = [
-                self._reader(client, each, name=f"f0-{each}", told=self.watch.told)
+                self._reader(client, each, name=f"{FETCHER}-{each}", told=self.watch.told)
                 for each in range(PARTITIONS)
             ]
             self.in_sessions.append(SessionReader(client, TOPIC, parts))

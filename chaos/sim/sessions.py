@@ -14,6 +14,7 @@ from .plan import Plan
 
 SESSIONS: Final = "sessions"
 SESSIONS_ODDS: Final = 0.2
+FETCHER: Final = "f0"
 
 
 def has_sessions(plan: Plan, stream: Callable[[str], random.Random]) -> bool:

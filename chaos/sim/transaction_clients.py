@@ -27,6 +27,7 @@ from .added_clients import AddedClients
 from .cluster import CLIENTS
 from .cluster_admin import CHURNED
 from .cluster_nodes import ClusterNodes
+from .followers import follower_odds
 from .plan import Plan
 from .transaction_watch import TransactionWatch
 from .world import World
@@ -88,6 +89,7 @@ class TransactionClients:
         self.struck: Callable[[], set[str]] = set  # faults, by name
         self.timed = Timed(self._early)
         self.dressed = dressed_of(plan, world.stream, watch.report)
+        self.follower_odds = follower_odds(plan, world.stream)
         self.more_groups: dict[str, list[Partition]] = {}  # of scenes
 
     def make(self, workloads: list[str]) -> None:
@@ -208,4 +210,5 @@ class TransactionClients:
         env = self.world.node(machine)
         client = ClusterClient(env, self.nodes.addresses, name=name, timeout_s=timeout_s)
         client.dressed = self.dressed
+        client.follower_odds = self.follower_odds
         return client

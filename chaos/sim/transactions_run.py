@@ -337,4 +337,6 @@ class TransactionsRun:
         damaged = {"damaged answers": self.damaged_answers}
         if isinstance(self.all.dressed, Dressed):
             damaged["looks compared"] = self.all.dressed.compared
+        if self.all.follower_odds:
+            damaged["followers read"] = sum(each.client.followers_read for each in self.clients)
         return {**(self.verdict.counts if self.verdict else {}), **self.watch.seen, **damaged}

@@ -5,7 +5,7 @@ log must not send it back to an old leader for ever.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -52,12 +52,13 @@ class Damaged(Trouble):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a partition, as far as the client has heard."""
+    """Who leads a partition, as far as the client has heard; or one that follows, which is asked as a consumer of its rack does."""
 
     node_id: int
     leader_epoch: int
     topic_id: UUID
     wire: WireClient
+    follows: bool = False
 
 
 class ClusterClient:
@@ -77,12 +78,16 @@ class ClusterClient:
         # Answers with bytes that were not what was written, and refusals for that reason.
         self.damaged = 0
         self.dressed: Plain = PLAIN  # how its records look
+        # So often it reads from a replica that follows (KIP-392), and so often it has.
+        self.follower_odds = 0.0
+        self.followers_read = 0
         self._bootstrap = list(bootstrap)
         self._wires: dict[Address, WireClient] = {}
         self._nodes: dict[int, Address] = {}
         self._known: list[Address] = []  # all of these, in order; made again when it is empty
         self._topic_ids: dict[str, UUID] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # node id, leader epoch
+        self._replicas: dict[tuple[str, int], list[int]] = {}
 
     @property
     def bootstrap(self) -> Sequence[Address]:
@@ -120,6 +125,7 @@ class ClusterClient:
             self._leaders = {at: who for at, who in self._leaders.items() if at[0] != topic}
         for each in found.partitions:
             self._learn(topic, each.partition_index, each.leader_id, each.leader_epoch)
+            self._replicas[topic, each.partition_index] = list(each.replica_nodes)
         return all(each.leader_id >= 0 for each in found.partitions)
 
     def _learn(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
@@ -152,9 +158,27 @@ class ClusterClient:
             raise Trouble(f"{topic}-{partition} has no leader", Outcome.REFUSED)
         return found
 
+    async def whom_to_read(self, topic: str, partition: int) -> Leader:
+        """The leader, or now and then another replica."""
+        leader = await self.leader_now(topic, partition)
+        if not self.follower_odds or self.env.rng.random() >= self.follower_odds:
+            return leader
+        replicas = self._replicas.get((topic, partition), ())
+        others = [each for each in replicas if each != leader.node_id and each in self._nodes]
+        if not others:
+            return leader
+        self.followers_read += 1
+        node_id = self.env.rng.choice(others)
+        wire = self.wire_to(self._nodes[node_id])
+        return replace(leader, node_id=node_id, wire=wire, follows=True)
+
     def forget(self, topic: str, partition: int, leader: Leader) -> None:
         """This leader did not answer, or not as one: ask before the next request. Its epoch is remembered."""
-        if self._leaders.get((topic, partition)) == (leader.node_id, leader.leader_epoch):
+        if leader.follows:
+            known = self.leader(topic, partition)
+            if known is not None:
+                self.forget(topic, partition, known)
+        elif self._leaders.get((topic, partition)) == (leader.node_id, leader.leader_epoch):
             self._leaders[topic, partition] = (-1, leader.leader_epoch)
 
     async def drop(self, wire: WireClient) -> None:

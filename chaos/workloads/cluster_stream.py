@@ -271,7 +271,7 @@ class StreamReader:
         """One fetch; False when it brought nothing for a reason that a pause may mend."""
         self._end = 1 << 62
         try:
-            leader = await self.client.leader_now(self.topic, self.partition)
+            leader = await self.client.whom_to_read(self.topic, self.partition)
         except Trouble:
             return False
         try:
@@ -298,12 +298,15 @@ class StreamReader:
             return False
         if error is ErrorCode.offset_not_available:
             return False
+        if leader.follows and error is ErrorCode.offset_out_of_range:
+            return False  # it has not copied as much yet
         if error is ErrorCode.corrupt_message:
             self.client.refused_as_damaged()
             return False
         if error is not ErrorCode.none:
             return await self._refused(leader, error)
-        self._answered(leader, answer)
+        if not leader.follows:
+            self._answered(leader, answer)
         self._take(answer)
         self._end = answer.high_watermark
         return True
@@ -322,7 +325,7 @@ class StreamReader:
 
     async def _maybe_ask_end(self, leader: Leader) -> None:
         """Unlike a fetch's high watermark, the end never goes back, whoever leads (KIP-207)."""
-        if self._told is None or self.client.env.rng.random() >= ASK_END_ODDS:
+        if self._told is None or leader.follows or self.client.env.rng.random() >= ASK_END_ODDS:
             return
         end = await end_offset(leader, self.topic, self.partition)
         if end is not None:

@@ -94,6 +94,7 @@ class Follower:
         return polled is not None
 
     async def read_on(self) -> None:
+        self.client.follower_odds = 0.0
         for place in self.places:
             while not (
                 await self._read(place)

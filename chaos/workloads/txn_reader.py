@@ -89,7 +89,7 @@ class CommittedReader:
         """None when nobody could say, which a pause may mend."""
         self.positions.setdefault((topic, partition), 0)
         try:
-            leader = await self.client.leader_now(topic, partition)
+            leader = await self.client.whom_to_read(topic, partition)
         except Trouble:
             return None
         position = self.position_at(leader, topic, partition)
@@ -118,6 +118,8 @@ class CommittedReader:
         if error is ErrorCode.corrupt_message:
             self.client.refused_as_damaged()
             return None
+        if leader.follows and error is ErrorCode.offset_out_of_range:
+            return None  # it has not copied as much yet
         if error is ErrorCode.offset_out_of_range and self._on_reset is not None:
             await self._reset(leader, topic, partition)
             return None
@@ -143,7 +145,7 @@ class CommittedReader:
         return key_of(topic, partition)
 
     def _tell(self, leader: Leader, partition: int, answer: Any) -> None:
-        if self._told is not None:
+        if self._told is not None and not leader.follows:
             key, epoch = f"{leader.topic_id}-{partition}", leader.leader_epoch
             self._told(Told(self.client.name, key, epoch, answer.high_watermark))
             stable = f"{self.client.name}'s stable offset"
@@ -161,7 +163,7 @@ class CommittedReader:
 
     async def _maybe_ask_end(self, leader: Leader, topic: str, partition: int) -> None:
         """The last stable offset as ListOffsets has it never goes back, whoever leads (KIP-207)."""
-        if self._told is None or self.client.env.rng.random() >= ASK_END_ODDS:
+        if self._told is None or leader.follows or self.client.env.rng.random() >= ASK_END_ODDS:
             return
         end = await end_offset(leader, topic, partition, isolation_level=READ_COMMITTED)
         if end is not None:
@@ -169,7 +171,8 @@ class CommittedReader:
             self._told(Told(f"{self.client.name}'s stable ListOffsets", key, ANY_EPOCH, end))
 
     async def read_all(self, partitions: Sequence[Partition], op: Txn) -> None:
-        """From where it is up to the stable offset of each; all of it in `op`."""
+        """From where it is up to the stable offset of each; all of it in `op`. Of what follows nobody knows how late it is."""
+        self.client.follower_odds = 0.0
         for topic, partition in partitions:
             while True:
                 polled = await self.poll(topic, partition)
