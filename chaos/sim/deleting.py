@@ -187,6 +187,8 @@ class Deleting:
 
     def _files_left(self, node_id: int, log: Log) -> list[str]:
         """Those of segments in which nothing is left."""
+        if not log.created:
+            return []  # nobody has written to it yet: it has no folder
         folder = self.watch.world.disk(node_name(node_id)).files.folder(log.folder)
         files = sorted(name for name in folder.names if name.endswith(".log"))
         bases = [int(name.removesuffix(".log")) for name in files]

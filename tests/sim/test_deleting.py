@@ -8,6 +8,7 @@ from cluster_scene import TOPIC, Scene
 from fencepost.chaos.campaigns.campaign import Outcome, run_plan
 from fencepost.chaos.checkers.observations import Deletion
 from fencepost.chaos.sim.cluster import ClusterRun
+from fencepost.chaos.sim.cluster_admin import Admin
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.chaos.sim.cluster_watch import ClusterBroken
 from fencepost.chaos.sim.deleting import DELETIONS, ODDS, Deleting, is_drawn
@@ -136,6 +137,20 @@ def test_a_file_of_which_all_was_deleted_and_which_stays_is_seen() -> None:
         await scene.nodes.until("files go", deleting.not_everywhere, within_s=5)
         files = scene.world.disk(node_name(scene.leader)).files
         assert files.find(first) is None
+
+    play(scenario)
+
+
+def test_a_log_that_nobody_has_written_to_has_no_folder_and_nothing_left() -> None:
+    """The scene ended with an error of its own (transactions, seed 115114)."""
+
+    async def scenario(scene: Scene, _: Deleting) -> None:
+        admin = Admin(scene.client("admin"), scene.nodes, "quiet")
+        await scene.world.on(scene.env, admin.create("quiet", 1))
+        await scene.nodes.until_whole()
+        quiet = Deleting(scene.nodes, scene.watch, ("quiet", 1), lambda _, name: scene.client(name))
+        assert len(list(quiet._copies())) == 3
+        assert quiet.not_everywhere() == ""
 
     play(scenario)
 
