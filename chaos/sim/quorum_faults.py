@@ -151,6 +151,8 @@ class QuorumFaults:
             return
 
         def strike() -> None:
+            if self._at_a_vote is not rng:
+                return  # all was healed meanwhile: what is cut now would stay so
             if rng.random() < 0.5:
                 self._world.crash(host_of(voter), torn=rng.random() < 0.5)
             self._run.start(voter)
