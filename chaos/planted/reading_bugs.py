@@ -14,6 +14,20 @@ from .bugs import Patch, bug
 FAULTS = "kill reset kill-controller pause"
 
 
+def _sessions_take(patch: Patch, *, known: bool) -> None:
+    """Of what a session is asked for again only what it knows, or only what it does not know."""
+    right = FetchSessions.begin
+
+    def begin(self: FetchSessions, *, wanted: Mapping[Key, Wanted], **more: Any) -> Any:
+        session = self._sessions.get(more["session_id"])
+        if session is not None and more["session_epoch"] > 0:
+            there = session.partitions
+            wanted = {key: each for key, each in wanted.items() if (key in there) is known}
+        return right(self, wanted=wanted, **more)
+
+    patch.put(FetchSessions, "begin", begin)
+
+
 @bug(seen_by="no-progress", campaign="cluster", faults=FAULTS, workloads="sessions", seeds=20)
 def sessions_hide_errors(patch: Patch) -> None:
     """A session leaves out what a partition refuses: whoever asks a node that leads it no more waits for ever."""
@@ -29,29 +43,13 @@ def sessions_hide_errors(patch: Patch) -> None:
 @bug(seen_by="no-progress", campaign="cluster", faults=FAULTS, workloads="sessions")
 def sessions_keep_the_first_offset(patch: Patch) -> None:
     """What is asked for again of a session's partition does not count: it is read from where it was first asked for."""
-    right = FetchSessions.begin
-
-    def begin(self: FetchSessions, *, wanted: Mapping[Key, Wanted], **more: Any) -> Any:
-        session = self._sessions.get(more["session_id"])
-        if session is not None and more["session_epoch"] > 0:
-            wanted = {key: each for key, each in wanted.items() if key not in session.partitions}
-        return right(self, wanted=wanted, **more)
-
-    patch.put(FetchSessions, "begin", begin)
+    _sessions_take(patch, known=False)
 
 
 @bug(seen_by="no-progress", campaign="cluster", faults=FAULTS, workloads="sessions")
 def sessions_take_no_newcomers(patch: Patch) -> None:
     """A partition that comes to a node under a session, as its leader dies, is not taken into it."""
-    right = FetchSessions.begin
-
-    def begin(self: FetchSessions, *, wanted: Mapping[Key, Wanted], **more: Any) -> Any:
-        session = self._sessions.get(more["session_id"])
-        if session is not None and more["session_epoch"] > 0:
-            wanted = {key: each for key, each in wanted.items() if key in session.partitions}
-        return right(self, wanted=wanted, **more)
-
-    patch.put(FetchSessions, "begin", begin)
+    _sessions_take(patch, known=True)
 
 
 @bug(

@@ -379,8 +379,7 @@ def noted_of(
 ) -> Noted | None:
     """In some seeds, and where it is asked for."""
     dice = stream(TIMES)
-    is_drawn = dice.random() < TIMES_ODDS and not plan.workloads
-    return Noted(dice, report) if is_drawn or TIMES in plan.workloads else None
+    return Noted(dice, report) if plan.has_scene(TIMES, TIMES_ODDS, dice) else None
 
 
 async def create_topic(

@@ -17,5 +17,4 @@ READS_ODDS: Final = 0.6
 
 def follower_odds(plan: Plan, stream: Callable[[str], random.Random]) -> float:
     """How often a consumer asks one that follows."""
-    is_drawn = stream(FOLLOWERS).random() < SEEDS_ODDS and not plan.workloads
-    return READS_ODDS if is_drawn or FOLLOWERS in plan.workloads else 0.0
+    return READS_ODDS if plan.has_scene(FOLLOWERS, SEEDS_ODDS, stream(FOLLOWERS)) else 0.0

@@ -5,6 +5,7 @@ PREVENTS   a failure that is told with its seed, and needs something that nobody
 PROVED BY  tests/chaos/test_plan.py::test_the_command_of_a_plan_is_read_back_as_the_same_plan
 """
 
+import random
 from dataclasses import dataclass, field, fields
 from typing import Final
 
@@ -58,6 +59,10 @@ class Plan:
             if option is not None and value != each.default:
                 parts += [f"{option} {word}" for word in _words(each.name, value)]
         return " ".join(parts)
+
+    def has_scene(self, name: str, odds: float, dice: random.Random) -> bool:
+        """Whether it is asked for, or drawn by dice of its own: a seed without it is the run that it was."""
+        return (dice.random() < odds and not self.workloads) or name in self.workloads
 
     def keeps(self, fault: int) -> bool:
         return self.keep_faults is None or fault in self.keep_faults

@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from fencepost.cluster.base.ids import TopicPartition
+
 from ..workloads.session_reader import SessionReader
 from .cluster_nodes import ClusterNodes
 from .plan import Plan
@@ -18,8 +20,7 @@ FETCHER: Final = "f0"
 
 
 def has_sessions(plan: Plan, stream: Callable[[str], random.Random]) -> bool:
-    is_drawn = stream(SESSIONS).random() < SESSIONS_ODDS and not plan.workloads
-    return is_drawn or SESSIONS in plan.workloads
+    return plan.has_scene(SESSIONS, SESSIONS_ODDS, stream(SESSIONS))
 
 
 def untold(nodes: ClusterNodes, reader: SessionReader) -> str:
@@ -29,9 +30,7 @@ def untold(nodes: ClusterNodes, reader: SessionReader) -> str:
         leader = nodes.leader(reader.topic, partition)
         if leader is None:
             return None
-        for place, here in nodes.broker(leader).replicas.partitions.items():
-            if (place.topic, place.partition) == (reader.topic, partition):
-                return here.high_watermark
-        return None
+        here = nodes.broker(leader).replicas.partitions.get(TopicPartition(reader.topic, partition))
+        return None if here is None else here.high_watermark
 
     return reader.untold(end)

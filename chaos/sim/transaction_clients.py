@@ -54,8 +54,7 @@ def dressed_of(
 ) -> Plain:
     """In some seeds, and where it is asked for, records have headers, timestamps and codecs, which readers compare."""
     dice = stream(DRESSED)
-    is_drawn = dice.random() < DRESSED_ODDS and not plan.workloads
-    return Dressed(dice, report) if is_drawn or DRESSED in plan.workloads else PLAIN
+    return Dressed(dice, report) if plan.has_scene(DRESSED, DRESSED_ODDS, dice) else PLAIN
 
 
 class TransactionClients:

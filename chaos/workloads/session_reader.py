@@ -170,7 +170,7 @@ class SessionReader:
             session.again()
             return
         session.id, session.asked = id_, dict(wanted)
-        session.epoch = 1 if session.epoch in (INITIAL, FINAL_EPOCH) else session.epoch + 1
+        session.epoch += 1
 
 
 def _by_topic(
