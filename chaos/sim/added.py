@@ -18,7 +18,7 @@ from fencepost.cluster.wire.records import read_control, read_records
 from fencepost.txn.runtime.ownership import partition_for
 
 from ..checkers.told import Answered
-from ..workloads.added_client import AddedClient, Fenced, Identity
+from ..workloads.added_client import AddedClient, Fenced, Identity, NobodyAnswers
 from ..workloads.cluster_client import ClusterClient, fetch
 from .cluster import START_S, SWEEP_S, create_topic, may_end_a_node
 from .cluster_admin import Admin
@@ -349,9 +349,14 @@ class AddedRun:
             self._ended(half_id, str(fields["state"]))
             key = (identity["producer_id"], identity["producer_epoch"])
             expected[key] = fields["state"] == "committed"
-        async with asyncio.timeout(CALM_S):
-            while expected.keys() - (found := await self._markers(wire)).keys():
-                await wire.env.clock.sleep(0.2)
+        found: dict[tuple[int, int], set[bool]] = {}
+        try:
+            async with asyncio.timeout(CALM_S):
+                while expected.keys() - (found := await self._markers(wire)).keys():
+                    await wire.env.clock.sleep(0.2)
+        except TimeoutError:
+            missing = sorted(expected.keys() - found.keys())
+            raise NobodyAnswers(f"no-progress: no marker is there of producers {missing}") from None
         for key, commit in expected.items():
             what = f"producer {key} has {found[key]}, decided is {commit}"
             assert found[key] == {commit}, f"marker-undecided: {what}"

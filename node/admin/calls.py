@@ -102,10 +102,17 @@ class AdminCalls:
         answers = await asyncio.gather(*(self._ask_one(n, name, operation, args) for n in nodes))
         halves: list[Any] = []
         silent = []
+        unasked: set[int] = set()
         for node, answer in zip(nodes, answers, strict=True):
-            listed = None if isinstance(answer, ErrorCode) else answer.fields.get("half_messages")
+            fields = {} if isinstance(answer, ErrorCode) else answer.fields
+            listed, asked = fields.get("half_messages"), fields.get("partitions")
             if isinstance(listed, list):  # no other question is put to all
                 halves += listed
+                if isinstance(asked, list):  # an older build does not tell
+                    # It leads some, as is known here, and may not have heard of it yet.
+                    unasked |= {
+                        each for each in before if before[each] == node and each not in asked
+                    }
             else:
                 silent.append(int(node))
         after = self._leaders()
@@ -113,14 +120,16 @@ class AdminCalls:
         missing = [
             partition
             for partition in sorted(after.keys() | before.keys())
-            if before.get(partition) not in nodes or before.get(partition) != after.get(partition)
+            if partition in unasked
+            or before.get(partition) not in nodes
+            or before.get(partition) != after.get(partition)
         ]
-        fields = {
+        told = {
             "half_messages": halves,
             "nodes_not_reached": silent,
             "partitions_without_a_coordinator": missing,
         }
-        return Answer(200, fields)
+        return Answer(200, told)
 
     async def _ask_one(
         self, node: BrokerId, name: str, operation: Operation, args: Args

@@ -167,7 +167,11 @@ async def list_all(service: AddedService, args: Args) -> Answer | ErrorCode:
     found = await service.halves(parked_only=args["parked"], halves_max=args["limit"])
     if isinstance(found, ErrorCode):
         return found
-    return Answer(200, {"half_messages": [shown(each) for each in found]})
+    fields = {
+        "half_messages": [shown(each) for each in found.halves],
+        "partitions": found.partitions,
+    }
+    return Answer(200, fields)
 
 
 def _answered(

@@ -10,6 +10,7 @@ from fencepost.cluster.base.errors import ErrorCode, FrameRefused, Trouble
 from fencepost.cluster.base.ids import NO_LEADER, BrokerId
 from fencepost.node.admin.answers import Answer
 from fencepost.node.admin.calls import ASK_S, AdminCalls
+from fencepost.txn.transactions.added_service import HalvesHere
 from fencepost.txn.transactions.group_commit_commands import Undecided
 
 E = ErrorCode
@@ -27,7 +28,7 @@ class Service:
     def __init__(self, coordinators: list[Any], answers: list[Any] = ()) -> None:
         self.coordinators, self.answers = coordinators, [*answers]
         self.asked = 0
-        self.listed: Any = []
+        self.listed: Any = HalvesHere([], [0])
 
     async def coordinator_of(self, key: str) -> Any:
         assert key == "job"
@@ -216,3 +217,24 @@ def test_a_list_names_the_partitions_that_nobody_answered_for(leaders, missing) 
         "nodes_not_reached": [],
         "partitions_without_a_coordinator": missing,
     }
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "missing"),
+    [
+        ([0], [1], []),
+        ([0], [], [1]),
+        ([], [1], [0]),
+        ([0], [0, 2, "1", {}], [1]),
+        ([0, 1], [], [1]),  # its old leader may know less than its new one does
+    ],
+)
+def test_a_leader_that_has_not_heard_that_it_is_one_answers_for_nothing(
+    here, there, missing
+) -> None:
+    """Its old leader had, and gave it away: nothing was listed, and nothing said to be missing."""
+    service = Service([ME])
+    service.listed = HalvesHere([], here)
+    door = Door(lambda: [200, {"half_messages": [], "partitions": there}])
+    answer, _ = ask(service, door, LIST, {0: ME, 1: OTHER})
+    assert answer.fields["partitions_without_a_coordinator"] == missing

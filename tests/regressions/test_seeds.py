@@ -288,3 +288,9 @@ def test_a_snapshot_that_has_rotted_leaves_nobody_unknown_whose_records_were_del
 def test_who_begins_anew_in_the_in_sync_set_is_told_who_wrote_what_was_deleted() -> None:
     """Its leader took it for one that knew: its disk had been replaced."""
     TransactionsRun(Plan(campaign="transactions", seed=111347, keep_faults=(1, 2, 4))).run()
+
+
+@pytest.mark.slow
+def test_halves_of_a_leader_that_has_not_heard_that_it_is_one_are_not_taken_for_decided() -> None:
+    """Who led before had given them away, and who was asked knew it: both listed nothing."""
+    AddedRun(Plan(campaign="added", seed=115284, until_s=3.499, nodes=3)).run()

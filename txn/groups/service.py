@@ -129,7 +129,7 @@ class GroupService:
             self._env.tasks.spawn(work, name="forget offsets of deleted topics")
 
     async def _forget_topics(self, command: TopicsDeleted) -> None:
-        for shard in self._coordinator.shards():
+        for shard in self._coordinator.shards().values():
             if isinstance(shard, Shard):
                 await shard.execute(command)
 
@@ -341,7 +341,7 @@ class GroupService:
             types=tuple(getattr(body, "types_filter", ())),
         )
         groups: list[Fields] = []
-        for shard in self._coordinator.shards():
+        for shard in self._coordinator.shards().values():
             reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
             if reply is E.not_coordinator:
                 continue  # it has moved: the node that has it lists it

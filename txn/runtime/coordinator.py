@@ -121,9 +121,9 @@ class Coordinator:
         if seat is not None:
             await seat.opened.wait()
 
-    def shards(self) -> list[Shard | ErrorCode]:
+    def shards(self) -> dict[int, Shard | ErrorCode]:
         """Every partition of ours, in order; ErrorCode for one that is still being loaded."""
-        return [self.shard_at(partition) for partition in sorted(self._seats)]
+        return {partition: self.shard_at(partition) for partition in sorted(self._seats)}
 
     def states(self) -> dict[str, int]:
         """How many partitions of ours are in which state."""

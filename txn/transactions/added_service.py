@@ -10,8 +10,9 @@ PROVED BY  tests/txn/test_added_service.py::test_a_coordinator_that_was_deposed_
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
@@ -42,8 +43,6 @@ from .group_commit_commands import (
 )
 from .group_commit_records import GroupDecided
 
-PARKED_MAX: Final = 100_000
-
 
 class Executes(Protocol):
     async def execute(self, command: Any, /) -> Any: ...
@@ -58,7 +57,15 @@ class Transactions(Protocol):
 
     def next_ticket(self) -> int: ...
 
-    def shards(self) -> Sequence[Executes | ErrorCode]: ...
+    def shards(self) -> Mapping[int, Executes | ErrorCode]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HalvesHere:
+    """`partitions` of the transactions' topic are those that it was asked of."""
+
+    halves: list[HalfMessage]
+    partitions: list[int]
 
 
 class AddedService:
@@ -198,23 +205,21 @@ class AddedService:
         answered: HalfAnswered | Refusal | ErrorCode = await self._ask(transactional_id, command)
         return answered
 
-    async def halves(self, *, parked_only: bool, halves_max: int) -> list[HalfMessage] | ErrorCode:
+    async def halves(self, *, parked_only: bool, halves_max: int) -> HalvesHere | ErrorCode:
         """Those that are not decided and coordinated by this node."""
         found: list[HalfMessage] = []
+        asked: list[int] = []
         command = ListHalves(parked_only=parked_only, halves_max=halves_max)
-        for shard in self._shards():
+        for partition, shard in self._shards().items():
             reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
             if reply is ErrorCode.not_coordinator:
                 continue  # it has moved: the node that has it lists it
             if isinstance(reply, ErrorCode):
                 return reply
             found += reply
+            asked.append(partition)
         found.sort(key=lambda half: half.transactional_id)
-        return found[:halves_max]
-
-    async def parked(self) -> list[HalfMessage] | ErrorCode:
-        """What a person has to decide, of this node's; how many there are is a metric."""
-        return await self.halves(parked_only=True, halves_max=PARKED_MAX)
+        return HalvesHere(found[:halves_max], asked)
 
 
 def _is_from_memory(reply: Any) -> bool:

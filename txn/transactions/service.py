@@ -191,7 +191,7 @@ class TransactionService:
         """For a command that may be parked."""
         return next(self._tickets)
 
-    def shards(self) -> list[Shard | ErrorCode]:
+    def shards(self) -> dict[int, Shard | ErrorCode]:
         return self._coordinator.shards()
 
     async def _ask(self, command: Any) -> Any:
@@ -313,7 +313,7 @@ class TransactionService:
         command, unknown = requests.list_transactions(body)
         found: list[Fields] = []
         if command is not None:
-            for shard in self._coordinator.shards():
+            for shard in self._coordinator.shards().values():
                 reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
                 if reply is E.not_coordinator:
                     continue  # it has moved: the node that has it lists it
