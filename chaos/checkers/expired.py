@@ -23,7 +23,7 @@ MARGIN_MS: Final = 10
 class Kept(NamedTuple):
     base_offset: int
     next_offset: int
-    leader_epoch: int
+    led_in: int
     newest_ms: int
     before: int  # bytes, counted from the first batch of all
     behind: int
@@ -46,15 +46,15 @@ class Expired:
     def wrote(self, seen: Wrote) -> None:
         log = self._logs.setdefault(seen.key, [])
         while log and log[-1].next_offset > seen.base_offset:
-            if log[-1].leader_epoch > seen.leader_epoch:
-                return  # known, or cut by a later leader
+            if log[-1].led_in > seen.led_in:
+                return  # known, or cut by a later leader: whoever leads last says what there is
             log.pop()
         before = log[-1].behind if log else 0
         log.append(
             Kept(
                 seen.base_offset,
                 seen.next_offset,
-                seen.leader_epoch,
+                seen.led_in,
                 seen.newest_ms,
                 before,
                 before + seen.size,

@@ -118,10 +118,11 @@ class Begins:
 
 
 class Wrote(NamedTuple):
-    """A leader has written a batch. `newest_ms` is its latest timestamp."""
+    """A leader has a batch in its log, which it or one before it wrote. `led_in` is the epoch in which it leads, `newest_ms` the
+    batch's latest timestamp."""
 
     key: str
-    leader_epoch: int
+    led_in: int
     base_offset: int
     next_offset: int
     newest_ms: int

@@ -113,9 +113,13 @@ class Expiring(Deleting):
         log, find = partition.log, self.watch.world.disk(node_name(node_id)).files.find
         key = str(partition.topic_partition)
         for _, _, header in batches_between(find, log, since, log.log_end_offset):
-            epoch, newest_ms = header.leader_epoch, header.max_timestamp
             wrote = Wrote(
-                key, epoch, header.base_offset, header.next_offset, newest_ms, header.size
+                key,
+                partition.machine.leader_epoch,
+                header.base_offset,
+                header.next_offset,
+                header.max_timestamp,
+                header.size,
             )
             self.expired.wrote(wrote)
 

@@ -15,8 +15,9 @@ def judge(retention_ms: int, retention_bytes: int, *, batches: int = 10) -> Expi
     return made
 
 
-def wrote(offset: int, *, epoch: int = 1, size: int = 100) -> Wrote:
-    return Wrote(KEY, epoch, offset, offset + 1, offset * 100, size)
+def wrote(offset: int, *, epoch: int = 1, size: int = 100, at_ms: int | None = None) -> Wrote:
+    written_ms = offset * 100 if at_ms is None else at_ms
+    return Wrote(KEY, epoch, offset, offset + 1, written_ms, size)
 
 
 def rules(made: Expired, start: int, now_ms: int, *, by_time: bool = True) -> list[str]:
@@ -48,6 +49,17 @@ def test_what_was_allowed_once_is_allowed_to_those_who_are_late() -> None:
     assert rules(made, 4, 1000) == []
     assert rules(made, 3, 0) == []
     assert made.low(KEY) == 4
+
+
+def test_what_is_there_is_what_the_last_leader_has_whoever_wrote_it() -> None:
+    """A leader that nobody followed wrote over the end, and died: what stood there before is there."""
+    made = judge(1000, NO_LIMIT)
+    for offset in (5, 6):
+        made.wrote(wrote(offset, epoch=2, at_ms=1500))
+    for offset in range(10):
+        made.wrote(wrote(offset, epoch=3))
+    assert rules(made, 7, 1601) == []
+    assert rules(made, 8, 1601) == ["expired-early"]
 
 
 def test_what_a_leader_had_before_is_noted_once() -> None:

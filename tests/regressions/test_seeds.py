@@ -294,3 +294,9 @@ def test_who_begins_anew_in_the_in_sync_set_is_told_who_wrote_what_was_deleted()
 def test_halves_of_a_leader_that_has_not_heard_that_it_is_one_are_not_taken_for_decided() -> None:
     """Who led before had given them away, and who was asked knew it: both listed nothing."""
     AddedRun(Plan(campaign="added", seed=115284, until_s=3.499, nodes=3)).run()
+
+
+@pytest.mark.slow
+def test_what_a_leader_wrote_that_nobody_followed_is_not_what_expires() -> None:
+    """It had written over records that the next leader had: those were old, and its own were not."""
+    ClusterRun(Plan(campaign="cluster", seed=115498)).run()
