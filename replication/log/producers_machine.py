@@ -359,7 +359,8 @@ class ProducersMachine:
         self.forget(list(self._entries))
         self._ongoing = {}
         self._completed = []
-        self._verifications = None
+        if self._verifications:
+            self._verifications.begin_anew()
         self.end_offset = end_offset
 
     # -- views ----------------------------------------------------------------------------------------

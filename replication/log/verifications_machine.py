@@ -1,7 +1,7 @@
 """Producers without state of their own here, and how low their next sequence must be.
 
 INVARIANT  of a producer that the partition does not know, no batch is written before one with a lower sequence
-           that was refused, or that waits for the transaction coordinator's word.
+           that was refused, or that waits for the transaction coordinator's word. No guard is given twice.
 PREVENTS   the second of two batches in flight overtaking the first, which is then out of order for ever; and a
            write that reaches a partition after its transaction has ended, which nothing would ever end again.
 PROVED BY  tests/replication/log/test_producers_machine.py::test_a_refused_first_batch_is_not_overtaken
@@ -179,6 +179,18 @@ class Verifications:
         self._refused.pop(producer_id, None)
         self._waiting.pop(producer_id, None)
         self._starts.pop(producer_id, None)
+
+    def begin_anew(self) -> None:
+        """The log was cut, or is read again: nothing is known of anybody. Guards go on, and what has ended stays so.
+
+        1. a first write waits for the coordinator's word, with guard 1   2. the lead is lost, and the log is cut   3. the next
+        leader writes the marker, and this one copies it   4. it leads again, and somebody asks for that producer's next
+        transaction   5. the word comes: were that guard 1, too, it would count.
+        A leader, too, takes back batches of which a full disk took only some: in one epoch with the words that are on their way.
+        """
+        self._waiting.clear()
+        self._refused.clear()
+        self._starts.clear()
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         for producer_id, known in list(self._waiting.items()):

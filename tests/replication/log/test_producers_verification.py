@@ -35,6 +35,28 @@ def test_a_word_from_before_an_abort_is_worth_nothing() -> None:
     assert log.answer(Produced(0, is_transactional=True)) == ErrorCode.invalid_txn_state
 
 
+def test_a_word_from_before_the_log_was_cut_is_worth_nothing_for_who_asks_behind_it() -> None:
+    """A lead was lost and won while the coordinator was asked: the transaction was ended by the leader in between."""
+    log = Given(ProducersMachine(verify_transactions=True))
+    stale = begin(log)
+    log.machine.reset(log.end)  # a follower's log is cut, and its producers are read anew
+    log.ended()
+    newer = begin(log)
+    assert newer != stale
+    assert not log.machine.verifications.confirm(PID, 0, stale)
+    assert log.answer(Produced(0, is_transactional=True)) == ErrorCode.invalid_txn_state
+    assert log.machine.verifications.confirm(PID, 0, newer)
+
+
+def test_what_has_ended_has_ended_when_the_log_was_cut_too() -> None:
+    """A leader takes back batches of which a full disk took only some, and words that were sent before are still on their way."""
+    machine = ProducersMachine(verify_transactions=True)
+    machine.verifications.note_end(PID, 0, 1_000)
+    machine.reset(0)
+    assert machine.verifications.is_over(PID, 0, 1_000)
+    assert not machine.verifications.is_over(PID, 0, 1_001)
+
+
 def test_a_word_about_one_epoch_is_none_about_the_next() -> None:
     log = Given(ProducersMachine(verify_transactions=True))
     assert log.machine.verifications.confirm(PID, 0, begin(log))
