@@ -108,6 +108,7 @@ class Broker:
         )
         self.session = self._make_session()
         self.replicas.on_failure = self.session.log_failed
+        self.replicas.rounds.confirm_image = self.peers.confirm_image
         self.replication: Replication | None = None
         if self.peers.door is not None:
             propose = IsrProposals(self.controller, self._me)

@@ -8,7 +8,7 @@ PROVED BY  tests/replication/test_manager.py::test_a_log_that_fails_its_round_do
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
@@ -33,6 +33,12 @@ PARTITIONS_A_TURN: Final = 100
 # The rounds that a log may be left out of.
 COMPACTION: Final = "compaction"
 RETENTION: Final = "retention"
+# Until somebody can say that the image is of now; without an answer tombstones stay.
+HEARD_S: Final = 1.0
+
+
+async def _of_now(_within_s: float) -> bool:
+    return True
 
 
 class Rounds:
@@ -50,6 +56,8 @@ class Rounds:
         self._retention_s = 300.0
         self._compaction_s = 15.0
         self._compacts = True
+        # Whether the image is of now; whoever has others to ask puts their answer here.
+        self.confirm_image: Callable[[float], Awaitable[bool]] = _of_now
         self._compacted: dict[
             Partition, int
         ] = {}  # up to where the log was when it was last looked at
@@ -229,7 +237,10 @@ class Rounds:
         stable, machine = partition.last_stable_offset, partition.machine
         try:
             await partition.log.compact(
-                self._env.clock.now_ms(), stable, forgets=lambda: machine.is_everywhere
+                self._env.clock.now_ms(),
+                stable,
+                forgets=lambda: machine.is_everywhere,
+                is_heard=lambda: self.confirm_image(HEARD_S),
             )
         except (OSError, LogDamaged, BatchRefused) as error:
             name = str(partition.topic_partition)

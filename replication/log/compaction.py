@@ -10,7 +10,7 @@ to there, segments grouped so that they do not get ever smaller, without what is
 packing is done off the loop, a piece at a time; the map is the memory it takes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -94,6 +94,10 @@ def _end_of(log: "Log", segment: Segment) -> int:
     return log.bases[at] if at < len(log.bases) else log.log_end_offset
 
 
+async def always() -> bool:
+    return True
+
+
 async def compact(
     log: "Log",
     now_ms: int,
@@ -101,6 +105,7 @@ async def compact(
     *,
     force: bool = False,
     forgets: Callable[[], bool] = lambda: True,
+    is_heard: Callable[[], Awaitable[bool]] = always,
     map_bytes: int = MAP_BYTES,
 ) -> CompactionStats:
     """One round, if it is due. LogDamaged: a batch is not what was written, and stays as it is.
@@ -108,7 +113,8 @@ async def compact(
     Only one that `forgets` drops tombstones and markers. A replica that was away while they went would copy only
     what is left of the log: it would keep a deleted value for good, and a transaction open, and may lead one day.
     (Kafka drops them all the same: `delete.retention.ms` is how long a replica may be away.) It is asked again before
-    each swap: a replica that is added meanwhile may copy the value from a leader that has not compacted yet.
+    each swap: a replica that is added meanwhile may copy the value from a leader that has not compacted yet. And what `forgets` goes
+    by may be of long ago: before something goes `is_heard` says whether it is of now, or of later than what goes was committed.
     """
     stats = CompactionStats()
     found = dirt(log, now_ms, last_stable_offset)
@@ -120,7 +126,7 @@ async def compact(
         return stats
     log.cleaning = True
     try:
-        await _Round(log, found, now_ms, stats, map_bytes, forgets=forgets).run()
+        await _Round(log, found, now_ms, stats, map_bytes, forgets, is_heard).run()
     except CleaningAborted:
         log.env.log.info("cleaning_aborted", partition=str(log.topic_partition))
     finally:
@@ -136,14 +142,15 @@ class _Round:
         now_ms: int,
         stats: CompactionStats,
         map_bytes: int,
-        *,
         forgets: Callable[[], bool],
+        is_heard: Callable[[], Awaitable[bool]],
     ) -> None:
         self.log = log
         self.dirt = found
         self.now_ms = now_ms
         self.stats = stats
         self.forgets = forgets
+        self.is_heard = is_heard
         self.cuts = log.cuts
         self.keys = KeyMap(map_bytes, found.end - found.first_dirty)
 
@@ -238,7 +245,7 @@ class _Round:
     # -- one new segment -------------------------------------------------------------------------------
 
     async def _clean(self, group: list[Segment], cleaner: Cleaner) -> bool:
-        """False: a replica came meanwhile that may lack what went. The old segments are still the log."""
+        """False: there may be a replica now that lacks what went. The old segments are still the log."""
         log = self.log
         new = Segment(
             log.shared.pool, log.folder, group[0].base_offset,
@@ -292,6 +299,10 @@ class _Round:
             aborted.write(log, new)
         paths = [new.path_of(suffix) for suffix in (INDEX, TIMEINDEX, TXNINDEX)]
         await disk.sync((new.file(),))
+        if cleaner.forgot:
+            if not await self.is_heard():
+                return False
+            self._check(group)
         await disk.run(_sync_and_name, log, new.base_offset, paths)
         self._check(group)
         # from here ...

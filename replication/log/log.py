@@ -12,7 +12,7 @@ what the checkpoint may claim.
 
 import errno
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -350,10 +350,11 @@ class Log:
         *,
         force: bool = False,
         forgets: Callable[[], bool] = lambda: True,
+        is_heard: Callable[[], Awaitable[bool]] = compaction.always,
     ) -> "compaction.CompactionStats":
         """One round of compaction, when it is due (or `force`). `forgets`: whether tombstones and markers go whose time is over."""
         return await compaction.compact(
-            self, now_ms, last_stable_offset, force=force, forgets=forgets
+            self, now_ms, last_stable_offset, force=force, forgets=forgets, is_heard=is_heard
         )
 
     # -- durability ------------------------------------------------------------------------------------

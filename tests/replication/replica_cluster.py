@@ -77,6 +77,7 @@ class Replicas:
             address_of=lambda peer: (f"node-{peer}", PORT),
         )
         self.replication = Replication(env, self.manager, self.door, cluster.propose_for(node_id))
+        self.manager.rounds.confirm_image = cluster.confirm_for(node_id)
         self.is_started = False
 
     async def start(self) -> None:
@@ -210,6 +211,16 @@ class Cluster:
             happened = self.log[self.heard[node_id]]
             self.heard[node_id] += 1
             node.do(node.hear, happened)
+
+    def confirm_for(self, node_id: int) -> Callable[[float], Awaitable[bool]]:
+        async def confirm(within_s: float) -> bool:
+            """As `FreshImage` answers: one that is deaf learns nothing."""
+            end = self.world.loop.time() + within_s
+            while self.heard[node_id] < len(self.log) and self.world.loop.time() < end:
+                await sleep(0.01)
+            return self.heard[node_id] == len(self.log)
+
+        return confirm
 
     def register(self, node_id: int, *, fenced: bool = False, leaving: bool = False) -> None:
         broker = BrokerState(
