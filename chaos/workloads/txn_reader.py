@@ -94,7 +94,7 @@ class CommittedReader:
             return None
         position = self.position_at(leader, topic, partition)
         try:
-            await self._maybe_ask_end(leader, topic, partition)
+            end = await self._maybe_ask_end(leader, topic, partition)
             answer = await fetch(
                 leader,
                 partition,
@@ -127,6 +127,7 @@ class CommittedReader:
             where = f"{topic}-{partition} at {position} from node {leader.node_id}"
             raise BrokenPromise(f"{self.client.name}: {error.name} for {where}")
         self._tell(leader, partition, answer)
+        self._tell_end(leader, partition, end, answer)
         self.stable[topic, partition] = answer.last_stable_offset
         self.ends[topic, partition] = answer.high_watermark
         aborted = [
@@ -161,12 +162,15 @@ class CommittedReader:
             self.positions[topic, partition] = start
             self._on_reset((topic, partition), start)
 
-    async def _maybe_ask_end(self, leader: Leader, topic: str, partition: int) -> None:
-        """The last stable offset as ListOffsets has it never goes back, whoever leads (KIP-207)."""
+    async def _maybe_ask_end(self, leader: Leader, topic: str, partition: int) -> int | None:
         if self._told is None or leader.follows or self.client.env.rng.random() >= ASK_END_ODDS:
-            return
-        end = await end_offset(leader, topic, partition, isolation_level=READ_COMMITTED)
-        if end is not None:
+            return None
+        return await end_offset(leader, topic, partition, isolation_level=READ_COMMITTED)
+
+    def _tell_end(self, leader: Leader, partition: int, end: int | None, answer: Any) -> None:
+        """The last stable offset as ListOffsets has it never goes back, whoever leads (KIP-207). But where a log begins behind an open
+        transaction's first record it is stable up to there, and the next leader may not have heard of that deletion."""
+        if self._told is not None and end is not None and end > answer.log_start_offset:
             key = f"{leader.topic_id}-{partition}"
             self._told(Told(f"{self.client.name}'s stable ListOffsets", key, ANY_EPOCH, end))
 

@@ -300,3 +300,9 @@ def test_halves_of_a_leader_that_has_not_heard_that_it_is_one_are_not_taken_for_
 def test_what_a_leader_wrote_that_nobody_followed_is_not_what_expires() -> None:
     """It had written over records that the next leader had: those were old, and its own were not."""
     ClusterRun(Plan(campaign="cluster", seed=115498)).run()
+
+
+@pytest.mark.slow
+def test_what_is_stable_goes_back_where_a_deletion_has_not_been_heard_of() -> None:
+    """Records were deleted in the middle of an open transaction, and the next leader began before it yet."""
+    TransactionsRun(Plan(campaign="transactions", seed=115707)).run()
