@@ -32,7 +32,7 @@ def test_what_was_decided_is_not_told_from_memory_that_may_be_of_long_ago() -> N
         return Undecided(forgotten=False)
 
     async def scenario() -> None:
-        names = ("next_ticket", "shards", "coordinator_of")
+        names = ("next_ticket", "ask_all", "coordinator_of")
         transactions: Any = SimpleNamespace(execute=execute, **dict.fromkeys(names))
         env: Any = None
         for is_of_now, told in (

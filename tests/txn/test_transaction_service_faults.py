@@ -65,7 +65,7 @@ def test_what_is_decided_goes_on_before_the_other_ids_have_been_read() -> None:
         node.lead(TRANSACTION_STATE_TOPIC, 0, 1, epoch=5)
         while not node.door.written:
             await asyncio.sleep(0.001)
-        (shard,) = node.service.shards().values()
+        (shard,) = node.service.coordinator.shards().values()
         assert not isinstance(shard, ErrorCode)
         assert len(shard.machine.transactions) < 500  # type: ignore[attr-defined]
         assert (await node.state()).transaction_state == "CompleteCommit"

@@ -340,15 +340,13 @@ class GroupService:
             states=tuple(getattr(body, "states_filter", ())),
             types=tuple(getattr(body, "types_filter", ())),
         )
-        groups: list[Fields] = []
-        for shard in self._coordinator.shards().values():
-            reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
-            if reply is E.not_coordinator:
-                continue  # it has moved: the node that has it lists it
-            if isinstance(reply, ErrorCode):
-                return {"error_code": reply, "groups": []}
-            groups.extend(reply)
-        return {"error_code": E.none, "groups": groups}
+        replies = await self._coordinator.ask_all(command)
+        if isinstance(replies, ErrorCode):
+            return {"error_code": replies, "groups": []}
+        return {
+            "error_code": E.none,
+            "groups": list(itertools.chain.from_iterable(replies.values())),
+        }
 
     async def describe_groups(self, ctx: Caller, body: Any) -> Fields:
         def refused(group_id: str, code: ErrorCode) -> Fields:

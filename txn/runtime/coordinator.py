@@ -125,6 +125,18 @@ class Coordinator:
         """Every partition of ours, in order; ErrorCode for one that is still being loaded."""
         return {partition: self.shard_at(partition) for partition in sorted(self._seats)}
 
+    async def ask_all(self, command: Any) -> dict[int, Any] | ErrorCode:
+        """What each partition of ours replies; ErrorCode if one of them can't tell yet."""
+        replies: dict[int, Any] = {}
+        for partition, shard in self.shards().items():
+            reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
+            if reply is ErrorCode.not_coordinator:
+                continue  # it has moved: the node that has it lists it
+            if isinstance(reply, ErrorCode):
+                return reply
+            replies[partition] = reply
+        return replies
+
     def states(self) -> dict[str, int]:
         """How many partitions of ours are in which state."""
         found = {"active": 0, "loading": 0, "failed": 0}

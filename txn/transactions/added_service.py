@@ -12,6 +12,7 @@ PROVED BY  tests/txn/test_added_service.py::test_a_coordinator_that_was_deposed_
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -44,10 +45,6 @@ from .group_commit_commands import (
 from .group_commit_records import GroupDecided
 
 
-class Executes(Protocol):
-    async def execute(self, command: Any, /) -> Any: ...
-
-
 class Transactions(Protocol):
     """What is needed of the service whose machines these questions are put to (`service.py`)."""
 
@@ -57,7 +54,7 @@ class Transactions(Protocol):
 
     def next_ticket(self) -> int: ...
 
-    def shards(self) -> Mapping[int, Executes | ErrorCode]: ...
+    async def ask_all(self, command: Any, /) -> Mapping[int, Any] | ErrorCode: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ class AddedService:
         self._confirm_image = confirm_image
         self._execute = transactions.execute
         self._next_ticket = transactions.next_ticket
-        self._shards = transactions.shards
+        self._ask_all = transactions.ask_all
         # Which node answers for a transactional id, or for a group by its name.
         self.coordinator_of = transactions.coordinator_of
 
@@ -207,19 +204,12 @@ class AddedService:
 
     async def halves(self, *, parked_only: bool, halves_max: int) -> HalvesHere | ErrorCode:
         """Those that are not decided and coordinated by this node."""
-        found: list[HalfMessage] = []
-        asked: list[int] = []
-        command = ListHalves(parked_only=parked_only, halves_max=halves_max)
-        for partition, shard in self._shards().items():
-            reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
-            if reply is ErrorCode.not_coordinator:
-                continue  # it has moved: the node that has it lists it
-            if isinstance(reply, ErrorCode):
-                return reply
-            found += reply
-            asked.append(partition)
+        replies = await self._ask_all(ListHalves(parked_only=parked_only, halves_max=halves_max))
+        if isinstance(replies, ErrorCode):
+            return replies
+        found: list[HalfMessage] = list(chain.from_iterable(replies.values()))
         found.sort(key=lambda half: half.transactional_id)
-        return HalvesHere(found[:halves_max], asked)
+        return HalvesHere(found[:halves_max], [*replies])
 
 
 def _is_from_memory(reply: Any) -> bool:

@@ -191,8 +191,9 @@ class TransactionService:
         """For a command that may be parked."""
         return next(self._tickets)
 
-    def shards(self) -> dict[int, Shard | ErrorCode]:
-        return self._coordinator.shards()
+    async def ask_all(self, command: Any) -> dict[int, Any] | ErrorCode:
+        """What each partition replies that is coordinated here."""
+        return await self._coordinator.ask_all(command)
 
     async def _ask(self, command: Any) -> Any:
         """`execute`, with a fresh producer id if it takes one.
@@ -313,13 +314,10 @@ class TransactionService:
         command, unknown = requests.list_transactions(body)
         found: list[Fields] = []
         if command is not None:
-            for shard in self._coordinator.shards().values():
-                reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
-                if reply is E.not_coordinator:
-                    continue  # it has moved: the node that has it lists it
-                if isinstance(reply, ErrorCode):
-                    return {"error_code": reply}
-                found.extend(reply)
+            replies = await self._coordinator.ask_all(command)
+            if isinstance(replies, ErrorCode):
+                return {"error_code": replies}
+            found = list(itertools.chain.from_iterable(replies.values()))
         if regex is not None:
             found = await requests.named_like(regex, found, self._env.clock)
         return {
