@@ -287,26 +287,18 @@ def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decisio
     """Taken off the list and out of every ISR that has someone else.
 
     Kafka takes off one that is alive too, with all that it leads. Here that is refused: it is never meant. So is one who
-    is the last that has everything of a partition. Forgotten with its disk, it could come with an empty one and lead.
+    is the last that has everything of a partition. Forgotten with its disk, it could come with an empty one and lead. And
+    so is a voter: gone for good it would be missed in every vote, and the list would not show who is missed.
     """
     broker = scene.image.brokers.get(command.broker_id)
     if broker is None:
         why = f"Broker ID {command.broker_id} is not currently registered"
         unknown = ItemResult(error_code=ErrorCode.broker_id_not_registered, error_message=why)
         return Decision(reply=lambda _version: unknown)
-    if not broker.fenced:
-        why = f"Broker {command.broker_id} is alive. Stop it first, and move away what it has."
-        alive = ItemResult(error_code=ErrorCode.invalid_request, error_message=why)
-        return Decision(reply=lambda _version: alive)
-    waiting = _waits_for(scene, broker.broker_id)
-    if waiting is not None:
-        why = (
-            f"Broker {command.broker_id} is the last that has all of {waiting}. Give it back its disk and start it, or give"
-            f" up what only it has: `fencepost partition recover {waiting.topic} {waiting.partition} --accept-data-loss`,"
-            " or delete the topic."
-        )
-        last = ItemResult(error_code=ErrorCode.invalid_request, error_message=why)
-        return Decision(reply=lambda _version: last)
+    why_not = _why_not_unregistered(scene, broker)
+    if why_not is not None:
+        refused = ItemResult(error_code=ErrorCode.invalid_request, error_message=why_not)
+        return Decision(reply=lambda _version: refused)
     record = BrokerUnregistered(
         broker_id=broker.broker_id, expects_broker_epoch=broker.broker_epoch
     )
@@ -324,6 +316,27 @@ def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decisio
             error_code=refused.error_code, error_message=f"{refused.message} Move away what it has."
         ),
     )
+
+
+def _why_not_unregistered(scene: Scene, broker: BrokerState) -> str | None:
+    mine = broker.broker_id
+    if (
+        mine in scene.voters
+    ):  # before it is told to stop: its vote may be needed to take its vote away
+        return (
+            f"Broker {mine} still votes on the metadata, and would be missed in every vote:"
+            f" `fencepost node voters remove {mine}` first."
+        )
+    if not broker.fenced:
+        return f"Broker {mine} is alive. Stop it first, and move away what it has."
+    waiting = _waits_for(scene, mine)
+    if waiting is not None:
+        return (
+            f"Broker {mine} is the last that has all of {waiting}. Give it back its disk and start it, or give"
+            f" up what only it has: `fencepost partition recover {waiting.topic} {waiting.partition} --accept-data-loss`,"
+            " or delete the topic."
+        )
+    return None
 
 
 def _waits_for(scene: Scene, broker_id: BrokerId) -> TopicPartition | None:

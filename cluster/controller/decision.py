@@ -2,7 +2,7 @@
 
 import base64
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 from uuid import UUID
@@ -72,6 +72,9 @@ class Scene:
     topic_configs: TopicConfigs
     rng: random.Random
     now_ms: int
+    voters: Collection[
+        BrokerId
+    ]  # on the metadata, from the moment that it is in the log, which has all of this in order
     disks: Disks = NOTHING_HEARD
 
     @property

@@ -10,7 +10,7 @@ again on what is there.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
@@ -113,6 +113,9 @@ class Agreement(Protocol):
 
     @property
     def term(self) -> int: ...
+
+    @property
+    def voters(self) -> Collection[BrokerId]: ...
 
     async def propose(self, record: bytes) -> Result: ...
 
@@ -258,5 +261,6 @@ class Controller:
             topic_configs=self._topic_configs,
             rng=self._env.rng,
             now_ms=self._env.clock.now_ms(),
+            voters=self._quorum.voters,
             disks=self.disks(),
         )

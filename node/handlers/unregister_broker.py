@@ -2,7 +2,7 @@
 
 Does      takes a broker that is gone for good off the list of brokers.
 Versions  0.
-Refuses   BROKER_ID_NOT_REGISTERED.
+Refuses   BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for one that votes, is alive, or is the last that has something.
 """
 
 from datetime import timedelta

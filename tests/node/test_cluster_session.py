@@ -142,13 +142,41 @@ def test_a_stopped_nodes_partitions_move_when_its_session_is_over(whom: str) -> 
     cluster.play(scenario)
 
 
-def test_a_stopped_node_that_was_taken_off_the_list_registers_again() -> None:
+def test_a_voter_is_not_taken_off_the_list_whichever_node_is_asked() -> None:
     cluster = Cluster()
 
     async def scenario() -> None:
-        await cluster.create("t", partitions=6)
         controller = cluster.nodes.controller()
         victim, other = (each for each in (1, 2, 3) if each != controller)
+        cluster.kill(victim)
+        image = cluster.nodes.broker(other).image
+        await cluster.until(lambda: image.brokers[BrokerId(victim)].fenced)
+        for asked in (controller, other):
+            reply = await cluster.ask(asked, ApiKey.unregister_broker, broker_id=victim)
+            assert reply.error_code is ErrorCode.invalid_request
+            assert f"`fencepost node voters remove {victim}`" in reply.error_message
+            assert victim in image.brokers
+        reply = await cluster.ask(
+            other,
+            ApiKey.remove_raft_voter,
+            voter_id=victim,
+            cluster_id=None,
+            voter_directory_id=None,
+        )
+        assert reply.error_code is ErrorCode.none
+        reply = await cluster.ask(other, ApiKey.unregister_broker, broker_id=victim)
+        assert reply.error_code is ErrorCode.none
+        assert victim not in image.brokers
+
+    cluster.play(scenario)
+
+
+def test_a_stopped_node_that_was_taken_off_the_list_registers_again() -> None:
+    cluster = Cluster(4)  # of which node 4 does not vote
+
+    async def scenario() -> None:
+        await cluster.create("t", partitions=6)
+        victim, other = 4, 1
         cluster.world.pause(node_name(victim))
         image = cluster.nodes.broker(other).image
         await cluster.until(lambda: image.brokers[BrokerId(victim)].fenced)

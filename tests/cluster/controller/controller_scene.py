@@ -43,6 +43,7 @@ class Alone:
         self.is_leader = True
         self.term = 1
         self.leader_id = node_id
+        self.voters: frozenset[int] = frozenset()  # who votes matters where a test says so
         self.proposed: list[bytes] = []
         self.before_apply: Any = None  # called once, before the next proposal is applied
 

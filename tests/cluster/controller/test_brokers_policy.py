@@ -10,6 +10,7 @@ from fencepost.cluster.controller.commands import (
     CreateTopics,
     NewTopic,
     RegisterBroker,
+    UnregisterBroker,
 )
 from fencepost.cluster.controller.heartbeats_machine import HeartbeatsMachine
 from fencepost.cluster.metadata.codec import encode
@@ -148,6 +149,33 @@ def test_a_heartbeat_of_an_earlier_registration_is_refused() -> None:
     scene.register(1)
     stale = scene.when(BrokerHeartbeat(broker_id=1, broker_epoch=before, image_version=9))
     assert stale.error_code is E.stale_broker_epoch
+
+
+def test_a_broker_that_votes_is_not_taken_off_the_list() -> None:
+    """Gone for good it would be missed in every vote, and nobody would think of it: the list does not show it any more."""
+    scene = Scene(brokers=4)
+    scene.quorum.voters = frozenset({1, 2, 3})
+    for broker_id in (3, 4):
+        scene.register(broker_id, fenced=True)
+    refused = scene.when(UnregisterBroker(broker_id=3))
+    assert (refused.error_code, refused.error_message) == (
+        E.invalid_request,
+        "Broker 3 still votes on the metadata, and would be missed in every vote: `fencepost node voters remove 3` first.",
+    )
+    assert 3 in scene.image.brokers
+    assert scene.when(UnregisterBroker(broker_id=4)).error_code is E.none, "it does not vote"
+    scene.quorum.voters = frozenset({1, 2})
+    assert scene.when(UnregisterBroker(broker_id=3)).error_code is E.none
+    assert sorted(scene.image.brokers) == [1, 2]
+
+
+def test_a_voter_that_is_alive_is_told_of_its_vote_before_it_is_told_to_stop() -> None:
+    """Stopped first, it would be one voter less to agree on the removal of its own vote."""
+    scene = Scene(brokers=3)
+    scene.quorum.voters = frozenset({1, 2, 3})
+    assert "voters remove 2" in scene.when(UnregisterBroker(broker_id=2)).error_message
+    scene.quorum.voters = frozenset({1, 3})
+    assert "alive" in scene.when(UnregisterBroker(broker_id=2)).error_message
 
 
 def test_sessions_end_in_order_of_brokers_and_only_of_those_that_were_heard() -> None:
