@@ -46,6 +46,9 @@ class IsrWish(NamedTuple):
 ProposeIsr = Callable[[Sequence[IsrWish]], Awaitable[Sequence[ErrorCode]]]
 
 
+_Change = int | frozenset[int]  # who was to join, or all who were to leave
+
+
 class _Refused(NamedTuple):
     at_ms: int
     wait_ms: int
@@ -67,7 +70,7 @@ class IsrShell:
         self._propose = propose
         self._broker_epoch_of = broker_epoch_of
         self._wishes: dict[Partition, IsrWish] = {}
-        self._refused: dict[Partition, dict[int, _Refused]] = {}  # whom
+        self._refused: dict[Partition, dict[_Change, _Refused]] = {}
         self._due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -92,9 +95,8 @@ class IsrShell:
 
     def look(self, partition: Partition) -> None:
         """A follower has got on, or may join now: is it in sync?"""
-        waiting = self._waiting(partition) if partition in self._refused else ()
         machine = partition.machine
-        joiner = machine.joiner(partition.log_start_offset, waiting)
+        joiner = machine.joiner(partition.log_start_offset, self._waiting(partition))
         if joiner is None:
             return
         self._manager.counters.isr_expands += 1
@@ -115,22 +117,29 @@ class IsrShell:
         self._wishes[partition] = IsrWish(partition.topic_id, index, proposal, epochs)
         self._due.set()
 
-    def _waiting(self, partition: Partition) -> list[int]:
-        """Who was refused, and is not proposed yet: for longer than a moment only while all is as it was."""
+    def _waiting(self, partition: Partition) -> list[_Change]:
+        """What was refused, and is not proposed yet: for longer than a moment only while all is as it was."""
+        if partition not in self._refused:
+            return []
         now_ms, seen = self._now_ms(), self._seen(partition)
         return [
-            joiner
-            for joiner, refused in self._refused[partition].items()
+            change
+            for change, refused in self._refused[partition].items()
             if now_ms - refused.at_ms < (refused.wait_ms if refused.seen == seen else REFUSED_MS)
         ]
 
-    def _note_refused(self, partition: Partition, wish: IsrWish) -> None:
+    def _note_refused(self, partition: Partition, wish: IsrWish, error: ErrorCode) -> None:
+        isr, wished = partition.machine.isr.isr, frozenset(wish.proposal.isr)
+        changes: list[_Change] = [*sorted(wished - isr)]
+        # A shrink that only came late is looked at again at once: all writes may wait for it.
+        if wished < isr and error is ErrorCode.ineligible_replica:
+            changes = [isr - wished]
         known, seen = self._refused.setdefault(partition, {}), self._seen(partition)
-        for joiner in sorted(set(wish.proposal.isr) - partition.machine.isr.isr):
-            before, wait_ms = known.get(joiner), REFUSED_MS
+        for change in changes:
+            before, wait_ms = known.get(change), REFUSED_MS
             if before is not None and before.seen == seen:
                 wait_ms = min(2 * before.wait_ms, REFUSED_MS_MAX)
-            known[joiner] = _Refused(self._now_ms(), wait_ms, seen)
+            known[change] = _Refused(self._now_ms(), wait_ms, seen)
 
     def _seen(self, partition: Partition) -> object:
         machine, brokers = partition.machine, self._manager.image.brokers
@@ -170,7 +179,7 @@ class IsrShell:
     def look_for_laggards(self, partition: Partition) -> bool:
         """Whether some are to leave."""
         machine, now_ms = partition.machine, self._now_ms()
-        proposal = machine.tick(now_ms)
+        proposal = machine.tick(now_ms, self._waiting(partition))
         if proposal is None:
             return False
         self._manager.counters.isr_shrinks += 1
@@ -229,7 +238,7 @@ class IsrShell:
                 again = True
                 self._wishes.setdefault(partition, wish)
             elif not isr.is_in_flight:
-                self._note_refused(partition, wish)
+                self._note_refused(partition, wish, error)
                 partition.look_again()  # who was to join is waited for no more
                 name = str(partition.topic_partition)
                 self._env.log.info("isr_change_refused", partition=name, cause=error.name)

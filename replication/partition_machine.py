@@ -250,7 +250,7 @@ class PartitionMachine:
             default=log_start,
         )
 
-    def joiner(self, log_start: int = -1, waiting: Collection[int] = ()) -> int | None:
+    def joiner(self, log_start: int = -1, waiting: Collection[object] = ()) -> int | None:
         """A follower to propose for the ISR: it has all that is committed, and reached this epoch, and has deleted what
         was said to be deleted while it was away. `log_start` is our own. Not the one that was proposed last, if there is another,
         and none of `waiting`: those were refused.
@@ -274,8 +274,8 @@ class PartitionMachine:
                 again = broker_id
         return again
 
-    def tick(self, now_ms: int) -> Proposal | None:
-        """Followers that have not caught up for too long leave the ISR."""
+    def tick(self, now_ms: int, waiting: Collection[object] = ()) -> Proposal | None:
+        """Followers that have not caught up for too long leave the ISR; not just those who are one of `waiting`: they were refused."""
         if self.role is not Role.LEADER or self.isr.is_in_flight:
             return None
         leaving = frozenset(
@@ -283,7 +283,7 @@ class PartitionMachine:
             for broker_id in self.isr.isr
             if broker_id != self.broker_id and not self._keeps_up(broker_id, now_ms)
         )
-        return self.isr.shrink(leaving) if leaving else None
+        return self.isr.shrink(leaving) if leaving and leaving not in waiting else None
 
     def _keeps_up(self, broker_id: int, now_ms: int) -> bool:
         replica = self.replicas.get(broker_id)

@@ -300,6 +300,60 @@ def test_one_that_is_refused_again_and_again_is_proposed_more_and_more_rarely() 
     play(scene)
 
 
+async def where_a_shrink_is_refused(cluster: Cluster, asked: list[tuple[float, IsrWish]]) -> None:
+    """Node 3 is gone for good, and node 2, which stays, may not be in: the controller keeps the ISR as it is, in a new epoch."""
+    cluster.create(leaders=[1], min_insync_replicas="1", flush_policy="os")
+    await cluster[1].write(batch("a"))
+
+    def answer(_node: int, wish: IsrWish) -> ErrorCode | None:
+        asked.append((cluster[1].env.clock.steady(), wish))
+        if 2 not in wish.proposal.isr:
+            return None
+        cluster.change()
+        return ErrorCode.ineligible_replica
+
+    cluster.answer = answer
+    cluster.kill(3)
+    cluster[1].append(batch("b"))
+    await cluster.until(lambda: bool(asked), seconds=60)
+
+
+def test_a_shrink_that_is_refused_again_and_again_is_proposed_more_and_more_rarely() -> None:
+    """Each refusal is a record of the metadata log: it was one every second, for as long as it was refused."""
+
+    async def scene(cluster: Cluster) -> None:
+        asked: list[tuple[float, IsrWish]] = []
+        await where_a_shrink_is_refused(cluster, asked)
+        await sleep(120.0)
+        assert {wish.proposal.isr for _, wish in asked} == {BOTH}
+        assert len(asked) <= 13
+        pauses_s = [after - before for (before, _), (after, _) in pairwise(asked)]
+        assert pauses_s[0] < 2
+        assert 15 < pauses_s[-1] < 18, "there is an end to that"
+        before = len(asked)
+        await sleep(0.5)
+        cluster.change_broker(2, rack="r2")  # it may be what the controller has waited for
+        await cluster.until(lambda: len(asked) > before, seconds=2)
+
+    play(scene)
+
+
+def test_the_wait_of_a_shrink_ends_when_more_are_to_leave() -> None:
+    """Who stood in its way may be among them: the controller is asked for something else."""
+
+    async def scene(cluster: Cluster) -> None:
+        asked: list[tuple[float, IsrWish]] = []
+        await where_a_shrink_is_refused(cluster, asked)
+        await sleep(60.0)
+        done = cluster[1].append(batch("c"))
+        cluster.kill(2)
+        lag_s = cluster[1].manager.lag_ms_max / 1000
+        await cluster.until(lambda: cluster.state().isr == (1,), seconds=lag_s + 2)
+        assert await cluster[1].partition().committed(done.last_offset) is ErrorCode.none
+
+    play(scene)
+
+
 def test_the_wait_of_one_that_was_refused_keeps_no_other_one_out() -> None:
     async def scene(cluster: Cluster) -> None:
         cluster.create(min_insync_replicas="1")
