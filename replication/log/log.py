@@ -49,7 +49,7 @@ class Log:
         "_producers", "aborted_unsynced", "bases", "begins", "burials", "bytes_since_snapshot", "cleaned_to", "cleaning",
         "committed", "config", "created", "cut_unsynced", "cuts", "damage", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
         "failed", "folder", "folder_synced", "folder_version", "hint", "latest_epoch", "log_end_offset", "log_start_offset",
-        "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshot_lacks_room",
+        "names_lost", "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshot_lacks_room",
         "snapshots", "snapshots_unsynced", "ticket", "topic_id", "topic_partition", "unread",
     )  # fmt: skip
 
@@ -90,6 +90,7 @@ class Log:
         self.extra_paths: list[str] = []  # files that were written once and not synced
         # Names made, renamed or removed in the folder, and how far that is durable.
         self.folder_version = self.folder_synced = 0
+        self.names_lost = False  # a checkpoint could not sync the folder: no later one is believed
         self.ticket: SyncTicket | None = None
         self._producers: ProducersMachine | None = None
         self.hint: LogHint | None = None  # until the log is truncated

@@ -35,15 +35,15 @@ SNAPSHOT_EVERY_BYTES: Final = (
 
 def durable_point(log: "Log") -> int:
     """How far all of it is on the disk, whatever comes undone."""
-    return log.settled_point if log.cut_unsynced else log.recovery_point
+    return log.settled_point if log.cut_unsynced or log.names_lost else log.recovery_point
 
 
 class Settlement:
     """One log's share in a checkpoint. Made on the loop, `run` off it, `done` on it again."""
 
     __slots__ = (
-        "aborted", "begins", "cuts", "doomed", "epochs_path", "epochs_text", "error", "folder", "log", "paths", "point",
-        "rolled", "snapshots", "start", "unwritten",
+        "aborted", "begins", "cuts", "doomed", "epochs_path", "epochs_text", "error", "folder", "log", "names_lost", "paths",
+        "point", "rolled", "snapshots", "start", "unwritten",
     )  # fmt: skip
 
     def __init__(self, log: "Log") -> None:
@@ -60,6 +60,7 @@ class Settlement:
         if log.failed is not None or log.log_start_offset > self.point:
             self.start = None
         self.error: OSError | None = None
+        self.names_lost = False
         self.folder = log.folder
         self.rolled = log.rolled
         # And how many of their entries are durable: those that an earlier checkpoint wrote.
@@ -100,12 +101,21 @@ class Settlement:
                 sync_if_there(disk, path)
             for offset in self.snapshots:
                 self._sync_snapshot(disk, offset)
+            self._sync_names(disk)
+        except OSError as error:
+            self.error = error
+
+    def _sync_names(self, disk: Disk) -> None:
+        """Both sync the folder. Where that fails what was made in it since may never reach the disk, and another sync would pass it over.
+        (A list of epochs that finds no room has come no further than its own file.)"""
+        try:
             if self.epochs_text is not None:
                 disk.replace(self.epochs_path, self.epochs_text.encode())
             if self.paths or self.snapshots or self.doomed:  # with the file that the log goes on in
                 disk.sync_folder(self.folder)
         except OSError as error:
-            self.error = error
+            self.names_lost = error.errno not in NO_ROOM_ERRNOS
+            raise
 
     def _sync_snapshot(self, disk: Disk, offset: int) -> None:
         """One that can't be made durable is given up, not synced again (fsyncgate); all else does without it. A start may have found it."""
@@ -129,6 +139,11 @@ class Settlement:
             log.snapshots_unsynced += [each for each in self.snapshots if each in log.snapshots]
             self.take_back_doomed()
             log.epochs_unsaved |= self.epochs_text is not None
+            if self.names_lost:
+                log.names_lost = True
+                log.fail(self.error)
+            if log.names_lost:
+                log.shared.unsettled.pop(log, None)  # it is settled no further
             return
         start_told = self.cuts == log.cuts and self.start == log.log_start_offset
         if self.cuts != log.cuts or self.unwritten:
@@ -139,7 +154,7 @@ class Settlement:
                 log.put(Kind.RECOVERY_POINT, self.point)
             if self.start:
                 log.put(Kind.LOG_START, self.start)
-        if not (
+        if log.names_lost or not (
             log.rolled or log.aborted_unsynced or log.snapshots_unsynced or log.doomed
             or log.epochs_unsaved or log.recovery_point > log.settled_point or not (start_told or log.failed)
         ):  # fmt: skip

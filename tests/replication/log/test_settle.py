@@ -170,3 +170,25 @@ def test_a_log_that_began_anew_has_no_leader_epochs_of_the_history_before() -> N
         assert (log.epochs.latest, log.latest_epoch) == (-1, -1)
 
     run(scenario)
+
+
+def test_a_folder_whose_sync_failed_in_a_checkpoint_is_not_believed_by_the_next() -> None:
+    """The name of a file of aborted transactions may be lost for good: a second sync that succeeds proves nothing, and a start
+    that takes the recovery point for settled would show what was aborted."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 60)  # two segments: indexes of the first are to be made durable
+        await node.sync()
+        world.disk("n1").faults.fail("sync_folder", path=node.path("").rstrip("/"))
+        await node.store.checkpoint()
+        settled = log.settled_point
+        assert settled < log.recovery_point
+        await node.store.checkpoint()
+        assert log.settled_point == settled
+        assert log.failed is not None
+        with pytest.raises(OSError, match="had a write or a sync fail"):
+            produce(log)
+
+    run(scenario)
