@@ -142,6 +142,7 @@ class VoterChanges:
             match what:
                 case {"add": int(node_id), "host": str(host), "port": int(port)}:
                     _check_address(host, port)
+                    self._check_registered(BrokerId(node_id))
                     await self._quorum.change_voters(add=(BrokerId(node_id), (host, port)))
                 case {"remove": int(node_id)}:
                     await self._quorum.change_voters(remove=BrokerId(node_id))
@@ -153,6 +154,12 @@ class VoterChanges:
             return VoterAnswer(refused.error_code, str(refused))
         self._env.log.info("voters_changed", voters=sorted(self._quorum.voters), asked=what)
         return DONE
+
+    def _check_registered(self, node_id: BrokerId) -> None:
+        """By that all know what it can read (`metadata/levels.py`), which no command may go beyond while it votes."""
+        if node_id not in self._image.brokers and node_id not in self._quorum.voters:
+            why = f"Node {node_id} is not registered, and nobody knows what it can read: start it, then add it."
+            raise VoterChangeRefused(ErrorCode.invalid_request, why)
 
 
 def _check_address(host: str, port: int) -> None:

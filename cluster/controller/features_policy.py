@@ -60,6 +60,8 @@ def _check(scene: Scene, update: FeatureUpdate, now: int) -> None:
         why = _why_not_supported(scene, update)
         if why is None and update.name == levels.NAME and update.level < now:
             why = "It can't be lowered: what is written at its level would be unreadable."
+        if why is None and update.level > now:
+            why = _who_is_unknown(scene)
         if why is None and update.level < now and update.upgrade_type == UpgradeType.UPGRADE:
             why = "Can't downgrade the version of this feature without setting the upgrade type to"
             why += " either safe or unsafe downgrade."
@@ -80,6 +82,17 @@ def _why_not_supported(scene: Scene, update: FeatureUpdate) -> str | None:
             features = scene.image.brokers[broker_id].features
             why = _why_not_at(f"Broker {broker_id}", features, update)
     return why
+
+
+def _who_is_unknown(scene: Scene) -> str | None:
+    """A voter tells what it has when it registers, and some vote before: of the first set, which nobody adds one by one."""
+    unknown = sorted(set(scene.voters) - scene.image.brokers.keys())
+    if not unknown:
+        return None
+    return (
+        f"Voter {unknown[0]} is not registered, and nobody knows which versions it supports. Start it, or have it vote no"
+        f" more: `fencepost node voters remove {unknown[0]}`."
+    )
 
 
 def _why_not_at(

@@ -3,6 +3,7 @@
 Does      has a node that follows the metadata log vote on it, too; answers when that is committed.
 Versions  1 may ask for an answer before it is committed; it gets the one after that.
 Refuses   INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, DUPLICATE_VOTER, REQUEST_TIMED_OUT for one that does not follow.
+          INVALID_REQUEST is for one that is not registered, too.
 """
 
 from typing import Any

@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from fencepost.chaos.sim.cluster_nodes import PEER_PORT, node_name
 from fencepost.cluster.base.errors import ConnectionLost, ErrorCode
+from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.api import ApiKey
 from sim_cluster import Cluster
 
@@ -66,9 +68,10 @@ def test_what_can_not_be_is_refused_in_kafkas_codes() -> None:
             code, why = await add(cluster, 4, 9, listeners=there)
             assert (code, says in str(why)) == (E.invalid_request, True), why
         elsewhere = [{"name": "PEER", "host": "nowhere", "port": 9192}]
-        code, why = await add(cluster, 1, 9, listeners=elsewhere)
-        assert code is E.request_timed_out
-        assert why == "Node 9 does not follow the metadata log: start it, then add it."
+        assert await add(cluster, 1, 9, listeners=elsewhere) == (
+            E.invalid_request,
+            "Node 9 is not registered, and nobody knows what it can read: start it, then add it.",
+        )
         assert await add(cluster, 1, -1) == (
             E.invalid_request,
             "Add voter request didn't include a valid voter",
@@ -82,6 +85,45 @@ def test_what_can_not_be_is_refused_in_kafkas_codes() -> None:
         assert await add(cluster, 1, 4, **other) == (E.inconsistent_cluster_id, sentence)
         assert await remove(cluster, 1, 1, **other) == (E.inconsistent_cluster_id, sentence)
         assert await add(cluster, 1, 4, cluster_id=mine) == (E.none, None)
+
+    cluster.play(scenario)
+
+
+def test_a_node_that_does_not_follow_the_log_is_not_made_a_voter() -> None:
+    cluster = Cluster(4)
+
+    async def scenario() -> None:
+        cluster.kill(4)
+        assert (await cluster.create("t")).error_code is E.none
+        elsewhere = [{"name": "PEER", "host": "nowhere", "port": 9192}]
+        for there in ([], elsewhere):
+            code, why = await add(cluster, 1, 4, listeners=there)
+            assert code is E.request_timed_out
+            assert why == "Node 4 does not follow the metadata log: start it, then add it."
+
+    cluster.play(scenario)
+
+
+def test_who_was_taken_off_the_list_is_made_a_voter_when_it_has_registered_again() -> None:
+    """What a voter can read must be known, or the first command that it can't read ends it (`metadata/levels.py`)."""
+    cluster = Cluster(4)
+
+    async def scenario() -> None:
+        image = cluster.nodes.broker(1).image
+        there = [{"name": "PEER", "host": node_name(4), "port": PEER_PORT}]
+        cluster.world.pause(node_name(4))
+        await cluster.until(lambda: image.brokers[BrokerId(4)].fenced)
+        reply = await cluster.ask(1, ApiKey.unregister_broker, broker_id=4)
+        assert reply.error_code is E.none
+        adding = asyncio.ensure_future(add(cluster, 2, 4, listeners=there))
+        await asyncio.sleep(0.1)
+        # It follows the log at once, and registers a moment later.
+        cluster.world.resume(node_name(4))
+        code, why = await adding
+        assert code is E.invalid_request and "is not registered" in str(why)
+        assert voters(cluster, 1) == [1, 2, 3]
+        await cluster.nodes.until_whole()
+        assert await add(cluster, 2, 4, listeners=there) == (E.none, None)
 
     cluster.play(scenario)
 

@@ -30,6 +30,30 @@ def test_a_level_is_taken_only_when_every_node_has_it() -> None:
     assert code(scene, ("new.feature", 1, DOWN)) is ErrorCode.none
 
 
+def test_a_level_is_not_raised_while_nobody_knows_what_a_voter_has() -> None:
+    """It may be of an older build: it votes before it has registered, and may be refused when it does."""
+    scene = Scene(brokers=0)
+    for broker_id in (1, 2):
+        scene.register(broker_id, features={**LEVELS, "new.feature": (0, 2)})
+    scene.quorum.voters = frozenset({1, 2})
+    assert code(scene, ("new.feature", 1, UP)) is ErrorCode.none
+    scene.quorum.voters = frozenset({1, 2, 3})
+    refused = scene.when(
+        UpdateFeatures(updates=(FeatureUpdate(name="new.feature", level=2, upgrade_type=UP),))
+    )
+    assert refused.error_code is ErrorCode.invalid_update_version
+    assert refused.error_message.endswith(
+        "Voter 3 is not registered, and nobody knows which versions it supports. Start it, or have it vote no"
+        " more: `fencepost node voters remove 3`."
+    )
+    assert scene.image.features["new.feature"] == 1
+    assert code(scene, ("new.feature", 1, UP)) is ErrorCode.none, "it is there already"
+    assert code(scene, ("new.feature", 0, DOWN)) is ErrorCode.none
+    scene.register(3, features={**LEVELS, "new.feature": (0, 1)})
+    assert code(scene, ("new.feature", 2, UP)) is ErrorCode.invalid_update_version
+    assert code(scene, ("new.feature", 1, UP)) is ErrorCode.none
+
+
 def test_one_bad_update_leaves_the_others_undone() -> None:
     scene = Scene(brokers=0)
     scene.register(1, features={**LEVELS, "one": (0, 1)})
