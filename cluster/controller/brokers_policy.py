@@ -320,9 +320,8 @@ def decide_unregister_broker(scene: Scene, command: UnregisterBroker) -> Decisio
 
 def _why_not_unregistered(scene: Scene, broker: BrokerState) -> str | None:
     mine = broker.broker_id
-    if (
-        mine in scene.voters
-    ):  # before it is told to stop: its vote may be needed to take its vote away
+    # Before it is told to stop: its vote may be needed to take its vote away.
+    if mine in scene.voters:
         return (
             f"Broker {mine} still votes on the metadata, and would be missed in every vote:"
             f" `fencepost node voters remove {mine}` first."

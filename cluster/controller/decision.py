@@ -72,9 +72,7 @@ class Scene:
     topic_configs: TopicConfigs
     rng: random.Random
     now_ms: int
-    voters: Collection[
-        BrokerId
-    ]  # on the metadata, from the moment that it is in the log, which has all of this in order
+    voters: Collection[BrokerId]  # on the metadata, from the moment that it is in the log
     disks: Disks = NOTHING_HEARD
 
     @property

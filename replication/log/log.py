@@ -90,7 +90,7 @@ class Log:
         self.extra_paths: list[str] = []  # files that were written once and not synced
         # Names made, renamed or removed in the folder, and how far that is durable.
         self.folder_version = self.folder_synced = 0
-        self.names_lost = False  # a checkpoint could not sync the folder: no later one is believed
+        self.names_lost = False  # the folder could not be synced: no later sync of it is believed
         self.ticket: SyncTicket | None = None
         self._producers: ProducersMachine | None = None
         self.hint: LogHint | None = None  # until the log is truncated

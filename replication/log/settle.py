@@ -148,7 +148,7 @@ class Settlement:
         start_told = self.cuts == log.cuts and self.start == log.log_start_offset
         if self.cuts != log.cuts or self.unwritten:
             self.take_back_doomed()
-        if self.cuts == log.cuts:
+        if self.cuts == log.cuts and not log.names_lost:
             if self.point > log.settled_point:
                 log.settled_point = self.point
                 log.put(Kind.RECOVERY_POINT, self.point)

@@ -192,3 +192,27 @@ def test_a_folder_whose_sync_failed_in_a_checkpoint_is_not_believed_by_the_next(
             produce(log)
 
     run(scenario)
+
+
+def test_a_folder_whose_sync_failed_with_a_groups_is_not_believed_by_a_checkpoint() -> None:
+    """The same by the other way: what is made in the folder between two syncs has its name from either."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 60)
+        await node.sync()
+        await node.store.checkpoint()
+        produce(log, 5)
+        await node.sync()  # durable, and not settled yet
+        settled = log.settled_point
+        assert settled < log.recovery_point
+        produce(log, 60)  # into a file that is new in the folder
+        world.disk("n1").faults.fail("sync_folder", path=node.path("").rstrip("/"))
+        with pytest.raises(OSError, match="Input/output error"):
+            await node.sync()
+        for _ in range(2):
+            await node.store.checkpoint()
+            assert log.settled_point == settled
+
+    run(scenario)
