@@ -15,12 +15,12 @@ from confluent_kafka import (
     Consumer,
     IsolationLevel,
     KafkaError,
-    KafkaException,
     Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from ..workloads.log_end import log_end
 from .spark_run import BATCHES, PARTITIONS
 
 RECORDS: Final = 240
@@ -33,7 +33,6 @@ HEADER: Final = "number"
 READ_S: Final = 30.0
 ASK_AGAIN_S: Final = 0.1
 ENDED_S: Final = 15.0  # five, on a machine that has nothing else to do
-MOVED: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Broken(Exception):
@@ -132,7 +131,7 @@ def read(bootstrap: str, topic: str) -> Iterator[tuple[int, list[tuple[str, byte
     )
     try:
         places = [TopicPartition(topic, each, 0) for each in range(OUT_PARTITIONS)]
-        ends = {each.partition: _end(plain, each) for each in places}
+        ends = {each.partition: log_end(plain, each, READ_S) for each in places}
         consumer.assign(places)
         left = {number for number in ends if ends[number] > 0}
         deadline = time.monotonic() + READ_S
@@ -153,15 +152,3 @@ def read(bootstrap: str, topic: str) -> Iterator[tuple[int, list[tuple[str, byte
     finally:
         consumer.close()
         plain.close()
-
-
-def _end(consumer: Consumer, place: TopicPartition) -> int:
-    """After a change of the lead librdkafka (2.16) raises what the old one said, and asks the new one only when asked again."""
-    deadline = time.monotonic() + READ_S
-    while True:
-        try:
-            return int(consumer.get_watermark_offsets(place, READ_S)[1])
-        except KafkaException as trouble:
-            if time.monotonic() > deadline or trouble.args[0].code() not in MOVED:
-                raise
-            time.sleep(ASK_AGAIN_S)

@@ -199,6 +199,10 @@ class SimDisk:
         return bytes(self._files.file(path).content)
 
     def replace(self, path: str, data: Buffer) -> None:
+        self.place(path, data)
+        self.sync_folder(path.rpartition("/")[0] or "/")
+
+    def place(self, path: str, data: Buffer) -> None:
         temporary = path + ".tmp"
         file = self.open(temporary, create=True)
         try:
@@ -208,7 +212,6 @@ class SimDisk:
         finally:
             file.close()
         self.rename(temporary, path)
-        self.sync_folder(path.rpartition("/")[0] or "/")
 
     def free_bytes(self, path: str) -> int:
         self.incarnation.check()

@@ -16,6 +16,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ..checkers.history import FINAL, Operation
+from .log_end import log_end
 
 PAYLOADS: Final = ("none", "lz4", "zstd", "snappy", "gzip")  # producer n compresses with the nth
 FILL_BYTES_MAX: Final = 1_500
@@ -241,7 +242,7 @@ class IdempotentStream:
             ends = {}
             for number in range(self.plan.partitions):
                 part = TopicPartition(self.plan.topic, number, 0)
-                ends[number] = consumer.get_watermark_offsets(part, timeout=timeout_s)[1]
+                ends[number] = log_end(consumer, part, timeout_s)
             self._read_to(consumer, ends, timeout_s)
         finally:
             consumer.close()

@@ -99,6 +99,9 @@ class Disk(Protocol):
     def replace(self, path: str, data: Buffer) -> None:
         """Make the file hold just `data`, durably and atomically: temporary file, sync, rename, folder sync."""
 
+    def place(self, path: str, data: Buffer) -> None:
+        """The same without the last step: after a `sync_folder` of its folder it is durable."""
+
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int:

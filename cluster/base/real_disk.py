@@ -75,6 +75,10 @@ class RealDisk:
             return file.read()
 
     def replace(self, path: str, data: Buffer) -> None:
+        self.place(path, data)
+        self.sync_folder(os.path.dirname(path))
+
+    def place(self, path: str, data: Buffer) -> None:
         temporary = path + ".tmp"
         try:
             _write_whole(temporary, data)
@@ -84,7 +88,6 @@ class RealDisk:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        self.sync_folder(os.path.dirname(path))
 
     def free_bytes(self, path: str) -> int:
         found = os.statvfs(path)

@@ -101,20 +101,19 @@ class Settlement:
                 sync_if_there(disk, path)
             for offset in self.snapshots:
                 self._sync_snapshot(disk, offset)
-            self._sync_names(disk)
+            if self.epochs_text is not None:
+                disk.place(self.epochs_path, self.epochs_text.encode())
+            if self.has_work:  # with the file that the log goes on in
+                self._sync_names(disk)
         except OSError as error:
             self.error = error
 
     def _sync_names(self, disk: Disk) -> None:
-        """Both sync the folder. Where that fails what was made in it since may never reach the disk, and another sync would pass it over.
-        (A list of epochs that finds no room has come no further than its own file.)"""
+        """Where that fails what was made in the folder since may never reach the disk, and another sync would pass it over."""
         try:
-            if self.epochs_text is not None:
-                disk.replace(self.epochs_path, self.epochs_text.encode())
-            if self.paths or self.snapshots or self.doomed:  # with the file that the log goes on in
-                disk.sync_folder(self.folder)
+            disk.sync_folder(self.folder)
         except OSError as error:
-            self.names_lost = error.errno not in NO_ROOM_ERRNOS
+            self.names_lost = error.errno not in NO_DESCRIPTOR_ERRNOS
             raise
 
     def _sync_snapshot(self, disk: Disk, offset: int) -> None:

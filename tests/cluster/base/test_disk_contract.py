@@ -118,6 +118,8 @@ async def test_a_file_is_replaced_whole_and_leaves_no_temporary_one(place: Any) 
     place.disk.replace(place.path("checkpoint"), b"long content")
     place.disk.replace(place.path("checkpoint"), memoryview(b"short"))
     assert place.disk.read_all(place.path("checkpoint")) == b"short"
+    place.disk.place(place.path("checkpoint"), b"and then this")
+    assert place.disk.read_all(place.path("checkpoint")) == b"and then this"
     assert place.disk.list(place.folder) == ["checkpoint"]
 
 

@@ -216,3 +216,21 @@ def test_a_folder_whose_sync_failed_with_a_groups_is_not_believed_by_a_checkpoin
             assert log.settled_point == settled
 
     run(scenario)
+
+
+def test_a_folder_that_could_not_be_opened_is_synced_by_the_next_checkpoint() -> None:
+    """With no descriptor left nothing was synced, and nothing has failed."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 60)
+        await node.sync()
+        folder = node.path("").rstrip("/")
+        world.disk("n1").faults.fail("sync_folder", path=folder, number=errno.EMFILE)
+        await node.store.checkpoint()
+        assert (log.failed, log.settled_point) == (None, 0)
+        await node.store.checkpoint()
+        assert log.settled_point == log.recovery_point == 60
+
+    run(scenario)
