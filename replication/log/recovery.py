@@ -197,6 +197,8 @@ class _Recovery:
         at = first
         while at < len(log.segments):
             segment = log.segments[at]
+            if segment is log.active:
+                snapshots.make_up(log, segment.base_offset, self.machine)
             try:
                 self._check_segment(segment, at)
             except Bad as bad:
@@ -381,9 +383,7 @@ class _Recovery:
             log.epochs_unsaved = True
         log.latest_epoch = log.epochs.latest
         log.unsettled()
-        if log.active.base_offset > (log.snapshots[-1] if log.snapshots else log.bases[0]):
-            # Those of the last rolls were above the recovery point. What a replay would need instead may be deleted any time.
-            snapshots.write(log)
+        snapshots.make_up(log, end, self.machine)
         if end < log.log_start_offset:  # all that was left had been deleted already
             start = log.log_start_offset
             truncation.truncate_fully_and_start_at(log, start)

@@ -51,11 +51,21 @@ def path_in(folder: str, offset: int) -> str:
 
 def write(log: "Log") -> bool:
     """At the log's end; synced by the next checkpoint. A full disk costs the snapshot, not the write."""
+    return _write(log, log.log_end_offset, log.producers)
+
+
+def make_up(log: "Log", at: int, producers: ProducersMachine) -> None:
+    """By a start that has come to `at`: those of the last rolls were above the recovery point. What a replay would need instead may
+    be deleted any time; and that stays until one stands for it, so it is made in passing and not at the end only, where the high
+    watermark may be for good."""
+    if log.active.base_offset > (log.snapshots[-1] if log.snapshots else log.bases[0]):
+        _write(log, at, producers)
+
+
+def _write(log: "Log", offset: int, producers: ProducersMachine) -> bool:
     log.bytes_since_snapshot = 0
-    offset = log.log_end_offset
     if not log.created or (log.snapshots and log.snapshots[-1] == offset):
         return True
-    producers = log.producers
     producers.end_offset = offset  # beyond its last batch when the log ends in a gap
     if log in log.shared.snapshotting:
         _is_overdue(log)

@@ -306,3 +306,9 @@ def test_what_a_leader_wrote_that_nobody_followed_is_not_what_expires() -> None:
 def test_what_is_stable_goes_back_where_a_deletion_has_not_been_heard_of() -> None:
     """Records were deleted in the middle of an open transaction, and the next leader began before it yet."""
     TransactionsRun(Plan(campaign="transactions", seed=115707)).run()
+
+
+@pytest.mark.slow
+def test_what_was_deleted_goes_on_a_node_that_was_killed_though_nobody_writes_any_more() -> None:
+    """The only snapshot that its start made was at the high watermark, and stood for nothing."""
+    ClusterRun(Plan(campaign="cluster", seed=113831)).run()

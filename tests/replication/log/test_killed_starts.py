@@ -143,3 +143,30 @@ def test_a_snapshot_whose_sync_a_killed_process_saw_fail_is_written_once_more(se
         assert log.producers.knows(1)
 
     run(scenario, seed)
+
+
+@pytest.mark.parametrize("how", ["kill", "crash"])
+def test_what_was_deleted_goes_after_a_start_though_nothing_more_is_written(how: str) -> None:
+    """The snapshot of the last roll is not believed, and one at the high watermark stands for nothing (a cut may take it): what was
+    deleted lay there until somebody wrote."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        first(log, 1)
+        log.roll(START_MS)
+        produce(log, 3)
+        commit(node, log)
+        await node.sync()
+        await node.store.offsets.flush()
+        log = await node.restart(how)
+        assert log.committed == log.log_end_offset
+        delete_before(log, 2)
+        log.apply_retention(START_MS, log.log_end_offset)
+        for _ in range(2):
+            await node.settle()
+        assert log_files(node) == [1]
+        log = await node.restart(how)
+        assert log.producers.knows(1)
+
+    run(scenario)
