@@ -9,6 +9,7 @@ A bug is a function that is given a `Patch`; its docstring says in one sentence 
 
 import contextlib
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +31,9 @@ MODULES: Final = (
 )
 
 
+PLACES: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
 class Patch:
     """Replaces attributes of classes and modules, and puts back what was there."""
 
@@ -37,8 +41,9 @@ class Patch:
         self._before: list[tuple[Any, str, Any]] = []
 
     def put(self, owner: Any, name: str, new: Any) -> None:
-        """`owner.name` is `new` from now on; names that are not there are a mistake of the bug's."""
+        """`owner.name` is `new` from now on; names that are not there, or are called in another way, are a mistake of the bug's."""
         before = vars(owner)[name]
+        _check_is_called_alike(f"{owner.__name__}.{name}", before, new)
         self._before.append((owner, name, before))
         setattr(owner, name, new)
 
@@ -46,6 +51,21 @@ class Patch:
         while self._before:
             owner, name, before = self._before.pop()
             setattr(owner, name, before)
+
+
+def _check_is_called_alike(what: str, before: Any, new: Any) -> None:
+    """TypeError where a call of what was there would not be one of what comes: that would break every run, and show nothing."""
+    if not (inspect.isfunction(before) and inspect.isfunction(new)):
+        return
+    takes = inspect.signature(before).parameters.values()
+    needed = [each for each in takes if each.default is each.empty]
+    for called in (needed, takes):
+        places = [None for each in called if each.kind in PLACES]
+        names = {each.name: None for each in called if each.kind is each.KEYWORD_ONLY}
+        try:
+            inspect.signature(new).bind(*places, **names)
+        except TypeError as error:
+            raise TypeError(f"{what} is called with other arguments than the bug has: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,13 +141,13 @@ def what_came_before_new_voters_is_theirs_alone(patch: Patch) -> None:
 @bug(seen_by="images-differ", campaign="quorum", faults="isolate kill empty-disk", seconds=12.0)
 def snapshot_forgotten(patch: Patch) -> None:
     """A node that is sent a snapshot of the metadata stores it, and does not take it up."""
-    right = MetadataMachine.restore
+    right = MetadataMachine.become
 
-    def forgets(self: MetadataMachine, snapshot: bytes) -> None:
+    def forgets(self: MetadataMachine, new: Any) -> None:
         if self.image.version == 0:
-            right(self, snapshot)
+            right(self, new)
 
-    patch.put(MetadataMachine, "restore", forgets)
+    patch.put(MetadataMachine, "become", forgets)
 
 
 @bug(seen_by="two-leaders", campaign="cluster", faults="kill power-one isolate")

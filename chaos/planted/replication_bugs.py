@@ -111,7 +111,7 @@ def everybody_eligible(patch: Patch) -> None:
 def joins_too_early(patch: Patch) -> None:
     """A follower is let into the ISR before it has what is committed."""
 
-    def anybody(self: PartitionMachine, _log_start: int = -1) -> int | None:
+    def anybody(self: PartitionMachine, *_: Any) -> int | None:
         if not self.replicas or self.isr.is_in_flight:
             return None
         return next(

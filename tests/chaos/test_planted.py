@@ -69,6 +69,18 @@ def test_a_planted_bug_names_a_campaign_faults_and_checkers_that_there_are(bug) 
         assert RULES.search(f"{rule}: there: it is"), f"{rule} is no checker's rule"
 
 
+def test_a_bug_that_is_called_in_another_way_than_what_it_replaces_is_refused() -> None:
+    """It would break every run where it is called, and look as if it had been seen, or as if nobody saw it."""
+    patch = Patch()
+    was = vars(PartitionMachine)["joiner"]
+    for bad in (lambda self: None, lambda self, start: None, lambda self, start, waiting, more: 0):
+        with pytest.raises(TypeError, match=r"PartitionMachine\.joiner is called with other"):
+            patch.put(PartitionMachine, "joiner", bad)
+        assert vars(PartitionMachine)["joiner"] is was
+    patch.put(PartitionMachine, "joiner", lambda *_, **__: None)
+    patch.take_out()
+
+
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_a_bug_is_gone_when_its_run_is_over(name: str) -> None:
     patch = Patch()
