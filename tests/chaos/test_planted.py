@@ -73,7 +73,7 @@ def test_a_bug_that_is_called_in_another_way_than_what_it_replaces_is_refused() 
     """It would break every run where it is called, and look as if it had been seen, or as if nobody saw it."""
     patch = Patch()
     was = vars(PartitionMachine)["joiner"]
-    for bad in (lambda self: None, lambda self, start: None, lambda self, start, waiting, more: 0):
+    for bad in (lambda _self: None, lambda _self, _at: None, lambda _self, _at, _who, _more: 0):
         with pytest.raises(TypeError, match=r"PartitionMachine\.joiner is called with other"):
             patch.put(PartitionMachine, "joiner", bad)
         assert vars(PartitionMachine)["joiner"] is was
