@@ -109,23 +109,26 @@ def boundary(
     index, _ = segment.load_indexes(block=block)
     slot = min(index.slot_before(limit - segment.base_offset), index.slot_by_position(position_max))
     first = Edge(start.position + start.size, start.next_offset)
-    if slot >= 0 and index.positions[slot] > start.position:
-        try:
+    try:
+        while slot >= 0 and index.positions[slot] > start.position:
             steps = steps_from(segment, slot, block=block)
-            return _edge(steps, first, limit, position_max)
-        except IndexWrong:
-            pass
+            last = _edge(steps, None, limit, position_max)
+            if last is not None:
+                return last
+            # That entry's own batch does not fit, and where the one before it ends only that one tells: there may be a gap.
+            slot -= 1
+    except IndexWrong:
+        pass
     steps = walk(segment.file(), first.position, segment.size, first.next_offset, block=block)
     return _edge(steps, first, limit, position_max)
 
 
-def _edge(steps: Iterator[Step], edge: Edge, limit: int, position_max: int) -> Edge:
+def _edge(steps: Iterator[Step], edge: Edge | None, limit: int, position_max: int) -> Edge | None:
     """How far the steps go within the bounds. Damage ends them too: who reads on from there meets it."""
     try:
         for step in steps:
             if step.next_offset > limit or step.position + step.size > position_max:
-                # All before it fits; so it may be the index entry's own batch that does not.
-                return Edge(step.position, step.base_offset)
+                return edge
             edge = Edge(step.position + step.size, step.next_offset)
     except LogDamaged:
         return edge

@@ -21,7 +21,6 @@ from fencepost.cluster.base.ids import TopicPartition
 
 from . import aborted, snapshots, truncation
 from .config import LogConfig
-from .epochs_machine import CheckpointDamaged
 from .finding import headers_of, is_whole
 from .hints import LogHint
 from .log import Log
@@ -32,10 +31,11 @@ from .scan import Bad, Checked, scan
 from .segment import Segment
 from .segment_files import cut_again, read_if_there, remove_all, remove_if_there
 from .shared import Shared
+from .start_epochs import StartEpochs
 from .swap import tidy_folder
 from .torn import cut_off
 from .txn_index import AbortedIndex, IndexDamaged
-from .walk import HOW_TO_MEND, damaged, walk_headers
+from .walk import HOW_TO_MEND, damaged
 
 
 class Known(NamedTuple):
@@ -177,6 +177,7 @@ class _Recovery:
         self.machine = snapshots.new_machine(log)
         self.replay_from = 0
         self.was_cut = False
+        self.epochs = StartEpochs(log, self.trusted, same_boot=known.same_boot)
         self.recovered_bytes = 0
         self.without_aborted: list[Segment] = []  # their index of aborted transactions was damaged
         # From where on it may not be synced. Where the checkpoint is lost that is anywhere: as a rule in the last two files.
@@ -191,8 +192,7 @@ class _Recovery:
         # With the last trusted offset: its segment may have been sealed since, its indexes not synced.
         first = log.index_of(trusted - 1)
         self._load_aborted(first)
-        if not self._load_epochs():
-            self._derive_epochs(first)
+        self.epochs.load(first)
         self._replay_below(first)
         at = first
         while at < len(log.segments):
@@ -265,38 +265,6 @@ class _Recovery:
                 segment.aborted.unsure = True
                 aborted.mark(log, segment)
 
-    def _load_epochs(self) -> bool:
-        log = self.log
-        data = read_if_there(log.env.disk, f"{log.folder}/{EPOCHS}")
-        if data is None:
-            return self.trusted <= log.bases[0]
-        try:
-            log.epochs.load_text(data.decode("ascii", errors="replace"))
-        except CheckpointDamaged as error:
-            path = f"{log.folder}/{EPOCHS}"
-            log.env.log.warn("leader_epochs_damaged", path=path, cause=str(error))
-            return False
-        log.latest_epoch = log.epochs.latest
-        truncation.cut_epochs(log, self.trusted)  # in the file too: the log may be as long again
-        return True
-
-    def _derive_epochs(self, first: int) -> None:
-        """Every batch carries its leader epoch: read them all, and none from where a torn end is the check's to judge."""
-        for segment in self.log.segments[:first]:
-            for _, header in headers_of(segment, segment.base_offset):
-                self._note_epoch(header.leader_epoch, header.base_offset)
-        segment = self.log.segments[first]
-        if self.known.same_boot and segment.base_offset < self.trusted:
-            base = segment.base_offset
-            for _, header in walk_headers(segment.file(), 0, segment.size, base):
-                self._note_epoch(header.leader_epoch, header.base_offset)
-                if header.next_offset >= self.trusted:
-                    break
-
-    def _note_epoch(self, leader_epoch: int, offset: int) -> None:
-        if leader_epoch > self.log.latest_epoch:
-            self.log.assign_epoch(leader_epoch, offset)
-
     def _replay_below(self, first: int) -> None:
         """Producer state from the snapshot up to the segment that is checked batch by batch."""
         for segment in self.log.segments[self.log.index_of(self.replay_from) : first]:
@@ -331,7 +299,7 @@ class _Recovery:
         segment.note(header, checked.position)
         if header.base_offset >= self.trusted:
             self.recovered_bytes += header.size
-        self._note_epoch(header.leader_epoch, header.base_offset)
+        self.epochs.note(header)
         if header.base_offset >= self.unsynced_from:
             # After a failed sync the kernel holds pages for clean that are not on the disk, and a later sync passes them
             # over. The process that saw it fail may be the one that was killed: what it wrote is written again.
@@ -378,10 +346,7 @@ class _Recovery:
         if end > self.trusted or self.was_cut or not self.trusted:
             self._sync(first)
         aborted.derive_anew(log, self.without_aborted)
-        changed = log.epochs.truncate_from_end(end)
-        if log.epochs.truncate_from_start(log.log_start_offset) or changed:
-            log.epochs_unsaved = True
-        log.latest_epoch = log.epochs.latest
+        self.epochs.finish(end)
         log.unsettled()
         snapshots.make_up(log, end, self.machine)
         if end < log.log_start_offset:  # all that was left had been deleted already

@@ -17,11 +17,12 @@ from fencepost.cluster.base.ports import Buffer, File
 from fencepost.cluster.wire.batch import HEADER_SIZE, BatchHeader, BatchRefused, parse_header
 
 from . import segment_files
+from .config import INT_MAX
 from .index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from .names import INDEX, LOG, TIMEINDEX, file_name
 from .pool import FilePool
 from .txn_index import AbortedIndex, IndexDamaged
-from .walk import HOW_TO_MEND, Cold, walk_headers
+from .walk import HOW_TO_MEND, Cold, damaged, walk_headers
 
 UNKNOWN: Final = -2  # a timestamp that nobody has looked up yet
 TAIL_MAX: Final = 64  # remembered batches; 1 KiB for each partition that is written
@@ -155,6 +156,9 @@ class Segment:
         if position == 0:
             self.first_timestamp = timestamp
         if self.bytes_since_index > self.interval:
+            if last - self.base_offset > INT_MAX:  # no checksum covers a batch's offset
+                why = f"a batch of offset {header.base_offset} can't be here"
+                raise damaged(self.path, position, self.base_offset, why)
             assert self._index is not None and self._times is not None
             self._index.append(last - self.base_offset, position)
             self._times.maybe_append(self.max_timestamp, self.offset_of_max - self.base_offset)

@@ -147,6 +147,8 @@ class Settlement:
         start_told = self.cuts == log.cuts and self.start == log.log_start_offset
         if self.cuts != log.cuts or self.unwritten:
             self.take_back_doomed()
+        if self.cuts != log.cuts:  # what was written of them is of before
+            log.epochs_unsaved |= self.epochs_text is not None
         if self.cuts == log.cuts and not log.names_lost:
             if self.point > log.settled_point:
                 log.settled_point = self.point

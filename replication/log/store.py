@@ -249,7 +249,7 @@ class LogStore:
         for log in list(self.shared.unsettled):
             try:
                 begun.append(Settlement(log))
-            except OSError as error:
+            except (OSError, LogDamaged) as error:
                 self.env.log.warn("log_not_settled", folder=log.folder, cause=str(error))
         return begun
 
@@ -264,11 +264,12 @@ class LogStore:
 
     def delete(self, logs: Sequence[Log]) -> None:
         """For good. Blocks for two syncs; the files go later, those who still read them are served."""
-        suffix = self.removal.forget([log.topic_partition for log in logs])
-        for log in logs:
+        for log in logs:  # whatever the disk says: no checkpoint speaks of it any more
             log.removed = True
             log.close(clean=False)
             log.failed = log.failed or OSError("the log was deleted")
+        suffix = self.removal.forget([log.topic_partition for log in logs])
+        for log in logs:
             delay_s = log.config.file_delete_delay_ms / 1000
             self.removal.bury(log.topic_partition, delay_s, suffix)
         if logs:

@@ -1,0 +1,67 @@
+"""All of a log has been deleted by retention. Its last epoch stands at its end, and a start after a kill drops it: nothing tells
+a former leader any more that its history is its own."""
+
+from asyncio import sleep
+
+import pytest
+from fencepost.cluster.base.ids import BrokerId
+from replica_cluster import Cluster, play
+from replica_helpers import batch
+
+B = BrokerId
+
+
+async def all_is_deleted(cluster: Cluster, how: str) -> None:
+    cluster.configure(retention_ms="1000")
+    await sleep(5.0)
+    for each in (2, 3):
+        node = cluster[each]
+        await cluster.world.on(node.env, node.manager.rounds.retain())
+    await sleep(2.0)
+    leader = cluster[2].partition()
+    assert leader.log_start_offset == leader.log_end_offset == 5
+    assert leader.log.epochs.epochs == [1], leader.log.epochs.epochs
+    if how == "none":
+        return
+    for each in (2, 3):
+        if how == "clean":
+            await cluster.stop(each)
+        else:
+            getattr(cluster, how)(each)
+    cluster.elect(2, isr=(B(2), B(3)))
+    for each in (2, 3):
+        await cluster.restart(each)
+    await sleep(1.0)
+    leader = cluster[2].partition()
+    assert leader.log_start_offset == leader.log_end_offset == 5
+
+
+@pytest.mark.parametrize("how", ["none", "clean", "kill", "crash"])
+def test_a_former_leader_forgets_who_wrote_what_nobody_has(how: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.create(min_insync_replicas="1")
+        await cluster[1].write(batch("a", pid=7, sequence=0))  # 0
+        await sleep(1.0)
+        cluster.world.net.cut("node-1", "node-2")
+        cluster.world.net.cut("node-1", "node-3")
+        cluster.deaf.add(1)
+        cluster[1].append(batch("b", pid=7, sequence=1))  # 1: nobody is told
+        for n in range(4):
+            cluster[1].append(batch(f"c{n}"))  # 2..5
+        await sleep(1.0)
+        cluster.kill(1)
+        cluster.deaf.discard(1)
+        cluster.elect(2, isr=(B(2), B(3)))
+        cluster.world.net.heal_all()
+        for n in range(4):
+            await cluster[2].write(batch(f"w{n}"))  # 1..4
+        await sleep(1.0)
+        await all_is_deleted(cluster, how)
+        await cluster.restart(1)
+        await cluster.until(lambda: 1 in cluster.state().isr)
+        cluster.elect(1)
+        await sleep(1.0)
+        done = cluster[1].produce(batch("b", pid=7, sequence=1))
+        assert not getattr(done, "duplicate", False), done
+
+    play(scene)
