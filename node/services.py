@@ -63,6 +63,7 @@ class Services:
     supported_features: Mapping[str, tuple[int, int]]
     sent_away: SentAway = field(default_factory=SentAway)
     positions_heard_over: HeardOver = field(default_factory=HeardOver)
+    commits_heard_over: HeardOver = field(default_factory=HeardOver)
     # Client ids by which this node looks for itself, and whether it was found (`address_check.py`).
     address_checks: dict[str, bool] = field(default_factory=dict)
 

@@ -37,10 +37,10 @@ _IN_OTHER_WORDS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     heard = ctx.services.positions_heard_over
-    who = request.producer_id, request.producer_epoch, ctx.connection
+    who = request.producer_id, request.producer_epoch
 
     async def verify(place: TopicPartition) -> ErrorCode:
-        if heard.is_late(*who):
+        if heard.is_late(who, ctx.connection):
             return E.not_coordinator  # nobody reads this
         said = await ctx.services.verifier.verify_producer(
             place,
@@ -49,7 +49,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
             producer_epoch=request.producer_epoch,
             add=ctx.api_version >= ADDS_ITSELF_SINCE,
         )
-        if heard.is_given_up(*who):
+        if heard.is_given_up(who, ctx.connection):
             return E.not_coordinator  # nor this
         if said is E.transaction_abortable and ctx.api_version < ABORTABLE_SINCE:
             return E.invalid_txn_state
@@ -59,7 +59,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         started = await ctx.services.transaction_starts.of(
             request.transactional_id, request.producer_id, request.producer_epoch
         )
-        return E.not_coordinator if heard.is_given_up(*who) else started
+        return E.not_coordinator if heard.is_given_up(who, ctx.connection) else started
 
     return await ctx.services.groups.txn_offset_commit(
         ctx,

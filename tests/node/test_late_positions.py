@@ -1,13 +1,14 @@
 """Positions of one transaction that arrive in the next one, by a connection that was given up. Up to EndTxn 4 both have one epoch."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
-from fencepost.node.heard_over import PRODUCERS_MAX, HeardOver
+from fencepost.node.heard_over import REMEMBERED_MAX, HeardOver
 from fencepost.node.transaction_frames import Question, Word
 from sim_node import NODE, PORT, SimNode
 from txn_talk import TOPIC, Producer, Talk
@@ -115,14 +116,37 @@ def test_nor_do_those_that_waited_for_a_word_meanwhile(talk: Talk, monkeypatch) 
 def test_who_comes_again_by_the_older_one_has_two_connections() -> None:
     heard = HeardOver()
     came = [(1, False), (2, False), (1, True), (1, False), (2, False), (1, True)]
-    assert [heard.is_late(7, 0, connection) for connection, _ in came] == [late for _, late in came]
-    assert not heard.is_late(7, 1, 0)
-    assert not heard.is_late(8, 0, 0)
+    assert [heard.is_late((7, 0), connection) for connection, _ in came] == [
+        late for _, late in came
+    ]
+    assert not heard.is_late((7, 1), 0)
+    assert not heard.is_late((8, 0), 0)
 
 
 def test_so_many_producers_are_remembered() -> None:
     heard = HeardOver()
-    for producer_id in range(PRODUCERS_MAX + 1):
-        heard.is_late(producer_id, 0, 5)
-    assert heard.is_late(1, 0, 4)
-    assert not heard.is_late(0, 0, 4)
+    for producer_id in range(REMEMBERED_MAX + 1):
+        heard.is_late(producer_id, 5)
+    assert heard.is_late(1, 4)
+    assert not heard.is_late(0, 4)
+
+
+def test_positions_by_two_connections_that_were_given_up_do_not_count_either(talk: Talk) -> None:
+    env = talk.node.env
+    one, two, now = (WireClient(env, NODE, PORT, client_id="p", timeout_s=60.0) for _ in "abc")
+    who = talk.begun("begin", "pay")
+    for given_up in (one, two):
+        talk.node.run(partial(given_up.request, ApiKey.api_versions))
+    talk.add_offsets("add 1", who)
+    assert store(talk, now, who, 100) is E.none
+    talk.end("end 1", who, 4)
+    talk.settle("pay")
+    talk.add_offsets("add 2", who)
+    assert store(talk, now, who, 200) is E.none
+    late = [store(talk, given_up, who, 100) for given_up in (one, two)]
+    assert late == [E.not_coordinator, E.not_coordinator]
+    assert talk.end("end 2", who, 4).error_code is E.none
+    talk.settle("pay")
+    assert fetched(talk) == 200
+    for wire in (one, two, now):
+        talk.node.run(wire.close)

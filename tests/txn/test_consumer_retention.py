@@ -1,9 +1,10 @@
 """How long the positions of a group of the new protocol (KIP-848) are kept, and from when on that counts (KIP-211)."""
 
 import pytest
-from consumer_world import GROUP, MixedCoordinator, request
+from consumer_world import GROUP, MixedCoordinator, command, request
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.groups.commands import Commit, OffsetCommit, OffsetFetch
+from fencepost.txn.groups.groups_machine import EXPIRE
 
 DAY_MS = 24 * 3_600_000
 SWEEP_MS = 600_000
@@ -71,3 +72,37 @@ def test_a_new_coordinator_lets_a_whole_retention_go_by(world) -> None:
     assert stored(world) == [5]
     world.sleep(DAY_MS + 2 * SWEEP_MS)
     assert (stored(world), world.groups) == ([], {})
+
+
+def expire(world: MixedCoordinator) -> None:
+    world.run(world.machine.tick(EXPIRE, world.now_ms))
+
+
+def test_a_position_is_kept_while_an_expression_is_yet_to_be_looked_up(world) -> None:
+    """It may mean the position's topic: a round that came between cost a live member its place in a quiet partition."""
+    world.hear(request(member_epoch=GONE))
+    world.sleep(SWEEP_MS)
+    heard = request("n", names=[], subscribed_topic_regex="qui.*")
+    world.run(world.machine.decide(command(heard), world.now_ms))
+    expire(world)
+    assert stored(world) == [5]
+
+
+def test_a_position_is_kept_while_a_second_expression_waits_for_its_turn(world) -> None:
+    """A rolling restart of two members, each with an expression of its own: the second one is looked up ten seconds later."""
+    world.hear(request(member_epoch=GONE))
+    world.hear(request("a", names=[], subscribed_topic_regex="other.*"))
+    world.sleep(1_000)
+    world.hear(request("b", names=[], subscribed_topic_regex="qui.*"))
+    world.sleep(3_000)
+    expire(world)
+    assert stored(world) == [5]
+
+
+def test_a_group_that_becomes_classic_keeps_the_positions_of_quiet_partitions(world) -> None:
+    """Its first classic member is told its id, and joins a moment later, or never."""
+    world.hear(request(member_epoch=GONE))
+    world.sleep(SWEEP_MS)
+    world.join("", ["quiet"])
+    expire(world)
+    assert stored(world) == [5]

@@ -96,7 +96,11 @@ class ConsumerGroup:
         return (topic_id, partition) in self.owners
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.names or any(topic in found.topics for found in self.resolved.values())
+        if topic in self.names or any(topic in found.topics for found in self.resolved.values()):
+            return True
+        return any(
+            regex not in self.resolved for regex in self.regexes
+        )  # yet to be looked up: it may mean any
 
     def subscription(self, member: Member) -> frozenset[str]:
         """The topics a member names, and those that its expression was last found to mean."""

@@ -367,8 +367,6 @@ def _retention_base(group: ClassicGroup) -> Callable[[Position], int] | None:
     But what is stored while nobody is a member (by a person, or a consumer that assigns itself) is kept as long as
     anything else. There it goes with the rest, maybe a minute later.
     """
-    if group.protocol_type is None:
-        return _commit_time
     if group.phase is Phase.EMPTY:
         since_ms = group.since_ms
         return lambda position: max(since_ms, position.commit_timestamp)

@@ -238,8 +238,11 @@ class GroupService:
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    async def offset_commit(self, ctx: Caller, body: Any) -> Fields:
+    async def offset_commit(self, ctx: Caller, body: Any, *, is_late: bool = False) -> Fields:
+        """`is_late`: by a connection that its member has given up for a newer one. Nobody reads the answer."""
         plan = offset_requests.plan_commit(self._image, body.topics)
+        if is_late:
+            return {"topics": plan.answer(E.not_coordinator)}
         command = plan.command(ctx, body)
         reply = await self._execute(body.group_id, command) if command.commits else []
         return {"topics": plan.answer(reply)}

@@ -97,7 +97,7 @@ class TransactionService:
         self._creating = asyncio.Lock()
         self.counters = TransactionCounters()
         self._tickets = itertools.count(1)
-        self._connections: dict[str, int] = {}
+        self._connections: dict[str, tuple[int, int]] = {}
         self._ticker = Ticker(env.clock)
         self.sender = MarkerSender(
             env=env,

@@ -66,7 +66,7 @@ class TransactionsMachine:
         self.wait_ms_max = config.wait_ms_max
         self.transactions: dict[str, Transaction] = {}
         self.waiting: dict[str, tuple[Command, ...]] = {}
-        self.connections: dict[str, int] = {}
+        self.connections: dict[str, tuple[int, int]] = {}
         self.additions: list[Addition] = []
         self.counters = TransactionCounters()
         self._sweep: tuple[str, ...] = ()
@@ -236,7 +236,8 @@ class TransactionsMachine:
                 if connection == NO_CONNECTION:
                     self.connections.pop(transactional_id, None)
                 else:
-                    self.connections[transactional_id] = connection
+                    newest, _ = self.connections.get(transactional_id, (connection, connection))
+                    self.connections[transactional_id] = max(newest, connection), connection
             case SweepWent(left):
                 self._sweep = left
             case TimeWasUp():

@@ -83,7 +83,7 @@ class State(Protocol):
 
     transactions: dict[str, Transaction]
     waiting: dict[str, tuple[Command, ...]]
-    connections: dict[str, int]
+    connections: dict[str, tuple[int, int]]
     additions: list[Addition]
     wait_ms_max: int
     transaction_version: Callable[[], int]
@@ -201,10 +201,12 @@ class Turn:
             return False
         if transaction.identity != (command.producer_id, command.producer_epoch):
             return False
-        last = self._state.connections.get(command.transactional_id, NO_CONNECTION)
-        if command.connection != last:
-            self.steps.append(HeardOver(command.transactional_id, command.connection))
-        return command.connection < last
+        came = command.connection
+        # And the older one by which it came since: one that was late must not make another one seem new.
+        newest, again = self._state.connections.get(command.transactional_id, (came, came))
+        if (max(newest, came), came) != self._state.connections.get(command.transactional_id):
+            self.steps.append(HeardOver(command.transactional_id, came))
+        return came < newest and came != again
 
     # -- a step of a transaction -----------------------------------------------------------------
 
