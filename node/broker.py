@@ -209,6 +209,7 @@ class Broker:
 
     def _make_services(self) -> Services:
         env, config, door, transactions = self.env, self.config, self.peers.door, self.transactions
+        me, is_registered = config.node_id, self.active_controller.is_registered
         recent = RecentBrokers(env.clock)
         self.machine.listeners.append(recent)
         return Services(
@@ -229,7 +230,7 @@ class Broker:
             markers=self.markers,
             topics=Topics(env, self.controller),
             describe_quorum=self.peers.describe_quorum,
-            voters=VoterChanges(env, config.node_id, self.quorum, self.image, door),
+            voters=VoterChanges(env, me, self.quorum, self.image, door, is_registered),
             settled=self.peers.settled,
             confirm_image=self.peers.confirm_image,
             recent=recent,

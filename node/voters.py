@@ -9,6 +9,8 @@ here a voter that began empty knows that it did, and counts for less until it ha
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused, Outcome, Trouble
@@ -55,12 +57,14 @@ class VoterChanges:
         quorum: Quorum,
         image: ClusterImage,
         door: PeerDoor | None,
+        is_registered: Callable[[BrokerId], bool],
     ) -> None:
         self._env = env
         self._node_id = node_id
         self._quorum = quorum
         self._image = image
         self._door = door
+        self._is_registered = is_registered
         if door is not None:
             door.on_request(KIND, self._serve)
 
@@ -108,7 +112,10 @@ class VoterChanges:
                 continue
             if maybe_done and answer.error_code in DONE_BEFORE:
                 return DONE
-            return answer
+            is_late = clock.steady() + RETRY_S >= deadline
+            if is_late or not maybe_done or answer.error_code is not ErrorCode.request_timed_out:
+                return answer
+            await clock.sleep(RETRY_S)  # the change may have been made, and not be committed yet
 
     async def _once(self, what: dict[str, Any], left_s: float) -> VoterAnswer:
         if self._quorum.is_leader:
@@ -142,8 +149,10 @@ class VoterChanges:
             match what:
                 case {"add": int(node_id), "host": str(host), "port": int(port)}:
                     _check_address(host, port)
-                    self._check_registered(BrokerId(node_id))
-                    await self._quorum.change_voters(add=(BrokerId(node_id), (host, port)))
+                    check = partial(self._check_registered, BrokerId(node_id))
+                    check()
+                    add = (BrokerId(node_id), (host, port))
+                    await self._quorum.change_voters(add=add, check=check)
                 case {"remove": int(node_id)}:
                     await self._quorum.change_voters(remove=BrokerId(node_id))
                 case _:
@@ -157,7 +166,7 @@ class VoterChanges:
 
     def _check_registered(self, node_id: BrokerId) -> None:
         """By that all know what it can read (`metadata/levels.py`), which no command may go beyond while it votes."""
-        if node_id not in self._image.brokers and node_id not in self._quorum.voters:
+        if not self._is_registered(node_id) and node_id not in self._quorum.voters:
             why = f"Node {node_id} is not registered, and nobody knows what it can read: start it, then add it."
             raise VoterChangeRefused(ErrorCode.invalid_request, why)
 

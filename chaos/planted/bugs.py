@@ -65,7 +65,9 @@ def _check_is_called_alike(what: str, before: Any, new: Any) -> None:
         try:
             inspect.signature(new).bind(*places, **names)
         except TypeError as error:
-            raise TypeError(f"{what} is called with other arguments than the bug has: {error}") from error
+            raise TypeError(
+                f"{what} is called with other arguments than the bug has: {error}"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,6 +260,8 @@ class Liveness:
             self._doomed.setdefault(broker_id, broker_epoch)
         self._watch_all()
         for broker_id, broker_epoch in list(self._doomed.items()):
+            if self._doomed.get(broker_id) != broker_epoch:
+                continue  # it was heard while another one was fenced
             # Not behind the wait: one that is heard meanwhile has a session again.
             self._sessions.forget(broker_id)
             broker = self._quorum.image.brokers.get(broker_id)

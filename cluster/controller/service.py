@@ -253,6 +253,10 @@ class Controller:
             return Decision(reply=lambda _version: refused), b""
         return decision, entry
 
+    def is_registered(self, broker_id: BrokerId) -> bool:
+        """By all that is decided here, though it may not be committed yet: what is logged now comes behind that."""
+        return broker_id in self._ahead.image.brokers
+
     def _scene(self, image: ClusterImage | None = None) -> Scene:
         return Scene(
             image=self._ahead.image if image is None else image,

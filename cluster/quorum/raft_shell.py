@@ -32,8 +32,8 @@ from .redirected import in_world
 from .store import FULL, Store, open_folder
 from .transport import Links, QuorumTransport
 from .view import QuorumView, view_of
-from .voter_checks import check_majority_answers, wait_answers, wait_caught_up
-from .voters import Address, VoterChangeRefused, Voters, change_by_one, write_voters
+from .voter_checks import change_of_committed, check_majority_answers, wait_answers, wait_caught_up
+from .voters import Address, VoterChangeRefused, Voters, write_voters
 
 PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
 # A leader whose lease has run out is asked nothing. It steps down a little later: if it was this process that stood
@@ -178,24 +178,25 @@ class Quorum:
         return result
 
     async def change_voters(
-        self, *, add: tuple[BrokerId, Address] | None = None, remove: BrokerId | None = None
+        self,
+        *,
+        add: tuple[BrokerId, Address] | None = None,
+        remove: BrokerId | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add a voter, which must be up and following, or remove one; done when it is settled. On the leader."""
+        """Add a voter, which must be up and following, or remove one; done when it is settled. On the leader. `check` may refuse last."""
         if self._changing_voters:
             why = "Another change of the voters is under way."
             raise VoterChangeRefused(ErrorCode.request_timed_out, why)
         self._changing_voters = True
         try:
-            raft = self._leading()
-            wanted = change_by_one(raft.voters, add=add, remove=remove)
+            wanted = change_of_committed(self._leading(), add=add, remove=remove)
             if add is not None:
                 await wait_caught_up(self._leading, self._env.clock, add[0])
             await wait_answers(self._leading, self._env.clock, wanted)
             raft = self._leading()
-            if raft.voters_submitted or raft.sets.index > raft.commit_index:
-                why = "The last change of the voters is not committed."
-                raise VoterChangeRefused(ErrorCode.request_timed_out, why)
-            changed = change_by_one(raft.voters, add=add, remove=remove)
+            changed = change_of_committed(raft, add=add, remove=remove)
+            check()
             check_majority_answers(raft, self._env.clock, changed)
             packed = write_voters(changed)
             await self._ask(lambda raft, decided: raft.submit_voters(packed, decided))

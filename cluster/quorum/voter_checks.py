@@ -14,10 +14,20 @@ from ..base.ids import BrokerId
 from ..base.ports import Clock
 from .raft import Raft
 from .raft_leader import SILENT_S
-from .voters import VoterChangeRefused, Voters, majority
+from .voters import Address, VoterChangeRefused, Voters, change_by_one, majority
 
 CATCH_UP_S: Final = 10.0
 CATCH_UP_POLL_S: Final = 0.05
+
+
+def change_of_committed(
+    raft: Raft, *, add: tuple[BrokerId, Address] | None, remove: BrokerId | None
+) -> Voters:
+    """VoterChangeRefused where the last change is not committed: it may be taken back, so that nobody is told who votes by it."""
+    if raft.voters_submitted or raft.sets.index > raft.commit_index:
+        why = "The last change of the voters is not committed."
+        raise VoterChangeRefused(ErrorCode.request_timed_out, why)
+    return change_by_one(raft.voters, add=add, remove=remove)
 
 
 async def wait_caught_up(leading: Callable[[], Raft], clock: Clock, node_id: BrokerId) -> None:
