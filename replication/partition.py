@@ -90,6 +90,8 @@ class Partition(RefusingPartition):
             self._high_watermark_moved()
         if self._syncs is not None and not self.sync_counts:
             self._syncs.release(self.log.log_end_offset, ErrorCode.none)
+        if self.is_leader:
+            self._maybe_deleted()  # who was waited for, as proposed, may have been refused
 
     # -- leadership ------------------------------------------------------------------------------------
 

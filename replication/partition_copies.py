@@ -92,9 +92,10 @@ class CopiedPartition(ReadablePartition, Flushable):
 
     @property
     def counted_log_start(self) -> int:
-        """What counts of where the log starts: under flush.policy=ack what the disk has of it, like its end."""
+        """What counts of where the log starts: what the disk has of it, whatever flush.policy says: a kill leaves what was written, and
+        would bring back what was deleted."""
         log = self.log
-        if not self.sync_counts or log.is_start_durable:
+        if log.is_start_durable:
             self._durable_start = log.log_start_offset
         return self._durable_start
 
@@ -318,8 +319,7 @@ class CopiedPartition(ReadablePartition, Flushable):
         super().on_log_start_moved()
         if self.log.log_start_offset > durable_point(self.log):
             self._flusher.soon(self)  # no checkpoint says where the log starts before that
-        if self.sync_counts:
-            self._owner.on_log_start(self)
+        self._owner.on_log_start(self)
         self._maybe_deleted()
         for feed in self._feeds:
             feed.on_moved()

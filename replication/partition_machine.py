@@ -238,9 +238,10 @@ class PartitionMachine:
         """What every replica that is alive has deleted (Kafka's lowWatermarkIfLeader); `log_start` is our own.
 
         One that may be elected counts in any case: a full disk, or a leader that can't be read, keeps it from following.
-        In a new epoch nobody has been heard yet: those in sync are waited for until they leave.
+        In a new epoch nobody has been heard yet: those in sync are waited for until they leave. Whoever was proposed may be in sync
+        already, for all that is known here.
         """
-        isr = self.isr.isr
+        isr = self.isr.maximal_isr
         return min(
             (
                 each.log_start
