@@ -46,9 +46,11 @@ def aborted_values_overtake(patch: Patch) -> None:
             super().is_aborted(header)
             return False
 
-    def map_piece(self: Any, file: Any, end: int, position: int, transactions: Any) -> int:
+    def map_piece(
+        self: Any, file: Any, end: int, place: Any, limit: int, transactions: Any
+    ) -> compaction.Place | None:
         transactions.__class__ = Blind
-        return right(self, file, end, position, transactions)
+        return right(self, file, end, place, limit, transactions)
 
     patch.put(compaction._Round, "_map_piece", map_piece)
 

@@ -250,6 +250,10 @@ class PartitionOffsets:
         self._pending.clear()
         self._unnamed.clear()
         if not self.intact:
+            # What is not read may say that these were of another topic of that name.
+            for values in self._values.values():
+                for kind in (Kind.LOG_START, Kind.HIGH_WATERMARK, Kind.CLEANED):
+                    values[kind] = NONE
             self.env.log.error("partition_offsets_damaged", path=self.path, position=position)
 
     def _take(self, body: memoryview) -> None:

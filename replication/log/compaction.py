@@ -59,6 +59,13 @@ class Dirt(NamedTuple):
     is_due: bool
 
 
+class Place(NamedTuple):
+    """In a segment: the position of the next batch, and the offset that it has at least."""
+
+    position: int
+    offset: int
+
+
 class CleaningAborted(Exception):
     """The log was truncated, or lost segments that were being cleaned: another round will do it."""
 
@@ -157,6 +164,8 @@ class _Round:
     async def run(self) -> None:
         log = self.log
         await self._map_keys()
+        if not log.is_start_durable:
+            raise CleaningAborted  # retention came in between: as in `compact`
         end = self.keys.latest + 1
         chosen = [segment for segment in log.segments[:-1] if segment.base_offset < end]
         transactions = Transactions(aborted.between(log, chosen[0].base_offset, self.dirt.end))
@@ -205,29 +214,31 @@ class _Round:
             if segment.base_offset >= found.end:
                 return
             following = _end_of(log, segment)
-            position = 0
-            while position < segment.size:
+            place = Place(0, segment.base_offset)
+            while place.position < segment.size:
                 taken = await log.env.disk.run(
-                    self._map_piece, segment.file(), segment.size, position, transactions
+                    self._map_piece, segment.file(), segment.size, place, following, transactions
                 )
                 self._check([segment])
-                if taken < 0:
+                if taken is None:
                     return  # the map is full
-                position = taken
+                place = taken
                 await log.env.clock.sleep(0)
             self.keys.latest = following - 1
 
-    def _map_piece(self, file: File, end: int, position: int, transactions: Transactions) -> int:
-        """The position behind what was taken in; -1 when the map is full. Off the loop."""
-        for _, header, batch in pieces(file, position, end):
-            position += header.size
+    def _map_piece(
+        self, file: File, end: int, place: Place, limit: int, transactions: Transactions
+    ) -> Place | None:
+        """The place behind what was taken in; None when the map is full. Off the loop."""
+        for at, header, batch in pieces(file, place.position, end, place.offset, limit):
+            place = Place(at + header.size, header.next_offset)
             if header.is_control:
                 transactions.is_done_with(header, read_records(batch))
             elif header.last_offset >= self.dirt.first_dirty:
                 if not transactions.is_aborted(header) and not self._map_batch(header, batch):
-                    return -1
+                    return None
                 self.keys.latest = header.last_offset
-        return position
+        return place
 
     def _map_batch(self, header: BatchHeader, batch: Buffer) -> bool:
         keys = self.keys
@@ -269,17 +280,17 @@ class _Round:
         self, segment: Segment, new: Segment, cleaner: Cleaner, *, is_last: bool
     ) -> bool:
         """Whether anything of it was left out or changed."""
-        log, position = self.log, 0
-        file = segment.file()
+        log, place = self.log, Place(0, segment.base_offset)
+        file, limit = segment.file(), _end_of(self.log, segment)
         changed = False
-        while position < segment.size:
+        while place.position < segment.size:
             kept, taken, left_as_was = await log.env.disk.run(
-                _clean_piece, file, segment.size, position, cleaner, is_last
+                _clean_piece, file, segment.size, place, limit, cleaner, is_last
             )
             self._check([segment])
             changed |= not left_as_was
-            self.stats.bytes_read += taken - position
-            position = taken
+            self.stats.bytes_read += taken.position - place.position
+            place = taken
             if kept:
                 headers = [(0, header) for header, _ in kept]
                 data = b"".join(batch for _, batch in kept)
@@ -345,18 +356,18 @@ def _sync_and_name(log: "Log", base_offset: int, paths: list[str]) -> None:
 
 
 def _clean_piece(
-    file: File, end: int, position: int, cleaner: Cleaner, is_last_segment: bool
-) -> tuple[list[tuple[BatchHeader, Buffer]], int, bool]:
-    """What is kept of the next piece, the position behind it, whether that is all of it. Off the loop."""
+    file: File, end: int, place: Place, limit: int, cleaner: Cleaner, is_last_segment: bool
+) -> tuple[list[tuple[BatchHeader, Buffer]], Place, bool]:
+    """What is kept of the next piece, the place behind it, whether that is all of it. Off the loop."""
     kept: list[tuple[BatchHeader, Buffer]] = []
     left_as_was = True
-    for at, header, batch in pieces(file, position, end):
-        position = at + header.size
-        left = cleaner.keep(batch, header, is_last=is_last_segment and position == end)
+    for at, header, batch in pieces(file, place.position, end, place.offset, limit):
+        place = Place(at + header.size, header.next_offset)
+        left = cleaner.keep(batch, header, is_last=is_last_segment and place.position == end)
         left_as_was &= left is batch
         if left is not None:
             kept.append((parse_header(left), left))
-    return kept, position, left_as_was
+    return kept, place, left_as_was
 
 
 def _groups(log: "Log", chosen: list[Segment]) -> Iterator[list[Segment]]:

@@ -22,7 +22,7 @@ from .index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from .names import INDEX, LOG, TIMEINDEX, file_name
 from .pool import FilePool
 from .txn_index import AbortedIndex, IndexDamaged
-from .walk import HOW_TO_MEND, Cold, damaged, walk_headers
+from .walk import HOW_TO_MEND, Cold, damaged, is_largest, walk_headers
 
 UNKNOWN: Final = -2  # a timestamp that nobody has looked up yet
 TAIL_MAX: Final = 64  # remembered batches; 1 KiB for each partition that is written
@@ -207,6 +207,9 @@ class Segment:
         index, times = self.load_indexes()
         start = index.positions[-1] if index.positions else 0
         self._take_max_from(times)
+        if start and not self._is_max_there(start):
+            self.rebuild_indexes()
+            return
         self.bytes_since_index = self.size - start
         if self.size == 0:
             self.first_timestamp = -1
@@ -319,6 +322,9 @@ class Segment:
         # As it was just before that entry's batch was counted.
         times.cut(index.offsets[-1] + 1)
         self._take_max_from(times)
+        if not self._is_max_there(position):  # an end of power may have left less of the times
+            self.start_indexes()
+            return 0
         self.bytes_since_index = 0
         self.index_written = min(self.index_written, len(index))
         self.times_written = min(self.times_written, len(times))
@@ -362,7 +368,7 @@ class Segment:
             _, times = self.load_indexes(block=block)
             self._take_max_from(times)
             try:
-                is_there = self._is_max_there(block=block)
+                is_there = self._is_max_there(self.size, block=block)
             except Cold:
                 self.max_timestamp = UNKNOWN  # it has not been looked at yet
                 raise
@@ -370,27 +376,16 @@ class Segment:
                 self.rebuild_indexes()
         return self.max_timestamp
 
-    def _is_max_there(self, *, block: bool) -> bool:
-        """The batch that the last time entry names has that timestamp, and none behind it a larger one.
+    def _is_max_there(self, end: int, *, block: bool = True) -> bool:
+        """The batch that the last time entry names has that timestamp, and none behind it, up to the one at `end`, a larger one.
 
         Where time goes forward that is a few batches, once for each segment after a crash.
         """
         index, _ = self.load_indexes(block=block)
         slot = index.slot_at_or_before(self.offset_of_max - self.base_offset)
         start = index.positions[slot] if slot >= 0 else 0
-        found = self.max_timestamp == -1
-        try:
-            headers = walk_headers(self.file(), start, self.size, self.base_offset, block=block)
-            for _, header in headers:
-                if header.max_timestamp > self.max_timestamp:
-                    return False
-                found |= (header.last_offset, header.max_timestamp) == (
-                    self.offset_of_max,
-                    self.max_timestamp,
-                )
-        except LogDamaged:
-            return False
-        return found
+        headers = walk_headers(self.file(), start, self.size, self.base_offset, block=block)
+        return is_largest(headers, self.max_timestamp, self.offset_of_max, end)
 
     def timestamp_of_first(self) -> int:
         """Of the first batch; -1 when it has none or there is no batch."""

@@ -145,7 +145,7 @@ class Settlement:
                 log.shared.unsettled.pop(log, None)  # it is settled no further
             return
         start_told = self.cuts == log.cuts and self.start == log.log_start_offset
-        if self.cuts != log.cuts or self.unwritten:
+        if self.cuts != log.cuts or self.unwritten or log.names_lost:
             self.take_back_doomed()
         if self.cuts != log.cuts:  # what was written of them is of before
             log.epochs_unsaved |= self.epochs_text is not None

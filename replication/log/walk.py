@@ -114,8 +114,29 @@ def walk_headers(
             raise damaged(file.path, step.position, step.base_offset, refused.message) from refused
 
 
-def pieces(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of the whole batches in the next piece; one at least. LogDamaged."""
+def is_largest(
+    headers: Iterator[tuple[int, BatchHeader]], timestamp: int, offset: int, end: int
+) -> bool:
+    """Whether the batch that ends with `offset` is there with that timestamp (-1: none has one), and none has a larger one, up to the
+    batch at the position `end`: what is behind may be torn."""
+    found = timestamp == -1
+    try:
+        for position, header in headers:
+            if header.max_timestamp > timestamp:
+                return False
+            found |= (header.last_offset, header.max_timestamp) == (offset, timestamp)
+            if position >= end:
+                break
+    except LogDamaged:
+        return False
+    return found
+
+
+def pieces(
+    file: File, position: int, end: int, offset: int, limit: int
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, header and bytes of the whole batches in the next piece; one at least. LogDamaged. The first one is at or behind
+    `offset`, and none reaches to `limit` or over it: no checksum covers a batch's own offset."""
     data = file.read(position, min(PIECE, end - position))
     at = 0
     while position + at < end:
@@ -129,6 +150,10 @@ def pieces(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHead
                 data = file.read(position, min(header.size, end - position))
             check_batch(data, at, header)
         except BatchRefused as refused:
-            raise damaged(file.path, position + at, -1, refused.message) from refused
+            raise damaged(file.path, position + at, offset, refused.message) from refused
+        if not offset <= header.base_offset <= header.last_offset < limit:
+            why = f"a batch of offset {header.base_offset} can't be here"
+            raise damaged(file.path, position + at, offset, why)
+        offset = header.next_offset
         yield position + at, header, memoryview(data)[at : at + header.size]
         at += header.size
