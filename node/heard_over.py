@@ -15,23 +15,35 @@ PROVED BY  tests/node/test_late_positions.py::test_positions_of_the_last_transac
 from collections.abc import Hashable
 from typing import Final
 
+COMMITS_ALIVE_AFTER_S: Final = 5.0  # members commit without waiting for answers
 REMEMBERED_MAX: Final = 10_000  # whoever was heard longest ago goes first
 
 
 class HeardOver:
-    def __init__(self) -> None:
-        # The newest connection of each, and the older one by which he came since: one that was late must not make others seem new.
-        self._last: dict[Hashable, tuple[int, int]] = {}
+    """`alive_after_s`: how long after it was refused who comes again by an older connection is believed to be alive. At once where
+    nobody asks for more before he is answered; of what is sent one behind the other more may lie in a connection that was given up."""
 
-    def is_late(self, who: Hashable, connection: int) -> bool:
-        newest, again = self._last.pop(who, (connection, connection))
-        is_late = connection < newest and connection != again
-        self._last[who] = max(newest, connection), connection
+    def __init__(self, *, alive_after_s: float = 0.0) -> None:
+        self._alive_after_s = alive_after_s
+        # The newest connection of each, and the older one by which he came since, and when: one that was late must not make others
+        # seem new.
+        self._last: dict[Hashable, tuple[int, int, float]] = {}
+
+    def is_late(self, who: Hashable, connection: int, *, now: float = 0.0) -> bool:
+        newest, again, since = self._last.pop(who, (connection, connection, now))
+        is_late = False
+        if connection >= newest:
+            newest, again = connection, connection
+        elif connection != again:
+            is_late, again, since = True, connection, now
+        else:
+            is_late = now - since < self._alive_after_s
+        self._last[who] = newest, again, since
         if len(self._last) > REMEMBERED_MAX:
             del self._last[next(iter(self._last))]
         return is_late
 
     def is_given_up(self, who: Hashable, connection: int) -> bool:
         """Whether he came by a newer one since; to be asked after a wait, in which that may have stored and ended anything."""
-        newest, again = self._last.get(who, (connection, connection))
+        newest, again, _ = self._last.get(who, (connection, connection, 0.0))
         return connection < newest and connection != again

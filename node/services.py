@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from fencepost.txn.groups.service import GroupService
 from fencepost.txn.transactions.service import TransactionService
 
 from .config import NodeConfig
-from .heard_over import HeardOver
+from .heard_over import COMMITS_ALIVE_AFTER_S, HeardOver
 from .sent_away import SentAway
 from .server.dispatch import Api, Context
 from .voters import VoterChanges
@@ -63,7 +64,9 @@ class Services:
     supported_features: Mapping[str, tuple[int, int]]
     sent_away: SentAway = field(default_factory=SentAway)
     positions_heard_over: HeardOver = field(default_factory=HeardOver)
-    commits_heard_over: HeardOver = field(default_factory=HeardOver)
+    commits_heard_over: HeardOver = field(
+        default_factory=partial(HeardOver, alive_after_s=COMMITS_ALIVE_AFTER_S)
+    )
     # Client ids by which this node looks for itself, and whether it was found (`address_check.py`).
     address_checks: dict[str, bool] = field(default_factory=dict)
 

@@ -72,7 +72,7 @@ class Scene:
     topic_configs: TopicConfigs
     rng: random.Random
     now_ms: int
-    voters: Collection[BrokerId]  # on the metadata, from the moment that it is in the log
+    voters: Collection[BrokerId]  # on the metadata, or soon, when what is under way is in the log
     disks: Disks = NOTHING_HEARD
 
     @property

@@ -115,7 +115,7 @@ class Agreement(Protocol):
     def term(self) -> int: ...
 
     @property
-    def voters(self) -> Collection[BrokerId]: ...
+    def voters_to_be(self) -> Collection[BrokerId]: ...
 
     async def propose(self, record: bytes) -> Result: ...
 
@@ -265,6 +265,6 @@ class Controller:
             topic_configs=self._topic_configs,
             rng=self._env.rng,
             now_ms=self._env.clock.now_ms(),
-            voters=self._quorum.voters,
+            voters=self._quorum.voters_to_be,
             disks=self.disks(),
         )

@@ -272,6 +272,15 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         """A set of voters is on its way to the log, whoever still waits for it."""
         return any(entry[0] == VOTERS_KIND for entry, _ in self._submitted)
 
+    @property
+    def voters_to_be(self) -> Voters:
+        """All who vote, and who do when what is on its way is in the log."""
+        found = dict(self.voters)
+        for entry, _ in self._submitted:
+            if entry[0] == VOTERS_KIND:
+                found.update(read_voters(entry[1:]))
+        return found
+
     def adopt(self, term: int, voted_for: BrokerId | None = None) -> None:
         """Another node is in a later term: this one follows in it, and may vote for it at once."""
         assert term > self.term, "a term went backwards"

@@ -95,13 +95,9 @@ class Quorum:
             self._snapshots.newest = snapshot
         with in_world(self._env):
             raft = Raft(
-                self.node_id,
-                self._first_voters,
-                self._journal,
-                self._transport,
-                self._snapshots,
+                self.node_id, self._first_voters, self._journal, self._transport, self._snapshots,
                 self._apply,
-            )
+            )  # fmt: skip
             if self._links is not None:
                 raft.listen(self._env.clock.steady())
         self._transport.term = lambda: raft.term
@@ -165,6 +161,10 @@ class Quorum:
     def voters(self) -> Voters:
         """Who votes, and where: as the log says, or the configuration where it does not say yet."""
         return self._first_voters if self._raft is None else self._raft.voters
+
+    @property
+    def voters_to_be(self) -> Voters:
+        return self._first_voters if self._raft is None else self._raft.voters_to_be
 
     def view(self) -> QuorumView:
         return view_of(self._raft, self._first_voters, self._env.clock.now_ms())

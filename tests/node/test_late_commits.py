@@ -9,6 +9,7 @@ import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
+from fencepost.node.heard_over import COMMITS_ALIVE_AFTER_S
 from sim_node import NODE, PORT, SimNode
 from test_late_positions import fetched
 from txn_talk import TOPIC, Talk
@@ -104,14 +105,27 @@ def test_a_late_commit_by_a_connection_that_was_given_up_does_not_set_the_group_
         talk.node.run(wire.close)
 
 
-def test_a_member_that_goes_on_by_an_older_connection_is_heard_when_it_asks_again(
+def test_what_was_sent_behind_the_other_by_a_connection_that_was_given_up_is_late_too(
     talk: Talk,
 ) -> None:
+    """Positions are committed without waiting for answers: more than one may lie in it."""
+    given_up, now = (WireClient(talk.node.env, NODE, PORT, client_id="c") for _ in "ab")
+    talk.node.run(partial(given_up.request, ApiKey.api_versions))
+    member = Member(talk, now)
+    assert member.commit(now, 200) is E.none
+    assert [member.commit(given_up, each) for each in (100, 110, 120)] == [E.not_coordinator] * 3
+    assert fetched(talk) == 200
+    for wire in (given_up, now):
+        talk.node.run(wire.close)
+
+
+def test_a_member_that_goes_on_by_an_older_connection_is_heard_in_the_end(talk: Talk) -> None:
     one, now = (WireClient(talk.node.env, NODE, PORT, client_id="c") for _ in "ab")
     talk.node.run(partial(one.request, ApiKey.api_versions))
     member = Member(talk, now)
     assert member.commit(now, 200) is E.none
     assert member.commit(one, 250) is E.not_coordinator
+    talk.node.sleep(COMMITS_ALIVE_AFTER_S)
     assert member.commit(one, 250) is E.none
     assert fetched(talk) == 250
     for wire in (one, now):

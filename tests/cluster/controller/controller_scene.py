@@ -51,6 +51,10 @@ class Alone:
     def image(self) -> Any:
         return self.machine.image
 
+    @property
+    def voters_to_be(self) -> frozenset[int]:
+        return self.voters
+
     async def propose(self, record: bytes) -> Any:
         self.proposed.append(record)
         hook, self.before_apply = self.before_apply, None
