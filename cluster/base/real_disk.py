@@ -40,7 +40,12 @@ class RealDisk:
             raise
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        """OSError where the disk can't tell: `os.path.exists` says no, and what is there would be begun anew."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size

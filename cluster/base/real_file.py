@@ -30,7 +30,16 @@ def _closed(path: str) -> OSError:
 class RealFile:
     """See `ports.File`. Appends and truncations come from the loop's thread only; reads and syncs from any."""
 
-    __slots__ = ("_closing", "_fd", "_lock", "_size", "_sync_failed", "_users", "path")
+    __slots__ = (
+        "_closing",
+        "_fd",
+        "_lock",
+        "_size",
+        "_sync_failed",
+        "_sync_turn",
+        "_users",
+        "path",
+    )
 
     nowait_works = hasattr(os, "RWF_NOWAIT")
 
@@ -42,6 +51,7 @@ class RealFile:
         self._users = 0
         self._closing = False
         self._sync_failed: OSError | None = None
+        self._sync_turn = threading.Lock()
 
     def size(self) -> int:
         return self._size
@@ -225,17 +235,21 @@ class RealFile:
 
         A failure is remembered and every later sync fails too: the kernel has marked the pages clean, so
         that a second fdatasync would succeed without having written anything (PostgreSQL's fsyncgate, 2018).
+
+        Nor do two run at one time: the kernel tells of a failed write once for each descriptor, so one of the two would hear
+        that all is well (`file_check_and_advance_wb_err`).
         """
-        if self._sync_failed is not None:
-            raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
-        self.hold()
-        try:
-            os.fdatasync(self._fd)
-        except OSError as error:
-            self._sync_failed = error
-            raise
-        finally:
-            self.release()
+        with self._sync_turn:
+            if self._sync_failed is not None:
+                raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
+            self.hold()
+            try:
+                os.fdatasync(self._fd)
+            except OSError as error:
+                self._sync_failed = error
+                raise
+            finally:
+                self.release()
 
 
 def close_quietly(fd: int) -> None:

@@ -122,9 +122,9 @@ class Removal:
     async def _remove(self, folder: str, was: str) -> None:
         """`was` is what it was called while it was a partition's."""
         disk = self._env.disk
-        if not disk.exists(folder):
-            return  # it got its second name before its time came
         try:
+            if not disk.exists(folder):
+                return  # it got its second name before its time came
             for name in disk.list(folder):
                 if name.removesuffix(DELETED).endswith(LOG):
                     await shrink(self._env, f"{folder}/{name}", was, self._pool)
