@@ -97,6 +97,9 @@ class CopiedPartition(ReadablePartition, Flushable):
         log = self.log
         if log.is_start_durable:
             self._durable_start = log.log_start_offset
+        else:  # others may move it on before each checkpoint ends
+            told = min(log.start_on_disk, log.log_start_offset)
+            self._durable_start = max(self._durable_start, told)
         return self._durable_start
 
     def _steady_ms(self) -> int:

@@ -165,9 +165,8 @@ class Rounds:
             self._manager.policies.look_again()
         starts, self._starts = self._starts, {}
         for partition in starts:
-            if partition.log.is_start_durable or partition.closed is not None:
-                partition.on_start_durable()
-            else:
+            partition.on_start_durable()
+            if not partition.log.is_start_durable and partition.closed is None:
                 self._starts[partition] = None
                 self._due.set()
         for name, wants_sync in store.waiting().items():

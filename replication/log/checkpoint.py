@@ -254,6 +254,8 @@ class PartitionOffsets:
             for values in self._values.values():
                 for kind in (Kind.LOG_START, Kind.HIGH_WATERMARK, Kind.CLEANED):
                     values[kind] = NONE
+                if values[Kind.RECOVERY_POINT] != NONE:  # of one without a folder, too
+                    values[Kind.RECOVERY_POINT] = UNKNOWN
             self.env.log.error("partition_offsets_damaged", path=self.path, position=position)
 
     def _take(self, body: memoryview) -> None:

@@ -50,7 +50,7 @@ class Log:
         "committed", "config", "created", "cut_unsynced", "cuts", "damage", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
         "failed", "folder", "folder_synced", "folder_version", "hint", "latest_epoch", "log_end_offset", "log_start_offset",
         "names_lost", "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshot_lacks_room",
-        "snapshots", "snapshots_unsynced", "ticket", "topic_id", "topic_partition", "unread",
+        "snapshots", "snapshots_unsynced", "start_on_disk", "ticket", "topic_id", "topic_partition", "unread",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +72,7 @@ class Log:
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
         self.log_start_offset = log_start_offset
+        self.start_on_disk = -1  # as far as a checkpoint has said so, in this run
         self.log_end_offset = segments[-1].next_offset
         self.recovery_point = self.settled_point = self.log_end_offset
         self.size_bytes = sum(segment.size for segment in segments)

@@ -206,10 +206,12 @@ class Segment:
         """Largest timestamp and bytes since the last entry, of what is left."""
         index, times = self.load_indexes()
         start = index.positions[-1] if index.positions else 0
-        self._take_max_from(times)
-        if start and not self._is_max_there(start):
-            self.rebuild_indexes()
-            return
+        stays = self.max_timestamp != UNKNOWN and self.offset_of_max < self.next_offset
+        if not stays or not self.size:
+            self._take_max_from(times)
+            if start and not self._is_max_there(start, damaged_is=True):
+                self.rebuild_indexes()
+                return
         self.bytes_since_index = self.size - start
         if self.size == 0:
             self.first_timestamp = -1
@@ -322,7 +324,9 @@ class Segment:
         # As it was just before that entry's batch was counted.
         times.cut(index.offsets[-1] + 1)
         self._take_max_from(times)
-        if not self._is_max_there(position):  # an end of power may have left less of the times
+        if not self._is_max_there(
+            position, damaged_is=True
+        ):  # an end of power may have left less of the times
             self.start_indexes()
             return 0
         self.bytes_since_index = 0
@@ -376,16 +380,16 @@ class Segment:
                 self.rebuild_indexes()
         return self.max_timestamp
 
-    def _is_max_there(self, end: int, *, block: bool = True) -> bool:
+    def _is_max_there(self, end: int, *, block: bool = True, damaged_is: bool = False) -> bool:
         """The batch that the last time entry names has that timestamp, and none behind it, up to the one at `end`, a larger one.
-
-        Where time goes forward that is a few batches, once for each segment after a crash.
-        """
+        Where time goes forward that is a few batches, once for each segment after a crash."""
         index, _ = self.load_indexes(block=block)
         slot = index.slot_at_or_before(self.offset_of_max - self.base_offset)
         start = index.positions[slot] if slot >= 0 else 0
         headers = walk_headers(self.file(), start, self.size, self.base_offset, block=block)
-        return is_largest(headers, self.max_timestamp, self.offset_of_max, end)
+        return is_largest(
+            headers, self.max_timestamp, self.offset_of_max, end, damaged_is=damaged_is
+        )
 
     def timestamp_of_first(self) -> int:
         """Of the first batch; -1 when it has none or there is no batch."""

@@ -161,6 +161,12 @@ class Settlement:
         ):  # fmt: skip
             log.shared.unsettled.pop(log, None)
 
+    def is_durable(self) -> None:
+        """What was put is on the disk: also where the log begins further on by now."""
+        log = self.log
+        if self.error is None and self.start and self.cuts == log.cuts and not log.names_lost:
+            log.start_on_disk = self.start
+
     def _take_back_segments(self) -> None:
         """Those that are in the log yet: another one may have the name of one that was truncated meanwhile."""
         log = self.log

@@ -24,6 +24,7 @@ from .walk import walk_headers
 
 if TYPE_CHECKING:
     from .log import Log
+    from .segment import Segment
 
 
 class StartEpochs:
@@ -73,20 +74,41 @@ class StartEpochs:
         start = log.log_start_offset
         segment = log.segments[log.index_of(start)]
         try:
-            headers = headers_of(segment, start)
-            _, first = next(headers, (0, None))
-            if first is None:
-                return True
-            if log.epochs.epoch_for(max(first.base_offset, start)) == first.leader_epoch:
-                return True
-            _, second = next(headers, (0, None))
+            first, second = self._first_two(segment, start)
         except LogDamaged:
             return True  # the check judges that
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
             return True  # who reads there meets it
+        if (
+            first is None
+            or log.epochs.epoch_for(max(first.base_offset, start)) == first.leader_epoch
+        ):
+            return True
         return second is not None and second.leader_epoch < first.leader_epoch
+
+    def _first_two(
+        self, segment: "Segment", start: int
+    ) -> tuple[BatchHeader | None, BatchHeader | None]:
+        """That reach behind `start`. Where there is no index the making of one would meet a torn end: then from the file's beginning."""
+        try:
+            headers = headers_of(segment, start)
+            _, first = next(headers, (0, None))
+        except LogDamaged:
+            every = walk_headers(segment.file(), 0, segment.size, segment.base_offset)
+            headers = (each for each in every if each[1].last_offset >= start)
+            _, first = next(headers, (0, None))
+        try:
+            _, second = next(headers, (0, None))
+            at = self.log.index_of(segment.base_offset) + 1
+            if second is None and at < len(self.log.segments):
+                following = self.log.segments[at]
+                headers = walk_headers(following.file(), 0, following.size, following.base_offset)
+                _, second = next(headers, (0, None))
+        except LogDamaged:
+            second = None  # torn, and no word against the first
+        return first, second
 
     def _derive(self, first: int) -> None:
         """Every batch carries its leader epoch: read them all, and none from where a torn end is the check's to judge."""

@@ -235,6 +235,7 @@ class LogStore:
             raise
         for settlement in settlements:
             if not settlement.log.removed:
+                settlement.is_durable()
                 snapshots.drop_old(settlement.log)  # the older ones are those to believe until here
                 burial.bury(settlement.log, settlement.doomed)
         await _make_room([settlement for settlement in settlements if settlement.found_disk_full])

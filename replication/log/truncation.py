@@ -157,6 +157,7 @@ def _lower_start(log: "Log", offset: int) -> None:
     """Durably, before anything is acknowledged behind it, or a start after a crash takes that for deleted; and behind the cut: of
     what is not buried yet nothing may count again."""
     log.log_start_offset = offset
+    log.start_on_disk = min(log.start_on_disk, offset)
     log.lower(Kind.LOG_START, offset)
 
 

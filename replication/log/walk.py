@@ -115,10 +115,15 @@ def walk_headers(
 
 
 def is_largest(
-    headers: Iterator[tuple[int, BatchHeader]], timestamp: int, offset: int, end: int
+    headers: Iterator[tuple[int, BatchHeader]],
+    timestamp: int,
+    offset: int,
+    end: int,
+    *,
+    damaged_is: bool = False,
 ) -> bool:
     """Whether the batch that ends with `offset` is there with that timestamp (-1: none has one), and none has a larger one, up to the
-    batch at the position `end`: what is behind may be torn."""
+    batch at the position `end`: what is behind may be torn. `damaged_is`: what is answered where damage is met before that."""
     found = timestamp == -1
     try:
         for position, header in headers:
@@ -128,7 +133,7 @@ def is_largest(
             if position >= end:
                 break
     except LogDamaged:
-        return False
+        return damaged_is
     return found
 
 

@@ -111,3 +111,29 @@ def test_what_a_leader_says_whose_first_batch_has_rotten_in_four_unchecked_bytes
         assert told == GoOn(), told
 
     run(scenario)
+
+
+@pytest.mark.parametrize("how", ["kill", "crash"])
+def test_nor_does_one_where_the_second_batch_is_in_the_next_file(how: str) -> None:
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        produce(log, 1, leader_epoch=1)
+        log.roll(START_MS)
+        for epoch in (2, 3, 4):
+            produce(log, 3, leader_epoch=epoch)
+        await node.settle()
+        await node.settle()
+        sound = (log.epochs.epochs[:], log.epochs.starts[:])
+        node.down(how, torn=False)
+        node.env = world.restart("n1")
+        file = node.env.disk.open(node.path(LOG), create=False)
+        data = bytearray(file.read(12, 4))
+        data[1] ^= 1
+        file.write_at(12, data)
+        file.sync()
+        file.close()
+        log = await node.start()
+        assert (log.epochs.epochs, log.epochs.starts) == sound
+
+    run(scenario)
