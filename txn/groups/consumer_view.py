@@ -40,13 +40,19 @@ def refuse_commit(
     if member.classic is None and api_version < _MEMBER_EPOCH_VERSION:
         return ErrorCode.unsupported_version
     if epoch == member.member_epoch:
-        return ErrorCode.none
+        # What it does not want any more it gives up without a new epoch: another may have it by now.
+        owners = {
+            group.owners.get((_topic_id(commit, topics), commit.partition), member.member_id)
+            for commit in command.commits
+        }
+        return ErrorCode.none if owners <= {member.member_id} else _stale(member)
     if epoch > member.member_epoch:
         return _stale(member)
     # An older epoch is fine as long as the member had the partition then and has it still.
     for commit in command.commits:
         got = member.owns_epoch(_topic_id(commit, topics), commit.partition)
-        if got is None or epoch < got:
+        # 0 is what a static member's going away has left of it: others may have had it since `epoch`.
+        if not got or epoch < got:
             return _stale(member)
     return ErrorCode.none
 
