@@ -3,31 +3,17 @@
 from asyncio import sleep
 
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.cluster.base.ids import BrokerId
+from parted import leave_behind
 from replica_cluster import Cluster, play
 from replica_helpers import batch
 from test_partition_waits import marker
-
-B = BrokerId
 
 
 def test_a_former_leader_whose_end_is_inside_a_batch_of_its_successor_comes_back() -> None:
     """DeleteRecords up to just where the old leader's own history ends, inside a batch of its successor."""
 
     async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="1")
-        await cluster[1].write(batch("a"))  # 0
-        await sleep(1.0)
-        cluster.world.net.cut("node-1", "node-2")
-        cluster.world.net.cut("node-1", "node-3")
-        cluster.deaf.add(1)
-        for n in range(5):
-            cluster[1].append(batch(f"never {n}"))  # 1..5
-        await sleep(1.0)
-        cluster.kill(1)
-        cluster.deaf.discard(1)
-        cluster.elect(2, isr=(B(2), B(3)))
-        cluster.world.net.heal_all()
+        await leave_behind(cluster, batch("a"), (batch(f"never {n}") for n in range(5)))
         await cluster[2].write(batch(*[f"w{n}" for n in range(10)]))  # 1..10
         leader = cluster[2].partition()
         cluster[2].do(leader.delete_records, 4)
@@ -43,19 +29,9 @@ def test_a_former_leader_forgets_who_wrote_what_nobody_has() -> None:
     """The same, at the edge of a batch: the old leader keeps the producer by which it knows what it alone had."""
 
     async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="1")
-        await cluster[1].write(batch("a", pid=7, sequence=0))  # 0
-        await sleep(1.0)
-        cluster.world.net.cut("node-1", "node-2")
-        cluster.world.net.cut("node-1", "node-3")
-        cluster.deaf.add(1)
-        cluster[1].append(batch("b", pid=7, sequence=1))  # 1: nobody is told
-        cluster[1].append(batch("c"))  # 2
-        await sleep(1.0)
-        cluster.kill(1)
-        cluster.deaf.discard(1)
-        cluster.elect(2, isr=(B(2), B(3)))
-        cluster.world.net.heal_all()
+        await leave_behind(
+            cluster, batch("a", pid=7, sequence=0), [batch("b", pid=7, sequence=1), batch("c")]
+        )
         for n in range(4):
             await cluster[2].write(batch(f"w{n}"))  # 1..4
         leader = cluster[2].partition()
@@ -75,19 +51,9 @@ def test_a_transaction_that_a_former_leader_alone_had_does_not_hold_up_readers()
     """Its abort marker is among what was deleted."""
 
     async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="1")
-        await cluster[1].write(batch("a"))  # 0
-        await sleep(1.0)
-        cluster.world.net.cut("node-1", "node-2")
-        cluster.world.net.cut("node-1", "node-3")
-        cluster.deaf.add(1)
-        cluster[1].append(batch("b", pid=7, sequence=0, transactional=True))  # 1
-        cluster[1].append(batch("c"))  # 2
-        await sleep(1.0)
-        cluster.kill(1)
-        cluster.deaf.discard(1)
-        cluster.elect(2, isr=(B(2), B(3)))
-        cluster.world.net.heal_all()
+        await leave_behind(
+            cluster, batch("a"), [batch("b", pid=7, sequence=0, transactional=True), batch("c")]
+        )
         leader = cluster[2].partition()
         # its transaction is aborted by its coordinator: the marker is at 1, where the records were on node 1
         cluster[2].do(

@@ -5,10 +5,9 @@ from asyncio import sleep
 
 import pytest
 from fencepost.cluster.base.ids import BrokerId
+from parted import leave_behind
 from replica_cluster import Cluster, play
 from replica_helpers import batch
-
-B = BrokerId
 
 
 async def all_is_deleted(cluster: Cluster, how: str) -> None:
@@ -28,7 +27,7 @@ async def all_is_deleted(cluster: Cluster, how: str) -> None:
             await cluster.stop(each)
         else:
             getattr(cluster, how)(each)
-    cluster.elect(2, isr=(B(2), B(3)))
+    cluster.elect(2, isr=(BrokerId(2), BrokerId(3)))
     for each in (2, 3):
         await cluster.restart(each)
     await sleep(1.0)
@@ -39,20 +38,11 @@ async def all_is_deleted(cluster: Cluster, how: str) -> None:
 @pytest.mark.parametrize("how", ["none", "clean", "kill", "crash"])
 def test_a_former_leader_forgets_who_wrote_what_nobody_has(how: str) -> None:
     async def scene(cluster: Cluster) -> None:
-        cluster.create(min_insync_replicas="1")
-        await cluster[1].write(batch("a", pid=7, sequence=0))  # 0
-        await sleep(1.0)
-        cluster.world.net.cut("node-1", "node-2")
-        cluster.world.net.cut("node-1", "node-3")
-        cluster.deaf.add(1)
-        cluster[1].append(batch("b", pid=7, sequence=1))  # 1: nobody is told
-        for n in range(4):
-            cluster[1].append(batch(f"c{n}"))  # 2..5
-        await sleep(1.0)
-        cluster.kill(1)
-        cluster.deaf.discard(1)
-        cluster.elect(2, isr=(B(2), B(3)))
-        cluster.world.net.heal_all()
+        await leave_behind(
+            cluster,
+            batch("a", pid=7, sequence=0),
+            [batch("b", pid=7, sequence=1), *(batch(f"c{n}") for n in range(4))],
+        )
         for n in range(4):
             await cluster[2].write(batch(f"w{n}"))  # 1..4
         await sleep(1.0)

@@ -13,29 +13,36 @@ from fencepost.cluster.quorum.journal import Journal
 from fencepost.cluster.quorum.vote_file import VoteFile
 
 
+class FailsOnce:
+    """What was written is not on the disk, and is clean from now on; who came first is told (errseq)."""
+
+    def __init__(self) -> None:
+        self.entered, self.is_told = threading.Semaphore(0), threading.Event()
+        self.lock = threading.Lock()
+        self.calls = 0
+
+    def fdatasync(self, _fd: int) -> None:
+        with self.lock:
+            self.calls += 1
+            place = self.calls
+        self.entered.release()
+        if place == 1:
+            deadline = 100
+            while self.calls < 2 and deadline:
+                deadline -= 1
+                threading.Event().wait(0.005)
+            self.is_told.set()
+            raise OSError(errno.EIO, "a write failed")
+        self.is_told.wait(1.0)
+        threading.Event().wait(0.02)
+
+
 def test_a_group_whose_sync_failed_is_written_again_before_it_counts(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(tmp_path / "metadata")
     real_sync, real_write = os.fdatasync, os.pwritev
-    entered, is_told = threading.Semaphore(0), threading.Event()
-    lock, calls = threading.Lock(), []
-
-    def fails_once(fd: int) -> None:
-        """What was written is not on the disk, and is clean from now on; who came first is told (errseq)."""
-        with lock:
-            calls.append(fd)
-            place = len(calls)
-        entered.release()
-        if place == 1:
-            deadline = 100
-            while len(calls) < 2 and deadline:
-                deadline -= 1
-                threading.Event().wait(0.005)
-            is_told.set()
-            raise OSError(errno.EIO, "a write failed")
-        is_told.wait(1.0)
-        threading.Event().wait(0.02)
+    disk = FailsOnce()
 
     async def stopped() -> tuple[int, int]:
         async with open_env() as env:
@@ -46,9 +53,9 @@ def test_a_group_whose_sync_failed_is_written_again_before_it_counts(
             (path,) = pathlib.Path(folder).glob("*.journal")
             begin = path.stat().st_size
             journal.add(b"\0two", 2, 0)
-            monkeypatch.setattr(os, "fdatasync", fails_once)
+            monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
             store = asyncio.ensure_future(journal.make_durable())
-            await asyncio.to_thread(entered.acquire)
+            await asyncio.to_thread(disk.entered.acquire)
             store.cancel()  # as Quorum.stop does
             await asyncio.wait([store])
             end = path.stat().st_size

@@ -9,6 +9,19 @@ from fencepost.replication.log.checkpoint import Kind
 from log_helpers import LOG, START_MS, Node, produce, run
 
 
+async def checkpoint_beside_a_sync_that_fails(node: Node) -> None:
+    """A group's sync of the folder fails while the checkpoint is on its thread."""
+    faults = node.world.disk("n1").faults
+    usual, faults.run_s = faults.run_s, (3, 3)
+    task = asyncio.get_running_loop().create_task(node.store.checkpoint())
+    await asyncio.sleep(0.001)
+    faults.run_s = usual
+    faults.fail("sync_folder", path=node.path("").rstrip("/"))
+    with pytest.raises(OSError):
+        await node.sync()
+    await task
+
+
 def test_what_was_deleted_stays_where_what_stands_for_it_is_in_doubt() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, file_delete_delay_ms=0)
@@ -23,16 +36,8 @@ def test_what_was_deleted_stays_where_what_stands_for_it_is_in_doubt() -> None:
         log.delete_records_before(1)
         log.apply_retention(START_MS, log.log_end_offset)
         assert log.doomed and log.log_start_offset == log.log_end_offset == 1
-        faults = world.disk("n1").faults
-        usual, faults.run_s = faults.run_s, (3, 3)
-        task = asyncio.get_running_loop().create_task(node.store.checkpoint())
-        await asyncio.sleep(0.001)
-        faults.run_s = usual
-        faults.fail("sync_folder", path=node.path("").rstrip("/"))
-        with pytest.raises(OSError):
-            await node.sync()
+        await checkpoint_beside_a_sync_that_fails(node)
         assert log.names_lost
-        await task
         await asyncio.sleep(5)
         node.down("crash", torn=False)
         node.env = world.restart("n1")
@@ -64,17 +69,8 @@ def test_what_stood_for_deleted_segments_may_be_lost_so_they_stay() -> None:
         produce(log, 1)
         log.roll(START_MS)
         produce(log, 1)  # a new name in the folder
-        # A group's sync of the folder fails while the checkpoint is on its thread.
-        faults = world.disk("n1").faults
-        usual, faults.run_s = faults.run_s, (3, 3)
-        task = asyncio.get_running_loop().create_task(node.store.checkpoint())
-        await asyncio.sleep(0.001)
-        faults.run_s = usual
-        faults.fail("sync_folder", path=node.path("").rstrip("/"))
-        with pytest.raises(OSError):
-            await node.sync()
+        await checkpoint_beside_a_sync_that_fails(node)
         assert log.names_lost
-        await task
         assert LOG in node.files()
 
     run(scenario)

@@ -6,7 +6,21 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.replication.divergence_machine import GoOn, answer
 from fencepost.replication.log import snapshots, walk
+from fencepost.replication.log.log import Log
 from log_helpers import LOG, START_MS, Node, produce, run
+
+
+async def start_behind_one_bit(node: Node, how: str) -> Log:
+    """Of the first batch's epoch, which becomes 65,536 more; nothing else went."""
+    node.down(how, torn=False)
+    node.env = node.world.restart("n1")
+    file = node.env.disk.open(node.path(LOG), create=False)
+    data = bytearray(file.read(12, 4))
+    data[1] ^= 1
+    file.write_at(12, data)
+    file.sync()
+    file.close()
+    return await node.start()
 
 
 @pytest.mark.parametrize("how", ["kill", "crash"])
@@ -24,15 +38,7 @@ def test_one_bit_of_the_first_batchs_epoch_does_not_take_a_sound_list(how: str) 
         await node.settle()
         sound = (log.epochs.epochs[:], log.epochs.starts[:])
         assert sound == ([1, 2, 3, 4], [0, 3, 6, 9])
-        node.down(how, torn=False)
-        node.env = world.restart("n1")
-        file = node.env.disk.open(node.path(LOG), create=False)
-        data = bytearray(file.read(12, 4))
-        data[1] ^= 1  # bits 16..: epoch 65537
-        file.write_at(12, data)
-        file.sync()
-        file.close()
-        log = await node.start()
+        log = await start_behind_one_bit(node, how)
         assert (log.epochs.epochs, log.epochs.starts) == sound
 
     run(scenario)
@@ -125,15 +131,7 @@ def test_nor_does_one_where_the_second_batch_is_in_the_next_file(how: str) -> No
         await node.settle()
         await node.settle()
         sound = (log.epochs.epochs[:], log.epochs.starts[:])
-        node.down(how, torn=False)
-        node.env = world.restart("n1")
-        file = node.env.disk.open(node.path(LOG), create=False)
-        data = bytearray(file.read(12, 4))
-        data[1] ^= 1
-        file.write_at(12, data)
-        file.sync()
-        file.close()
-        log = await node.start()
+        log = await start_behind_one_bit(node, how)
         assert (log.epochs.epochs, log.epochs.starts) == sound
 
     run(scenario)

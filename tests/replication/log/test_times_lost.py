@@ -2,6 +2,7 @@
 
 from fencepost.chaos.sim.world import World
 from fencepost.replication.log import snapshots
+from fencepost.replication.log.log import Log
 from fencepost.replication.log.search import Seek
 from log_helpers import START_MS, Node, append, batch_at, run
 
@@ -13,15 +14,19 @@ def _asked(node: Node) -> tuple[int, int]:
     return node.log.active.largest_timestamp(), -1 if found is None else found.offset
 
 
+def out_of_order(log: Log) -> None:
+    """What comes behind these is older than the last."""
+    for offset, timestamp in enumerate((START_MS, START_MS, LATE)):
+        append(log, batch_at(offset, timestamp=timestamp))
+
+
 def test_power_lost_behind_a_clean_stop_makes_no_record_older() -> None:
     wrong = []
 
     async def scenario(world: World) -> None:
         node = Node(world, index_interval_bytes=100, segment_bytes=1 << 20)
         log = await node.start()
-        append(log, batch_at(0, timestamp=START_MS))
-        append(log, batch_at(1, timestamp=START_MS))
-        append(log, batch_at(2, timestamp=LATE))
+        out_of_order(log)
         for number in range(400):  # as many producers as are written to a file at a stop
             append(log, batch_at(log.log_end_offset, producer_id=number, producer_epoch=0,
                 base_sequence=0))  # fmt: skip
@@ -49,9 +54,7 @@ def test_nor_does_power_lost_while_it_is_written() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, index_interval_bytes=1, segment_bytes=1 << 20)
         log = await node.start()
-        append(log, batch_at(0, timestamp=START_MS))
-        append(log, batch_at(1, timestamp=START_MS))
-        append(log, batch_at(2, timestamp=LATE))
+        out_of_order(log)
         for number in range(600):
             append(log, batch_at(log.log_end_offset, producer_id=number, producer_epoch=0,
                 base_sequence=0))  # fmt: skip
@@ -76,9 +79,7 @@ def test_nor_does_a_cut_behind_such_a_stop() -> None:
     async def scenario(world: World) -> None:
         node = Node(world, index_interval_bytes=100, segment_bytes=1 << 20)
         log = await node.start()
-        append(log, batch_at(0, timestamp=START_MS))
-        append(log, batch_at(1, timestamp=START_MS))
-        append(log, batch_at(2, timestamp=LATE))
+        out_of_order(log)
         for _ in range(20):
             append(log, batch_at(log.log_end_offset))
         await node.sync()
