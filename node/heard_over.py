@@ -15,6 +15,8 @@ PROVED BY  tests/node/test_late_positions.py::test_positions_of_the_last_transac
 from collections.abc import Hashable
 from typing import Final
 
+from fencepost.txn.runtime.connections import Connections, heard_over
+
 COMMITS_ALIVE_AFTER_S: Final = 5.0  # members commit without waiting for answers
 REMEMBERED_MAX: Final = 10_000  # whoever was heard longest ago goes first
 
@@ -25,25 +27,25 @@ class HeardOver:
 
     def __init__(self, *, alive_after_s: float = 0.0) -> None:
         self._alive_after_s = alive_after_s
-        # The newest connection of each, and the older one by which he came since, and when: one that was late must not make others
-        # seem new.
-        self._last: dict[Hashable, tuple[int, int, float]] = {}
+        # Of each, and when he was last refused.
+        self._last: dict[Hashable, tuple[Connections, float]] = {}
 
     def is_late(self, who: Hashable, connection: int, *, now: float = 0.0) -> bool:
-        newest, again, since = self._last.pop(who, (connection, connection, now))
-        is_late = False
-        if connection >= newest:
-            newest, again = connection, connection
-        elif connection != again:
-            is_late, again, since = True, connection, now
-        else:
-            is_late = now - since < self._alive_after_s
-        self._last[who] = newest, again, since
+        before, since = self._last.pop(who, (None, now))
+        is_late = self._is_late(before, connection, now - since)
+        if before is not None and before.has_given_up(connection):
+            since = now
+        self._last[who] = heard_over(before, connection), since
         if len(self._last) > REMEMBERED_MAX:
             del self._last[next(iter(self._last))]
         return is_late
 
+    def _is_late(self, before: Connections | None, connection: int, refused_s: float) -> bool:
+        if before is None or connection >= before.newest:
+            return False
+        return before.has_given_up(connection) or refused_s < self._alive_after_s
+
     def is_given_up(self, who: Hashable, connection: int) -> bool:
         """Whether he came by a newer one since; to be asked after a wait, in which that may have stored and ended anything."""
-        newest, again, _ = self._last.get(who, (connection, connection, 0.0))
-        return connection < newest and connection != again
+        known = self._last.get(who)
+        return known is not None and known[0].has_given_up(connection)

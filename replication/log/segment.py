@@ -324,9 +324,8 @@ class Segment:
         # As it was just before that entry's batch was counted.
         times.cut(index.offsets[-1] + 1)
         self._take_max_from(times)
-        if not self._is_max_there(
-            position, damaged_is=True
-        ):  # an end of power may have left less of the times
+        # An end of power may have left less of the times.
+        if not self._is_max_there(position, damaged_is=True):
             self.start_indexes()
             return 0
         self.bytes_since_index = 0

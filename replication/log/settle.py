@@ -24,6 +24,7 @@ from .checkpoint import Kind
 from .names import EPOCHS, INDEX, TIMEINDEX, TXNINDEX
 from .rolling import write_index_files
 from .segment_files import sync_if_there, write_again
+from .sync import lose
 
 if TYPE_CHECKING:
     from .log import Log
@@ -139,8 +140,7 @@ class Settlement:
             self.take_back_doomed()
             log.epochs_unsaved |= self.epochs_text is not None
             if self.names_lost:
-                log.names_lost = True
-                log.fail(self.error)
+                lose(log, self.error)
             if log.names_lost:
                 log.shared.unsettled.pop(log, None)  # it is settled no further
             return

@@ -100,7 +100,7 @@ async def sync_logs(env: Env, logs: Iterable["Log"]) -> None:
     except OSError as error:
         if error.errno not in NO_DESCRIPTOR_ERRNOS:
             for ticket in tickets:
-                _lose(ticket.log, error)
+                lose(ticket.log, error)
         else:
             env.log.warn("sync_put_off", logs=len(tickets), cause=str(error))
         raise
@@ -120,12 +120,12 @@ def sync_now(log: "Log") -> None:
             file.sync()
     except OSError as error:
         if error.errno not in NO_DESCRIPTOR_ERRNOS:
-            _lose(log, error)
+            lose(log, error)
         raise
     ticket.done()
 
 
-def _lose(log: "Log", error: OSError) -> None:
+def lose(log: "Log", error: OSError) -> None:
     """No later sync proves anything of it: neither of its files, nor of their names."""
     log.names_lost = True
     log.fail(error)

@@ -98,9 +98,8 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         if topic in self.names or any(topic in found.topics for found in self.resolved.values()):
             return True
-        return any(
-            regex not in self.resolved for regex in self.regexes
-        )  # yet to be looked up: it may mean any
+        # One that is yet to be looked up may mean any.
+        return any(regex not in self.resolved for regex in self.regexes)
 
     def subscription(self, member: Member) -> frozenset[str]:
         """The topics a member names, and those that its expression was last found to mean."""

@@ -41,11 +41,11 @@ def refuse_commit(
         return ErrorCode.unsupported_version
     if epoch == member.member_epoch:
         # What it does not want any more it gives up without a new epoch: another may have it by now.
-        owners = {
-            group.owners.get((_topic_id(commit, topics), commit.partition), member.member_id)
-            for commit in command.commits
-        }
-        return ErrorCode.none if owners <= {member.member_id} else _stale(member)
+        for commit in command.commits:
+            owner = group.owners.get((_topic_id(commit, topics), commit.partition))
+            if owner not in (None, member.member_id):
+                return _stale(member)
+        return ErrorCode.none
     if epoch > member.member_epoch:
         return _stale(member)
     # An older epoch is fine as long as the member had the partition then and has it still.

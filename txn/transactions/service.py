@@ -25,6 +25,7 @@ from fencepost.cluster.base.ids import (
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 
+from ..runtime.connections import Connections
 from ..runtime.coordinator import Coordinator, Partitions
 from ..runtime.decision import Fields
 from ..runtime.loader import Loader
@@ -97,7 +98,7 @@ class TransactionService:
         self._creating = asyncio.Lock()
         self.counters = TransactionCounters()
         self._tickets = itertools.count(1)
-        self._connections: dict[str, tuple[int, int]] = {}
+        self._connections: dict[str, Connections] = {}
         self._ticker = Ticker(env.clock)
         self.sender = MarkerSender(
             env=env,

@@ -12,6 +12,7 @@ follows from a step in `turn.py`. Transaction groups and checks are joined on as
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
+from ..runtime.connections import Connections, heard_over
 from ..runtime.decision import NOTHING, Decision, Effect, LogRecord, Send, SetTimer, TimerKey
 from .additions import Addition
 from .commands import (
@@ -66,7 +67,7 @@ class TransactionsMachine:
         self.wait_ms_max = config.wait_ms_max
         self.transactions: dict[str, Transaction] = {}
         self.waiting: dict[str, tuple[Command, ...]] = {}
-        self.connections: dict[str, tuple[int, int]] = {}
+        self.connections: dict[str, Connections] = {}
         self.additions: list[Addition] = []
         self.counters = TransactionCounters()
         self._sweep: tuple[str, ...] = ()
@@ -236,8 +237,8 @@ class TransactionsMachine:
                 if connection == NO_CONNECTION:
                     self.connections.pop(transactional_id, None)
                 else:
-                    newest, _ = self.connections.get(transactional_id, (connection, connection))
-                    self.connections[transactional_id] = max(newest, connection), connection
+                    before = self.connections.get(transactional_id)
+                    self.connections[transactional_id] = heard_over(before, connection)
             case SweepWent(left):
                 self._sweep = left
             case TimeWasUp():

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from fencepost.cluster.base.errors import ErrorCode
 
+from ..runtime.connections import Connections, heard_over
 from ..runtime.decision import (
     Answer,
     CancelTimer,
@@ -83,7 +84,7 @@ class State(Protocol):
 
     transactions: dict[str, Transaction]
     waiting: dict[str, tuple[Command, ...]]
-    connections: dict[str, tuple[int, int]]
+    connections: dict[str, Connections]
     additions: list[Addition]
     wait_ms_max: int
     transaction_version: Callable[[], int]
@@ -201,12 +202,10 @@ class Turn:
             return False
         if transaction.identity != (command.producer_id, command.producer_epoch):
             return False
-        came = command.connection
-        # And the older one by which it came since: one that was late must not make another one seem new.
-        newest, again = self._state.connections.get(command.transactional_id, (came, came))
-        if (max(newest, came), came) != self._state.connections.get(command.transactional_id):
-            self.steps.append(HeardOver(command.transactional_id, came))
-        return came < newest and came != again
+        before = self._state.connections.get(command.transactional_id)
+        if heard_over(before, command.connection) != before:
+            self.steps.append(HeardOver(command.transactional_id, command.connection))
+        return before is not None and before.has_given_up(command.connection)
 
     # -- a step of a transaction -----------------------------------------------------------------
 
