@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged, Outcome, Trouble
 from fencepost.cluster.base.ids import (
     NO_LEADER,
+    NO_TIMESTAMP,
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     TopicPartition,
@@ -369,7 +370,12 @@ class Verifier:
         )
         # Should it have ended meanwhile, its markers were here before this word, which then counts for nothing.
         started_ms = self._transactions.started_ms(transactional_id)
-        return Word([found[each] for each in partitions], started_ms)
+        codes = [found[each] for each in partitions]
+        if started_ms == NO_TIMESTAMP:
+            # It has gone to another coordinator in this moment, or is over: a yes that does not say of which transaction
+            # would leave the partition nothing to tell a late marker of the one before by.
+            codes = [E.not_coordinator if code is E.none else code for code in codes]
+        return Word(codes, started_ms)
 
     async def _on_verify(
         self, _peer_id: BrokerId, _header: dict[str, Any], payload: memoryview

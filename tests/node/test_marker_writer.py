@@ -218,3 +218,24 @@ def _name(node_id: int) -> str:
     from fencepost.chaos.sim.cluster_nodes import node_name
 
     return node_name(node_id)
+
+
+def test_a_yes_of_a_coordinator_that_has_gone_lets_no_late_marker_end_the_next_transaction(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. a transaction of an old client is committed, its marker was sent twice   2. the leader asks about the next one,
+    and its coordinator goes as it answers: yes, but not of which transaction   3. the marker is read from a socket."""
+    service, words = node.broker.transactions, node.broker.transactions._words._door
+    who = opened(talk, "gone")
+    late = marker_of(who, FIRST, commit=True, started_ms=service.started_ms("gone"))
+    talk.end("end", who)
+    talk.settle("gone")
+    node.sleep(0.1)
+    monkeypatch.setattr(words, "tell", lambda *_: None)  # it may be lost
+    known, said = service.started_ms, [-1]  # what it says of a shard that is not here any more
+    monkeypatch.setattr(service, "started_ms", lambda name: said.pop() if said else known(name))
+    talk.add("add to the next", who)
+    talk.produce("produce to the next", who)
+    assert partition(node).last_stable_offset < partition(node).high_watermark
+    assert write(node, late) == [{FIRST: E.invalid_producer_epoch}]
+    assert partition(node).last_stable_offset < partition(node).high_watermark

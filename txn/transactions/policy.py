@@ -123,7 +123,11 @@ def _begin_again(transaction: Transaction, command: InitProducerId, now_ms: int)
     )
     # What it had stays known, for one more retry.
     kept = transaction.previous_producer_id
-    return Outcome(Initialised(*now), replace(step, previous_producer_id=kept))
+    # So does when the last one began: the next has the same epoch as its markers.
+    began_ms = transaction.start_timestamp
+    return Outcome(
+        Initialised(*now), replace(step, previous_producer_id=kept, start_timestamp=began_ms)
+    )
 
 
 def _keep(transaction: Transaction, command: InitProducerId, now_ms: int) -> Outcome:

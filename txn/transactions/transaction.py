@@ -161,7 +161,11 @@ class Transaction:
             if self.phase is P.ONGOING
             else max(now_ms, self.start_timestamp + 1),
             last_update_timestamp=now_ms,
-            client_transaction_version=client_transaction_version,
+            # Who has added by writing ends it with the next epoch, whatever else it adds by asking.
+            client_transaction_version=max(
+                client_transaction_version,
+                self.client_transaction_version if self.phase is P.ONGOING else 0,
+            ),
         )
 
     def prepared(self, now_ms: int, next_identity: Identity | None = None) -> "Transaction":
