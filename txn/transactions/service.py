@@ -354,13 +354,16 @@ class TransactionService:
     ) -> int | ErrorCode:
         """How long this producer's transaction has been open; INVALID_PRODUCER_EPOCH when it has none."""
         command = DescribeTransactions(transactional_ids=(transactional_id,))
+        key = transactional_partition_key(transactional_id)
+        shard = self._coordinator.shard_of(key)
         reply = await self.execute(transactional_id, command)
         if isinstance(reply, ErrorCode):
             return reply
         (row,) = reply
         is_its = (row["producer_id"], row["producer_epoch"]) == (producer_id, producer_epoch)
         if row["error_code"] is not E.none or not is_its or not row["topics"]:
-            return E.invalid_producer_epoch if await self._confirm_image() else E.not_coordinator
+            is_certain = await self._confirm_image() and self._coordinator.shard_of(key) is shard
+            return E.invalid_producer_epoch if is_certain else E.not_coordinator
         age_ms: int = self._env.clock.now_ms() - row["transaction_start_time_ms"]
         return age_ms
 
