@@ -29,6 +29,7 @@ from fencepost.txn.transactions.marker_sender import Marker
 E = ErrorCode
 Codes = Mapping[TopicPartition, ErrorCode]
 Outcome = asyncio.Future[ErrorCode]
+MARKERS_A_TURN: Final = 100  # some 9 ms of the loop; one request may name 90,000
 # One marker in one partition: all that it says.
 Key = tuple[TopicPartition, int, int, int, int, bool]
 WRITE_S_MAX: Final = 30.0  # Kafka's request.timeout.ms
@@ -53,10 +54,14 @@ class MarkerWriter:
 
         What is not committed in time is answered REQUEST_TIMED_OUT, and waited for by whoever sends it again.
         """
-        begun = [
-            {place: self._begin(marker, place, term) for place, term in _terms(marker)}
-            for marker in markers
-        ]
+        begun: list[dict[TopicPartition, Outcome | ErrorCode]] = [{} for _ in markers]
+        number = 0
+        for marker, outcomes in zip(markers, begun, strict=True):
+            for place, term in _terms(marker):
+                outcomes[place] = self._begin(marker, place, term)
+                number += 1
+                if number % MARKERS_A_TURN == 0:
+                    await self._env.clock.sleep(0)
         waiting = [
             each
             for outcomes in begun

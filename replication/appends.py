@@ -163,6 +163,14 @@ def is_heavy(records: Buffer, rules: Rules, now_ms: int) -> bool:
     return codec > 0 or _has_many(records) or len(records) > HEAVY_BYTES
 
 
+def looks_into(records: Buffer, rules: Rules, now_ms: int) -> bool:
+    """Whether `check` looks into each record, or packs them: light one by one, and not hundreds of them together."""
+    if len(records) < HEADER_SIZE:
+        return False
+    packs = rules.codec >= 0 and _codec_of(records) != rules.codec
+    return packs or rules.asks_each or _claims_odd_time(records, rules, now_ms)
+
+
 def _claims_odd_time(records: Buffer, rules: Rules, now_ms: int) -> bool:
     """Its header claims a time that is refused, or a latest before the first: each record is looked into."""
     base, claimed = _TIMES.unpack_from(records, _TIMES_AT)

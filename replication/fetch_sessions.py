@@ -21,6 +21,8 @@ from typing import Final, NamedTuple, TypeVar
 from fencepost.cluster.base.errors import ErrorCode
 
 SLOTS_MAX: Final = 1000  # Kafka's max.incremental.fetch.session.cache.slots
+# Of all sessions: some 300 MB. Who comes later goes without a session, or begins anew. Kafka bounds the slots alone.
+PARTITIONS_MAX: Final = 1_000_000
 EVICTION_MS: Final = 120_000  # FetchSession's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0  # start a session
@@ -236,6 +238,11 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.fetch_session_topic_id_error
         partitions = session.partitions
+        new = sum(key not in partitions for key in wanted)
+        if new and self.partition_count + new > PARTITIONS_MAX:
+            self._remove(session)
+            session.epoch = next_epoch(session.epoch)  # for one that waits at another connection
+            return ErrorCode.fetch_session_id_not_found
         for key, each in wanted.items():
             cached = partitions.get(key)
             if cached is None:
@@ -256,15 +263,22 @@ class FetchSessions:
 
     def make_room(self, size: int, now_ms: int) -> bool:
         """Whether there is a slot for a session of so many partitions, evicting another if need be."""
-        if len(self._sessions) < self._slots_max:
-            return True
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
-            return False
-        if now_ms - oldest.used_ms <= self._eviction_ms:
-            if not self._evictable or (size, 0) < self._evictable[0]:
+        while self.partition_count + size > PARTITIONS_MAX:
+            if size > PARTITIONS_MAX or not self._evict_unused(now_ms):
                 return False
-            oldest = self._sessions[self._evictable[0][1]]
+        if len(self._sessions) < self._slots_max or self._evict_unused(now_ms):
+            return True
+        if not self._evictable or (size, 0) < self._evictable[0]:
+            return False
+        self._remove(self._sessions[self._evictable[0][1]])
+        self.evictions += 1
+        return True
+
+    def _evict_unused(self, now_ms: int) -> bool:
+        """Whether the session that was used longest ago was not for long enough, and has gone."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.used_ms <= self._eviction_ms:
+            return False
         self._remove(oldest)
         self.evictions += 1
         return True

@@ -164,6 +164,10 @@ class Partition(RefusingPartition):
         """Whether a client's batch should go through `check_off_loop` before it is appended."""
         return appends.is_heavy(records, self._rules, now_ms)
 
+    def looks_into(self, records: Buffer, now_ms: int) -> bool:
+        """Whether the check of a client's batch looks into each record, or packs it."""
+        return appends.looks_into(records, self._rules, now_ms)
+
     async def check_off_loop(
         self, records: Buffer, *, produce_version: int, now_ms: int
     ) -> appends.Checked | BatchRefused:

@@ -28,10 +28,11 @@ from fencepost.cluster.wire.batch import (
     parse_header,
 )
 from fencepost.replication import sent_back
-from fencepost.replication.appends import Checked, light_steps, may_be_heavy
+from fencepost.replication.appends import Checked
 from fencepost.replication.partition import Appended, Partition
 from fencepost.replication.waits import OffsetWait
 
+from ..heavy_batches import RecordErrors, heavy_batches, partition_of
 from ..moved import name_new_leaders
 from ..server.dispatch import Answer, Cancel, Fields
 from ..server.overtaking import TRIED_AGAIN, Place
@@ -46,8 +47,6 @@ _First = tuple[Any, FirstWrite]
 
 # Which transactional id it belongs to is not said, so nobody may write it.
 NAMELESS: Final = ErrorCode.transactional_id_authorization_failed
-# What one request may have checked on the loop: 5 ms. A record's length is a step, a header of the first record six.
-LIGHT_STEPS_MAX: Final = 50_000
 CUT_OFF_LOOK_S: Final = 0.5  # how long a write waits at most at a leader that no controller hears
 LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT = (
     8,
@@ -75,45 +74,12 @@ _NOTHING: Final = _Prepared()
 def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
     """What takes long is done before the request begins, and away from everybody else: large batches are checked, and
     coordinators asked about the first batches of transactions. What the connection sends next waits behind it."""
-    heavy = _heavy(ctx, request)
+    heavy = heavy_batches(ctx, request)
     first: list[_First] = []
     if request.transactional_id is not None:
         ctx.prepared = _Prepared()
         first = _first_writes(ctx, request, ctx.prepared)
     return _prepare(ctx, request.transactional_id, heavy, first) if heavy or first else None
-
-
-def _heavy(ctx: HandlerContext, request: Any) -> list[tuple[Any, Partition]]:
-    """Each batch that takes long, and those that would with the others of the request: 5,000 of 20,000 empty records
-    each are 100 MB, and 10 s. A large record alone is light, and so are 1,000 records."""
-    now_ms = ctx.services.env.clock.now_ms()
-    left, found = LIGHT_STEPS_MAX, []
-    for topic in request.topic_data:
-        for wanted in topic.partition_data:
-            records = wanted.records
-            if records is None:
-                continue
-            steps = light_steps(records)
-            if steps <= left and not may_be_heavy(records):
-                left -= steps
-                continue
-            partition = _partition_of(ctx, topic, wanted)
-            if partition is None:
-                continue
-            if steps > left or partition.is_heavy(records, now_ms):
-                found.append((wanted, partition))
-            else:
-                left -= steps
-    return found
-
-
-def _partition_of(ctx: HandlerContext, topic: Any, wanted: Any) -> Partition | None:
-    services = ctx.services
-    name = services.topic_name(topic.topic_id) if ctx.api_version >= 13 else topic.name
-    if name is None:
-        return None
-    found = services.replicas.partition(TopicPartition(name, wanted.index))
-    return None if isinstance(found, ErrorCode) else found
 
 
 def _first_writes(ctx: HandlerContext, request: Any, prepared: _Prepared) -> list[_First]:
@@ -129,7 +95,7 @@ def _first_writes(ctx: HandlerContext, request: Any, prepared: _Prepared) -> lis
             if header.producer_id < 0 or header.base_sequence < 0:
                 continue  # appending says what is wrong
             producers[header.producer_id, header.producer_epoch] = None
-            partition = _partition_of(ctx, topic, wanted)
+            partition = partition_of(ctx, topic, wanted)
             if partition is None or not partition.is_leader:
                 prepared.led_in[id(wanted)] = NO_LEADER_EPOCH
                 continue
@@ -169,10 +135,16 @@ async def _prepare(
             else:
                 prepared.refused[id(wanted)] = produce_word(code, version=ctx.api_version)
     now_ms = ctx.services.env.clock.now_ms()
+    said = RecordErrors()
     for wanted, partition in heavy:
-        prepared.checked[id(wanted)] = await partition.check_off_loop(
+        checked = await partition.check_off_loop(
             wanted.records, produce_version=ctx.api_version, now_ms=now_ms
         )
+        if isinstance(checked, BatchRefused):
+            said.keep(checked.record_errors)
+            # Its frames hold what was unpacked.
+            checked = checked.with_traceback(None)
+        prepared.checked[id(wanted)] = checked
 
 
 def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
@@ -181,6 +153,7 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
     by_id = ctx.api_version >= 13
     nameless = request.transactional_id is None and _has_transactional(request)
     responses = []
+    said = RecordErrors()
     for topic in request.topic_data:
         name = services.topic_name(topic.topic_id) if by_id else topic.name
         answers = []
@@ -191,9 +164,11 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
             place = (topic.topic_id if by_id else topic.name, wanted.index)
             part, wait = _append(ctx, name, place, wanted, acks)
             if part["error_code"] in TRIED_AGAIN and wanted.records is not None:
-                judge = _partition_of(ctx, topic, wanted)
+                judge = partition_of(ctx, topic, wanted)
                 if judge is None or not judge.remembers:
                     ctx.origin.refused.note(place, wanted.records)
+            if errors := part.get("record_errors"):
+                said.keep(errors)
             answers.append(part)
             if wait is not None:
                 appended.append((part, *wait))

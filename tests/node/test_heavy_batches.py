@@ -10,8 +10,8 @@ from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.batch import CREATE_TIME, HEADER_SIZE, BatchRefused, compute_crc
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.node import heavy_batches
 from fencepost.node.broker import Broker
-from fencepost.node.handlers import produce
 from fencepost.replication import appends
 from fencepost.replication.appends import HEAVY_RECORDS, Checked
 from fencepost.replication.partition import Partition
@@ -44,6 +44,23 @@ class Compacted(Scene):
             asked = [asyncio.ensure_future(self._send(client, each)) for each in batches]
             try:
                 return await asyncio.gather(*asked)
+            finally:
+                await client.close()
+
+        return list(await self.world.on(self.world.node(CLIENT), work()))
+
+    async def produce_in_one(self, *batches: bytearray) -> list[Any]:
+        """All in one request. They are of one partition: nobody refuses that."""
+        client = self.client()
+        parts = [{"index": 0, "records": each} for each in batches]
+        data = [{"name": "t", "partition_data": parts}]
+
+        async def work() -> list[Any]:
+            try:
+                reply = await client.request(
+                    ApiKey.produce, 9, acks=-1, timeout=1000, topic_data=data
+                )
+                return list(reply.responses[0].partition_responses)
             finally:
                 await client.close()
 
@@ -211,23 +228,6 @@ class Plain(Compacted):
         await self.create("t")
         return broker
 
-    async def produce_in_one(self, *batches: bytearray) -> list[Any]:
-        """All in one request. They are of one partition: nobody refuses that."""
-        client = self.client()
-        parts = [{"index": 0, "records": each} for each in batches]
-        data = [{"name": "t", "partition_data": parts}]
-
-        async def work() -> list[Any]:
-            try:
-                reply = await client.request(
-                    ApiKey.produce, 9, acks=-1, timeout=1000, topic_data=data
-                )
-                return list(reply.responses[0].partition_responses)
-            finally:
-                await client.close()
-
-        return list(await self.world.on(self.world.node(CLIENT), work()))
-
 
 def with_headers(count: int) -> bytearray:
     return build_batch([Record(0, 0, b"k", b"v", [("", None)] * count)])
@@ -253,7 +253,7 @@ def test_batches_that_are_light_one_by_one_are_heavy_together(
     off_loop: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """100 MB of them held everybody up for 12 s."""
-    monkeypatch.setattr(produce, "LIGHT_STEPS_MAX", 250)
+    monkeypatch.setattr(heavy_batches, "LIGHT_STEPS_MAX", 250)
     scene = Plain()
 
     async def scenario() -> None:
@@ -281,6 +281,23 @@ def test_what_is_large_is_heavy_where_each_record_is_looked_into(off_loop: list[
         answers = await scene.produce_all(large, batch(3, codec=0))
         assert [each.error_code for each in answers] == [E.none] * 2
         assert off_loop == [len(large)]
+
+    scene.play(scenario())
+
+
+def test_the_records_that_one_request_is_told_of_are_bounded() -> None:
+    """700 bytes of zstd are a thousand records without a key, of which each has a sentence."""
+    scene = Compacted()
+
+    async def scenario() -> None:
+        await scene.ready()
+        packed, plain = batch(MANY, key=None), batch(1, key=None, codec=0)
+        answers = await scene.produce_in_one(packed, bytearray(packed), plain, bytearray(packed))
+        assert {each.error_code for each in answers} == {E.invalid_record}
+        told = [len(each.record_errors) for each in answers]
+        assert told == [heavy_batches.RECORD_ERRORS_MAX, 0, 0, 0]
+        answers = await scene.produce_in_one(plain, bytearray(plain))
+        assert [len(each.record_errors) for each in answers] == [1, 1]
 
     scene.play(scenario())
 

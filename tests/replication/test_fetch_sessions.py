@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.replication import fetch_sessions
 from fencepost.replication.fetch_sessions import (
     EPOCH_MAX,
     EVICTION_MS,
@@ -296,3 +297,38 @@ def test_one_that_waits_while_its_session_is_emptied_is_told_so() -> None:
     emptied = begin(cache, id_, 2, forgotten=[A])
     assert not isinstance(emptied, ErrorCode)
     assert waiting.finish([(A, quiet(6))], 0).error is ErrorCode.invalid_fetch_session_epoch
+
+
+# -- what they may take of the memory ------------------------------------------------------------
+
+
+def many(name: str, count: int) -> list[tuple[str, int]]:
+    return [(name, index) for index in range(count)]
+
+
+def test_a_session_that_grows_beyond_what_all_may_have_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each request of 2 MB may add 50,000 partitions that nobody has."""
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 100)
+    cache = sessions()
+    id_ = full(cache, *many("a", 60))
+    assert isinstance(begin(cache, id_, 1, want(*many("b", 40))), FetchContext)
+    assert isinstance(begin(cache, id_, 2, want(*many("b", 40))), FetchContext), "none is new"
+    assert begin(cache, id_, 3, want(("c", 0))) is ErrorCode.fetch_session_id_not_found
+    assert cache.partition_count == 0
+    assert full(cache, *many("a", 100)) != 0
+
+
+def test_who_comes_when_all_have_what_they_may_goes_without_until_one_is_unused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 100)
+    cache = sessions()
+    full(cache, *many("a", 30), at=0)
+    full(cache, *many("b", 60), at=1)
+    assert full(cache, *many("c", 11), at=EVICTION_MS) == 0
+    assert full(cache, *many("d", 101), at=EVICTION_MS + 1) == 0
+    assert cache.partition_count == 90, "nobody is sent away for what has no room anyway"
+    assert full(cache, *many("c", 11), at=EVICTION_MS + 1) != 0
+    assert (cache.partition_count, cache.evictions) == (71, 1)

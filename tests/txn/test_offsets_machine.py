@@ -117,6 +117,16 @@ def test_metadata_over_the_limit_spoils_only_its_own_partition() -> None:
     assert scene.fetch() == {("t", 1): 2}
 
 
+def test_a_position_that_is_asked_for_again_in_one_question_is_told_once() -> None:
+    """4 bytes name it again, and its metadata is 4 KB: 100,000 times that are 400 MB of one answer."""
+    scene = Scene()
+    scene.commit(("t", 0, 5))
+    ask = Wanted("t", NO_TOPIC_ID, (0, 0, 1, 0))
+    reply = scene.do(OffsetFetch(group_id="g", topics=(ask, ask)))
+    rows = [[row["partition_index"] for row in topic["partitions"]] for topic in reply["topics"]]
+    assert rows == [[0, 1], []]
+
+
 def test_a_length_is_counted_as_java_does() -> None:
     assert (java_length("äb"), java_length("𝄞b")) == (2, 3)
 

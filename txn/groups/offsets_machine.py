@@ -113,10 +113,15 @@ class OffsetsMachine:
                 for topic in sorted(by_topic)
             )
         topics = []
+        told: set[TopicPartition] = set()
         for topic, topic_id, partitions in wanted:
             rows = []
             for partition in partitions:
                 key = TopicPartition(topic, partition)
+                # Once in an answer: four bytes ask for it again, and its metadata may be kilobytes.
+                if key in told:
+                    continue
+                told.add(key)
                 position = known.get(key)
                 if position is not None and is_of_another(topic_id, position.topic_id):
                     position = None

@@ -101,12 +101,9 @@ class TransactionService:
         self._connections: dict[str, Connections] = {}
         self._ticker = Ticker(env.clock)
         self.sender = MarkerSender(
-            env=env,
-            image=image,
-            door=markers,
-            coordinator_epoch=self._coordinator_epoch,
-            done=self._markers_done,
-        )
+            env=env, image=image, door=markers,
+            coordinator_epoch=self._coordinator_epoch, done=self._markers_done,
+        )  # fmt: skip
         self._words = WordSender(image, words)
         self._coordinator = Coordinator(
             TRANSACTION_STATE_TOPIC,
@@ -185,7 +182,7 @@ class TransactionService:
 
     async def execute(self, transactional_id: str, command: Any) -> Any:
         """Have the machine that an id (or a transaction group, by `GROUP`) belongs to decide a command."""
-        shard = self._coordinator.shard_of(transactional_partition_key(transactional_id))
+        shard = self._shard_of(transactional_id)
         return shard if isinstance(shard, ErrorCode) else await shard.execute(command)
 
     def next_ticket(self) -> int:
@@ -201,14 +198,14 @@ class TransactionService:
 
         What rests on memory is said only by whoever coordinates it still: another may have taken over, and know better.
         """
-        key = transactional_partition_key(command.transactional_id)
+        transactional_id = command.transactional_id
         while True:
-            shard = self._coordinator.shard_of(key)
-            reply = await self.execute(command.transactional_id, command)
+            shard = self._shard_of(transactional_id)
+            reply = await self.execute(transactional_id, command)
             if reply != NEEDS_PRODUCER_ID:
                 if not is_from_memory(reply):
                     return reply
-                if not (await self._confirm_image() and self._coordinator.shard_of(key) is shard):
+                if not await self._confirm_image() or self._shard_of(transactional_id) is not shard:
                     return E.not_coordinator
                 return E.none if reply == ADDED_BEFORE else reply
             try:
@@ -353,29 +350,30 @@ class TransactionService:
         self, transactional_id: str, producer_id: int, producer_epoch: int
     ) -> int | ErrorCode:
         """How long this producer's transaction has been open; INVALID_PRODUCER_EPOCH when it has none."""
+        shard = self._shard_of(transactional_id)
         command = DescribeTransactions(transactional_ids=(transactional_id,))
-        key = transactional_partition_key(transactional_id)
-        shard = self._coordinator.shard_of(key)
         reply = await self.execute(transactional_id, command)
         if isinstance(reply, ErrorCode):
             return reply
         (row,) = reply
-        is_its = (row["producer_id"], row["producer_epoch"]) == (producer_id, producer_epoch)
-        if row["error_code"] is not E.none or not is_its or not row["topics"]:
-            is_certain = await self._confirm_image() and self._coordinator.shard_of(key) is shard
+        found = (row["error_code"], row["producer_id"], row["producer_epoch"])
+        if found != (E.none, producer_id, producer_epoch) or not row["topics"]:
+            is_certain = await self._confirm_image() and self._shard_of(transactional_id) is shard
             return E.invalid_producer_epoch if is_certain else E.not_coordinator
-        age_ms: int = self._env.clock.now_ms() - row["transaction_start_time_ms"]
-        return age_ms
+        return int(self._env.clock.now_ms() - row["transaction_start_time_ms"])
 
     def started_ms(self, transactional_id: str) -> int:
         """When the transaction began that was verified just now: what its markers will name. -1 if it is not here."""
-        shard = self._coordinator.shard_of(transactional_partition_key(transactional_id))
+        shard = self._shard_of(transactional_id)
         if isinstance(shard, ErrorCode):
             return NO_TIMESTAMP
         machine = shard.machine
         assert isinstance(machine, TransactionsMachine), f"{shard.name} runs something else"
         found = machine.transactions.get(transactional_id)
         return NO_TIMESTAMP if found is None else found.start_timestamp
+
+    def _shard_of(self, transactional_id: str) -> Shard | ErrorCode:
+        return self._coordinator.shard_of(transactional_partition_key(transactional_id))
 
     # -- what leaders are told -------------------------------------------------------------------
 
