@@ -82,6 +82,21 @@ class MarkerWriter:
         known = self._under_way.get(key)
         if known is not None:
             return known
+        partition = self._writable(marker, place, leader_epoch)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if place.topic == GROUP_OFFSETS_TOPIC:
+            outcome: Outcome = asyncio.get_running_loop().create_future()
+            self._under_way[key] = outcome
+            work = self._end_in_group(marker, place, leader_epoch, key, outcome)
+            self._env.tasks.spawn(work, name=f"marker in {place}")
+            return outcome
+        return self._append_to(partition, marker, key)
+
+    def _writable(
+        self, marker: Marker, place: TopicPartition, leader_epoch: int | None
+    ) -> Partition | ErrorCode:
+        """The partition that it may be written to, in this very turn of the loop; or why not."""
         partition = self._replicas.partition(place)
         if isinstance(partition, ErrorCode):
             return partition
@@ -100,13 +115,7 @@ class MarkerWriter:
         waiting.note_end(marker.producer_id, marker.producer_epoch, marker.started_ms)
         if waiting.is_of_another(marker.producer_id, marker.started_ms):
             return E.invalid_producer_epoch  # it is late: what it is to end has ended
-        if place.topic == GROUP_OFFSETS_TOPIC:
-            outcome: Outcome = asyncio.get_running_loop().create_future()
-            self._under_way[key] = outcome
-            work = self._end_in_group(marker, place, key, outcome)
-            self._env.tasks.spawn(work, name=f"marker in {place}")
-            return outcome
-        return self._append_to(partition, marker, key)
+        return partition
 
     def _append_to(self, partition: Partition, marker: Marker, key: Key) -> Outcome | ErrorCode:
         now_ms = self._env.clock.now_ms()
@@ -140,15 +149,25 @@ class MarkerWriter:
         return outcome
 
     async def _end_in_group(
-        self, marker: Marker, place: TopicPartition, key: Key, outcome: Outcome
+        self,
+        marker: Marker,
+        place: TopicPartition,
+        leader_epoch: int | None,
+        key: Key,
+        outcome: Outcome,
     ) -> None:
-        code = await self._groups.end_transaction(
-            place.partition,
-            Producer(marker.producer_id, marker.producer_epoch),
-            coordinator_epoch=marker.coordinator_epoch,
-            commit=marker.commit,
-            transaction_version=marker.transaction_version,
-        )
+        # A turn of the loop later than `_begin`: in between the next transaction may have begun, and stored positions.
+        partition = self._writable(marker, place, leader_epoch)
+        if isinstance(partition, ErrorCode):
+            code = partition
+        else:  # no await lies between this and its append
+            code = await self._groups.end_transaction(
+                place.partition,
+                Producer(marker.producer_id, marker.producer_epoch),
+                coordinator_epoch=marker.coordinator_epoch,
+                commit=marker.commit,
+                transaction_version=marker.transaction_version,
+            )
         self.written += code is E.none
         del self._under_way[key]
         outcome.set_result(E.not_leader_or_follower if code in _NOT_READY else code)
