@@ -129,7 +129,8 @@ def _confirm(write: FirstWrite, started_ms: int) -> bool:
 def _forget(write: FirstWrite) -> None:
     """Or whoever makes up producer ids would fill the memory with them."""
     if write.partition.closed is None:
-        write.partition.producers.verifications.forget(write.producer_id, write.guard)
+        verifications = write.partition.producers.verifications
+        verifications.forget(write.producer_id, write.producer_epoch, write.guard)
 
 
 # Whose request it is for goes with it.

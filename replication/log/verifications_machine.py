@@ -94,10 +94,15 @@ class Verifications:
         known.started_ms = started_ms
         return True
 
-    def forget(self, producer_id: int, guard: int) -> None:
-        """The coordinator wants nothing of it: no batch of it will be written, in whatever order."""
+    def forget(self, producer_id: int, producer_epoch: int, guard: int) -> None:
+        """The coordinator wants nothing of it: no batch of it will be written, in whatever order.
+
+        Not of a zombie, which has the guard of its successor: that one's batches wait for each other yet.
+        """
         known = self._waiting.get(producer_id)
-        if known is not None and known.guard == guard and not known.is_confirmed:
+        if known is None or (known.guard, known.producer_epoch) != (guard, producer_epoch):
+            return
+        if not known.is_confirmed:
             del self._waiting[producer_id]
 
     def is_confirmed(self, producer_id: int, producer_epoch: int) -> bool:
