@@ -1,13 +1,16 @@
-"""By which connections positions have come, of each producer and of each member, at the coordinator of their group.
+"""By which connections positions have come, of each producer and of each member, at the coordinator of their group; and members' wishes
+to be let in, and what they say they hold.
 
 INVARIANT  positions that come by a connection which who sends them has given up for a newer one, where he has stored others since,
            are not taken at once: who comes again by it is alive, and has two.
 PREVENTS   up to EndTxn 4, where one epoch has many transactions: positions of the last transaction, late on a connection that was
            given up, that are taken for the next one's, and set the group back behind what that one commits; and a member's commit
-           that is read late, behind one that was acknowledged, which would do the same.
+           that is read late, behind one that was acknowledged, which would do the same. And a join that is read late: it says that its
+           member holds nothing, so that what that one reads is another's at once, or fences the static member that came after it.
 PROVED BY  tests/node/test_late_positions.py::test_positions_of_the_last_transaction_do_not_count_for_the_next_one
            tests/node/test_late_positions.py::test_nor_do_those_that_waited_for_a_word_meanwhile
            tests/node/test_late_commits.py::test_a_late_commit_by_a_connection_that_was_given_up_does_not_set_the_group_back
+           tests/node/test_late_joins.py::test_a_late_join_does_not_give_up_what_its_member_has_been_given_since
 
 `txn/transactions/turn.py` does so for what a transaction's coordinator is asked. Kafka does neither.
 """

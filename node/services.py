@@ -64,6 +64,8 @@ class Services:
     supported_features: Mapping[str, tuple[int, int]]
     sent_away: SentAway = field(default_factory=SentAway)
     positions_heard_over: HeardOver = field(default_factory=HeardOver)
+    # JoinGroup, and the heartbeats of the new protocol: each waits for the answer to the one before.
+    members_heard_over: HeardOver = field(default_factory=HeardOver)
     commits_heard_over: HeardOver = field(
         default_factory=partial(HeardOver, alive_after_s=COMMITS_ALIVE_AFTER_S)
     )
