@@ -9,7 +9,6 @@ print records of ours as they should was seen by hand, with Kafka 4.3.0.
 import json
 import struct
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from fencepost.txn.groups.records import (
@@ -231,7 +230,9 @@ def test_what_is_written_is_read_as_it_was(record) -> None:
     assert decode(key, value) == record
 
 
-def test_a_position_with_an_expiry_is_written_in_the_one_version_that_has_it() -> None:
+def test_a_position_with_an_expiry_and_no_topic_id_is_written_in_the_one_version_that_has_it() -> (
+    None
+):
     record = OffsetCommitted(
         group_id="g",
         topic="t",
@@ -239,7 +240,6 @@ def test_a_position_with_an_expiry_is_written_in_the_one_version_that_has_it() -
         committed_offset=1,
         commit_timestamp=5,
         expire_timestamp=9,
-        topic_id=UUID(int=3),
     )
     key, value = record.encode()
     assert value[:2] == b"\x00\x01"

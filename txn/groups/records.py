@@ -23,11 +23,11 @@ GROUP_METADATA: Final = 2
 NO_TIMESTAMP: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
 _TOPIC_ID_TAG: Final = 0
+# Ours, in version 4: when a position with a topic id expires. Kafka and older builds read over it, and go by their retention.
+_EXPIRY_TAG: Final = 1000
 # The versions that Kafka 4.3 writes (GroupCoordinatorRecordHelpers); it reads 0 to 4 of both.
 _OFFSET_VERSION: Final = 4
-_OFFSET_VERSION_WITH_EXPIRY: Final = (
-    1  # the only one that has the field, for clients older than KIP-211
-)
+_OFFSET_VERSION_WITH_EXPIRY: Final = 1  # the only one that has the field, for clients older than KIP-211; it has no room for a topic id
 _GROUP_VERSION: Final = 3
 OFFSET_VERSION_MAX: Final = 4
 GROUP_VERSION_MAX: Final = 4
@@ -51,7 +51,8 @@ class OffsetCommitted:
 
     def encode(self) -> tuple[bytes, bytes]:
         out = Writer()
-        if self.expire_timestamp != NO_TIMESTAMP:
+        has_expiry = self.expire_timestamp != NO_TIMESTAMP
+        if has_expiry and self.topic_id == NO_TOPIC_ID:
             out.int16(_OFFSET_VERSION_WITH_EXPIRY)
             out.int64(self.committed_offset)
             out.string(self.metadata)
@@ -64,7 +65,11 @@ class OffsetCommitted:
             if self.topic_id == NO_TOPIC_ID:
                 out.uvarint(0)
             else:
-                out.data += bytes((1, _TOPIC_ID_TAG, 16)) + self.topic_id.bytes
+                out.data += bytes((1 + has_expiry, _TOPIC_ID_TAG, 16)) + self.topic_id.bytes
+            if has_expiry:
+                out.uvarint(_EXPIRY_TAG)
+                out.uvarint(8)
+                out.int64(self.expire_timestamp)
         return offset_key(self.group_id, self.topic, self.partition), bytes(out.data)
 
 
@@ -179,8 +184,10 @@ def decode_offset(kind: int, key: Reader, value: bytes | None) -> OffsetCommitte
     metadata = fields.string(compact=compact)
     commit_timestamp = fields.int64()
     expire_timestamp = fields.int64() if version == 1 else NO_TIMESTAMP
-    tag = fields.tags().get(_TOPIC_ID_TAG) if compact else None
-    topic_id = NO_TOPIC_ID if tag is None else Reader(tag).uuid()
+    tags = fields.tags() if compact else {}
+    topic_id = Reader(tags[_TOPIC_ID_TAG]).uuid() if _TOPIC_ID_TAG in tags else NO_TOPIC_ID
+    if _EXPIRY_TAG in tags:
+        expire_timestamp = Reader(tags[_EXPIRY_TAG]).int64()
     fields.end()
     return OffsetCommitted(
         group_id=group_id,
