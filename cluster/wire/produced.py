@@ -15,7 +15,7 @@ from ..base.ids import NO_TIMESTAMP
 from ..base.ports import Buffer
 from .batch import HEADER_SIZE, BatchHeader, BatchRefused, compute_crc
 from .compression import NAMES, decompress, looks_like
-from .records import read_varint, wrap_int64
+from .records import OBJECTS_MAX, read_varint, too_many_objects, wrap_int64
 
 _CRC: Final = Struct(">I")
 _INT64: Final = Struct(">q")
@@ -39,7 +39,8 @@ def check_each_record(
 ) -> None:
     """Kafka's answers: INVALID_TIMESTAMP if any record's is out of range, else INVALID_RECORD, naming the records.
 
-    No object is made for a record: a megabyte of zstd can hold millions.
+    No object is made for a record: a megabyte of zstd can hold millions. Compaction will make them, so a compacted topic
+    takes no batch of more than OBJECTS_MAX.
     """
     try:
         with memoryview(buffer) as whole, whole[HEADER_SIZE : header.size] as packed:
@@ -55,7 +56,12 @@ def check_each_record(
     errors: list[tuple[int, str]] = []
     code = ErrorCode.invalid_record
     max_timestamp = NO_TIMESTAMP
-    for index, (timestamp, has_key) in enumerate(_walk(body, header)):
+    headers_max = len(body)
+    if compacted:
+        headers_max = max(OBJECTS_MAX - header.record_count, 0)
+        if OBJECTS_MAX < header.record_count <= len(body) // _RECORD_MIN:
+            raise too_many_objects()
+    for index, (timestamp, has_key) in enumerate(_walk(body, header, headers_max)):
         max_timestamp = max(max_timestamp, timestamp)
         if compacted and not has_key:
             reason = "a compacted topic takes no record without a key"
@@ -140,7 +146,7 @@ def _end_of_headers(body: Buffer, position: int) -> int:
     return position
 
 
-def _walk(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bool]]:
+def _walk(body: bytes, header: BatchHeader, headers_max: int) -> Iterator[tuple[int, bool]]:
     """Timestamp and whether there is a key, record by record; they must be as many and as long as they claim."""
     base_timestamp, position, end = header.base_timestamp, 0, 0
     try:
@@ -153,6 +159,11 @@ def _walk(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bool]]:
             value_length, position = read_varint(body, position + max(key_length, 0))
             position += max(value_length, 0)
             has_headers = position + 1 != end or body[position]
+            if has_headers:
+                claimed, _ = read_varint(body, position)
+                headers_max -= max(claimed, 0)
+                if headers_max < 0:
+                    raise too_many_objects()
             if offset_delta != index or (has_headers and _end_of_headers(body, position) != end):
                 raise BatchRefused(
                     ErrorCode.invalid_record,

@@ -1,8 +1,10 @@
 """The records inside a batch, one object each: for coordinators, compaction, tools and tests. Not the hot path.
 
-INVARIANT  reading never allocates more than `size_max` bytes, whatever a compressed batch claims or unpacks to.
-PREVENTS   a few kilobytes of zstd that unpack to gigabytes taking the node down.
+INVARIANT  reading never allocates more than `size_max` bytes and OBJECTS_MAX objects, whatever a compressed batch claims
+           or unpacks to.
+PREVENTS   a few kilobytes of zstd that unpack to gigabytes, or to millions of headers, taking the node down.
 PROVED BY  tests/cluster/wire/test_wire_records.py::test_a_bomb_is_refused_before_it_is_unpacked
+           tests/cluster/wire/test_wire_many_objects.py::test_no_objects_are_made_of_more_headers_than_fit_into_memory
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +30,9 @@ from .batch import (
 )
 from .compression import SIZE_MAX, compress, decompress
 
+# Records and headers of one batch that is read into objects, of some 200 bytes each. librdkafka puts a million records into a
+# batch at most; 3 KB of zstd hold 15 million headers.
+OBJECTS_MAX: Final = 1_000_000
 _BATCH: Final = Struct(">qiibIhiqqqhii")
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
@@ -200,10 +205,20 @@ def _read_bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int
     return _slice(body, position, length, end), position + length
 
 
-def _read_headers(body: bytes, position: int, end: int) -> tuple[Headers, int]:
+def too_many_objects() -> BatchRefused:
+    """For clients, too: Java's sends smaller batches then."""
+    return BatchRefused(
+        ErrorCode.message_too_large,
+        f"the batch has more than {OBJECTS_MAX} records and headers together",
+    )
+
+
+def _read_headers(body: bytes, position: int, end: int, most: int) -> tuple[Headers, int]:
     count, position = read_varint(body, position)
     if count < 0 or count > end - position:
         raise BatchRefused(ErrorCode.invalid_record, f"a record claims {count} headers")
+    if count > most:
+        raise too_many_objects()
     headers = []
     for _ in range(count):
         length, position = read_varint(body, position)
@@ -220,18 +235,21 @@ def decode_records(
 ) -> list[Record]:
     """The `count` records that must fill the unpacked `body` exactly."""
     records: list[Record] = []
-    position = 0
+    position, left = 0, OBJECTS_MAX
     try:
         for _ in range(count):
             length, position = read_varint(body, position)
             end = position + length
             if length < 0 or end > len(body):
                 raise BatchRefused(ErrorCode.invalid_record, f"a record claims {length} bytes")
+            if left <= 0:
+                raise too_many_objects()
             timestamp_delta, position = read_varint(body, position + 1)
             offset_delta, position = read_varint(body, position)
             key, position = _read_bytes(body, position, end)
             value, position = _read_bytes(body, position, end)
-            headers, position = _read_headers(body, position, end)
+            headers, position = _read_headers(body, position, end, left - 1)
+            left -= 1 + len(headers)
             if position != end:
                 raise BatchRefused(ErrorCode.invalid_record, "a record is not as long as it claims")
             if not 0 <= offset_delta < 1 << 31:
