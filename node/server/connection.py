@@ -25,9 +25,11 @@ from fencepost.cluster.wire.api import RequestRefused
 
 from .dispatch import Call, Cancel, Dispatcher, Encoded, Origin, UnspeakableReply
 
-# Produce requests of one connection that are appended but not answered. Clients keep five in flight;
-# one that keeps more waits in the kernel's buffers instead of in our memory.
+# Requests of one connection whose replies wait for a produce request that is appended but not answered, and that one
+# itself. Clients keep five in flight; one that keeps more waits in the kernel's buffers instead of in our memory.
 PENDING_REPLIES_MAX = 64
+# Of the replies to other requests among them: ten bytes ask for 100 KB of settings.
+HELD_BYTES_MAX = 1024 * 1024
 # Longer than a consumer's poll waits (fetch.max.wait.ms, 0.5 s): those end by themselves.
 LOOK_AHEAD_S = 1.0
 
@@ -59,6 +61,7 @@ class ClientConnection:
         # Replies in request order. A ready head is written at once; the rest wait for the head.
         self._pending: deque[_Slot] = deque()
         self._room = asyncio.Event()
+        self._held_bytes = 0  # of replies that had to wait, since they last were none
         self._answering = False
         self._parked = False
         self._closed = False
@@ -126,10 +129,13 @@ class ClientConnection:
                 if preparing is not None:
                     await preparing
                 self._begin(call)
-                if len(self._pending) >= PENDING_REPLIES_MAX:
-                    await self._until_pending(at_most=PENDING_REPLIES_MAX - 1)
             else:
                 await self._until_answered(call, group)
+            if self._held_bytes > HELD_BYTES_MAX:
+                await self._until_pending(at_most=0)
+                self._held_bytes = 0
+            elif len(self._pending) >= PENDING_REPLIES_MAX:
+                await self._until_pending(at_most=PENDING_REPLIES_MAX - 1)
             del call  # nor a connection that is silent the last thing that it said
             await connection.drain()
 
@@ -159,8 +165,10 @@ class ClientConnection:
         if self._pending:
             slot = _Slot()
             self._pending.append(slot)
+            self._held_bytes += 0 if reply is None else sum(map(len, reply))
             self._answered(slot, reply)
         elif reply is not None:
+            self._held_bytes = 0
             self.connection.write(reply)
 
     def _begin(self, call: Call) -> None:
