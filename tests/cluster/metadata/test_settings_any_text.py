@@ -76,3 +76,19 @@ def test_a_long_text_takes_no_longer_than_its_length(type_: ValueType, part: str
         if row.type is type_ and row.name.endswith((".replicas", ".policy", ".reset", ".ms")):
             is_refused_or_taken(row.parse, text)
     assert time.process_time() - began < 5
+
+
+def test_a_client_matching_pattern_is_checked_in_time_that_its_length_allows() -> None:
+    """Whoever leads the quorum checks it on its loop; 30 of these are one small request, and took it 20 s."""
+    patterns = [
+        "(?i)" + "[\x00-\uffff]" * 199,
+        "[\x00-\uffff\x01]" * 160,
+        "(?i)" + "[^\x01-\uffff]" * 160,
+    ]
+    started = time.process_time()
+    for pattern in patterns:
+        check_client_metrics_configs({"match": f"client_id={pattern}"})
+    assert time.process_time() - started < 0.2
+    for wrong in ("(", "[a", "(?P<a", "*", "(?i"):
+        with pytest.raises(ConfigRefused, match="Illegal client matching pattern"):
+            check_client_metrics_configs({"match": f"client_id={wrong}"})
