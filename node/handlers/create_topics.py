@@ -1,12 +1,14 @@
 """CreateTopics, api key 19, versions 2-7.
 
-Does      has the controller create topics; answers when they are in the metadata log and known here.
+Does      has the controller create topics; answers when they are in the metadata log and known here. Of many at once
+          the first 200 are told with their settings; the others say POLICY_VIOLATION for these alone.
 Versions  5 tells what was created; 7 topic ids.
 Refuses   what the controller says, topic by topic; REQUEST_TIMED_OUT when the quorum did not answer.
 """
 
 from typing import Any
 
+from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.controller.commands import CreateTopics, NewTopic, TopicResult
 from fencepost.cluster.metadata.describe import DescribedConfig
 
@@ -39,6 +41,7 @@ def _new_topic(topic: Any) -> NewTopic:
 
 
 def _answer(result: TopicResult) -> dict[str, Any]:
+    untold = result.error_code is ErrorCode.none and not result.configs  # of so many not all are
     return {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -47,6 +50,7 @@ def _answer(result: TopicResult) -> dict[str, Any]:
         "num_partitions": result.num_partitions,
         "replication_factor": result.replication_factor,
         "configs": [_config(each) for each in result.configs],
+        "topic_config_error_code": ErrorCode.policy_violation if untold else ErrorCode.none,
     }
 
 
