@@ -57,12 +57,9 @@ def answer(
         return OutOfRange(log_start, log_end)
     if last_epoch == NO_EPOCH:  # it is empty: nothing can contradict us
         return GoOn() if end_offset <= log_end else OutOfRange(log_start, log_end)
-    if (
-        not in_sync
-        and epochs.epochs
-        and last_epoch < epochs.epochs[0]
-        and epochs.starts[0] <= log_start
-    ):
+    # One that was copied anew when all had been deleted knows no epoch before its own.
+    first_epoch, first_start = (epochs.epochs[0], epochs.starts[0]) if epochs.epochs else leading
+    if not in_sync and last_epoch < first_epoch and first_start <= log_start:
         # Deletion has taken what tells where the two part: of what it has, and of who wrote that, nothing is sure. Who is in
         # sync has all that is committed, and log starts are.
         return OutOfRange(log_start, log_end)
