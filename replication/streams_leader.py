@@ -37,7 +37,7 @@ WINDOW_BYTES: Final = 8 << 20
 FRAME_BYTES: Final = 1 << 20  # what the follower writes without giving its other work a turn
 FRAMES_A_TURN: Final = 2
 PIECE_BYTES: Final = 256 << 10  # of one partition, while others wait
-PAYLOAD_BYTES_MAX: Final = 64 << 20  # the peer door's
+PAYLOAD_BYTES_MAX: Final = (64 << 20) - FRAME_BYTES  # the peer door's, behind what others have
 # How long news of a high watermark wait for records to travel with.
 NEWS_S: Final = 0.003
 
