@@ -18,7 +18,7 @@ from . import appends
 from .divergence_machine import Cut
 from .flusher import LATER_MS_MAX, Flushable, Flusher
 from .log import handed_on
-from .log.log import Log
+from .log.log import PASSING, Log
 from .log.settle import durable_point
 from .metrics import Counters
 from .partition_machine import PartitionMachine, Role
@@ -27,6 +27,9 @@ from .waits import OffsetWaits
 
 AT_ONCE: Final = -1
 INTERVAL_MS: Final = 1_000  # flush.policy=interval, unless flush.ms is set
+HISTORY_AGAIN_S: Final = (
+    1.0  # until producers are read again for which there was no descriptor, or no memory
+)
 
 
 class Owner(Protocol):
@@ -334,12 +337,28 @@ class CopiedPartition(ReadablePartition, Flushable):
 
     def _high_watermark_moved(self) -> None:
         self.log.committed = self.machine.high_watermark
-        if self.log.first_unstable_offset is not None:
-            self.log.producers.on_high_watermark(self.machine.high_watermark)
+        self._tell_producers()
         self._owner.on_high_watermark(self)
         self._tell_readers()
         for feed in self._feeds:
             feed.on_moved()
+
+    def _tell_producers(self) -> None:
+        """Whose transactions have ended for good. Where their history can't be read readers of committed records stay where they are,
+        and whoever writes is told why; of the node's other partitions it is no concern."""
+        unstable = self.log.first_unstable_offset
+        if unstable is None or self.closed is not None:
+            return
+        try:
+            self.log.producers.on_high_watermark(self.machine.high_watermark)
+        except (OSError, LogDamaged) as failed:
+            self._read_failed(failed, unstable)
+            if isinstance(failed, OSError) and failed.errno in PASSING:
+                self._env.clock.call_later(HISTORY_AGAIN_S, self._tell_producers_again)
+
+    def _tell_producers_again(self) -> None:
+        self._tell_producers()
+        self._tell_readers()
 
 
 def flush_delay_ms(config: TopicConfig) -> int:

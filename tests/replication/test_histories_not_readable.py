@@ -1,0 +1,71 @@
+"""A transaction was open when the node was stopped cleanly, of so many producers that their history is in a file of its own. How far
+the log is committed concerns it, also before anybody writes."""
+
+import errno
+
+import pytest
+from fencepost.chaos.sim.node import SimEnv
+from fencepost.chaos.sim.world import World
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.replication.partition import Read, Refusal
+from replica_helpers import PAYMENTS, Metadata, Node, Restarts, batch, topic_of
+
+
+def two_topics() -> Metadata:
+    return Metadata(topic_of("orders"), topic_of("payments"))
+
+
+async def leave_one_open(node: Node) -> None:
+    for pid in range(300):  # more than a hint carries
+        await node.write(batch("a", pid=pid))
+    await node.write(batch("t", pid=301, transactional=True))
+    await node.write(batch("p"), PAYMENTS)
+
+
+def fail(node: Node, number: int) -> None:
+    faults = node.env.machine.disk.faults
+    faults.fail("*", path="*orders-0/*.producers", number=number, times=1000)
+    faults.fail("*", path="*orders-0/*.log", number=number, times=1000)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_history_that_can_not_be_read_at_a_start_keeps_no_node_from_starting(number: int) -> None:
+    with World(1) as world:
+        metadata = two_topics()
+        Restarts(world, metadata)(leave_one_open)
+
+        async def after(env: SimEnv) -> None:
+            node = Node(env, metadata)
+            fail(node, number)
+            await node.start()
+            await node.write(batch("q"), PAYMENTS)
+            assert await node.read_values(PAYMENTS) == [b"p", b"q"]
+            refused = node.produce(batch("b"))
+            assert isinstance(refused, Refusal)
+            assert refused.error is ErrorCode.kafka_storage_error
+
+        env = world.node("a")
+        world.run(world.on(env, after(env)))
+
+
+def test_a_history_that_can_be_read_later_is_read_though_nobody_writes() -> None:
+    with World(1) as world:
+        metadata = two_topics()
+        Restarts(world, metadata)(leave_one_open)
+
+        async def after(env: SimEnv) -> None:
+            node = Node(env, metadata)
+            fail(node, errno.EMFILE)
+            await node.start()
+            assert not node.partition().log.producers_loaded
+            node.env.machine.disk.faults.heal()
+            await node.env.clock.sleep(1.5)
+            assert node.partition().log.producers_loaded
+            await node.write(batch("b"))
+            partition = node.partition()
+            assert (partition.last_stable_offset, partition.high_watermark) == (300, 302)
+            found = await partition.read_waiting(300, 1 << 20, isolation=1, min_one=True)
+            assert isinstance(found, Read) and found.size == 0
+
+        env = world.node("a")
+        world.run(world.on(env, after(env)))
