@@ -33,10 +33,11 @@ from ..transactional.asking_others import each_to_ask
 from .listings import Listings, Topics, together, topics_in
 from .offsets import EARLIEST, INTERNAL_TOPICS, LATEST, Offsets, Place, TopicIds
 from .options import BOOTSTRAP, Bound, ReadOptions
-from .topic_ids import ASK_S, TRIES_S, ids_of
+from .topic_ids import ASK_S, TRIES_S, ids_of, told_by_most
 
 LOOKS_MIN: Final = 3  # at all brokers
 NOTHING_READ: Final[Mapping[Place, int]] = MappingProxyType({})
+NOTHING_NOTED: Final[Mapping[str, str]] = MappingProxyType({})
 # So often what such a broker may say is heard; then a new client asks whichever broker it meets.
 REFUSALS: Final = 5
 NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -149,8 +150,26 @@ class Cluster:
         self.cluster_id = seen.cluster_id or ""
         return seen
 
-    def topic_ids(self, topics: Iterable[str]) -> TopicIds:
-        return ids_of(self._admin, topics)
+    def topic_ids(
+        self, topics: Iterable[str], noted: Mapping[str, str] = NOTHING_NOTED
+    ) -> TopicIds:
+        """1. One broker is asked. It may be cut off from the others, and tell the id of a topic that is no more.
+        2. Of one that is another than `noted` says, or is noted for the first time, all are asked. Who is only late to hear of it has
+           heard when the time is over.
+        3. If some still say what was noted, what most say holds: whoever is cut off is in the minority.
+        """
+        found = ids_of(self._admin, topics)
+        news = [topic for topic in found if noted.get(topic) != found[topic]]
+        if not news:
+            return found
+        same = [topic for topic in news if topic in noted]
+        told: list[TopicIds] = []
+        for _ in each_to_ask(LOOKS_MIN):
+            told = self._listings.ids_of_all(self._seen(), news)
+            if not any(each.get(topic) == noted[topic] for each in told for topic in same):
+                break
+        self._admin = AdminClient(self._settings)
+        return found | told_by_most(noted, told, news)
 
     def ends(
         self, places: Iterable[Place], at_least: Mapping[Place, int] = NOTHING_READ

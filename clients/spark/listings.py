@@ -11,16 +11,18 @@ leader does not know is not believed, if anybody else is there.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from .client_settings import BOOTSTRAP
-from .offsets import Place
+from .offsets import Place, TopicIds
+from .topic_ids import described
 
+Said = TypeVar("Said")
 Topics = dict[str, list[int]]  # partitions
 
 LIST_S: Final = 3.0  # for each, all at once
@@ -59,9 +61,17 @@ class Listings:
 
     def of_all(self, seen: ClusterMetadata) -> list[Topics]:
         """Those that answer soon."""
+        return self._each(seen, lambda admin: topics_in(admin.list_topics(timeout=LIST_S)))
+
+    def ids_of_all(self, seen: ClusterMetadata, topics: Sequence[str]) -> list[TopicIds]:
+        """As each of those knows them that answer soon."""
+        return self._each(seen, lambda admin: described(admin, topics, LIST_S))
+
+    def _each(self, seen: ClusterMetadata, ask: Callable[[AdminClient], Said]) -> list[Said]:
         addresses = self._addresses(seen)
         with ThreadPoolExecutor(len(addresses)) as pool:
-            return [found for found in pool.map(self._of, addresses) if found is not None]
+            told = pool.map(lambda each: self._of(each, ask), addresses)
+            return [found for found in told if found is not None]
 
     def believed(self, lists: list[Topics]) -> list[Topics]:
         now_s = time.monotonic()
@@ -81,10 +91,9 @@ class Listings:
         others = [each for each in dict.fromkeys(named) if each not in found]
         return [*found, *others[: max(ADDRESSES_MIN - len(found), 0)]]
 
-    def _of(self, address: str) -> Topics | None:
+    def _of(self, address: str, ask: Callable[[AdminClient], Said]) -> Said | None:
         try:
-            admin = AdminClient({**self._settings, BOOTSTRAP: address})
-            return topics_in(admin.list_topics(timeout=LIST_S))
+            return ask(AdminClient({**self._settings, BOOTSTRAP: address}))
         except KafkaException as trouble:
             log.info("%s does not say which topics there are: %s", address, trouble)
             return None

@@ -34,7 +34,7 @@ class AsksCluster(Protocol):
 
     def places(self, known: Collection[Place] = ..., *, of_all: bool = ...) -> list[Place]: ...
 
-    def topic_ids(self, topics: Iterable[str]) -> TopicIds: ...
+    def topic_ids(self, topics: Iterable[str], noted: Mapping[str, str] = ...) -> TopicIds: ...
 
     def starts(self, places: Any) -> Offsets: ...
 
@@ -188,7 +188,7 @@ class StreamPlan:
         ids = offsets.topic_ids_of(start, self._cluster.cluster_id)
         if any(newest[place] != begun.get(place) for place in newest):  # there is to be a batch
             # Asked after the ends: of a topic that is made anew between the two, the id is the new one's.
-            now = self._cluster.topic_ids(topic for topic, _ in places)
+            now = self._cluster.topic_ids((topic for topic, _ in places), ids)
             anew = self._begin_again(ids, now, known, from_, newest)
             begun = {place: begun[place] for place in begun if place[0] not in anew}
             same = ids.keys() & now.keys()
@@ -298,7 +298,7 @@ class StreamPlan:
         """What the next batch reads from its beginning is not this one's."""
         return topic_ids.report(
             noted,
-            self._cluster.topic_ids(noted),
+            self._cluster.topic_ids(noted, noted),
             fails=self._options.fail_on_data_loss,
             going_on="this batch has nothing of it, and the next one reads the new topic from its beginning",
         )

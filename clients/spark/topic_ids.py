@@ -3,9 +3,14 @@
 INVARIANT  the two ends of what is read of a topic are of one topic, and not of two that had its name one after the other.
 PREVENTS   a topic that was made anew and has outgrown its old offset being read from the middle, and nobody being told.
 PROVED BY  tests/spark/test_spark_topic_ids.py::test_a_topic_made_anew_that_has_outgrown_its_offset_is_told
+           tests/spark/test_spark_stale_topic_ids.py::test_a_topic_is_not_read_from_its_beginning_because_one_broker_tells_its_old_id
+
+Of two ids nothing says which is the newer. A broker that is cut off from its cluster tells the one that it knows: so of a topic that
+is said to be another one all brokers are asked, and what most of them say holds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -28,13 +33,14 @@ def ids_of(admin: AdminClient, topics: Iterable[str]) -> TopicIds:
     names = sorted(set(topics))
     if not names:
         return {}
-    found: TopicIds = retrying_for(TRIES_S, lambda: _described(admin, names))
+    found: TopicIds = retrying_for(TRIES_S, lambda: described(admin, names, ASK_S))
     return found
 
 
-def _described(admin: AdminClient, names: list[str]) -> TopicIds:
+def described(admin: AdminClient, names: Sequence[str], within_s: float) -> TopicIds:
+    """As whoever is asked knows them."""
     found: TopicIds = {}
-    asked = admin.describe_topics(TopicCollection(names), request_timeout=ASK_S)
+    asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=within_s)
     for name in names:
         try:
             topic_id = str(asked[name].result().topic_id)
@@ -50,6 +56,19 @@ def _described(admin: AdminClient, names: list[str]) -> TopicIds:
 def made_anew(noted: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """One without an id on either side is taken for the same: it is of an older checkpoint, or of old brokers."""
     return [topic for topic in sorted(now) if noted.get(topic, now[topic]) != now[topic]]
+
+
+def told_by_most(
+    noted: Mapping[str, str], told: Sequence[TopicIds], topics: Iterable[str]
+) -> TopicIds:
+    """Another id than the noted one only if more than half of those say it who know one; without a topic of which nobody does."""
+    found: TopicIds = {}
+    for topic in topics:
+        ids = Counter(each[topic] for each in told if topic in each)
+        if ids:
+            [(most, count)] = ids.most_common(1)
+            found[topic] = most if 2 * count > ids.total() else noted.get(topic, most)
+    return found
 
 
 def report(

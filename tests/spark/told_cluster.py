@@ -25,7 +25,9 @@ class Told:
         self.are_all_asked = of_all
         return sorted(self.last)
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+    def topic_ids(
+        self, topics: Iterable[str], noted: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, str]:
         """As `Cluster` does: nobody is asked about nothing."""
         wanted = set(topics)
         self.asked_for_ids += bool(wanted)
