@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
+from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.log import reason_of, where_of
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.broker_config import BrokerValues
@@ -63,6 +64,7 @@ class Rounds:
         ] = {}  # up to where the log was when it was last looked at
         # Left out until a restart: it would fail again, and for most of its work before it does.
         self.given_up: dict[str, dict[Partition, None]] = {COMPACTION: {}, RETENTION: {}}
+        manager.store.shared.on_failed = self._failed
 
     def read_settings(self, values: BrokerValues) -> None:
         self._retention_s = values.integer("log.retention.check.interval.ms") / 1000
@@ -118,6 +120,19 @@ class Rounds:
         self._starts[partition] = None
         self._due.set()
         self._at_once.set()
+
+    def _failed(self, name: TopicPartition) -> None:
+        """Whoever has written or synced tells its partition himself, before the next turn of the loop. A checkpoint tells nobody, and
+        for want of room a write is refused only: it would lead on, and refuse everything, for as long as the node runs."""
+
+        def tell() -> None:
+            partition = self._manager.partitions.get(name)
+            if partition is None or name in self._manager.offline:
+                return
+            if partition.log.failed is not None:
+                partition.on_log_failed(f"it can't be written any more: {partition.log.failed}")
+
+        self._env.clock.call_later(0, tell)
 
     def look_again(self) -> None:
         """Settings changed: there may be something to compact."""

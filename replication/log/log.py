@@ -265,6 +265,7 @@ class Log:
             name = str(self.topic_partition)
             cause = str(error) or repr(error)
             self.env.log.error("log_failed", partition=name, cause=cause)
+            self.shared.on_failed(self.topic_partition)
 
     # -- reading ---------------------------------------------------------------------------------------
 

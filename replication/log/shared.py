@@ -24,6 +24,10 @@ def _nobody_looks(_log: TopicPartition, _first: int, _end: int) -> None:
     return
 
 
+def _nobody_hears(_log: TopicPartition) -> None:
+    return
+
+
 @dataclass(slots=True, eq=False)
 class Recovered:
     """What this start found that the last run had not made durable, or not wholly written."""
@@ -52,6 +56,8 @@ class Shared:
     unsettled: "dict[Log, None]" = field(default_factory=dict)
     # Somebody was about to be served these offsets, and they are not what was written.
     on_suspicion: Callable[[TopicPartition, int, int], None] = _nobody_looks
+    # It has failed. Who brought that about may be a checkpoint, of which nobody waits for an answer.
+    on_failed: Callable[[TopicPartition], None] = _nobody_hears
     # Whose producers are being written.
     snapshotting: "dict[Log, asyncio.Task[None]]" = field(default_factory=dict)
     stops: bool = False  # what is written from now on is written at once

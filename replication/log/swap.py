@@ -80,7 +80,11 @@ def _base_if(name: str, extra: str) -> int | None:
 
 
 def _remove_covered(disk: Disk, folder: str, base: int, names: Sequence[str]) -> None:
-    """The files that a finished swap was made from, that of its own name too."""
+    """The files that a finished swap was made from, that of its own name too.
+
+    But not an index of aborted transactions that has no `.swap` beside it: it is the new one, which has its name already. (Where the
+    new segment has none it is the old one. That tells of the same transactions and of some more, of which nothing is left.)
+    """
     file = disk.open(f"{folder}/{name_of(base, LOG)}{SWAP}")
     end = base
     try:
@@ -88,7 +92,10 @@ def _remove_covered(disk: Disk, folder: str, base: int, names: Sequence[str]) ->
             end = step.next_offset
     finally:
         file.close()
+    of_aborted = name_of(base, TXNINDEX)
     for other in names:
+        if other == of_aborted and of_aborted + SWAP not in names:
+            continue
         found = split(other)
         if found and found[1] in SEGMENT_FILES and (base <= found[0] < end or base == found[0]):
             remove_if_there(disk, f"{folder}/{other}")
