@@ -20,8 +20,8 @@ from fencepost.cluster.wire.peer_door import PeerDoor
 
 KIND: Final = "who votes"
 ASK_S: Final = 0.5  # the quorum may become ready meanwhile
-# Of voters there are five at most (`peer_settings.VOTER_COUNTS`), and six while one is exchanged.
-NAMED_MAX: Final = 16
+# By settings there are five voters at most; AddRaftVoter knows no end, as Kafka's does not.
+NAMED_MAX: Final = 1_000
 HOST_MAX: Final = 255
 
 

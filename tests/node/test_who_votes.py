@@ -58,6 +58,11 @@ def test_one_peer_after_another_is_asked_and_all_that_they_say_counts() -> None:
     assert quorum.named == [(1, [4]), (3, [5])]
 
 
+def test_as_many_voters_as_were_added_are_named() -> None:
+    many = [[voter, f"host-{voter}", 9192] for voter in range(17)]
+    assert len(asked(Door({1: {"voters": many}}), 1).heard) == 17
+
+
 def test_who_answers_otherwise_later_has_said_only_that() -> None:
     door = Door({1: {"voters": [[4, "four", 9192]]}})
     who_votes = asked(door, 1)
@@ -77,7 +82,7 @@ def test_who_answers_otherwise_later_has_said_only_that() -> None:
         {"voters": [[4, "f" * 256, 9192]]},
         {"voters": [[4, "four", 0]]},
         {"voters": [[4, "four", 65536]]},
-        {"voters": [[place, "many", 9192] for place in range(17)]},
+        {"voters": [[place, "many", 9192] for place in range(1_001)]},
     ],
 )
 def test_an_answer_that_is_none_is_forgotten(answer: Any) -> None:
