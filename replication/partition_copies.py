@@ -27,9 +27,8 @@ from .waits import OffsetWaits
 
 AT_ONCE: Final = -1
 INTERVAL_MS: Final = 1_000  # flush.policy=interval, unless flush.ms is set
-HISTORY_AGAIN_S: Final = (
-    1.0  # until producers are read again for which there was no descriptor, or no memory
-)
+# Until producers are read again for which there was no descriptor, or no memory.
+HISTORY_AGAIN_S: Final = 1.0
 
 
 class Owner(Protocol):
@@ -67,7 +66,7 @@ class Copying(Protocol):
 class CopiedPartition(ReadablePartition, Flushable):
     __slots__ = (
         "_copying", "_deletions", "_durable_start", "_feeds", "_flush_delay_ms", "_flush_messages", "_flusher", "_owner",
-        "_syncs_first", "_unsynced_records",
+        "_syncs_first", "_tells_again", "_unsynced_records",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +87,7 @@ class CopiedPartition(ReadablePartition, Flushable):
         self._flush_messages = config.flush_messages
         self._flush_delay_ms = flush_delay_ms(config)
         self._syncs_first = False
+        self._tells_again = False
         self._feeds: tuple[Feed, ...] = ()
         self._copying: Copying | None = None
         self._deletions: OffsetWaits | None = None
@@ -353,10 +353,13 @@ class CopiedPartition(ReadablePartition, Flushable):
             self.log.producers.on_high_watermark(self.machine.high_watermark)
         except (OSError, LogDamaged) as failed:
             self._read_failed(failed, unstable)
-            if isinstance(failed, OSError) and failed.errno in PASSING:
+            may_pass = isinstance(failed, OSError) and failed.errno in PASSING
+            if may_pass and not self._tells_again:
+                self._tells_again = True
                 self._env.clock.call_later(HISTORY_AGAIN_S, self._tell_producers_again)
 
     def _tell_producers_again(self) -> None:
+        self._tells_again = False
         self._tell_producers()
         self._tell_readers()
 

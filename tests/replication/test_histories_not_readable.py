@@ -69,3 +69,25 @@ def test_a_history_that_can_be_read_later_is_read_though_nobody_writes() -> None
 
         env = world.node("a")
         world.run(world.on(env, after(env)))
+
+
+def test_however_often_it_is_asked_for_it_is_read_again_once_a_second() -> None:
+    with World(1) as world:
+        metadata = two_topics()
+        Restarts(world, metadata)(leave_one_open)
+
+        def tries() -> int:
+            return sum(event == "read_failed" for _, event, _ in world.machine("a").events)
+
+        async def after(env: SimEnv) -> None:
+            node = Node(env, metadata)
+            fail(node, errno.EMFILE)
+            await node.start()
+            for _ in range(5):
+                node.partition()._high_watermark_moved()
+            before = tries()
+            await env.clock.sleep(10.5)
+            assert tries() - before == 10
+
+        env = world.node("a")
+        world.run(world.on(env, after(env)))
