@@ -21,6 +21,7 @@ appended while another waits to be synced, and names go with their first values 
 
 import asyncio
 import enum
+import errno
 import struct
 import zlib
 from collections.abc import Collection, Iterable, Mapping
@@ -217,7 +218,12 @@ class PartitionOffsets:
         if self._unnamed:
             names = b"".join(_name_entry(self._ids[each], each) for each in self._unnamed)
             frame = _frame(b"M", LENGTH.pack(len(names)) + names + values)
-        file.append([frame])
+        try:
+            file.append([frame])
+        except OSError as error:
+            if error.errno == errno.EBADF:  # it had half a frame that could not be cut off
+                self.close()
+            raise
         self._pending.clear()
         self._unnamed.clear()
         return file
