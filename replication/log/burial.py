@@ -15,8 +15,9 @@ from fencepost.cluster.base.ports import Env
 
 from .names import DELETED, LOG, SEGMENT_FILES, file_name, split
 from .segment import Segment
-from .segment_files import remove_all, rename_all
+from .segment_files import NamesLost, remove_all, rename_all
 from .shrinking import shrink
+from .sync import lose
 
 if TYPE_CHECKING:
     from .log import Log
@@ -111,6 +112,8 @@ class Graves:
 def tell(log: "Log", segment: Segment, error: OSError | LogDamaged) -> None:
     """The next start removes what is left."""
     log.env.log.warn("segment_not_removed", path=segment.path, cause=str(error))
+    if isinstance(error, NamesLost):
+        lose(log, error)
 
 
 def never_synced(log: "Log", segment: Segment) -> None:

@@ -28,8 +28,9 @@ from .index import OFFSET_ENTRY_SIZE
 from .key_map import KeyMap
 from .names import CLEANED, INDEX, SWAP, TIMEINDEX, TXNINDEX
 from .segment import Segment
-from .segment_files import rename_all, sync_if_there
+from .segment_files import NamesLost, rename_all, sync_folder, sync_if_there
 from .swap import commit_swap, make_way, remove_cleaned, to_swap
+from .sync import lose
 from .txn_index import AbortedIndex
 from .walk import pieces
 
@@ -136,6 +137,9 @@ async def compact(
         await _Round(log, found, now_ms, stats, map_bytes, forgets, is_heard).run()
     except CleaningAborted:
         log.env.log.info("cleaning_aborted", partition=str(log.topic_partition))
+    except NamesLost as error:
+        lose(log, error)
+        raise
     finally:
         log.cleaning = False
     return stats
@@ -337,7 +341,7 @@ class _Round:
                 if segment in waiting:
                     waiting.remove(segment)
             log.shared.pool.index_gone(segment)
-        disk.sync_folder(log.folder)
+        sync_folder(disk, log.folder)
         rename_all(disk, log.folder, new.base_offset, SWAP, "")
         new.extra = ""
         log.folder_version += 1

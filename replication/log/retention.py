@@ -20,7 +20,7 @@ from .halfway import Halfway
 from .names import DELETED
 from .rolling import create_file, roll
 from .segment import Segment
-from .segment_files import rename_if_there
+from .segment_files import rename_if_there, sync_folder
 
 if TYPE_CHECKING:
     from .log import Log
@@ -143,12 +143,12 @@ async def make_room(log: "Log") -> None:
         try:
             if at == 0:
                 create_file(log, log.segments[0])
-                await disk.run(disk.sync_folder, log.folder)
+                await disk.run(sync_folder, disk, log.folder)
             if is_void():
                 return
             never_synced(log, segment)
             rename_if_there(disk, segment.path, segment.path + DELETED)
-            await disk.run(disk.sync_folder, log.folder)
+            await disk.run(sync_folder, disk, log.folder)
             if is_void():
                 return
             Burial(log, segment)

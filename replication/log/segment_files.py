@@ -3,12 +3,28 @@
 import errno
 from typing import Final
 
-from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS
 from fencepost.cluster.base.ports import Disk, File
 
 from .names import SEGMENT_FILES, file_name
 
 UNREADABLE: Final = b"\xff"  # no index, list or snapshot says that
+
+
+class NamesLost(OSError):
+    """The sync of a folder failed: no later one proves anything of the names in it, whoever has made them (`sync.lose`)."""
+
+
+def sync_folder(disk: Disk, folder: str) -> None:
+    """Of a log. Blocks."""
+    try:
+        disk.sync_folder(folder)
+    except FileNotFoundError:
+        raise  # its topic was deleted meanwhile
+    except OSError as error:
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            raise
+        raise NamesLost(*error.args) from error
 
 
 def read_if_there(disk: Disk, path: str) -> bytes | None:

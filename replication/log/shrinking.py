@@ -13,6 +13,7 @@ from typing import Final
 from fencepost.cluster.base.ports import Disk, Env
 
 from .pool import FilePool
+from .segment_files import sync_folder
 
 PIECE_BYTES: Final = 8 << 20  # 3 ms
 PAUSE_S: Final = 0.02  # 350 MB/s
@@ -24,7 +25,7 @@ async def shrink(env: Env, path: str, folder: str, pool: FilePool) -> None:
     if not disk.exists(path) or disk.size(path) <= PIECE_BYTES or pool.is_read(folder):
         return
     # What was renamed away must not come back after a crash, shorter than it was.
-    await disk.run(disk.sync_folder, path.rpartition("/")[0])
+    await disk.run(sync_folder, disk, path.rpartition("/")[0])
     for size in range(disk.size(path) - PIECE_BYTES, 0, -PIECE_BYTES):
         if not await disk.run(_cut, disk, path, size):
             return

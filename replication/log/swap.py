@@ -21,7 +21,7 @@ from fencepost.cluster.base.ports import Disk
 
 from .names import CLEANED, DELETED, INDEX, LOG, SEGMENT_FILES, SWAP, TIMEINDEX, TXNINDEX, split
 from .names import file_name as name_of
-from .segment_files import remove_if_there, rename_all, rename_if_there
+from .segment_files import remove_if_there, rename_all, rename_if_there, sync_folder
 from .walk import LONG_CHUNK, walk
 
 
@@ -29,23 +29,23 @@ def make_way(disk: Disk, folder: str, base_offset: int) -> None:
     """Before step 1, off the loop. What an earlier swap left to be made durable must be so before a `.cleaned` is there again; and
     what an end of power brought back of a round that was given up would be taken for a part of this one."""
     remove_cleaned(disk, folder, base_offset)
-    disk.sync_folder(folder)
+    sync_folder(disk, folder)
 
 
 def to_swap(disk: Disk, folder: str, base_offset: int) -> None:
     """Step 1's end and step 2, off the loop: a cleaning can still be given up."""
     path = f"{folder}/{name_of(base_offset, '')}"
-    disk.sync_folder(folder)
+    sync_folder(disk, folder)
     for suffix in (INDEX, TIMEINDEX, TXNINDEX):
         rename_if_there(disk, path + suffix + CLEANED, path + suffix + SWAP)
-    disk.sync_folder(folder)
+    sync_folder(disk, folder)
 
 
 def commit_swap(disk: Disk, folder: str, base_offset: int) -> None:
     """Step 3, on the loop, with 4 and 5 right behind it: a truncation must not come in between."""
     path = f"{folder}/{name_of(base_offset, LOG)}"
     disk.rename(path + CLEANED, path + SWAP)
-    disk.sync_folder(folder)
+    sync_folder(disk, folder)
 
 
 def remove_cleaned(disk: Disk, folder: str, base_offset: int) -> None:
