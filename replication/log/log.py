@@ -199,10 +199,10 @@ class Log:
             if size > self.config.segment_bytes:
                 truncation.append_all_or_none(self, buffer, headers, now_ms)
                 return
-        rolling.make_ready(self)
         active = self.segments[-1]
         last_offset = last.base_offset + last.last_offset_delta
         try:
+            rolling.make_ready(self)
             if rolling.must_roll(self, active, size, last_offset, newest, now_ms):
                 active = rolling.roll(self, now_ms, first.base_offset, last_offset)
             if active.fresh:  # its file will be there whether or not the write succeeds

@@ -2,6 +2,7 @@
 
 import errno
 
+import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from replica_helpers import ORDERS, Node, batch, error_of, play
 
@@ -39,5 +40,31 @@ def test_a_log_that_fails_for_want_of_room_goes_offline_like_any_that_failed() -
         assert partition.log.failed is not None
         await node.env.clock.sleep(0.01)
         assert ORDERS in node.manager.offline
+
+    play(scene)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EIO])
+def test_a_log_whose_folder_can_not_be_made_goes_offline(number: int) -> None:
+    """On a file system that went read-only the first write of a partition failed before anything of its log did, so it led on."""
+
+    async def scene(node: Node) -> None:
+        faults = node.env.machine.disk.faults
+        faults.fail("create", path="*/orders-0", number=number, times=1_000)
+        for _ in range(2):
+            assert error_of(node.produce(batch("a"))) is ErrorCode.kafka_storage_error
+        await node.env.clock.sleep(0.01)
+        assert ORDERS in node.manager.offline
+
+    play(scene)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_log_whose_folder_can_not_be_made_yet_is_written_later(number: int) -> None:
+    async def scene(node: Node) -> None:
+        node.env.machine.disk.faults.fail("create", path="*/orders-0", number=number)
+        assert error_of(node.produce(batch("a"))) is ErrorCode.kafka_storage_error
+        await node.write(batch("a"))
+        assert await node.read_values() == [b"a"]
 
     play(scene)
