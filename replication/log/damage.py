@@ -17,6 +17,7 @@ from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk, Env
 
+from .segment_files import read_if_there
 from .walk import damaged
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ class DamagedLogs:
 
     def load(self) -> None:
         """A list that can't be read is none: the logs are read again after each start."""
-        try:
-            text = self._env.disk.read_all(self._path).decode("utf-8", errors="replace")
-            self._offsets = dict(_read(text))
-        except FileNotFoundError:
+        data = read_if_there(self._env.disk, self._path)
+        if data is None:
             return
+        try:
+            self._offsets = dict(_read(data.decode("utf-8", errors="replace")))
         except (ValueError, KeyError, TypeError) as error:
             self._env.log.warn("damaged_logs_unreadable", path=self._path, cause=repr(error))
 

@@ -17,7 +17,7 @@ import msgpack
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk
 
-from .segment_files import remove_if_there
+from .segment_files import read_if_there, remove_if_there
 
 FILE_NAME: Final = "clean-shutdown"
 MAGIC: Final = b"FPCS\x01"
@@ -60,9 +60,8 @@ def save(disk: Disk, folder: str, hints: Mapping[TopicPartition, LogHint]) -> No
 
 def load(disk: Disk, folder: str) -> dict[TopicPartition, LogHint] | None:
     """None when the last stop was not a clean one."""
-    try:
-        data = disk.read_all(f"{folder}/{FILE_NAME}")
-    except FileNotFoundError:
+    data = read_if_there(disk, f"{folder}/{FILE_NAME}")
+    if data is None:
         return None
     start = len(MAGIC) + CHECKSUM.size
     if len(data) < start or not data.startswith(MAGIC):
