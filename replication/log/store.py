@@ -172,13 +172,21 @@ class LogStore:
         ):
             return
         whose = f"{self.env.clock.now_ms()}" if found is None else found.hex
-        aside = f"{folder[: len(self.data_dir) + FOLDER_NAME_MAX]}.{whose}{STRAY_SUFFIX}"
+        aside = self._free_name(f"{folder[: len(self.data_dir) + FOLDER_NAME_MAX]}.{whose}")
         said = "unknown: partition.metadata never reached the disk" if found is None else str(found)
         self.env.log.warn("stray_partition", folder=folder, kept_as=aside, topic_id=said)
         # It may have been this topic's, and have acknowledged what it had not synced.
         self.offsets.forget([partition], but=DOUBTS if found is None else ())
         self.env.disk.rename(folder, aside)
         self.env.disk.sync_folder(self.data_dir)
+
+    def _free_name(self, kept: str) -> str:
+        """One was set aside under that name before, where the clock has been set back: both stay."""
+        name, number = f"{kept}{STRAY_SUFFIX}", 1
+        while self.env.disk.exists(name):
+            number += 1
+            name = f"{kept}.{number}{STRAY_SUFFIX}"
+        return name
 
     def _has_records(self, folder: str) -> bool:
         disk = self.env.disk

@@ -9,7 +9,7 @@ from fencepost.cluster.base.ids import TopicPartition
 from fencepost.replication.log import hints
 from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.store import LogStore
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from log_helpers import (
     FOLDER,
@@ -136,6 +136,7 @@ def test_a_topic_made_again_under_its_name_does_not_get_the_old_ones_hint() -> N
 
 @pytest.mark.slow
 @given(st.integers(0, 10_000))
+@example(899)  # two that are set aside in one millisecond
 @settings(max_examples=60)
 def test_whatever_a_crash_leaves_what_was_synced_is_there(seed: int) -> None:
     """Writes, syncs, checkpoints, truncations, rolls and retention, ended by a torn power cut or a kill, again
