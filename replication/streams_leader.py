@@ -372,14 +372,15 @@ class LeaderStream:
         try:
             await self._env.disk.run(cold.work)
         except (OSError, LogDamaged) as failed:
-            if feed.slot in self._feeds:
-                self._unreadable(feed, failed)
+            self._unreadable(feed, failed)
             return
         feed.is_cold = False
         if feed.slot in self._feeds:
             self.has_records(feed)
 
     def _unreadable(self, feed: LeaderFeed, failed: OSError | LogDamaged) -> None:
+        if feed.is_dropped:  # meanwhile
+            return
         self._owner.unreadable(feed, failed)
         self._refuse(feed, ErrorCode.kafka_storage_error)
 

@@ -7,7 +7,9 @@ import pytest
 from fencepost.chaos.sim.node import SimEnv
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.cluster.base.ids import BrokerId
 from fencepost.replication.partition import Read, Refusal
+from replica_cluster import Cluster, play
 from replica_helpers import PAYMENTS, Metadata, Node, Restarts, batch, topic_of
 
 
@@ -91,3 +93,20 @@ def test_however_often_it_is_asked_for_it_is_read_again_once_a_second() -> None:
 
         env = world.node("a")
         world.run(world.on(env, after(env)))
+
+
+def test_a_history_for_a_follower_that_has_left_meanwhile_is_nobodys_concern() -> None:
+    """The task that was to send it ended the node: it took away what had been taken away."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.create()
+        await cluster[1].write(batch("a"))
+        stream = cluster[1].replication.leading._streams[BrokerId(2)]
+        (feed,) = stream._feeds.values()
+        stream._leave(frozenset([feed.slot]))
+        fail(cluster[1], errno.EIO)
+        feed.partition.log._producers = None
+        await stream._send_producers(feed)
+        assert not feed.partition.log.producers_loaded
+
+    play(scene)
