@@ -7,6 +7,7 @@ PROVED BY  tests/replication/log/test_store.py::test_hints_are_not_believed_twic
 One file: magic, crc32 of the rest, then msgpack. A file that does not check is no marker.
 """
 
+import errno
 import struct
 import zlib
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgpack
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk
 
@@ -101,6 +103,31 @@ def _hint(
 
 
 def remove(disk: Disk, folder: str) -> None:
-    """Durably; blocks for one sync of the folder, also where it is gone: its removal may not be on the disk yet."""
-    remove_if_there(disk, f"{folder}/{FILE_NAME}")
-    disk.sync_folder(folder)
+    """Durably; blocks for one sync of the folder, also where it is gone: its removal may not be on the disk yet.
+
+    A file system that copies on write may have no room even for that (ZFS, btrfs), and yet to empty the file, which is then no marker.
+    Where neither can be done the node must not go on, as it may on a disk that is only too full to be written.
+    """
+    path = f"{folder}/{FILE_NAME}"
+    try:
+        try:
+            remove_if_there(disk, path)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
+            _empty(disk, path)
+        disk.sync_folder(folder)
+    except OSError as error:
+        if error.errno not in DISK_FULL_ERRNOS:
+            raise
+        why = "the marker of the last clean stop can't be removed, so nothing may be written"
+        raise OSError(errno.EIO, why, path) from error
+
+
+def _empty(disk: Disk, path: str) -> None:
+    file = disk.open(path)
+    try:
+        file.truncate(0)
+        file.sync()
+    finally:
+        file.close()
