@@ -310,7 +310,8 @@ class _Round:
         new.seal()
         new.write_indexes()
         new.aborted = AbortedIndex(cleaner.transactions.kept)
-        if new.aborted:
+        # Where there was one there is one, though empty: a start that finishes the swap takes what has no `.swap` for the new one.
+        if new.aborted or disk.exists(group[0].path_of(TXNINDEX)):
             aborted.write(log, new)
         paths = [new.path_of(suffix) for suffix in (INDEX, TIMEINDEX, TXNINDEX)]
         await disk.sync((new.file(),))

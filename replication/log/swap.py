@@ -82,8 +82,8 @@ def _base_if(name: str, extra: str) -> int | None:
 def _remove_covered(disk: Disk, folder: str, base: int, names: Sequence[str]) -> None:
     """The files that a finished swap was made from, that of its own name too.
 
-    But not an index of aborted transactions that has no `.swap` beside it: it is the new one, which has its name already. (Where the
-    new segment has none it is the old one. That tells of the same transactions and of some more, of which nothing is left.)
+    But not an index of aborted transactions that has no `.swap` beside it: it is the new one, which has its name already. (A new
+    segment has one if the old one had, though nothing is in it: an entry without its marker would hide what was committed later.)
     """
     file = disk.open(f"{folder}/{name_of(base, LOG)}{SWAP}")
     end = base
