@@ -47,6 +47,11 @@ def together(lists: list[Topics]) -> Topics:
     return {topic: sorted(found[topic]) for topic in sorted(found)}
 
 
+def _named(seen: ClusterMetadata) -> list[str]:
+    brokers = [seen.brokers[each] for each in sorted(seen.brokers)]
+    return list(dict.fromkeys(f"{each.host}:{each.port}" for each in brokers))
+
+
 class Listings:
     """Asked for by new clients, one for each address: librdkafka's own choice might be the same broker again."""
 
@@ -61,14 +66,16 @@ class Listings:
 
     def of_all(self, seen: ClusterMetadata) -> list[Topics]:
         """Those that answer soon."""
-        return self._each(seen, lambda admin: topics_in(admin.list_topics(timeout=LIST_S)))
+        addresses = self._addresses(seen)
+        return self._each(addresses, lambda admin: topics_in(admin.list_topics(timeout=LIST_S)))
 
     def ids_of_all(self, seen: ClusterMetadata, topics: Sequence[str]) -> list[TopicIds]:
-        """As each of those knows them that answer soon."""
-        return self._each(seen, lambda admin: described(admin, topics, LIST_S))
+        """As each of those knows them that answer soon. They are counted, so each is asked once: by the name that brokers have for it.
+        A bootstrap address may be a second name of one, or one for all."""
+        addresses = _named(seen)[:ADDRESSES_MAX] or self._said()
+        return self._each(addresses, lambda admin: described(admin, topics, LIST_S))
 
-    def _each(self, seen: ClusterMetadata, ask: Callable[[AdminClient], Said]) -> list[Said]:
-        addresses = self._addresses(seen)
+    def _each(self, addresses: list[str], ask: Callable[[AdminClient], Said]) -> list[Said]:
         with ThreadPoolExecutor(len(addresses)) as pool:
             told = pool.map(lambda each: self._of(each, ask), addresses)
             return [found for found in told if found is not None]
@@ -84,12 +91,13 @@ class Listings:
         return newer or lists
 
     def _addresses(self, seen: ClusterMetadata) -> list[str]:
-        said = [each.strip() for each in self._settings[BOOTSTRAP].split(",")]
-        brokers = [seen.brokers[each] for each in sorted(seen.brokers)]
-        named = [f"{each.host}:{each.port}" for each in brokers]
-        found = list(dict.fromkeys(each for each in said if each))[:ADDRESSES_MAX]
-        others = [each for each in dict.fromkeys(named) if each not in found]
+        found = self._said()
+        others = [each for each in _named(seen) if each not in found]
         return [*found, *others[: max(ADDRESSES_MIN - len(found), 0)]]
+
+    def _said(self) -> list[str]:
+        said = [each.strip() for each in self._settings[BOOTSTRAP].split(",")]
+        return list(dict.fromkeys(each for each in said if each))[:ADDRESSES_MAX]
 
     def _of(self, address: str, ask: Callable[[AdminClient], Said]) -> Said | None:
         try:
