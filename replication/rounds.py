@@ -244,11 +244,13 @@ class Rounds:
                 continue
             if not partition.log.is_start_durable:
                 continue  # the next round finds it so
-            self._compacted[partition] = end
+            self._compacted[partition] = min(end, partition.log.recovery_point)
             await self._compact_one(partition)
 
     async def _compact_one(self, partition: "Partition") -> None:
-        stable, machine = partition.last_stable_offset, partition.machine
+        machine = partition.machine
+        # Nothing goes for a value that the power may take yet (flush.policy `os`, `interval`): its key would be left with none.
+        stable = min(partition.last_stable_offset, partition.log.recovery_point)
         try:
             await partition.log.compact(
                 self._env.clock.now_ms(),
