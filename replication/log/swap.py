@@ -49,7 +49,8 @@ def commit_swap(disk: Disk, folder: str, base_offset: int) -> None:
 
 
 def remove_cleaned(disk: Disk, folder: str, base_offset: int) -> None:
-    """The cleaning was given up."""
+    """The cleaning was given up. A `.log.swap` goes first: a start would finish the swap with what is left beside it."""
+    remove_if_there(disk, f"{folder}/{name_of(base_offset, LOG)}{SWAP}")
     for suffix in SEGMENT_FILES:
         for extra in (CLEANED, SWAP):
             remove_if_there(disk, f"{folder}/{name_of(base_offset, suffix)}{extra}")
