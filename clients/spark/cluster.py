@@ -157,6 +157,7 @@ class Cluster:
         2. Of one that is another than `noted` says, or is noted for the first time, all are asked. Who is only late to hear of it has
            heard when the time is over.
         3. If some still say what was noted, what most say holds: whoever is cut off is in the minority.
+        4. Where most don't answer, all who do may be cut off, and this client with them: then nobody knows.
         """
         found = ids_of(self._admin, topics)
         news = [topic for topic in found if noted.get(topic) != found[topic]]
@@ -165,10 +166,18 @@ class Cluster:
         same = [topic for topic in news if topic in noted]
         told: list[TopicIds] = []
         for _ in each_to_ask(LOOKS_MIN):
-            told = self._listings.ids_of_all(self._seen(), news)
-            if not any(each.get(topic) == noted[topic] for each in told for topic in same):
+            told, asked = self._listings.ids_of_all(self._seen(), news)
+            are_most = 2 * len(told) > asked or not same
+            if are_most and not any(
+                each.get(topic) == noted[topic] for each in told for topic in same
+            ):
                 break
         self._admin = AdminClient(self._settings)
+        if not are_most:
+            raise NotReached(
+                f"{len(told)} of {asked} brokers answer, and who was asked says that {', '.join(same)} was deleted and created again."
+                " One that is cut off from the others would say so, too: run the query again when most of them can be reached."
+            )
         return found | told_by_most(noted, told, news)
 
     def ends(

@@ -69,11 +69,14 @@ class Listings:
         addresses = self._addresses(seen)
         return self._each(addresses, lambda admin: topics_in(admin.list_topics(timeout=LIST_S)))
 
-    def ids_of_all(self, seen: ClusterMetadata, topics: Sequence[str]) -> list[TopicIds]:
-        """As each of those knows them that answer soon. They are counted, so each is asked once: by the name that brokers have for it.
-        A bootstrap address may be a second name of one, or one for all."""
+    def ids_of_all(
+        self, seen: ClusterMetadata, topics: Sequence[str]
+    ) -> tuple[list[TopicIds], int]:
+        """As each of those knows them that answer soon, and how many were asked. They are counted, so each is asked once: by the name
+        that brokers have for it. A bootstrap address may be a second name of one, or one for all."""
         addresses = _named(seen)[:ADDRESSES_MAX] or self._said()
-        return self._each(addresses, lambda admin: described(admin, topics, LIST_S))
+        told = self._each(addresses, lambda admin: described(admin, topics, LIST_S))
+        return told, len(addresses)
 
     def _each(self, addresses: list[str], ask: Callable[[AdminClient], Said]) -> list[Said]:
         with ThreadPoolExecutor(len(addresses)) as pool:

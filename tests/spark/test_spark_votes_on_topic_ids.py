@@ -4,8 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fencepost.clients.spark.cluster import NotReached
 from fencepost.clients.spark.offsets import Range
-from test_spark_stale_topic_ids import END, NEW, OLD, START, Namer, Naming, stream
+from support.module_clock import set_clock
+from test_spark_listings import TIMED
+from test_spark_stale_topic_ids import AWAY, END, NEW, OLD, START, Namer, Naming, stream
 
 BROKERS = ("a:9092", "b:9092", "c:9092")
 
@@ -44,3 +47,27 @@ def test_a_broker_that_is_cut_off_has_one_voice_by_however_many_names_it_was_ask
     end = made.next_end(START, None)
     assert end == END
     assert made.ranges(START, end) == [Range("t", 0, 5, 7)]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_brokers_that_may_be_cut_off_together_with_the_query_do_not_decide(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """All of the topic was read once more, as an old leader has it; and again when the others could be reached."""
+    made = stream(Naming(a=OLD, b=AWAY, c=AWAY), monkeypatch, fails=fails)
+    with pytest.raises(NotReached, match="1 of 3 brokers answer"):
+        made.next_end(START, None)
+    with pytest.raises(NotReached):
+        made.ranges(START, END)
+
+
+def test_most_brokers_are_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Naming(a=OLD, b=AWAY, c=AWAY)
+    made = stream(brokers, monkeypatch, fails=True)
+
+    def sleep(seconds: float) -> None:
+        brokers.sleep(seconds)
+        brokers.ids |= {"b": NEW, "c": NEW}
+
+    set_clock(monkeypatch, *TIMED, now_s=lambda: brokers.now_s, sleep=sleep)
+    assert made.next_end(START, None) == END
