@@ -16,11 +16,9 @@ class NamesLost(OSError):
 
 
 def sync_folder(disk: Disk, folder: str) -> None:
-    """Of a log. Blocks."""
+    """Of a log. Blocks. Where it could not be opened for want of a descriptor nothing has failed."""
     try:
         disk.sync_folder(folder)
-    except FileNotFoundError:
-        raise  # its topic was deleted meanwhile
     except OSError as error:
         if error.errno in NO_DESCRIPTOR_ERRNOS:
             raise

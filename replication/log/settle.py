@@ -23,7 +23,7 @@ from . import aborted, snapshots
 from .checkpoint import Kind
 from .names import EPOCHS, INDEX, TIMEINDEX, TXNINDEX
 from .rolling import write_index_files
-from .segment_files import sync_if_there, write_again
+from .segment_files import NamesLost, sync_folder, sync_if_there, write_again
 from .sync import lose
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Settlement:
     """One log's share in a checkpoint. Made on the loop, `run` off it, `done` on it again."""
 
     __slots__ = (
-        "aborted", "begins", "cuts", "doomed", "epochs_path", "epochs_text", "error", "folder", "log", "names_lost", "paths",
+        "aborted", "begins", "cuts", "doomed", "epochs_path", "epochs_text", "error", "folder", "log", "paths",
         "point", "rolled", "snapshots", "start", "unwritten",
     )  # fmt: skip
 
@@ -61,7 +61,6 @@ class Settlement:
         if log.failed is not None or log.log_start_offset > self.point:
             self.start = None
         self.error: OSError | None = None
-        self.names_lost = False
         self.folder = log.folder
         self.rolled = log.rolled
         # And how many of their entries are durable: those that an earlier checkpoint wrote.
@@ -105,17 +104,9 @@ class Settlement:
             if self.epochs_text is not None:
                 disk.place(self.epochs_path, self.epochs_text.encode())
             if self.has_work:  # with the file that the log goes on in
-                self._sync_names(disk)
+                sync_folder(disk, self.folder)
         except OSError as error:
             self.error = error
-
-    def _sync_names(self, disk: Disk) -> None:
-        """Where that fails what was made in the folder since may never reach the disk, and another sync would pass it over."""
-        try:
-            disk.sync_folder(self.folder)
-        except OSError as error:
-            self.names_lost = error.errno not in NO_DESCRIPTOR_ERRNOS
-            raise
 
     def _sync_snapshot(self, disk: Disk, offset: int) -> None:
         """One that can't be made durable is given up, not synced again (fsyncgate); all else does without it. A start may have found it."""
@@ -139,7 +130,7 @@ class Settlement:
             log.snapshots_unsynced += [each for each in self.snapshots if each in log.snapshots]
             self.take_back_doomed()
             log.epochs_unsaved |= self.epochs_text is not None
-            if self.names_lost:
+            if isinstance(self.error, NamesLost):
                 lose(log, self.error)
             if log.names_lost:
                 log.shared.unsettled.pop(log, None)  # it is settled no further
