@@ -27,6 +27,7 @@ _RECORD_MIN: Final = 7
 # and value, of one time, by zstd; 0.7 by gzip, 0.25 by the others. (An offset that rises by one is no repetition.)
 _USUAL_A_BYTE: Final = 4
 _ERRORS_MAX: Final = 1000  # a reply has to carry them
+_ANY_NUMBER: Final = 1 << 63  # of headers, where nobody makes objects of them
 
 
 def check_each_record(
@@ -56,7 +57,7 @@ def check_each_record(
     errors: list[tuple[int, str]] = []
     code = ErrorCode.invalid_record
     max_timestamp = NO_TIMESTAMP
-    headers_max = len(body)
+    headers_max = _ANY_NUMBER
     if compacted:
         headers_max = max(OBJECTS_MAX - header.record_count, 0)
         if OBJECTS_MAX < header.record_count <= len(body) // _RECORD_MIN:

@@ -8,7 +8,7 @@ from fencepost.cluster.wire.batch import BatchRefused
 from fencepost.cluster.wire.compression import ZSTD
 from fencepost.cluster.wire.records import OBJECTS_MAX, read_records, write_varint
 from test_wire_claims import of_body, same
-from test_wire_produced import COMPACTED, verdict
+from test_wire_produced import COMPACTED, NOT_BEFORE, verdict
 
 E = ErrorCode
 SMALLEST_HEADER = b"\x00\x01"  # no name, no value
@@ -56,6 +56,16 @@ def test_a_compacted_topic_takes_no_batch_of_which_compaction_would_make_too_man
     assert (
         verdict(same(OBJECTS_MAX + 1, codec=ZSTD, key=b"k"), **COMPACTED)[0] is E.message_too_large
     )
+
+
+def test_a_record_that_claims_headers_which_it_has_not_is_no_record_where_no_objects_are_made() -> (
+    None
+):
+    record = bytearray(b"\x00\x00\x00\x02k\x02v")  # attributes, time and offset; key and value
+    write_varint(record, OBJECTS_MAX)
+    body = bytearray()
+    write_varint(body, len(record))
+    assert verdict(of_body(bytes(body + record), ZSTD, 1), **NOT_BEFORE)[0] is E.invalid_record
 
 
 def test_a_batch_of_as_many_as_clients_put_into_one_is_taken_and_read() -> None:
