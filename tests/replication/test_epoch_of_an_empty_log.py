@@ -5,20 +5,14 @@ from asyncio import sleep
 
 import pytest
 from fencepost.cluster.base.ids import BrokerId
-from parted import leave_behind
+from parted import comes_back_and_leads, leave_behind, retention_takes_all
 from replica_cluster import Cluster, play
 from replica_helpers import batch
 
 
 async def all_is_deleted(cluster: Cluster, how: str) -> None:
-    cluster.configure(retention_ms="1000")
-    await sleep(5.0)
-    for each in (2, 3):
-        node = cluster[each]
-        await cluster.world.on(node.env, node.manager.rounds.retain())
-    await sleep(2.0)
+    await retention_takes_all(cluster, up_to=5)
     leader = cluster[2].partition()
-    assert leader.log_start_offset == leader.log_end_offset == 5
     assert leader.log.epochs.epochs == [1], leader.log.epochs.epochs
     if how == "none":
         return
@@ -47,10 +41,7 @@ def test_a_former_leader_forgets_who_wrote_what_nobody_has(how: str) -> None:
             await cluster[2].write(batch(f"w{n}"))  # 1..4
         await sleep(1.0)
         await all_is_deleted(cluster, how)
-        await cluster.restart(1)
-        await cluster.until(lambda: 1 in cluster.state().isr)
-        cluster.elect(1)
-        await sleep(1.0)
+        await comes_back_and_leads(cluster)
         done = cluster[1].produce(batch("b", pid=7, sequence=1))
         assert not getattr(done, "duplicate", False), done
 

@@ -2,9 +2,9 @@
 the log is committed concerns it, also before anybody writes."""
 
 import errno
+from collections.abc import Awaitable, Callable
 
 import pytest
-from fencepost.chaos.sim.node import SimEnv
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
@@ -13,15 +13,24 @@ from replica_cluster import Cluster, play
 from replica_helpers import PAYMENTS, Metadata, Node, Restarts, batch, topic_of
 
 
-def two_topics() -> Metadata:
-    return Metadata(topic_of("orders"), topic_of("payments"))
-
-
 async def leave_one_open(node: Node) -> None:
     for pid in range(300):  # more than a hint carries
         await node.write(batch("a", pid=pid))
     await node.write(batch("t", pid=301, transactional=True))
     await node.write(batch("p"), PAYMENTS)
+
+
+def behind_a_clean_stop(scene: Callable[[Node], Awaitable[None]]) -> None:
+    """The transaction is open yet; the scene starts the node."""
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"), topic_of("payments"))
+        Restarts(world, metadata)(leave_one_open)
+        env = world.node("a")
+
+        async def after() -> None:
+            await scene(Node(env, metadata))
+
+        world.run(world.on(env, after()))
 
 
 def fail(node: Node, number: int) -> None:
@@ -32,67 +41,49 @@ def fail(node: Node, number: int) -> None:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
 def test_a_history_that_can_not_be_read_at_a_start_keeps_no_node_from_starting(number: int) -> None:
-    with World(1) as world:
-        metadata = two_topics()
-        Restarts(world, metadata)(leave_one_open)
+    async def scene(node: Node) -> None:
+        fail(node, number)
+        await node.start()
+        await node.write(batch("q"), PAYMENTS)
+        assert await node.read_values(PAYMENTS) == [b"p", b"q"]
+        refused = node.produce(batch("b"))
+        assert isinstance(refused, Refusal)
+        assert refused.error is ErrorCode.kafka_storage_error
 
-        async def after(env: SimEnv) -> None:
-            node = Node(env, metadata)
-            fail(node, number)
-            await node.start()
-            await node.write(batch("q"), PAYMENTS)
-            assert await node.read_values(PAYMENTS) == [b"p", b"q"]
-            refused = node.produce(batch("b"))
-            assert isinstance(refused, Refusal)
-            assert refused.error is ErrorCode.kafka_storage_error
-
-        env = world.node("a")
-        world.run(world.on(env, after(env)))
+    behind_a_clean_stop(scene)
 
 
 def test_a_history_that_can_be_read_later_is_read_though_nobody_writes() -> None:
-    with World(1) as world:
-        metadata = two_topics()
-        Restarts(world, metadata)(leave_one_open)
+    async def scene(node: Node) -> None:
+        fail(node, errno.EMFILE)
+        await node.start()
+        assert not node.partition().log.producers_loaded
+        node.env.machine.disk.faults.heal()
+        await node.env.clock.sleep(1.5)
+        assert node.partition().log.producers_loaded
+        await node.write(batch("b"))
+        partition = node.partition()
+        assert (partition.last_stable_offset, partition.high_watermark) == (300, 302)
+        found = await partition.read_waiting(300, 1 << 20, isolation=1, min_one=True)
+        assert isinstance(found, Read) and found.size == 0
 
-        async def after(env: SimEnv) -> None:
-            node = Node(env, metadata)
-            fail(node, errno.EMFILE)
-            await node.start()
-            assert not node.partition().log.producers_loaded
-            node.env.machine.disk.faults.heal()
-            await node.env.clock.sleep(1.5)
-            assert node.partition().log.producers_loaded
-            await node.write(batch("b"))
-            partition = node.partition()
-            assert (partition.last_stable_offset, partition.high_watermark) == (300, 302)
-            found = await partition.read_waiting(300, 1 << 20, isolation=1, min_one=True)
-            assert isinstance(found, Read) and found.size == 0
-
-        env = world.node("a")
-        world.run(world.on(env, after(env)))
+    behind_a_clean_stop(scene)
 
 
 def test_however_often_it_is_asked_for_it_is_read_again_once_a_second() -> None:
-    with World(1) as world:
-        metadata = two_topics()
-        Restarts(world, metadata)(leave_one_open)
-
+    async def scene(node: Node) -> None:
         def tries() -> int:
-            return sum(event == "read_failed" for _, event, _ in world.machine("a").events)
+            return sum(event == "read_failed" for _, event, _ in node.env.machine.events)
 
-        async def after(env: SimEnv) -> None:
-            node = Node(env, metadata)
-            fail(node, errno.EMFILE)
-            await node.start()
-            for _ in range(5):
-                node.partition()._high_watermark_moved()
-            before = tries()
-            await env.clock.sleep(10.5)
-            assert tries() - before == 10
+        fail(node, errno.EMFILE)
+        await node.start()
+        for _ in range(5):
+            node.partition()._high_watermark_moved()
+        before = tries()
+        await node.env.clock.sleep(10.5)
+        assert tries() - before == 10
 
-        env = world.node("a")
-        world.run(world.on(env, after(env)))
+    behind_a_clean_stop(scene)
 
 
 def test_a_history_for_a_follower_that_has_left_meanwhile_is_nobodys_concern() -> None:

@@ -1,22 +1,12 @@
 """A swap that is given up behind the rename of its log, as the folder could not be synced."""
 
-from uuid import UUID
-
 from fencepost.chaos.sim.world import NodeLost, World
-from fencepost.cluster.base.ids import TopicPartition
-from fencepost.cluster.wire.batch import headers_of
-from log_helpers import START_MS, Node, append, end_txn, put, read_all, run
-
-COPY = TopicPartition("copy", 0)
-LATER_MS = 1_000
-
-
-async def round_of(node: Node, now_ms: int) -> None:
-    await node.log.compact(now_ms, node.log.log_end_offset, force=True)
+from log_helpers import START_MS, end_txn, put, run
+from swap_helpers import compacting, four_rounds, open_in_a_copy, round_of
 
 
 async def given_up(world: World, step: int, then: int) -> None:
-    node = Node(world, compact=True, delete=False, delete_retention_ms=0, segment_bytes=1 << 20)
+    node = compacting(world)
     log = await node.start()
     put(log, ("k", "1"))
     log.roll(START_MS)
@@ -43,18 +33,9 @@ async def given_up(world: World, step: int, then: int) -> None:
     world.disk("n1").on_operation = None
     world.heal()
     node.env = world.restart("n1")
-    log = await node.start()
-    for number in range(1, 5):
-        put(log, ("k", f"{number}"))
-        log.roll(START_MS)
-        put(log, ("z", f"{number}"))
-        await node.settle()
-        await round_of(node, START_MS + number * LATER_MS)
-    copy = node.store.open(COPY, UUID(int=7), node.config)
-    data = read_all(log)
-    for position, header in headers_of(data):
-        append(copy, data[position : position + header.size])
-    assert copy.producers.open_count() == 0, f"a transaction is open for ever: {step}, {then}"
+    await node.start()
+    await four_rounds(node)
+    assert open_in_a_copy(node) == 0, f"a transaction is open for ever: {step}, {then}"
 
 
 def test_a_kill_while_a_swap_is_given_up_leaves_all_of_its_aborted_transactions() -> None:

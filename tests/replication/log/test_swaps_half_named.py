@@ -1,19 +1,9 @@
 """A swap that ended between the names of its files: the last step of compaction, done again by a start."""
 
-from uuid import UUID
-
 import pytest
 from fencepost.chaos.sim.world import NodeLost, World
-from fencepost.cluster.base.ids import TopicPartition
-from fencepost.cluster.wire.batch import headers_of
-from log_helpers import START_MS, Node, append, end_txn, put, read_all, run
-
-COPY = TopicPartition("copy", 0)
-LATER_MS = 1_000
-
-
-async def round_of(node: Node, now_ms: int) -> None:
-    await node.log.compact(now_ms, node.log.log_end_offset, force=True)
+from log_helpers import START_MS, end_txn, put, run
+from swap_helpers import compacting, four_rounds, open_in_a_copy, round_of
 
 
 @pytest.mark.parametrize("how", ["kill", "crash"])
@@ -24,7 +14,7 @@ def test_an_aborted_transaction_outlives_a_swap_that_is_finished_by_a_start(how:
     """
 
     async def scenario(world: World, step: int) -> bool:
-        node = Node(world, compact=True, delete=False, delete_retention_ms=0, segment_bytes=1 << 20)
+        node = compacting(world)
         log = await node.start()
         put(log, ("k", "1"))
         put(log, ("a", "1"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
@@ -38,20 +28,11 @@ def test_an_aborted_transaction_outlives_a_swap_that_is_finished_by_a_start(how:
             await world.on(node.env, round_of(node, START_MS))
         except NodeLost:
             node.env = world.restart("n1")
-            log = await node.start()
+            await node.start()
         else:
             return False
-        for number in range(1, 5):
-            put(log, ("k", f"{number}"))
-            log.roll(START_MS)
-            put(log, ("z", f"{number}"))
-            await node.settle()
-            await round_of(node, START_MS + number * LATER_MS)
-        copy = node.store.open(COPY, UUID(int=7), node.config)
-        data = read_all(log)
-        for position, header in headers_of(data):
-            append(copy, data[position : position + header.size])
-        assert copy.producers.open_count() == 0, f"a transaction is open for ever, step {step}"
+        await four_rounds(node)
+        assert open_in_a_copy(node) == 0, f"a transaction is open for ever, step {step}"
         return True
 
     for step in range(1, 60):

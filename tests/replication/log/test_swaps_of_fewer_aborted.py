@@ -3,18 +3,13 @@
 import pytest
 from fencepost.chaos.sim.world import NodeLost, World
 from fencepost.replication.log.producer_snapshot import WINDOW
-from log_helpers import START_MS, Node, end_txn, put, read_all, records_in, run
-
-LATER_MS = 1_000
-
-
-async def round_of(node: Node, now_ms: int) -> None:
-    await node.log.compact(now_ms, node.log.log_end_offset, force=True)
+from log_helpers import START_MS, end_txn, put, read_all, records_in, run
+from swap_helpers import LATER_MS, compacting, round_of
 
 
 async def two_kills(world: World, step: int) -> bool:
     """In each of the rounds that could take the entry of an aborted transaction, and its marker, out."""
-    node = Node(world, compact=True, delete=False, delete_retention_ms=0, segment_bytes=1 << 20)
+    node = compacting(world)
     log = await node.start()
     put(log, ("a", "1"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     end_txn(log, 5, commit=False)
