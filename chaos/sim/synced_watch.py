@@ -118,8 +118,9 @@ class SyncedWatch:
                 break
             content, reached = synced_part(self._find(node_id), segment, end)
             segments.append((segment.base_offset, content))
-        kept = Kept(opened.topic_id, log.log_start_offset, reached, tuple(segments))
-        self._kept[node_id, name] = kept
+        # A log that was beginning anew may have its first file already, and its old start in memory yet.
+        start = max(log.log_start_offset, log.segments[0].base_offset if log.segments else 0)
+        self._kept[node_id, name] = Kept(opened.topic_id, start, reached, tuple(segments))
 
     def _may_be_cleaned(self, node_id: int, log: Log) -> bool:
         """Compaction has rewritten it, or the next start ends what one has begun."""

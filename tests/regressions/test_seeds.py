@@ -312,3 +312,9 @@ def test_what_is_stable_goes_back_where_a_deletion_has_not_been_heard_of() -> No
 def test_what_was_deleted_goes_on_a_node_that_was_killed_though_nobody_writes_any_more() -> None:
     """The only snapshot that its start made was at the high watermark, and stood for nothing."""
     ClusterRun(Plan(campaign="cluster", seed=113831)).run()
+
+
+@pytest.mark.slow
+def test_a_log_that_had_synced_nothing_and_was_killed_while_it_began_anew_owes_nothing() -> None:
+    """Its first file was there, and its start in memory was the one before."""
+    ClusterRun(Plan(campaign="cluster", seed=125076, keep_faults=(1, 2, 4, 5), until_s=3.688)).run()

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from cluster_scene import TOPIC, Scene, play
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.chaos.sim.cluster_watch import ClusterBroken
 from fencepost.chaos.sim.file_node import FileNode
+from fencepost.chaos.sim.world import NodeLost
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.wire.batch import headers_of
+from fencepost.replication.log.log import Log
 
 SEED = 1
 NAME = TopicPartition(TOPIC, 0)
@@ -63,3 +66,44 @@ def test_a_power_cut_takes_only_what_was_not_synced() -> None:
         await asyncio.sleep(2)
 
     assert play(SEED, scenario).watch.synced.compared > 0
+
+
+async def begin_anew(log: Log, offset: int) -> None:
+    log.truncate_fully_and_start_at(offset)
+
+
+def test_a_log_that_was_beginning_anew_when_its_node_was_killed_owes_nothing() -> None:
+    """At every disk operation behind the first file's making: its start in memory is the old one yet, or is not."""
+    starts: list[int] = []  # in memory, at each kill
+
+    async def kill_at(scene: Scene, victim: int, operation: int) -> bool:
+        """Whether it got so far; `operation` is counted from the first that finds the new file."""
+        name, log = node_name(victim), scene.nodes.broker(victim).replicas.partitions[NAME].log
+        begin, seen = log.log_end_offset, 0
+        assert begin > 0
+
+        def look(_: int) -> None:
+            nonlocal seen
+            seen += bool(log.segments) and log.segments[0].base_offset == begin
+            if seen == operation:
+                starts.append(log.log_start_offset)
+                scene.world.disk(name).on_operation = None
+                scene.kill(victim)
+
+        scene.world.disk(name).on_operation = look
+        with suppress(NodeLost):
+            await scene.world.on(scene.world.node(name), begin_anew(log, begin))
+        scene.world.disk(name).on_operation = None
+        return seen == operation
+
+    async def scenario(scene: Scene) -> None:
+        victim, operation = scene.followers[0], 1
+        while await kill_at(scene, victim, operation):
+            operation += 1
+            scene.nodes.start(victim)
+            await scene.nodes.until_ready()
+            await scene.nodes.until_whole()
+            await scene.until_acknowledged(20)
+
+    play(SEED, scenario)
+    assert starts[0] == 0 < starts[-1]
