@@ -12,9 +12,9 @@ What is not promised: the batch as a whole. Readers see a task's rows before tho
 query fails in between. And a task must get the same rows when it is run again.
 
 A key's partition does not follow from how many there are now, or attempts that see another number would not find it. A
-topic that has not the number that it is made with here was made by somebody, or given more since, and may have records of
+topic that has more than it is made with here was made by somebody, or given more since, and may have records of
 builds that went by what they saw: all of it is read. One that has just this number may have had fewer: a key is looked for where
-it would have been then, too.
+it would have been then, too. One that has fewer is refused: who says so may be a broker that was cut off before it was given more.
 
 A key of a save() without a number is asked for by the attempts of that save() alone. Whoever reads it a week later, and
 commits, leaves a tombstone for it: the topic does not grow with the writes. Not sooner, and not when the save() ends: an
@@ -80,6 +80,10 @@ class NotKept(RuntimeError):
     """The topic loses records one day: why, and what to do."""
 
 
+class TooFewPartitions(RuntimeError):
+    """The topic was made by somebody, or the broker that was asked does not know what it was given since."""
+
+
 class Last(NamedTuple):
     """What a task committed last, and the marks of its rows; older builds noted none."""
 
@@ -111,11 +115,10 @@ class DecisionRecords:
     def last(self) -> Last:
         """The highest batch that this task has committed; NOT_YET when there is none."""
         count = self._ready()
-        known = min(count, PARTITIONS)
-        self._partition = crc32(self._key) % known
+        self._partition = crc32(self._key) % PARTITIONS
         keys = list(self._keys)
         if self._owners is not None:
-            self._owners_partition = crc32(self._owners.beginning) % known
+            self._owners_partition = crc32(self._owners.beginning) % PARTITIONS
             keys.append(self._owners.beginning)
         fewer = range(1, PARTITIONS + 1)
         wanted = sorted({crc32(key) % each for key in keys for each in fewer})
@@ -256,6 +259,12 @@ class DecisionRecords:
     def _ready(self) -> int:
         """How many partitions the topic has. It is there, and keeps what is in it."""
         count = ensure_topic(self._client, self._topic, PARTITIONS, config=CONFIG)
+        if count < PARTITIONS:
+            raise TooFewPartitions(
+                f"the topic {self._topic} has {count} partitions, says the broker that was asked, and records of what was written "
+                f"are kept in {PARTITIONS}. Give it that many, or name another topic with decisionTopic; if it has them, see whether "
+                "a broker is cut off from its cluster. Nothing of this task was written"
+            )
         policy = losing_policy(self._client, self._topic)
         if policy is not None:
             raise NotKept(

@@ -10,6 +10,7 @@ from zlib import crc32
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from fencepost.clients.binlog.reading import read_to_end
+from fencepost.clients.spark import task_decisions
 from fencepost.clients.spark.sink_writer import CouldNotWrite, MemberWriter
 from fencepost.clients.spark.task_decisions import (
     NOT_YET,
@@ -17,6 +18,7 @@ from fencepost.clients.spark.task_decisions import (
     DecisionRecords,
     Last,
     NotKept,
+    TooFewPartitions,
 )
 from spark_topics import Served, column_of
 
@@ -94,20 +96,26 @@ def test_a_decision_is_found_when_its_topic_was_given_more_partitions(
     assert Attempt(brokers, name, decisions).before == 8
 
 
-def test_a_decision_is_found_when_its_topic_was_given_just_as_many_as_it_is_made_with(
-    brokers: Served, out: str, fresh: Callable[[str], str]
+@pytest.mark.parametrize("grown", [False, True], ids=["it has three", "it has eight by now"])
+def test_a_topic_that_is_said_to_have_fewer_partitions_than_hold_decisions_is_refused(
+    brokers: Served,
+    out: str,
+    fresh: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    grown: bool,
 ) -> None:
-    """Made by hand with three, and given eight because that is what the README says: a task that is run again must not write again."""
+    """A broker that was cut off before it was given more would hide what a task committed, and its rows would be written again."""
     decisions, name = fresh("decisions"), moving(fresh("task"), 3)
     brokers.create(decisions, partitions=3, cleanup_policy="compact")
-    first = Attempt(brokers, name, decisions)
-    first.write(out, ["a"])
-    first.commit(7)
-    give(brokers, decisions, PARTITIONS)
-    again = Attempt(brokers, name, decisions)
-    assert again.before == 7
-    again.commit(8)
-    assert Attempt(brokers, name, decisions).before == 8
+    if grown:
+        give(brokers, decisions, PARTITIONS)
+        Attempt(brokers, name, decisions).commit(7)
+        monkeypatch.setattr(task_decisions, "ensure_topic", lambda *_, **__: 3)
+    with pytest.raises(
+        TooFewPartitions,
+        match=rf"{decisions} has 3 partitions.* kept in 8\. Give it that many.* cut off",
+    ):
+        Attempt(brokers, name, decisions)
 
 
 def give(brokers: Served, topic: str, count: int) -> None:
@@ -118,19 +126,21 @@ def give(brokers: Served, topic: str, count: int) -> None:
         assert time.monotonic() < deadline, "it has no more partitions"
 
 
+@pytest.mark.parametrize("count", [3, 12])
 def test_a_record_of_a_build_that_went_by_the_number_of_partitions_is_found(
-    brokers: Served, out: str, fresh: Callable[[str], str]
+    brokers: Served, out: str, fresh: Callable[[str], str], count: int
 ) -> None:
-    """A topic that was made by hand, with more partitions or with fewer."""
-    for count in (3, 12):
-        decisions, name = fresh("decisions"), moving(fresh("task"), count)
-        brokers.create(decisions, partitions=count, cleanup_policy="compact")
-        place = crc32(name.encode()) % count
-        brokers.write(decisions, ['{"batch": 7}'], partition=place, key=name.encode())
-        again = Attempt(brokers, name, decisions)
-        assert again.before == 7
-        again.commit(8)
-        assert Attempt(brokers, name, decisions).before == 8
+    """A topic that was made by hand, with more partitions, or with fewer and given eight because that is what the README says."""
+    decisions, name = fresh("decisions"), moving(fresh("task"), count)
+    brokers.create(decisions, partitions=count, cleanup_policy="compact")
+    place = crc32(name.encode()) % count
+    brokers.write(decisions, ['{"batch": 7}'], partition=place, key=name.encode())
+    if count < PARTITIONS:
+        give(brokers, decisions, PARTITIONS)
+    again = Attempt(brokers, name, decisions)
+    assert again.before == 7
+    again.commit(8)
+    assert Attempt(brokers, name, decisions).before == 8
 
 
 def test_what_a_task_committed_under_its_older_name_is_found(
