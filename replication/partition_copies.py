@@ -255,6 +255,7 @@ class CopiedPartition(ReadablePartition, Flushable):
                 self.on_log_failed(f"a truncation failed half-way: {failed}")
             raise
         self._counters.truncations += 1
+        self._durable_start = min(self._durable_start, log.log_start_offset)
         # A sync that was under way says nothing of this log any more, and its leader may wait for the rest of it.
         self._to_be_synced()
         if log.log_start_offset != start:

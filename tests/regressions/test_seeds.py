@@ -318,3 +318,10 @@ def test_what_was_deleted_goes_on_a_node_that_was_killed_though_nobody_writes_an
 def test_a_log_that_had_synced_nothing_and_was_killed_while_it_began_anew_owes_nothing() -> None:
     """Its first file was there, and its start in memory was the one before."""
     ClusterRun(Plan(campaign="cluster", seed=125076, keep_faults=(1, 2, 4, 5), until_s=3.688)).run()
+
+
+@pytest.mark.slow
+def test_a_follower_that_begins_further_back_than_before_says_so() -> None:
+    """It was killed before its disk knew of the deletion, led, and what was deleted was there again."""
+    kept = (1, 2, 3, 7, 8, 9)
+    TransactionsRun(Plan(campaign="transactions", seed=121245, keep_faults=kept)).run()

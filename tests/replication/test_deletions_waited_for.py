@@ -7,8 +7,10 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.cluster.wire.batch import splice
+from fencepost.replication.divergence_machine import Cut
 from replica_cluster import Cluster, play
-from replica_helpers import NONE, Metadata, Restarts, batch, topic_of
+from replica_helpers import NONE, Metadata, Node, Restarts, batch, topic_of
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:
@@ -90,3 +92,36 @@ def test_a_deletion_waits_no_more_for_who_was_refused() -> None:
             assert await waiting is NONE
 
     play(scene)
+
+
+def test_what_a_follower_says_of_its_log_s_start_outlives_a_kill() -> None:
+    """It had begun at 101, durably; and then at 100, as the batch there came whole. The leader took it into the in-sync set for the
+    first, it was killed, led, and showed what had been deleted."""
+    with World(1) as world:
+        metadata = Metadata(topic_of("orders"))
+        start = Restarts(world, metadata)
+        told: list[int] = []
+
+        async def follow(node: Node) -> None:
+            metadata.change(
+                node.manager, "orders", leader=BrokerId(2), isr=ids(2), replicas=ids(1, 2),
+                leader_epoch=3,
+            )  # fmt: skip
+            partition = node.partition()
+            partition.cut(Cut(101, anew=True))
+            async with asyncio.timeout(5.0):
+                while partition.counted_log_start != 101:
+                    await sleep(0.01)
+            sent = batch("a", "b", "c")
+            splice(sent, 0, 100, 3)
+            partition.append_as_follower(sent, 3)
+            partition.follow_leader(103, 101)
+            assert partition.log_start_offset == 101
+            told.append(partition.counted_log_start)
+
+        async def come_back(node: Node) -> None:
+            told.append(node.partition().log_start_offset)
+
+        start(follow, stop=False)
+        start(come_back)
+        assert told == [100, 100]
