@@ -1,13 +1,16 @@
 """Bugs of topics that come again under the same name, and of settings that change under a node, planted."""
 
+import dataclasses
 from typing import Any
 from uuid import UUID
 
+from fencepost.cluster.metadata.image import ConfigType
 from fencepost.node.services import Services
 from fencepost.replication.log.removal import Removal
 from fencepost.replication.log.store import LogStore
 from fencepost.replication.manager import ReplicaManager
 
+from ..sim.tuned_scene import IN_FORCE
 from .bugs import Patch, bug
 
 LIVES = (
@@ -55,5 +58,27 @@ def settings_reach_no_open_log(patch: Patch) -> None:
 
     def reconfigure(_self: Any, _changed: Any) -> list[Any]:
         return []
+
+    patch.put(ReplicaManager, "_reconfigure", reconfigure)
+
+
+@bug(seen_by="setting-lost", campaign="transactions", faults="reset kill", workloads="tuned bank")
+def settings_that_were_taken_back_stay(patch: Patch) -> None:
+    """A log that is open goes on by a setting of its topic that was taken back."""
+    right = ReplicaManager._reconfigure
+
+    def reconfigure(self: ReplicaManager, changed: Any) -> Any:
+        before = {name: each.config for name, each in self.partitions.items()}
+        found = right(self, changed)
+        for partition in found:
+            name = partition.topic_partition
+            own = self.image.config(ConfigType.TOPIC, name.topic)
+            kept = {
+                field: getattr(before[name], field)
+                for setting, field in IN_FORCE.items()
+                if setting not in own
+            }
+            partition.set_config(dataclasses.replace(partition.config, **kept))
+        return found
 
     patch.put(ReplicaManager, "_reconfigure", reconfigure)

@@ -6,7 +6,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import INTERNAL_TOPICS
 from fencepost.cluster.controller import brokers_policy, election_policy
 from fencepost.replication import appends, leader_feed
-from fencepost.replication.divergence_machine import GoOn
+from fencepost.replication.divergence_machine import GoOn, OutOfRange, answer
 from fencepost.replication.isr_machine import IsrMachine
 from fencepost.replication.log import log, producers_machine, snapshots, sync
 from fencepost.replication.log.doubts import Doubts
@@ -49,6 +49,12 @@ def commit_alone(patch: Patch) -> None:
 def min_isr_not_asked(patch: Patch) -> None:
     """A leader commits and acknowledges with fewer in sync than min.insync.replicas."""
     patch.put(PartitionMachine, "is_under_min_isr", property(lambda _self: False))
+
+
+@bug(seen_by="under-min-isr", campaign="cluster", faults="kill-two isolate kill")
+def min_isr_is_one(patch: Patch) -> None:
+    """A leader takes the minimum of each partition for 1, whatever min.insync.replicas says."""
+    patch.put(PartitionMachine, "effective_min_isr", property(lambda _self: 1))
 
 
 @bug(
@@ -242,3 +248,15 @@ def producers_age_by_the_wall_clock(patch: Patch) -> None:
         return int(self._env.clock.now_ms())
 
     patch.put(ProducersClock, "now_ms", wall_ms)
+
+
+@bug(seen_by="commit-missing", campaign="transactions")
+def new_copies_lack_the_beginning(patch: Patch) -> None:
+    """A replica with an empty log begins where its leader's ends, and is let into the ISR so."""
+
+    def answer_late(epochs: Any, leading: Any, log_start: int, log_end: int, **more: Any) -> Any:
+        if more["end_offset"] == 0 and log_end > 20:
+            return OutOfRange(log_end, log_end)
+        return answer(epochs, leading, log_start, log_end, **more)
+
+    patch.put(leader_feed, "answer", answer_late)

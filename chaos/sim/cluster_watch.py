@@ -33,6 +33,7 @@ from ..checkers.observations import (
 from ..checkers.prefixes import Prefixes
 from .cluster_nodes import ClusterNodes, node_name
 from .image_watch import compare_images
+from .needed_in_sync import needed_in_sync
 from .node import SimEnv
 from .parsed_log import ParsedLog, batches_between
 from .producers_agree import compare_producers, known_of
@@ -65,6 +66,7 @@ class ClusterWatch:
         self.witness = Witness(world.trace)
         self.synced = SyncedWatch(world)
         self.sweeps = 0
+        self.shortened: set[str] = set()  # topics whose beginnings may go
         self.seen: dict[str, int] = dict.fromkeys(MOMENTS, 0)
         self.on_moment: Callable[[str, int], None] | None = None
         self._lives: dict[int, int] = {}
@@ -86,13 +88,13 @@ class ClusterWatch:
         def on_write(partition: Partition, error: OSError | None) -> None:
             told_written(partition, error)
             if error is None and partition.is_leader:
-                self._look(node_id, life, partition)
+                self._look(broker, life, partition)
                 self._moment("append", node_id)
 
         def on_high_watermark(partition: Partition) -> None:
             told_committed(partition)
             if partition.is_leader:
-                self._look(node_id, life, partition)
+                self._look(broker, life, partition)
                 self._moment("commit", node_id)
 
         manager.on_write, manager.on_high_watermark = on_write, on_high_watermark
@@ -183,9 +185,9 @@ class ClusterWatch:
 
     # Looking.
 
-    def _look(self, node_id: int, life: int, partition: Partition) -> None:
+    def _look(self, broker: Broker, life: int, partition: Partition) -> None:
         """At one partition that this node leads, or thinks that it does."""
-        machine = partition.machine
+        node_id, machine = broker.config.node_id, partition.machine
         key = key_of(partition.topic_id, partition.topic_partition.partition)
         leads = Leads(node_id, life, key, machine.leader_epoch, machine.epoch_start_offset)
         self.report(self.epochs.see(leads) + self.commits.see(leads))
@@ -197,7 +199,9 @@ class ClusterWatch:
             machine.high_watermark,
             partition.last_stable_offset,
             tuple(sorted(machine.isr.isr)),
-            machine.effective_min_isr,
+            needed_in_sync(
+                broker.image, broker.config, partition.topic_id, partition.topic_partition.partition
+            ),
         )
         self.report(self.commits.see(committed))
         self.report(self._missing(key, partition))
@@ -220,9 +224,13 @@ class ClusterWatch:
                 continue
             if copy.topic_id != partition.topic_id or copy.closed is not None:
                 continue
-            end = copy.log.log_end_offset
+            start, end = copy.log.log_start_offset, copy.log.log_end_offset
+            who = f"node {node_id}, in the ISR or ELR"
             if copy.log.failed is None and end < machine.high_watermark:
-                what = f"node {node_id}, in the ISR or ELR, ends at {end}; {machine.high_watermark} is committed"
+                what = f"{who}, ends at {end}; {machine.high_watermark} is committed"
+                found.append(Anomaly("commit-missing", key, what))
+            if start and partition.topic_partition.topic not in self.shortened:
+                what = f"{who}, begins at {start}, and nobody deletes anything there"
                 found.append(Anomaly("commit-missing", key, what))
         return found
 
@@ -268,7 +276,7 @@ class ClusterWatch:
     ) -> None:
         log, life = partition.log, self._lives[node_id]
         if partition.is_leader:
-            self._look(node_id, life, partition)
+            self._look(broker, life, partition)
         if log.config.compact or log.failed is not None:
             return
         key = key_of(partition.topic_id, name.partition)

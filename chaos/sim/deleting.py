@@ -77,6 +77,7 @@ class Deleting:
         self.nodes = nodes
         self.watch = watch
         self.topic, self.partitions = place
+        watch.shortened.add(self.topic)
         self.struck: Callable[[], Iterable[str]] = tuple  # faults, by name
         self.deletions = Deletions(self._committed)
         self.readers: list[DeletedReader] = []

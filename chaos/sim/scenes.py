@@ -53,6 +53,7 @@ class Compacted(Scene):
             cut = {"cleanup.policy": "compact,delete", "retention.bytes": "6000"}
             self.settings["table-cut"] = {**table, **cut}
             self.unmarked = ("table-cut",)
+            clients.watch.shortened.add("table-cut")
 
     def limits(self) -> contextlib.AbstractContextManager[None]:
         return small_maps() if self.has_small_maps else contextlib.nullcontext()

@@ -1,14 +1,15 @@
 """The settings of topics and brokers change while they are in use: what was acknowledged is what every node works by in the end."""
 
 import random
+from collections.abc import Mapping
 from typing import Final
 
 from fencepost.node.broker import Broker
 
 from ..checkers import settings
-from ..checkers.history import FINAL
+from ..checkers.history import FINAL, Anomaly
 from ..checkers.settings import Name
-from ..workloads.tuner import Tuner
+from ..workloads.tuner import Shown, Tuner
 from .cluster_nodes import CLIENT_PORT, node_name
 from .scene import On, Scene, Told
 from .transaction_clients import TransactionClients
@@ -33,6 +34,7 @@ class Tuned(Scene):
     def __init__(self, clients: TransactionClients, dice: random.Random) -> None:
         super().__init__(clients, dice)
         self.places = [(IDLE, 0), (IDLE, 1)]
+        clients.watch.shortened.add(IDLE)  # a retention.bytes of it is small
         self.tuner = Tuner(self._client(1, "tuner", patient=True), IN_USE, IDLE)
 
     def make(self) -> None:
@@ -43,15 +45,31 @@ class Tuned(Scene):
         nodes, asked = self.clients.nodes, self.tuner.asked
         asking = Tuner(self._client(0, FINAL, patient=True), IN_USE, IDLE)
         found: dict[str, dict[Name, str | None]] = {}
+        lost: list[Anomaly] = []
         for id_ in nodes.ids:
-            address = node_name(id_), CLIENT_PORT
-            found[node_name(id_)] = await on(asking.client.env, asking.find(address))
-            known = found[node_name(id_)]
+            shown = await on(asking.client.env, asking.find((node_name(id_), CLIENT_PORT)))
+            found[node_name(id_)] = {name: shown[name].own for name in shown}
             for log, in_force in _in_force(nodes.broker(id_)).items():
-                # What nobody has set there comes from elsewhere.
-                found[log] = {name: value for name, value in in_force.items() if known.get(name)}
+                ours = {name: value for name, value in in_force.items() if name in shown}
+                found[log] = {name: ours[name] for name in ours if shown[name].own}
+                lost += _not_as_shown(log, ours, shown)
         changed = {"settings changed": sum(each.type == "ok" for each in asked)}
-        return settings.check(asked, found), changed
+        return [*settings.check(asked, found), *lost], changed
+
+
+def _not_as_shown(
+    log: str, in_force: Mapping[Name, str | None], shown: Mapping[Name, Shown]
+) -> list[Anomaly]:
+    """What nobody has set of a topic comes from elsewhere, and its logs work by what its node shows, if it shows it at all."""
+    return [
+        Anomaly(
+            "setting-lost",
+            name[0],
+            f"{log} works by {name[1]}={value}, shown is {shown[name].value}",
+        )
+        for name, value in in_force.items()
+        if shown[name].own is None and shown[name].value not in (None, value)
+    ]
 
 
 def _in_force(broker: Broker) -> dict[str, dict[Name, str | None]]:
@@ -64,5 +82,7 @@ def _in_force(broker: Broker) -> dict[str, dict[Name, str | None]]:
                 (f"topic {name.topic}", setting): str(getattr(config, field))
                 for setting, field in IN_FORCE.items()
             }
+            least = (f"topic {name.topic}", "min.insync.replicas")
+            values[least] = str(partition.machine.min_insync_replicas)
             found[f"{node_name(broker.config.node_id)}'s log {name}"] = {**values}
     return found

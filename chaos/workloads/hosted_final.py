@@ -103,7 +103,7 @@ class FinalPass:
             self.left = f"{host}:{port} has not shown its settings"
             found = await tuner.find((host, port))
             shown = Txn("shows", "ok", f"{host}:{port}")
-            shown.named = {settings.key_of(name): value for name, value in found.items()}
+            shown.named = {settings.key_of(name): found[name].own for name in found}
             self.book.close(shown)
 
     # -- until all of it is known ----------------------------------------------------------------------

@@ -58,6 +58,16 @@ class Knobs(NamedTuple):
 HERE: Final = Knobs(OF_TOPICS, OF_IDLE, OF_BROKERS)
 
 
+class Shown(NamedTuple):
+    """A setting as a node shows it. `own` is None where nobody has set it of just this: then `value` comes from elsewhere."""
+
+    value: str | None
+    own: str | None
+
+
+NOWHERE: Final = Shown(None, None)
+
+
 class Tuner:
     """`find` asks every node what it has, when all is over."""
 
@@ -127,15 +137,15 @@ class Tuner:
             for each in changes:
                 each.type = "ok"
 
-    async def find(self, address: Address) -> dict[Name, str | None]:
-        """What this node says that it has; None where nobody has set it."""
+    async def find(self, address: Address) -> dict[Name, Shown]:
+        """What this node says that it has."""
         while True:
             try:
                 return await self._described(address)
             except Trouble:
                 await self.client.env.clock.sleep(RETRY_PAUSE_S)
 
-    async def _described(self, address: Address) -> dict[Name, str | None]:
+    async def _described(self, address: Address) -> dict[Name, Shown]:
         resources = [
             {"resource_type": kind, "resource_name": name, "configuration_keys": sorted(settings)}
             for (kind, name), settings in self.resources.items()
@@ -146,16 +156,16 @@ class Tuner:
             include_synonyms=False,
             include_documentation=False,
         )
-        found: dict[Name, str | None] = {}
+        found: dict[Name, Shown] = {}
         for (kind, name), settings in self.resources.items():
-            found |= {(resource_name(kind, name), setting): None for setting in settings}
+            found |= {(resource_name(kind, name), setting): NOWHERE for setting in settings}
         for each in reply.results:
             if each.error_code is not ErrorCode.none:
                 raise Trouble(f"{each.resource_name}: {each.error_code.name}", Outcome.REFUSED)
             for config in each.configs:
-                if config.config_source == DYNAMIC[each.resource_type]:
-                    name = resource_name(each.resource_type, each.resource_name)
-                    found[name, config.name] = config.value
+                name = resource_name(each.resource_type, each.resource_name)
+                is_own = config.config_source == DYNAMIC[each.resource_type]
+                found[name, config.name] = Shown(config.value, config.value if is_own else None)
         return found
 
 

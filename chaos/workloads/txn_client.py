@@ -129,14 +129,15 @@ class TransactionalProducer:
             self.alive = False
             self._refused(error)
             raise Fenced(words)
+        if error is ErrorCode.invalid_txn_state and topic not in self.doomed:
+            self._refused(error)  # of the transaction that is open
         if error in ABORTABLE or topic in self.doomed:
             raise Abortable(words)
         raise BrokenPromise(words)
 
     def _refused(self, error: ErrorCode) -> None:
         """Java's producer ends here."""
-        mine = self._mine
-        self.on_refusal(Refused(**mine, error=error.name, has_written=self._has_written))
+        self.on_refusal(Refused(**self._mine, error=error.name, has_written=self._has_written))
 
     def __repr__(self) -> str:
         return f"{self.transactional_id} {self.producer_id}/{self.producer_epoch}"
@@ -384,8 +385,7 @@ class TransactionalProducer:
                 self._finished()
                 return "ok", ""
             self._count(f"end: {error.name}")
-            if error in FENCED:
-                self.alive = False
+            self.alive = self.alive and error not in FENCED
             if error in FENCED or (commit and error is ErrorCode.invalid_txn_state):
                 self._refused(error)
             if error in FENCED or error in ABORTABLE:

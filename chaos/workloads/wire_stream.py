@@ -115,9 +115,7 @@ class IdempotentProducer:
                 self._acknowledge(batch, reply.base_offset if error is ErrorCode.none else None)
             elif error in RETRIABLE:
                 return False
-            elif error is ErrorCode.out_of_order_sequence_number and batch is not batches[0]:
-                return False  # the one before it failed
-            else:
+            else:  # all before it were acknowledged: OUT_OF_ORDER_SEQUENCE_NUMBER is as wrong as any
                 raise Violation(
                     f"{self.stream.name}: {error.name} for sequence {batch.base_sequence} "
                     f"(attempt {batch.attempts}) of producer {self._producer_id}"

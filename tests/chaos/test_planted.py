@@ -34,6 +34,9 @@ IN_EVERY_TEST_RUN = (
     "uncommitted-positions-are-told",
     "images-are-taken-for-now-s",
     "deposed-coordinators-end-producers",
+    "open-transactions-are-called-none",
+    "settings-that-were-taken-back-stay",
+    "new-copies-lack-the-beginning",
 )
 
 

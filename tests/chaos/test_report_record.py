@@ -12,6 +12,7 @@ from fencepost.chaos.report.nodes_code import NOW
 from fencepost.chaos.report.prune import prune
 from fencepost.chaos.report.record import Ledger, add_all, campaign_of
 from fencepost.chaos.report.run_folder import HISTORY
+from fencepost.chaos.sim.plan import Plan
 from report_scene import HOSTILE, bad_run, good_run, history, run_json, write
 from test_report_page import read
 
@@ -219,6 +220,16 @@ def test_hostile_names_are_no_rows_of_the_record(tmp_path) -> None:
     for line in text.splitlines():
         if line.startswith("| when") or "x \\| y" in line:
             assert line.replace("\\|", "").count("|") == 6
+
+
+def test_seeds_of_nodes_with_a_planted_bug_are_none_of_the_record(tmp_path) -> None:
+    planted = Plan(campaign="cluster", seed=7, planted="commit-alone")
+    lines = [CAMPAIGN, CAMPAIGN | {"asked": planted.asked, "began": "2026-11-21T03:00:00+00:00"}]
+    file, ledger = tmp_path / "campaigns.jsonl", Ledger(tmp_path / "record.jsonl")
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    add_all(ledger, [file])
+    assert len(ledger.campaigns) == 1
+    assert ledger.problems == [f"line 2 of {file} is of nodes with a bug: left out"]
 
 
 def test_a_line_of_the_ledger_that_was_cut_off_is_told_and_the_others_count(

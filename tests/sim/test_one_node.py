@@ -1,11 +1,18 @@
 """One node under faults, a few seeds of it; the campaign is `fencepost sim run --campaign one-node`."""
 
+import asyncio
+from typing import Any
+
 import pytest
 from fencepost.chaos.campaigns.again import differs
 from fencepost.chaos.campaigns.campaign import run_plan
+from fencepost.chaos.planted.bugs import Patch
 from fencepost.chaos.sim.one_node import OneNode
 from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.workloads.wire_stream import Stream, Violation, check
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.replication.log.producer_verdicts import ACCEPT, Refused
+from fencepost.replication.log.producers_machine import ProducersMachine
 
 SEEDS = range(16)
 
@@ -24,6 +31,36 @@ def test_a_seed_replays_exactly_whatever_the_hash_seed() -> None:
     outcome = run_plan(Plan(campaign="one-node", seed=3, seconds=3))
     assert outcome.digest
     assert differs(outcome.plan, outcome.digest) == ""
+
+
+def refuse_one_behind_another(patch: Patch) -> None:
+    """Of a producer's batches that come at once the second is told that it is out of order, once; it is not."""
+    right = ProducersMachine.decide
+    before: dict[int, float] = {}
+    refused: list[int] = []
+
+    def decide(self: ProducersMachine, batch: Any, *, origin_client: bool) -> Any:
+        found = right(self, batch, origin_client=origin_client)
+        now, who = asyncio.get_running_loop().time(), batch.producer_id
+        if not origin_client or found is not ACCEPT or refused:
+            return found
+        if now - before.get(who, -1.0) < 0.0005:
+            refused.append(who)
+            return Refused(ErrorCode.out_of_order_sequence_number, "it is not")
+        before[who] = now
+        return found
+
+    patch.put(ProducersMachine, "decide", decide)
+
+
+def test_a_batch_behind_one_that_was_acknowledged_is_not_out_of_order() -> None:
+    patch = Patch()
+    try:
+        refuse_one_behind_another(patch)
+        failure = run_plan(Plan(campaign="one-node", seed=0, seconds=5)).failure
+    finally:
+        patch.take_out()
+    assert ": out_of_order_sequence_number for sequence " in failure
 
 
 def stream(*acknowledged: tuple[int | None, str]) -> Stream:

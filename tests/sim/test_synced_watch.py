@@ -98,6 +98,7 @@ def test_a_log_that_was_beginning_anew_when_its_node_was_killed_owes_nothing() -
 
     async def scenario(scene: Scene) -> None:
         victim, operation = scene.followers[0], 1
+        scene.watch.shortened.add(TOPIC)
         while await kill_at(scene, victim, operation):
             operation += 1
             scene.nodes.start(victim)
