@@ -154,6 +154,23 @@ def test_a_fault_that_hinders_a_node_is_no_excuse_for_what_takes_another_away() 
     assert unavailable(looked([everywhere, kill], *tries(A, 99.0, 190.0)), 190.0) == []
 
 
+def test_disks_that_are_slower_by_milliseconds_are_no_excuse_on_however_many_nodes() -> None:
+    """Nodes with slower ones than that, or with such as do not come back, may be missed as if they were away."""
+    before = tries(A, 50.0, 99.0, kind="ok")
+    kill = fault(100.0, 160.0, [2], name="2")
+
+    def judged(form, nodes, *others, from_s=165.0):
+        slow = fault(100.0, 170.0, nodes, "disk-slow") | {"form": form}
+        ops = [*before, *tries(A, 100.1, from_s), *tries(A, from_s, 170.0, kind="ok")]
+        return unavailable(looked([slow, *others], *ops), 165.0)
+
+    assert judged("slight", [1, 2, 3]) == judged("slight", [1], kill) == [A]
+    assert judged("slight", [1, 2, 3], from_s=108.0) == judged("slight", [1], kill, from_s=108.0)
+    assert judged("slight", [1, 2, 3], from_s=108.0) == []
+    for form in ("", "stuck"):
+        assert judged(form, [1, 2, 3]) == judged(form, [1], kill) == []
+
+
 def test_a_fault_without_an_end_excuses_no_more_than_its_own_nodes() -> None:
     for_ever, kill = fault(50.0, None, [1]), fault(100.0, 108.0, [2], name="2")
     seen = looked([for_ever, kill], *tries(A, 20.0, 100.0, kind="ok"), *tries(A, 100.0, 200.0))
