@@ -20,7 +20,7 @@ from typing import Any, Final
 from .away import AVAILABLE_S, Excused, until_of, whole_faults
 from .busy import Machine
 from .history import Anomaly
-from .promised import NEVER, TOO_SLOW, Promise
+from .promised import NEVER, OPEN_S, TOO_SLOW, Promise
 from .txn_history import LIFE, Txn
 
 TRIED_S: Final = 20.0  # who begins later than this had less than 10 s, which is no question
@@ -104,7 +104,8 @@ class Availability:
         self.excused = excused = Excused(known, nodes, healed_s, machine)
         # A transaction that lasts as long as it may, and its end after that, are behind the one node that is too slow for them.
         self.excused_for_readers = Excused(known, nodes, healed_s, machine, too_slow=TOO_SLOW)
-        asking = Asking(excused, promise or Promise(), healed_s)
+        slowed = Excused(known, nodes, healed_s, machine, no_excuse=frozenset())
+        asking = Asking(excused, promise or Promise(), healed_s, slowed)
         found = [each for fault in known for each in asking.of(fault)]
         if healed_s is not None:
             due_s = excused.due(healed_s)
@@ -251,6 +252,7 @@ class Asking:
     excused: Excused
     promise: Promise
     healed_s: float | None
+    slowed: Excused  # and when too many were away, if who is slower by milliseconds were
 
     def of(self, fault: Mapping[str, Any]) -> list[Recovery]:
         begins_s, ends_s = float(fault["at_s"]), until_of(fault, self.healed_s)
@@ -267,6 +269,9 @@ class Asking:
     ) -> list[Recovery]:
         """While it goes on, if it lasts so long; and within `AVAILABLE_S`, where as much is promised before its end."""
         promised_s = self.promise.within_s(fault)
+        until_s = min(owed_s + promised_s, self.excused.next_after(owed_s))
+        if self.slowed.over(owed_s) > owed_s or self.slowed.next_after(owed_s) < until_s:
+            promised_s += OPEN_S  # with such disks a transaction takes seconds, and may
         due_s = self.excused.due(owed_s)
         is_asked = promised_s <= AVAILABLE_S or due_s >= ends_s
         is_asked = is_asked and (promised_s < NEVER or owed_s >= ends_s)

@@ -57,9 +57,10 @@ class Excused:
         machine: Machine | None = None,
         *,
         too_slow: frozenset[tuple[str, str]] = frozenset(),
+        no_excuse: frozenset[tuple[str, str]] = NO_EXCUSE,
     ) -> None:
-        """`too_slow`: faults, each with its form, that are an excuse on however few nodes."""
-        self._too_slow = too_slow
+        """Faults, each with its form: `too_slow` are an excuse on however few nodes, `no_excuse` on none."""
+        self._too_slow, self._no_excuse = too_slow, no_excuse
         self._machine = machine or Machine(())
         self._spare = min((nodes - 1) // 2, LOST_MAX)
         self._begins: list[float] = []
@@ -86,7 +87,7 @@ class Excused:
             self._hindered += step
         elif kind in HINDERS:
             self._hindered += step * (len(nodes) > self._spare)
-        elif kind not in HARMLESS and (kind, form) not in NO_EXCUSE:
+        elif kind not in HARMLESS and (kind, form) not in self._no_excuse:
             for node in {ANYBODY} if kind in ONE_BY_ONE and nodes else nodes:
                 self._away[node] += step
 

@@ -167,6 +167,10 @@ def test_disks_that_are_slower_by_milliseconds_are_no_excuse_on_however_many_nod
     assert judged("slight", [1, 2, 3]) == judged("slight", [1], kill) == [A]
     assert judged("slight", [1, 2, 3], from_s=108.0) == judged("slight", [1], kill, from_s=108.0)
     assert judged("slight", [1, 2, 3], from_s=108.0) == []
+    # Nobody is served in time whose transactions are slow, and begin when a leader is found again.
+    assert judged("slight", [1], kill, from_s=116.0) == []
+    assert judged("slight", [1, 2, 3], kill, from_s=119.0) == [A]
+    assert judged("slight", [2], kill, from_s=112.0) == [A], "it is away"
     for form in ("", "stuck"):
         assert judged(form, [1, 2, 3]) == judged(form, [1], kill) == []
 
