@@ -1,14 +1,17 @@
 """What the workloads of the simulator's clients have done in a run, counted: a run in which they did nothing proves nothing.
 
 INVARIANT  of each thing that a workload is there for, something was done and acknowledged, or the run is unknown.
-PREVENTS   a pipeline that never transformed anything, or a group that was never rebalanced, being valid for want of a mistake.
-PROVED BY  tests/chaos/test_worked.py::test_a_pipeline_that_has_transformed_nothing_proves_nothing
+PREVENTS   a pipeline that never transformed anything, or a group that was never rebalanced, being valid for want of a mistake;
+           so a kill loop whose members send, and were never given a partition.
+PROVED BY  tests/chaos/test_worked.py::test_a_pipeline_that_has_transformed_nothing_proves_nothing,
+           tests/chaos/test_worked.py::test_a_kill_loop_whose_group_was_never_given_anything_proves_nothing_of_it
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from . import consumed
 from .history import FINAL
 from .txn_history import LIFE, Txn
 
@@ -20,6 +23,7 @@ REBALANCES: Final = "rebalances"
 ROUNDS: Final = "rounds of groups committed"
 HALVES, BY_CHECKERS = "half messages ended", "half messages ended by who was asked"
 CONSUMED: Final = "transactions with positions"
+IN_GROUPS, ALONE = "consumed as members of a group", "consumed alone"
 SET, GONE = "entries of tables set", "entries compacted away"
 TABLES: Final = "table-"  # how the partitions of tables are named
 LARGE: Final = "long transactions"
@@ -37,6 +41,10 @@ MUST: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         (REBALANCES, "no group was rebalanced"),
     ),
     "append": ((CONSUMED, "no transaction committed positions"),),
+    "transactions-kill-loop": (
+        (IN_GROUPS, "no member of a group has committed what it was given"),
+        (ALONE, "nobody who assigns itself partitions has committed what it polled"),
+    ),
     "subscribe": (
         (CONSUMED, "no transaction committed positions"),
         (REBALANCES, "no group was rebalanced"),
@@ -94,6 +102,9 @@ class Worked:
         self._counts[FED] += sum(sent.key.startswith("in-") for sent in op.sends)
         self._counts[ROUNDS] += op.process.startswith("job-")
         self._counts[CONSUMED] += bool(op.offsets and op.polls)
+        groups = {place.partition("|")[0] for place in op.offsets if op.polls}
+        self._counts[IN_GROUPS] += not groups.isdisjoint(consumed.GROUPS)
+        self._counts[ALONE] += op.process in groups
         self._counts[LARGE] += len(op.sends) >= LARGE_MIN
         entries = {sent.value for sent in op.sends if sent.key.startswith(TABLES)}
         self._counts[SET] += len(entries)
@@ -123,6 +134,14 @@ class Worked:
         found[BY_CHECKERS] = len(self._by_checkers)
         found[REBALANCES] = sum(len(each) - 1 for each in self._generations.values())
         return {name: found.get(name, 0) for name, _ in MUST.get(workload, ())}
+
+
+def counted(workload: str, history: Iterable[Txn]) -> dict[str, int]:
+    """Of one that is at hand as a whole."""
+    worked = Worked()
+    for op in history:
+        worked.see(op)
+    return worked.counts(workload)
 
 
 def lacking(workload: str, via: Sequence[str], counts: Mapping[str, int]) -> list[str]:

@@ -183,7 +183,14 @@ class KeptRun:
         self._summary |= {"unknown": [], "broken": [why]}
         return self._conclude(INVALID, why)
 
-    def judged(self, verdict: Verdict, broken: Sequence[str], history: Iterable[str]) -> Conclusion:
+    def judged(
+        self,
+        verdict: Verdict,
+        broken: Sequence[str],
+        history: Iterable[str],
+        lacks: Sequence[str] = (),
+    ) -> Conclusion:
+        """`lacks` are sentences of what was not done, and should have been (`checkers/worked.py`)."""
         if self._folder is not None:
             self._keep(self._folder, verdict, broken, history)
         if broken or verdict.anomalies:
@@ -193,6 +200,8 @@ class KeptRun:
             return self._conclude(UNKNOWN, "nothing was acknowledged, or nothing read at the end")
         if not verdict.counts[MEANWHILE]:
             return self._conclude(UNKNOWN, NOTHING_SHOWN)
+        if lacks:
+            return self._conclude(UNKNOWN, "; ".join(lacks))
         if not self._faults:
             return self._conclude(UNKNOWN, "no fault struck")
         return self._conclude(VALID, "no checker has found anything")

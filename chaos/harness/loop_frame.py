@@ -78,6 +78,7 @@ class Outcome:
     verdict: Verdict
     history: Iterable[str]
     broken: Sequence[str] = ()  # sentences of what the loop itself has seen
+    lacks: Sequence[str] = ()  # sentences: what was not done, and should have been
 
     @property
     def good(self) -> bool:
@@ -151,7 +152,7 @@ def _judged(
     lines = [f"{'seed':>{NAME_WIDTH}}  {chosen.seed}", *outcome.lines, *outcome.broken]
     print("\n".join([*lines, outcome.verdict.told]))
     history = list(outcome.history)
-    said = kept_run.judged(outcome.verdict, outcome.broken, history)
+    said = kept_run.judged(outcome.verdict, outcome.broken, history, outcome.lacks)
     kept = chosen.history
     if said.verdict != VALID and not chosen.spoil and chosen.out is None:
         kept = kept or folder.parent / HISTORY

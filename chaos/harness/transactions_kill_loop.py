@@ -21,6 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn, Txns, to_line
 from ..checkers.txn_verdict import judge
+from ..checkers.worked import counted, lacking
+from ..runs.judging import TRANSACTIONS_LOOP
 from ..workloads.txn_keys import key_of
 from ..workloads.txn_positions import Untold, all_positions
 from ..workloads.txn_process import CLIENT, DAMAGE, HANGS, Damaged, place_of, polled_of
@@ -296,7 +298,9 @@ def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:
     lines = lines_of(faults.counts, faults.took_s, "all commit again")
     left = sum(op.why.startswith(HANGS) for op in history)
     lines.append(f"{'clients that hung':>{NAME_WIDTH}}  {workers.hung + left}")
-    outcome = Outcome(lines, judge(history), map(to_line, history), [*broken, *workers.ended])
+    lacks = lacking(TRANSACTIONS_LOOP, (), counted(TRANSACTIONS_LOOP, history))
+    told = map(to_line, history)
+    outcome = Outcome(lines, judge(history), told, [*broken, *workers.ended], lacks)
     if look.untold and outcome.good:
         raise TimeoutError(f"nobody told what groups have committed: {look.untold}")
     return outcome
@@ -312,7 +316,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run_loop("transactions-kill-loop", parser().parse_args(arguments), run)
+    return run_loop(TRANSACTIONS_LOOP, parser().parse_args(arguments), run)
 
 
 if __name__ == "__main__":

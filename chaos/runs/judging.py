@@ -22,7 +22,7 @@ from ..checkers.history import Anomaly
 from ..checkers.promised import promise_of
 from ..checkers.queue_verdict import ALLOWED, Checker, Judged
 from ..checkers.queue_verdict import judge as judge_history
-from ..checkers.worked import Worked, lacking
+from ..checkers.worked import Worked, counted, lacking
 from .asked import with_asked
 from .folder import ANOMALIES, FAULTS, INVALID, SEEN, UNKNOWN, VALID, RunFolder
 
@@ -31,6 +31,7 @@ SAID_PER_NAME: Final = 3
 BROKEN: Final = "broken"
 LEFT_OUT: Final = "left-out"
 NOTHING_SHOWN: Final = "no consumer was shown anything while the load went on"
+TRANSACTIONS_LOOP: Final = "transactions-kill-loop"
 NO_COUNTS: Final = ("operations", "ok", "records", "records read", "read at the end")
 TOLD_MAX: Final = 600  # characters
 NO_KINDS: Final = frozenset({"none", "all"})  # among the faults that a run was asked for
@@ -152,13 +153,15 @@ def _transactions(file: Path) -> Judged:
     positions = FinalPositions()
     for op in found:
         positions.see(op)
-    return _of_loop(txn_verdict.judge(found), positions.untold)
+    judged = _of_loop(txn_verdict.judge(found), positions.untold)
+    judged.counts |= counted(TRANSACTIONS_LOOP, found)
+    return judged
 
 
 LOOPS: Final[dict[str, Callable[[Path], Judged]]] = {
     "kill-loop": _stream,
     "cluster-kill-loop": _stream,
-    "transactions-kill-loop": _transactions,
+    TRANSACTIONS_LOOP: _transactions,
 }
 
 

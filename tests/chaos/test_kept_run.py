@@ -10,11 +10,13 @@ from fencepost.chaos.checkers.txn_history import from_lines as txns_from_lines
 from fencepost.chaos.checkers.txn_history import to_line as txn_to_line
 from fencepost.chaos.checkers.txn_verdict import judge as judge_txns
 from fencepost.chaos.checkers.verdict import Verdict, judge
+from fencepost.chaos.checkers.worked import counted, lacking
 from fencepost.chaos.harness import kill_loop
 from fencepost.chaos.harness.kept_run import KeptRun
 from fencepost.chaos.harness.loop_frame import run_loop
 from fencepost.chaos.report import digest
 from fencepost.chaos.runs.folder import NoRun, RunFolder
+from fencepost.chaos.runs.judging import TRANSACTIONS_LOOP
 from fencepost.chaos.runs.judging import judge as judge_again
 from fencepost.chaos.workloads.txn_process import Damaged
 from spoilt_history import forget_figures
@@ -117,12 +119,19 @@ STREAM = [
     Operation("read", "ok", FINAL, "t-0", 3, 0, 1, ended_s=9.0),
 ]
 MOVED = Txn("txn", "ok", "a", 7, sends=[Sent("t-0", 56, 0)], began_s=1.0, ended_s=2.0)
-SHOWN = Txn("read", "ok", "b", polls=[Polled("t-0", 0, 56, 7)], began_s=2.0, ended_s=3.0)
+IN_GROUP, ALONE = (
+    Txn("txn", "ok", process, number, [], [Polled("t-0", 0, 56, 7)], {f"{group}|t-0": 1})
+    for process, number, group in (("b.1", 8, "lists"), ("c.1", 9, "c.1"))
+)
+for each in (IN_GROUP, ALONE):
+    each.began_s, each.ended_s = 2.0, 3.0
 FOUND = Txn("read", "ok", FINAL, polls=[Polled("t-0", 0, 56, 7)], began_s=8.0, ended_s=9.0)
-TRANSACTIONS = [MOVED, SHOWN, FOUND]
+TOLD = Txn("position", "ok", FINAL, offsets=IN_GROUP.offsets | ALONE.offsets)
+TOLD.writers = {"lists|t-0": 8, "c.1|t-0": 9}
+TRANSACTIONS = [MOVED, IN_GROUP, ALONE, FOUND, TOLD]
 LOOPS = {
     "cluster-kill-loop": (judge, [to_line(op) for op in STREAM]),
-    "transactions-kill-loop": (judge_txns, [txn_to_line(op) for op in TRANSACTIONS]),
+    TRANSACTIONS_LOOP: (judge_txns, [txn_to_line(op) for op in TRANSACTIONS]),
 }
 
 
@@ -162,7 +171,9 @@ def test_a_loop_is_judged_again_by_its_own_checkers(tmp_path, loop) -> None:
     history = (folder.path / "history.jsonl").read_text()
     (folder.path / "history.jsonl").write_text(history.partition("\n")[2])
     again = judge_again(folder, lambda _: None)
-    assert again["verdict"] == "unknown" and "2 lines of 3 are there" in again["why"]
+    whole = len(LOOPS[loop][1])
+    assert again["verdict"] == "unknown"
+    assert f"{whole - 1} lines of {whole} are there" in again["why"]
     forget_figures(folder)
     value = "3" if loop == "cluster-kill-loop" else "56"
     (folder.path / "history.jsonl").write_text(
@@ -201,6 +212,27 @@ def test_a_loop_in_which_nobody_was_struck_proves_nothing(tmp_path) -> None:
     said = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (said["verdict"], said["why"]) == ("unknown", "no fault struck")
     assert judge_again(RunFolder(tmp_path / "run"), lambda _: None)["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("gone", [IN_GROUP, ALONE], ids=["in a group", "alone"])
+def test_a_loop_in_which_nobody_has_consumed_in_one_of_its_ways_proves_nothing(
+    tmp_path, gone
+) -> None:
+    """Members may send and commit all the while, and be given no partition; others are shown the bank."""
+    history = [op for op in TRANSACTIONS if op not in (gone, TOLD)]
+    history.append(Txn("position", "ok", FINAL))
+    history[-1].writers = {place: at for place, at in TOLD.writers.items() if at != gone.number}
+    history[-1].offsets = dict.fromkeys(history[-1].writers, 1)
+    lacks = lacking(TRANSACTIONS_LOOP, (), counted(TRANSACTIONS_LOOP, history))
+    made = KeptRun(tmp_path / "run")
+    made.create(TRANSACTIONS_LOOP, CHOSEN)
+    made.begin()
+    with made.fault("kill leader"):
+        made.hit(1)
+    said = made.judged(judge_txns(history), [], map(txn_to_line, history), lacks)
+    assert (said.verdict, said.why) == ("unknown", *lacks)
+    again = judge_again(RunFolder(tmp_path / "run"), lambda _: None)
+    assert (again["verdict"], again["why"]) == ("unknown", *lacks)
 
 
 def test_a_loop_that_is_served_damage_in_the_end_is_invalid(tmp_path, capsys) -> None:

@@ -1,10 +1,12 @@
 """Runs in which nothing was broken because nothing was done."""
 
+from dataclasses import replace
+
 import pytest
 from fencepost.chaos.checkers.history import FINAL
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn
-from fencepost.chaos.checkers.worked import MUST, Worked, lacking
-from fencepost.chaos.runs.judging import judge
+from fencepost.chaos.checkers.worked import MUST, Worked, counted, lacking
+from fencepost.chaos.runs.judging import TRANSACTIONS_LOOP, judge
 from test_queue_judging import run_of
 
 BOTH = ("assign", "subscribe")
@@ -137,6 +139,23 @@ def test_generations_count_and_what_is_read_at_the_end_does_not() -> None:
         "transformed in a group": 1,
         "rebalances": 2,
     }
+
+
+def test_a_kill_loop_whose_group_was_never_given_anything_proves_nothing_of_it() -> None:
+    """What its members send is committed, and who assigns itself partitions is shown what there is."""
+    given, sent = Polled("list-0", 0, 10, 1), Sent("list-0", 10, 0)
+    alone = txn("appender-3.1.1", 2, [], [given], {"appender-3.1.1|list-0": 1})
+    member = txn("subscriber-6.1.1", 3, [], [given], {"lists|list-0": 1})
+    sends = [txn(op.process, op.number + 8, [sent]) for op in (alone, member)]
+
+    def lacks(*ops: Txn) -> list[str]:
+        return lacking(TRANSACTIONS_LOOP, (), counted(TRANSACTIONS_LOOP, [*sends, *ops]))
+
+    assert lacks(alone, member) == []
+    assert lacks(alone) == ["no member of a group has committed what it was given"]
+    assert lacks(member) == ["nobody who assigns itself partitions has committed what it polled"]
+    for lacking_one in ({"polls": []}, {"offsets": {}}, {"type": "info"}):
+        assert len(lacks(alone, replace(member, **lacking_one))) == 1
 
 
 def test_a_shop_that_hears_again_of_its_own_half_message_is_nobody_who_was_asked() -> None:
