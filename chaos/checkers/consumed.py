@@ -20,6 +20,11 @@ MEMBERS: Final = "members"  # of the new protocol (KIP-848)
 GROUPS: Final = ("lists", "pipeline", "pipeline-ids", "queue", MEMBERS)
 
 
+def is_shared(place: str) -> bool:
+    """Whether it is a place of such a group: its position only rises, whichever of its members moves it."""
+    return place.partition("|")[0] in GROUPS
+
+
 class Step(NamedTuple):
     """A transaction's way through one partition, in ranks of its records."""
 
@@ -38,9 +43,8 @@ def check(history: Txns) -> list[Anomaly]:
         if not is_there and (op.type == "fail" or (op.sends and has_final)):
             continue  # of an unknown one with sends, those show in the end that it was not committed
         for place in op.offsets:
-            group, _, key = place.partition("|")
-            step = _step(log, op, key)
-            if group in GROUPS and step is not None:
+            step = _step(log, op, place.partition("|")[2])
+            if is_shared(place) and step is not None:
                 (known if is_there else perhaps).setdefault(place, []).append(step)
     found: list[Anomaly] = []
     for place in sorted(known):

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from .consumed import GROUPS
+from .consumed import is_shared
 from .history import FINAL, Anomaly
 from .queue_buckets import Buckets, Names, Words
-from .txn_history import Polled, Txn, WholeLines
+from .txn_history import NO_NUMBER, Polled, Txn, WholeLines
 
 OK, INFO, FAIL = 1, 2, 3
 KINDS: Final = {"ok": OK, "info": INFO, "fail": FAIL}
@@ -46,10 +46,40 @@ STEP_FORM: Final = "<IIqqI"
 # what comes before: line, process, began_s, ended_s; what comes behind it: likewise
 EDGE_FORM: Final = "<IIddIIdd"
 EDGE_S: Final = 60.0  # of a bucket of edges
-# group and key, number, position, line, ended_s; of what brokers say where its name is, and, meanwhile, to whom and since when
+# group and key, number, position, line, ended_s; of what brokers say where its name is, and whether several share the group;
+# meanwhile, to whom and since when
 POSITION_FORM: Final = "<16sqqId"
-TOLD_FORM: Final = "<16sqqIQ"
-ASKED_FORM: Final = "<16sqqIQId"
+TOLD_FORM: Final = "<16sqqIQB"
+ASKED_FORM: Final = "<16sqqIQBId"
+
+
+NOTHING: Final = (NO_NUMBER, 0)  # that was committed to a place, and its line
+
+
+class Told(NamedTuple):
+    """What brokers say of a place."""
+
+    number: int
+    position: int
+    line: int
+    name_at: int
+    shared: int
+
+    def of(self, number: int, position: int) -> int:
+        """What rises with each commit there: a position, where several share the group (who began before may go on behind who
+        began later), else a number."""
+        return position if self.shared else number
+
+    def is_behind(self, reached: int) -> bool:
+        """One that names nobody's is behind all that name somebody."""
+        is_somebodys = self.number != NO_NUMBER
+        return (self.of(self.number, self.position) if is_somebodys else NO_NUMBER) < reached
+
+    def but(self, reached: int) -> str:
+        if self.shared:
+            what = f"finds {self.position} of transaction {self.number}"
+            return f"{what}, and a committed one had put it at {reached}"
+        return f"finds transaction {self.number}, not {reached}, a committed one"
 
 
 class Found:
@@ -279,20 +309,19 @@ class Lines:
 
     def _offsets(self, op: Txn) -> None:
         for place, position in op.offsets.items():
-            group, _, name = place.partition("|")
-            there = digest(place)
+            name, there = place.partition("|")[2], digest(place)
             self.positions.add(
                 self._place_bucket(there), there, op.number, position, op.line, op.ended_s
             )
             offsets = [polled.offset for polled in op.polls if polled.key == name]
-            if group in GROUPS and offsets and op.type != "fail":
+            if is_shared(place) and offsets and op.type != "fail":
                 key, number = self._key(name), self.places.number(place)
                 self.steps.add(ONLY, number, key, min(offsets), max(offsets), op.line)
 
     def _told(self, op: Txn) -> None:
         for place, number in op.writers.items():
             there, position = digest(place), op.offsets[place]
-            said = (there, number, position, op.line, self.words.add(place))
+            said = (there, number, position, op.line, self.words.add(place), is_shared(place))
             bucket = self._place_bucket(there)
             if op.process == FINAL:
                 self.told.add(bucket, *said)

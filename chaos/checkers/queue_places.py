@@ -5,11 +5,11 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import accumulate
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from .history import FINAL
 from .queue_buckets import Buckets
-from .queue_lines import FAIL, GROUP, INT, KIND, ONLY, WAS_SEEN, Found, Lines
+from .queue_lines import FAIL, GROUP, INT, KIND, NOTHING, ONLY, WAS_SEEN, Found, Lines, Told
 from .queue_values import PERHAPS, SHIFT, Values
 from .txn_history import NO_NUMBER
 
@@ -19,15 +19,6 @@ GAP_FORM: Final = "<qqIIB"
 STEP_FORM: Final = "<qqII"
 RULES: Final = {INT: "int-poll-skip", GROUP: "group-skip"}
 BEYOND: Final = 1 << 62
-
-
-class Told(NamedTuple):
-    """What brokers say of a place in the end."""
-
-    number: int
-    position: int
-    line: int
-    name_at: int
 
 
 class Stretches:
@@ -181,11 +172,12 @@ class Places:
     # -- what groups committed -------------------------------------------------------------------
 
     def _positions(self) -> None:
-        """The final position of each place is that of its newest committed transaction, and where that one has put it."""
+        """The final position of each place is that of its newest committed transaction, and where that one has put it; where
+        several share the group, no committed one has put it further."""
         lines = self.lines
         for bucket in lines.told.numbers():
             told = {place: Told(*said) for place, *said in lines.told.take(bucket)}
-            newest: dict[bytes, tuple[int, int]] = {}  # number, line
+            last: dict[bytes, tuple[int, int]] = {}  # number or position, line
             put: dict[bytes, tuple[int, int]] = {}  # to where, line: by whom it says it was moved
             for place, number, position, line, _ in lines.positions.take(bucket):
                 said = told.get(place)
@@ -194,17 +186,16 @@ class Places:
                 if number == said.number:
                     put[place] = position, line
                 if lines.is_committed(line) or lines.found_at_end(line) > 0:
-                    newest[place] = max(newest.get(place, (NO_NUMBER, 0)), (number, line))
+                    last[place] = max(last.get(place, NOTHING), (said.of(number, position), line))
                 elif number == said.number and (
                     lines.outcome[line] & KIND == FAIL or lines.sends_of(line)
                 ):
                     self._torn(said, f"finds transaction {number}, which failed", line)
             for place, said in told.items():
-                number, line = newest.get(place, (NO_NUMBER, 0))
-                if said.number < number:
-                    what = f"finds transaction {said.number}, not {number}, a committed one"
-                    self._torn(said, what, line)
                 at, line = put.get(place, (None, 0))
+                reached, last_line = last.get(place, NOTHING)
+                if said.is_behind(reached) and line != last_line:
+                    self._torn(said, said.but(reached), last_line)
                 if said.number != NO_NUMBER and at != said.position:
                     where = "put it nowhere" if at is None else f"put it at {at}"
                     what = f"finds {said.position} of transaction {said.number}, which {where}"

@@ -2,15 +2,18 @@
 
 INVARIANT  after the faults, every transaction that was acknowledged has all of its sends at read_committed, every failed
            one none, every unknown one all or none, and all if somebody had read one of them before; a group's position is
-           that of the newest of its committed transactions, and where that one has put it.
+           that of the newest of its committed transactions, and where that one has put it; of a group that several share, no
+           committed transaction has put it further.
 PREVENTS   one account debited and the other never credited; an output without its input counted as consumed; a position
            that a coordinator tells under another's name.
 PROVED BY  tests/chaos/test_txn_checkers.py::test_an_unknown_transaction_of_which_half_is_there_is_torn,
-           tests/chaos/test_txn_checkers.py::test_a_position_is_where_the_transaction_that_it_names_has_put_it
+           tests/chaos/test_txn_checkers.py::test_a_position_is_where_the_transaction_that_it_names_has_put_it,
+           tests/chaos/test_shared_positions.py::test_who_began_before_and_went_on_behind_another_member_has_the_position
 
 Jepsen has no check of this name (it would show as lost-write and G1a); this one is stronger, and names the transaction.
 """
 
+from .consumed import is_shared
 from .history import FINAL, Anomaly
 from .txn_history import NO_NUMBER, Txn, Txns, final_values, seen_values, transactions
 
@@ -56,16 +59,31 @@ def _positions(history: Txns, committed: dict[int, Txn], failed: dict[int, Txn])
                 found.append(Anomaly("torn-offset", place, f"{what}: {failed[number].why}", lines))
             # An unknown one may be committed any time; after the faults it is what its sends show.
             before = [
-                each
+                committed[each]
                 for ended_s, each in newest.get(place, ())
                 if op.process == FINAL or (committed[each].type == "ok" and ended_s <= op.began_s)
             ]
-            if number < max(before, default=NO_NUMBER):
+            last = _last(place, before)
+            if last is not None and not _agrees(place, op, last):
                 what = f"{op.process} finds {op.offsets[place]} of transaction {number}, not of"
-                what += f" {max(before)}, a committed one"
-                lines = (committed[max(before)].line, op.line)
-                found.append(Anomaly("torn-offset", place, what, lines))
+                what += f" {last.number}, a committed one that put it at {last.offsets[place]}"
+                found.append(Anomaly("torn-offset", place, what, (last.line, op.line)))
     return found
+
+
+def _last(place: str, committed: list[Txn]) -> Txn | None:
+    """Who has moved it last: in a group that several share, one that began before may go on behind one that began later."""
+    if is_shared(place):
+        return max(committed, key=lambda each: each.offsets[place], default=None)
+    return max(committed, key=lambda each: each.number, default=None)
+
+
+def _agrees(place: str, found: Txn, last: Txn) -> bool:
+    """One that names that very transaction, and is elsewhere, is misplaced, and nothing else."""
+    number = found.writers[place]
+    if is_shared(place) and number not in (NO_NUMBER, last.number):
+        return found.offsets[place] >= last.offsets[place]
+    return number >= last.number
 
 
 def _misplaced(history: Txns) -> list[Anomaly]:
