@@ -5,11 +5,12 @@ INVARIANT  a consumer that is given a partition, and looks, is shown something n
            something in that time, whoever consumes what. As for sends, what is excused (`away.py`) does not count.
 PREVENTS   a run that is valid though all of its polls were empty: final polls read by new consumers, which may be served
            where those of the load never were.
-PROVED BY  tests/chaos/test_stuck_polls.py::test_polls_that_are_all_empty_beside_sends_that_are_acknowledged_are_stuck
+PROVED BY  tests/chaos/test_stuck_polls.py::test_polls_that_are_all_empty_beside_sends_that_are_acknowledged_are_stuck,
+           tests/chaos/test_stuck_polls.py::test_a_group_that_is_shown_nothing_of_what_its_members_were_given_is_stuck
 
-What it was given is what `assign` says, for a group what its members subscribe to (`rebalanced` of `subscribe`), for a
-reader of all accounts what its `snapshot` names. That it looked is known of operations that are ok: half of the steps of
-a transaction poll.
+What it was given is what `assign` says, for a group what its members subscribe to (`rebalanced` of `subscribe`) or were given
+(of `join`; so for those whose ids keep them apart), for a reader of all accounts what its `snapshot` names. That it looked is
+known of operations that are ok: half of the steps of a transaction poll.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ LOOKS_MIN: Final = 10  # operations, each of which polls nothing once in four ti
 LIVELY: Final = 10  # acknowledgements since anybody was shown anything
 GONE_S: Final = 300.0  # who did nothing for so long is not there any more
 GROUP: Final = "the group"
+CHOICES: Final = frozenset({"assign", "subscribe", "join", "crash"})
 LOOKS: Final = frozenset({"txn", "read", "snapshot"})
 
 
@@ -44,6 +46,7 @@ class Reader:
 
     name: str
     within_s: float
+    is_group: bool = False
     members: dict[str, frozenset[str]] = field(default_factory=dict)
     mine: frozenset[str] = frozenset()  # all that its members have
     shown: dict[str, int] = field(default_factory=dict)  # key -> highest offset
@@ -71,7 +74,8 @@ class Reader:
         for polled in op.polls:
             highest[polled.key] = max(highest.get(polled.key, -1), polled.offset)
         for key, offset in highest.items():
-            if op.type == "ok" or self.name != GROUP:  # else another member begins before it again
+            # Of a group, who fails begins before it again, he or another member; of one of unknown fate nobody can say.
+            if op.type != "fail" or not self.is_group:
                 self.shown[key] = max(self.shown.get(key, -1), offset)
             if key in self.lags:
                 if self.shown.get(key, -1) >= ends.get(key, -1):
@@ -88,7 +92,8 @@ class StuckPolls:
         self._shown_s = (promise or Promise()).shown_s
         self._ends: dict[str, int] = {}  # key -> highest offset that was acknowledged
         self._readers: dict[str, Reader] = {}  # by process; those of a group have the same
-        self._group = Reader(GROUP, GROUP_S)
+        self._group = Reader(GROUP, GROUP_S, is_group=True)  # of all that subscribe
+        self._groups: dict[str, Reader] = {}  # of those that join, by name
         self._someone_reads = False
         self._unshown_s: float | None = None  # since when nobody was shown anything
         self._unshown = 0  # acknowledgements since then
@@ -97,7 +102,7 @@ class StuckPolls:
     def see(self, op: Txn) -> Iterator[Anomaly]:
         if op.process == FINAL:
             return
-        if op.f in ("assign", "subscribe", "crash"):
+        if op.f in CHOICES:
             self._choose(op)
             return
         if op.polls:
@@ -133,7 +138,11 @@ class StuckPolls:
         elif op.f == "subscribe":
             reader = self._readers[op.process] = self._group
             keys = frozenset(op.rebalanced)
-        elif reader is self._group:
+        elif op.f == "join":
+            reader = self._readers[op.process] = self._group_of(op)
+            keys = frozenset(op.rebalanced)
+            self._succeeds(op.process, reader)
+        elif reader is not None and reader.is_group:
             return  # what the group gives to whom is not asked
         else:
             keys = frozenset(op.positions)
@@ -146,6 +155,17 @@ class StuckPolls:
             if each.seen_s < op.ended_s - GONE_S:
                 del self._readers[process]
         self._someone_reads = True
+
+    def _group_of(self, op: Txn) -> Reader:
+        name = next(iter(op.positions))
+        return self._groups.setdefault(name, Reader(f"{GROUP} {name}", GROUP_S, is_group=True))
+
+    def _succeeds(self, process: str, group: Reader) -> None:
+        """Of the lives in one place of a run (`member-2.1.3`: a role, a place, its lives) the last one is there."""
+        place = process.partition(".")[0] + "."
+        for name in [each for each in group.members if each.startswith(place) and each != process]:
+            del group.members[name]
+            self._readers.pop(name, None)
 
     def _reader_of(self, op: Txn) -> Reader | None:
         reader = self._readers.get(op.process)

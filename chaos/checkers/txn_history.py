@@ -3,7 +3,7 @@
 An operation is a transaction (`txn`: sends, polls and group offsets that stand or fall together), a `send` or a `read` without
 one, an `assign` (from now on the process polls these partitions), a `subscribe` (from now on its group says which), a `crash`,
 a `position` (what a group has committed), a `join` (a group has given the process these partitions, `rebalanced`, in a
-generation, `positions`), a `told` (what somebody heard of decisions that others wait for), a `die` (a client was told what it
+generation, `positions`; or they are its id's own, in none), a `told` (what somebody heard of decisions that others wait for), a `die` (a client was told what it
 must never be told), an `ends` (where partitions end, as a broker said), a `snapshot` (what a reader
 has seen of the bank so far), `damaged` (a broker served what is no record of anybody's, there), what an administrator asked for
 (`create`, `delete`: of topics, by their ids; `alter`: of settings) or `shows` (what there was of it in the end, by the word of

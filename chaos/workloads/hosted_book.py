@@ -10,7 +10,7 @@ PROVED BY  tests/chaos/test_hosted_book.py::test_what_a_killed_process_had_sent_
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TextIO
 
@@ -24,7 +24,6 @@ from .group_member import GroupMember
 from .txn_answers import Partition
 from .txn_book import NOT_ENDED, Book
 from .txn_client import TransactionalProducer
-from .txn_keys import key_of
 from .txn_process import SLOTS_MAX
 from .txn_reader import C_END
 
@@ -145,13 +144,11 @@ class NotedProducer(TransactionalProducer):
         await super().send_offsets(group, offsets, metadata + C_END, **more)
 
 
-class NotedMember(GroupMember):
-    """Says what it was given, and in which generation: that its group was rebalanced can be seen by that alone. Leaves now and
-    then, and comes back."""
+class RestlessMember(GroupMember):
+    """Leaves now and then, and comes back: its group is rebalanced though nobody dies."""
 
-    def __init__(self, client: ClusterClient, book: NotedBook, *arguments: Any) -> None:
-        super().__init__(client, *arguments)
-        self._book = book
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._rounds = self._stays()
 
     def _stays(self) -> int:
@@ -162,13 +159,4 @@ class NotedMember(GroupMember):
         if self._rounds < 0:
             await self.leave()  # and comes back as another one
             self._rounds = self._stays()
-        fresh = await super().rejoined()
-        if fresh:
-            op = Txn("join", "ok", self.client.name, rebalanced=names_of(self.mine))
-            op.positions = {self.group: self.generation}
-            self._book.close(op)
-        return fresh
-
-
-def names_of(places: Iterable[tuple[str, int]]) -> list[str]:
-    return [key_of(*place) for place in places]
+        return await super().rejoined()

@@ -15,7 +15,7 @@ from .admin_doors import ask_http
 from .churn_clients import ChurnWriter, LifeFollower, LifeSender
 from .cluster_client import ClusterClient
 from .hosted_added import HostedJob, HostedShop, NotedDesk
-from .hosted_book import NotedBook, NotedClient, NotedMember, NotedProducer
+from .hosted_book import NotedBook, NotedClient, NotedProducer, RestlessMember
 from .hosted_cast import (
     APPENDER,
     ASSIGN,
@@ -169,7 +169,7 @@ def _worker(host: Host) -> Actor:
 
 def _member(host: Host) -> Actor:
     client, mine = host.client(MEMBER), host.inputs(SUBSCRIBE)
-    member = NotedMember(client, host.book, GROUP, mine, SESSION_MS)
+    member = RestlessMember(client, GROUP, mine, SESSION_MS)
     habits = host.habits(MEMBER)
     return Worker(client, host.book, mine, host.topic("out"), MEMBER, habits, member=member)
 
@@ -181,7 +181,7 @@ def _appender(host: Host) -> Actor:
 
 def _subscriber(host: Host) -> Actor:
     client, keys = host.client(SUBSCRIBER), host.topic("append")
-    member = NotedMember(client, host.book, SHARED_GROUP, keys, SESSION_MS)
+    member = RestlessMember(client, SHARED_GROUP, keys, SESSION_MS)
     habits = host.habits(SUBSCRIBER)
     return AppendProcess(client, host.book, keys, habits, lambda _: None, member=member)
 

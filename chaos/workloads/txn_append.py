@@ -122,6 +122,7 @@ class AppendProcess:
         """Partitions from the group: all begin where it has committed, also those that were ours before."""
         self._assigned = sorted(member.mine)
         self.book.close(Txn("assign", "ok", self.process))
+        self.book.given(self.process, member.group, self._assigned, member.generation)
         seen = Txn("position", "ok", self.process)
         reader.positions = await positions.observe(self._assigned, seen) if self._assigned else {}
         self.book.close(seen)

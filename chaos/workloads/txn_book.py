@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ..checkers.txn_history import Sent, Txn, Txns
+from ..checkers.txn_history import NO_NUMBER, Sent, Txn, Txns
 from .txn_answers import Partition
 from .txn_client import TransactionalProducer
 from .txn_keys import Written, key_of, payload
@@ -36,6 +36,14 @@ class Book:
     def close(self, op: Txn) -> None:
         """Histories are in the order of ends."""
         self.history.append(op)
+
+    def given(
+        self, process: str, group: str, places: Sequence[Partition], generation: int = NO_NUMBER
+    ) -> None:
+        """By its group, in this generation; or they are its id's own. What it was given before is nothing of its any more."""
+        op = Txn("join", "ok", process, rebalanced=[key_of(*place) for place in places])
+        op.positions = {group: generation}
+        self.close(op)
 
     async def send(
         self,

@@ -8,12 +8,13 @@ the group's generation fences who is no longer a member (KIP-447).
 from collections.abc import Sequence
 from typing import Final
 
-from ..checkers.txn_history import Txn
+from ..checkers.txn_history import NO_NUMBER, Txn
 from .cluster_client import ClusterClient
 from .group_member import GroupMember
 from .txn_answers import Abortable, Fenced, Partition
 from .txn_book import Book
 from .txn_client import TransactionalProducer
+from .txn_follower import TELL_S
 from .txn_habits import RESTART_S, Crashed, Habits
 from .txn_keys import key_of
 from .txn_reader import CommittedReader, GroupPositions
@@ -92,6 +93,7 @@ class Worker:
         self.stopping = False
         self.acknowledged = 0
         self.producers: list[TransactionalProducer] = []
+        self._told_s = 0.0  # when it last said that it was shown nothing
 
     async def run(self) -> None:
         rng, clock = self.client.env.rng, self.client.env.clock
@@ -120,7 +122,7 @@ class Worker:
             if self.member is not None:
                 fresh = await self.member.rejoined() or fresh
                 self.inputs = self.member.mine
-            if fresh and self.inputs:
+            if fresh:
                 await self._reposition(reader)
             fresh = not await self._step(producer, reader)
             await clock.sleep(rng.random() * 2 * self.habits.pause_s)
@@ -128,6 +130,10 @@ class Worker:
     async def _reposition(self, reader: CommittedReader) -> None:
         """To what is committed: where it was counts no more."""
         self.book.close(Txn("assign", "ok", self.client.name))
+        generation = NO_NUMBER if self.member is None else self.member.generation
+        self.book.given(self.client.name, self.group, self.inputs, generation)
+        if not self.inputs:
+            return
         op = Txn("position", "ok", self.client.name)
         reader.positions = await GroupPositions(self.client, self.group).observe(self.inputs, op)
         self.book.close(op)
@@ -139,9 +145,10 @@ class Worker:
             await clock.sleep(IDLE_S)
             return True
         op = self.book.open(self.client.name)
-        place = rng.choice(self.inputs)
+        place, began_s = rng.choice(self.inputs), clock.steady()
         op.polls += await reader.poll(*place) or []
         if not op.polls:
+            self._tell(place, reader.positions[place], began_s)
             await clock.sleep(IDLE_S * rng.random())
             return True
 
@@ -171,6 +178,15 @@ class Worker:
         if op.type != "ok" and self.member is not None and "offsets" in op.why:
             self.member.lost()
         return op.type == "ok"
+
+    def _tell(self, place: Partition, at: int, began_s: float) -> None:
+        """Of a look that brought nothing, once a second."""
+        now_s = self.client.env.clock.steady()
+        if now_s >= self._told_s + TELL_S:
+            self._told_s = now_s
+            op = Txn("read", "ok", self.client.name, began_s=began_s, ended_s=now_s)
+            op.positions = {key_of(*place): at}
+            self.book.close(op)
 
     async def _transform(self, producer: TransactionalProducer, op: Txn) -> None:
         """Each input becomes one output; all of one input partition go to one output partition, in order."""

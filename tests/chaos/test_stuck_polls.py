@@ -165,6 +165,52 @@ def test_members_of_a_group_are_shown_together_what_they_subscribe_to() -> None:
     assert keys(*ops, *(each for some in short for each in some)) == [], "groups have 60 s"
 
 
+def join(process, at_s, *keys, group="lists", generation=1):
+    return op("join", process, at_s, rebalanced=list(keys), positions={group: generation})
+
+
+def test_a_group_that_is_shown_nothing_of_what_its_members_were_given_is_stuck() -> None:
+    """As the simulator's clients write it down; a member's name has its life."""
+    ops = [*sends(A, 100, 175), *sends(B, 100, 175)]
+    ops += [op("assign", name, 98.0) for name in ("m-0.1", "m-1.1")]
+    ops += [join("m-0.1", 98.5, A), join("m-1.1", 98.5, B)]
+    served = [*reads("m-0.1", 100, 175, A), *reads("m-1.1", 100, 175, B, f="txn")]
+    assert keys(*ops, *served) == []
+    assert keys(*ops, *served[75:], *reads("m-0.1", 100, 175)) == [A]
+    in_turn = [join("m-1.1", 140.0, A, generation=2), join("m-0.1", 140.0, B, generation=2)]
+    late = [*reads("m-0.1", 100, 140), *reads("m-1.1", 141, 175, A)]
+    late += [*reads("m-1.1", 100, 140, B), *reads("m-0.1", 141, 175, B)]
+    assert keys(*ops, *in_turn, *late) == [], "who has it next is shown it in time"
+    assert keys(*ops, *in_turn, *late[:40], *late[74:], *reads("m-1.1", 141, 175)) == [A]
+
+
+def test_who_has_a_members_place_has_its_partitions_too_and_the_one_before_has_none() -> None:
+    ops = [*sends(A, 100, 175), join("m-0.1", 99.0, A), join("m-1.1", 99.0, B)]
+    ops += [join("m-0.2", 130.0, B, generation=2), join("m-1.1", 130.0, generation=2)]
+    seen = StuckPolls(Excused((), 3, None), LONG)
+    for each in sorted(ops, key=lambda each: each.ended_s):
+        list(seen.see(each))
+    seen.mark()
+    assert seen.all_shown, "nobody has A"
+
+
+def test_groups_of_ids_and_of_members_are_asked_each_for_itself() -> None:
+    ops = [*sends(A, 100, 175), *sends(B, 100, 175)]
+    ops += [join("w-0.1", 99.0, A, group="pipeline-ids", generation=-1)]
+    ops += [join("m-1.1", 99.0, B, group="pipeline")]
+    [(key, what)] = stuck(*ops, *reads("w-0.1", 100, 175), *reads("m-1.1", 100, 175, B))
+    assert key == A and what.startswith("the group pipeline-ids was shown nothing")
+
+
+def test_what_a_member_was_shown_of_unknown_fate_may_be_worked_off() -> None:
+    """It is killed in the transaction of the last record, which was committed: nothing is left to be shown."""
+    ops = [*sends(A, 100, 102), join("m-0.1", 99.0, A), join("m-0.2", 110.0, A, generation=2)]
+    last = op("txn", "m-0.1", 102.0, polls=[(A, 101)], kind="info")
+    assert keys(*ops, last, *reads("m-0.2", 111, 175)) == []
+    last.type = "fail"
+    assert keys(*ops, last, *reads("m-0.2", 111, 175)) == [A]
+
+
 def test_who_reads_all_accounts_is_owed_all_that_it_has_named() -> None:
     ops = [*sends(A, 100, 150), *sends(B, 100, 150)]
     both, one = {A: 0, B: 0}, reads("a", 101, 150, A, f="snapshot")
