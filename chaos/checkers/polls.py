@@ -1,22 +1,25 @@
 """A consumer sees each partition in order and without gaps, within one transaction and from one to the next.
 
 INVARIANT  the first value that a process polls of a partition is the one behind the last that it polled there in an
-           operation that was ok; values within one operation are neighbours, but for partitions that its group took away or
-           gave it in between. A rewind after a failure undoes its polls.
-PREVENTS   a fetch that jumps over committed records, or goes back, when the leader or the stable offset moves.
-PROVED BY  tests/chaos/test_txn_checkers.py::test_a_poll_that_leaves_out_a_committed_value_is_a_skip
+           operation that was ok, or the first from where it was to begin, if that is known (`begins_of`); values within one
+           operation are neighbours, but for partitions that its group took away or gave it in between. A rewind after a
+           failure undoes its polls.
+PREVENTS   a fetch that jumps over committed records, or goes back, when the leader or the stable offset moves; a wrong word of
+           where a log begins, or of where a group is.
+PROVED BY  tests/chaos/test_txn_checkers.py::test_a_poll_that_leaves_out_a_committed_value_is_a_skip,
+           tests/chaos/test_first_polls.py::test_who_passes_by_what_is_there_in_its_first_poll_has_skipped_it
 """
 
 from typing import NamedTuple
 
 from .history import Anomaly
-from .txn_history import Log, Polled, Txn, Txns
+from .txn_history import Log, Polled, Txn, Txns, begins_of
 
 
 class Step(NamedTuple):
-    """What was polled last of a partition, and in which line."""
+    """What was polled last of a partition, and in which line; without a value: what is before the place where it begins."""
 
-    value: int
+    value: int | None
     offset: int
     line: int
 
@@ -31,7 +34,8 @@ def check(history: Txns) -> list[Anomaly]:
             for process, key in list(last):
                 if process == op.process and key not in op.positions:
                     del last[process, key]
-            continue
+        for key, at in begins_of(op).items():
+            last.setdefault((op.process, key), Step(None, at - 1, op.line))
         before: dict[str, Step] = {}
         for polled in op.polls:
             name = "int-" if polled.key in before else ""
@@ -44,11 +48,18 @@ def check(history: Txns) -> list[Anomaly]:
     return found
 
 
+def _rank(log: Log, key: str, step: Step) -> int:
+    if step.value is None:
+        return log.rank_below(key, step.offset + 1)
+    return log.place(key, step.offset)
+
+
 def _step(log: Log, op: Txn, polled: Polled, before: Step, name: str) -> list[Anomaly]:
-    here, there = log.place(polled.key, polled.offset), log.place(polled.key, before.offset)
+    here, there = log.place(polled.key, polled.offset), _rank(log, polled.key, before)
     if here - there == 1:
         return []
-    what = f"{op.process} polled {polled.value} after {before.value}"
+    where = "its beginning" if before.value is None else str(before.value)
+    what = f"{op.process} polled {polled.value} after {where}"
     lines = tuple(sorted({before.line, op.line}))
     if here - there < 1:
         return [Anomaly(f"{name}nonmonotonic-poll", polled.key, what, lines)]

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from .consumed import is_shared
 from .history import FINAL, Anomaly
 from .queue_buckets import Buckets, Names, Words
-from .txn_history import NO_NUMBER, Polled, Txn, WholeLines
+from .txn_history import NO_NUMBER, Polled, Txn, WholeLines, begins_of
 
 OK, INFO, FAIL = 1, 2, 3
 KINDS: Final = {"ok": OK, "info": INFO, "fail": FAIL}
@@ -179,6 +179,7 @@ class Lines:
         if op.f in ("assign", "subscribe"):
             last = self._polled.get(op.process, {})
             self._polled[op.process] = {k: at for k, at in last.items() if k in op.positions}
+            self._begins(op)
             return
         if op.f == "crash":
             self._polled.pop(op.process, None)
@@ -188,6 +189,7 @@ class Lines:
             return
         if op.f == "position":
             self._told(op)
+            self._begins(op)
         self.has_final = self.has_final or op.process == FINAL
         self._sends(op, kind)
         self._polls(op, kind)
@@ -196,6 +198,13 @@ class Lines:
             self._process_order(op, kind)
         if op.f == "txn" and op.offsets:
             self._offsets(op)
+
+    def _begins(self, op: Txn) -> None:
+        """As if what is before that place had been polled."""
+        if begins := begins_of(op):
+            last = self._polled.setdefault(op.process, {})
+            for key, at in begins.items():
+                last.setdefault(key, (at - 1, op.line))
 
     def _key(self, name: str) -> int:
         key = self.keys.number(name)

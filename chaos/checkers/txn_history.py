@@ -16,11 +16,15 @@ has seen of the bank so far), `damaged` (a broker served what is no record of an
 `number` is unique and rises with the time at which a transaction began, `value` is unique and rises. A record holds
 the number of its transaction, so that a reader knows its writer, and a position holds it as its metadata.
 
+`begins` of an `assign` says where each partition is begun that was not read before; else a `position` behind it does, since who asks
+where its group is begins there, and at the beginning where nothing is committed. Of others nobody knows.
+
 `shown` is what was polled, and then was another's to work on, since a rebalance took its partition away: it says nothing of what
 the operation consumed or where it is, and all of what a reader at read_committed may be shown.
 """
 
 import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -84,6 +88,7 @@ class Txn:
     offsets: dict[str, int] = field(default_factory=dict)  # group|partition -> position
     writers: dict[str, int] = field(default_factory=dict)  # of positions: whose they are
     positions: dict[str, int] = field(default_factory=dict)  # how far a reader has read; ends
+    begins: dict[str, int] = field(default_factory=dict)  # of what is assigned: where, if known
     rebalanced: list[str] = field(default_factory=list)  # keys that came or went in the middle
     shown: list[Polled] = field(default_factory=list)  # and what had been polled by then
     told: dict[str, str] = field(default_factory=dict)  # name -> what was decided; "": not yet
@@ -102,6 +107,13 @@ class Txn:
 Txns = list[Txn]
 
 
+def begins_of(op: Txn) -> dict[str, int]:
+    """Where its process begins from now on what it has not read yet."""
+    if op.f == "position" and op.process != FINAL:
+        return {place.partition("|")[2]: max(0, at) for place, at in op.offsets.items()}
+    return op.begins
+
+
 class Log:
     """The version order: what is known of each partition's values, from all that was ever polled and all acknowledged sends.
 
@@ -110,7 +122,7 @@ class Log:
 
     def __init__(self, history: Txns) -> None:
         self._history = history
-        self._place: dict[str, dict[int, int]] = {}
+        self._in_order: dict[str, list[int]] = {}  # offsets at which something is
         self.at: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         self.writer: dict[int, Txn] = {sent.value: op for op in history for sent in op.sends}
         self.seen = seen_values(history)
@@ -140,9 +152,16 @@ class Log:
 
     def place(self, key: str, offset: int) -> int:
         """The rank of what was polled there."""
-        if key not in self._place:
-            self._place[key] = {at: place for place, at in enumerate(sorted(self.at[key]))}
-        return self._place[key][offset]
+        return bisect_left(self._offsets(key), offset)
+
+    def rank_below(self, key: str, offset: int) -> int:
+        """Of the last that is there before this offset; -1 when nothing is."""
+        return bisect_left(self._offsets(key), offset) - 1
+
+    def _offsets(self, key: str) -> list[int]:
+        if key not in self._in_order:
+            self._in_order[key] = sorted(self.at[key])
+        return self._in_order[key]
 
     def lines(self, values: Iterable[int]) -> tuple[int, ...]:
         """Where the senders of these values are, and who first polled them; lines are looked for only when asked."""

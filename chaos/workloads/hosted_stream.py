@@ -76,7 +76,7 @@ class HostedReader(StreamReader):
     async def run(self) -> None:
         clock, rng = self.client.env.clock, self.client.env.rng
         begins = Txn("assign", "ok", self.name)
-        begins.positions = {self.key: 0}
+        begins.positions, begins.begins = {self.key: 0}, {self.key: 0}
         self._book.close(begins)
         told_s = 0.0
         while not self.stopping:

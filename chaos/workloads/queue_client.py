@@ -72,6 +72,7 @@ class QueueClient(Transactor):
         self.subscribes = False
         self.steps: list[int | None] = []  # of the operation under way: None polls, a number sends
         self._mine: list[str] = []  # what the group has given
+        self._committed: dict[str, int] = {}  # by transactions of this process
         self._moved: list[str] = []  # keys that came or went during the operation
         self._begins_s = NEVER  # when what is assigned and was never polled should have begun
 
@@ -99,7 +100,7 @@ class QueueClient(Transactor):
         return TellingProducer(CLIENT | settings | waits | {"error_cb": lambda _: None})
 
     def live(self) -> None:
-        self.positions, self.unseen, self._mine = {}, {}, []
+        self.positions, self.unseen, self._mine, self._committed = {}, {}, [], {}
         consumer = self.consumer(self.group, begin="earliest")
         alive, chosen = True, False
         try:
@@ -135,7 +136,7 @@ class QueueClient(Transactor):
         else:
             # What stays assigned goes on where it is; what is new starts where its group has committed.
             self.positions = {name: self.positions.get(name) for name in names}
-            op.positions = dict.fromkeys(names, 0)
+            op.positions, op.begins = dict.fromkeys(names, 0), self._begins()
             self._assign(consumer)
         self.note(op)
         return True
@@ -145,9 +146,16 @@ class QueueClient(Transactor):
         if self.subscribes or now < self._begins_s or None not in self.positions.values():
             return
         op = Txn("assign", "ok", self.process, began_s=now, ended_s=now, why=AGAIN)
-        op.positions = dict.fromkeys(self.positions, 0)
+        op.positions, op.begins = dict.fromkeys(self.positions, 0), self._begins()
         self._assign(consumer)
         self.note(op)
+
+    def _begins(self) -> dict[str, int]:
+        """Where it goes on; or where its group has committed; or else at the beginning."""
+        return {
+            key: self._committed.get(key, 0) if at is None else at
+            for key, at in self.positions.items()
+        }
 
     def _assign(self, consumer: Consumer) -> None:
         self._begins_s = time.monotonic() + BEGUN_S
@@ -214,6 +222,7 @@ class QueueClient(Transactor):
         return alive
 
     def _remember(self, op: Txn) -> None:
+        self._committed |= {place.partition("|")[2]: at for place, at in op.offsets.items()}
         self.unseen.update((sent.key, sent.value) for sent in op.sends)
         for polled in op.polls:
             if self.unseen.get(polled.key, polled.value + 1) <= polled.value:

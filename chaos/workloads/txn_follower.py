@@ -59,6 +59,7 @@ class Follower:
         op = Txn("assign", "ok", self.name)
         at = self.reader.positions
         op.positions = {key_of(*place): at.get(place, 0) for place in places}
+        op.begins = {**op.positions}
         self.book.close(op)
 
     async def run(self) -> None:

@@ -75,7 +75,7 @@ class Appender(Transactor):
             begins[key] = self._end(consumer, key) if at is None else at
         self.positions = {**begins}
         op = Txn("assign", "ok", self.process, began_s=time.monotonic(), ended_s=time.monotonic())
-        op.positions = dict.fromkeys(chosen, 0)
+        op.positions, op.begins = dict.fromkeys(chosen, 0), begins
         self.note(op)
         consumer.assign([place_of(key, at) for key, at in begins.items()])
 

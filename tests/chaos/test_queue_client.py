@@ -121,6 +121,26 @@ def test_after_an_abort_it_polls_again_from_the_first_record_on(made) -> None:
     assert ("t0", 1, 4) in consumer.assigned
 
 
+def test_where_it_begins_is_written_down_where_it_is_and_where_its_group_is_and_else_0(
+    made,
+) -> None:
+    """Else what it is shown first could be anything."""
+    client, notes, consumer = made
+    assert client._operate(consumer)
+    end = client.positions["t0-1"]
+    client.window, client.rng.randint = [0, 1, 2], lambda _least, most: most
+    client.unseen.clear()
+    client.positions = {"t0-0": 3}  # t0-1 was left meanwhile
+    assert client._choose(consumer)
+    op = from_lines(notes.getvalue().splitlines())[-1]
+    assert op.begins == {"t0-0": 3, "t0-1": end, "t1-0": 0}
+    assert sorted(op.positions) == sorted(op.begins)
+    began = {("t0", 0, 3), ("t0", 1, OFFSET_STORED), ("t1", 0, OFFSET_STORED)}
+    assert set(consumer.assigned) == began
+    client._begin_again(consumer, time.monotonic() + BEGUN_S)
+    assert from_lines(notes.getvalue().splitlines())[-1].begins == op.begins
+
+
 def test_what_was_assigned_and_has_not_begun_is_assigned_again_and_noted(made) -> None:
     """librdkafka leaves it so for good when a coordinator had moved (its issue 5586)."""
     client, notes, consumer = made
