@@ -11,7 +11,7 @@ RULES: Final[dict[str, str]] = {
     "G1a": "a reader saw what its writer was told had failed (an aborted read)",
     "precommitted-read": "a transaction polled what it had itself sent and not yet committed",
     "lost-write": "an acknowledged value was not read, though later ones of its partition were",
-    "poll-skip": "a consumer passed over values between two polls",
+    "poll-skip": "a consumer passed over values between two polls, or before its first",
     "nonmonotonic-poll": "a consumer went backwards between two polls",
     "nonmonotonic-send": "a later send of one process has an earlier place",
     "int-poll-skip": "a consumer passed over values inside one operation",
