@@ -25,6 +25,7 @@ from .txn_history import Txn
 # Each member that is killed stops its group for a session of 6 s, and one is killed every ten (runs/clients.py).
 GROUP_S: Final = 60.0
 LOOKS_MIN: Final = 10  # operations, each of which polls nothing once in four times
+LOOK_S: Final = 0.9  # at least between two that count, of members that join
 LIVELY: Final = 10  # acknowledgements since anybody was shown anything
 GONE_S: Final = 300.0  # who did nothing for so long is not there any more
 GROUP: Final = "the group"
@@ -34,10 +35,11 @@ LOOKS: Final = frozenset({"txn", "read", "snapshot"})
 
 @dataclass(slots=True)
 class Lag:
-    """What one reader was not shown yet of a key: since when, and how often it has looked since then."""
+    """What one reader was not shown yet of a key: since when, how often it has looked since then, and when last."""
 
     since_s: float
     looks: int = 0
+    looked_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Reader:
     name: str
     within_s: float
     is_group: bool = False
+    is_joined: bool = False  # its keys go from one member to the next, and are owed to all of them
     members: dict[str, frozenset[str]] = field(default_factory=dict)
     mine: frozenset[str] = frozenset()  # all that its members have
     shown: dict[str, int] = field(default_factory=dict)  # key -> highest offset
@@ -58,7 +61,8 @@ class Reader:
             self.members[process] = keys
         else:
             self.members.pop(process, None)
-        self.mine = frozenset[str]().union(*self.members.values())
+        held = frozenset[str]().union(*self.members.values())
+        self.mine = self.mine | held if self.is_joined else held
         for key in [key for key in self.lags if key not in self.mine]:
             del self.lags[key]
         for key in keys:
@@ -68,6 +72,14 @@ class Reader:
     def owe(self, key: str, offset: int, at_s: float) -> None:
         if key not in self.lags and offset > self.shown.get(key, -1):
             self.lags[key] = Lag(at_s)
+
+    def look(self, op: Txn, key: str, lag: Lag) -> None:
+        """Of members that come and go a look a second counts: who has just been given a key may look at others first."""
+        has_it = key in self.members.get(op.process, frozenset())
+        if not has_it or op.began_s < lag.since_s:
+            return
+        if not self.is_joined or op.began_s >= lag.looked_s + LOOK_S:
+            lag.looks, lag.looked_s = lag.looks + 1, op.began_s
 
     def show(self, op: Txn, ends: dict[str, int]) -> None:
         highest: dict[str, int] = {}
@@ -158,7 +170,9 @@ class StuckPolls:
 
     def _group_of(self, op: Txn) -> Reader:
         name = next(iter(op.positions))
-        return self._groups.setdefault(name, Reader(f"{GROUP} {name}", GROUP_S, is_group=True))
+        if name not in self._groups:
+            self._groups[name] = Reader(f"{GROUP} {name}", GROUP_S, is_group=True, is_joined=True)
+        return self._groups[name]
 
     def _succeeds(self, process: str, group: Reader) -> None:
         """Of the lives in one place of a run (`member-2.1.3`: a role, a place, its lives) the last one is there."""
@@ -190,11 +204,10 @@ class StuckPolls:
     def _look(self, reader: Reader, op: Txn) -> Iterator[Anomaly]:
         reader.seen_s = op.ended_s
         reader.show(op, self._ends)
-        mine = reader.members.get(op.process, frozenset())
         if op.type != "ok":
             return
         for key, lag in list(reader.lags.items()):
-            lag.looks += key in mine and op.began_s >= lag.since_s
+            reader.look(op, key, lag)
             if lag.looks >= LOOKS_MIN and self._is_late(lag.since_s, reader.within_s, op.ended_s):
                 what = f"{reader.name} was shown nothing of it from {lag.since_s:.1f} s to {op.ended_s:.1f} s"
                 what += f" in {lag.looks} operations, though {self._ends.get(key)} was acknowledged"

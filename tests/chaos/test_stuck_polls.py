@@ -184,14 +184,31 @@ def test_a_group_that_is_shown_nothing_of_what_its_members_were_given_is_stuck()
     assert keys(*ops, *in_turn, *late[:40], *late[74:], *reads("m-1.1", 141, 175)) == [A]
 
 
-def test_who_has_a_members_place_has_its_partitions_too_and_the_one_before_has_none() -> None:
-    ops = [*sends(A, 100, 175), join("m-0.1", 99.0, A), join("m-1.1", 99.0, B)]
-    ops += [join("m-0.2", 130.0, B, generation=2), join("m-1.1", 130.0, generation=2)]
-    seen = StuckPolls(Excused((), 3, None), LONG)
-    for each in sorted(ops, key=lambda each: each.ended_s):
-        list(seen.see(each))
-    seen.mark()
-    assert seen.all_shown, "nobody has A"
+def test_a_key_that_goes_from_member_to_member_is_owed_to_their_group_all_the_while() -> None:
+    """One is killed every ten seconds, and each of its successors is given A anew; in between nobody has it."""
+    ops = [*sends(A, 100, 175), *reads("b", 100, 175, A), join("m-0.1", 99.0, A)]
+    for life in range(2, 9):
+        at_s = 90.0 + 10 * life
+        ops += [op("crash", f"m-0.{life - 1}", at_s - 3, kind="info")]
+        ops += [
+            join(f"m-0.{life}", at_s, A, generation=life),
+            *reads(f"m-0.{life}", int(at_s), int(at_s) + 7),
+        ]
+    assert keys(*ops) == [A]
+    served = [*ops, *reads("m-0.5", 143, 147, A)]
+    assert keys(*served) == []
+
+
+def test_who_had_a_members_place_before_looks_no_more_and_who_was_just_given_a_key_has_time() -> (
+    None
+):
+    ops = [*sends(A, 100, 175), *reads("b", 100, 175, A)]
+    ops += [join("m-0.1", 99.0, A), join("m-0.2", 130.0, B, generation=2)]
+    assert keys(*ops, *reads("m-0.1", 130, 175)) == [], "another process has its place"
+    late = [op("read", "m-1.1", 165.0 + at / 10) for at in range(50)]
+    ops += [join("m-1.1", 164.0, A, generation=3)]
+    assert keys(*ops, *late) == [], "fifty looks in five seconds"
+    assert keys(*ops, *reads("m-1.1", 165, 176)) == [A]
 
 
 def test_groups_of_ids_and_of_members_are_asked_each_for_itself() -> None:
