@@ -102,6 +102,8 @@ class Chance:
         op.began_s = max(number + rng.random(), self.free_s.get(process, 0.0))
         op.ended_s = op.began_s + rng.choice((0.1, 2.0))
         self.free_s[process] = op.ended_s + 0.001  # one thing at a time
+        if rng.random() < 0.3:
+            self._assign(op)
         for key in rng.sample(list(self.logs), rng.randint(0, 2)):
             at = self.at.get((process, key), 0)
             new = [each for each in self.logs[key] if each[0] >= at][: rng.randint(0, 3)]
@@ -109,9 +111,8 @@ class Chance:
             if new and op.type == "ok":
                 self.at[process, key] = new[-1][0] + 1
             if new:
-                op.offsets[f"queue|{key}" if process == "c" else f"{process}|{key}"] = (
-                    new[-1][0] + 1
-                )
+                place = f"{process}|{key}" if process == "a" else f"queue|{key}"
+                op.offsets[place] = new[-1][0] + 1
         for _ in range(rng.randint(0, 2)):
             self.value += 10
             key = rng.choice(list(self.logs))
@@ -124,12 +125,26 @@ class Chance:
             op.sends.append(Sent(key, self.value, known))
         self.history.append(op)
 
+    def _assign(self, of: Txn) -> None:
+        """Before it, and where it begins, or nearly so; or its group says so."""
+        begins = {key: self.at.get((of.process, key), 0) for key in self.logs}
+        begins["t0-1"] += self.rng.choice((0, 0, 0, -1, 1))
+        chosen = Txn("assign", "ok", of.process, began_s=of.began_s, ended_s=of.began_s)
+        if self.rng.random() < 0.5:
+            chosen.positions, chosen.begins = {"t0-0": 0}, begins
+        self.history.append(chosen)
+        if not chosen.begins:
+            said = Txn("position", "ok", of.process, began_s=of.began_s, ended_s=of.began_s)
+            said.offsets = {f"queue|{key}": at for key, at in begins.items()}
+            said.writers = dict.fromkeys(said.offsets, -1)
+            self.history.append(said)
+
     def _spoil(self) -> None:
         """Now and then something is lost, doubled, moved, aborted or read too early."""
         rng = self.rng
         key = rng.choice(list(self.logs))
         log = self.logs[key]
-        op = rng.choice(self.history)
+        op = rng.choice([each for each in self.history if each.f == "txn"])
         match rng.randint(0, 9):
             case 0 if log:
                 log.remove(rng.choice(log))
