@@ -161,8 +161,7 @@ class ClusterRun:
                 await self.nodes.until("of fetch sessions", waits, within_s=CONVERGE_S)
                 fetcher.stopping = True
             if self.deleting is not None:
-                left = self.deleting.not_everywhere
-                await self.nodes.until("of deletions", left, within_s=CONVERGE_S)
+                await self.deleting.settle(self._on, CONVERGE_S)
         sweeping.cancel()
         await asyncio.wait([sweeping])
         await self._judge()

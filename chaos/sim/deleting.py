@@ -4,12 +4,14 @@ It is in a part of the seeds, by dice of its own: a seed without it is the run t
 of those (or with `--workloads sleepers`) there are producers that sleep with batches under way, and partitions that move all the while.
 """
 
+import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
+from fencepost.cluster.base.ports import Env
 from fencepost.node.broker import Broker
 from fencepost.replication.log.log import Log
 from fencepost.replication.partition import Partition
@@ -163,6 +165,24 @@ class Deleting:
             if left := self._left_on(node_id, name, partition.log):
                 return left
         return ""
+
+    async def settle(
+        self,
+        on: Callable[[Env, Coroutine[Any, Any, None]], Coroutine[Any, Any, None]],
+        within_s: float,
+    ) -> None:
+        """Nobody writes any more: what was deleted goes everywhere, without help from another deletion. Then there is one more of each
+        partition, or nodes that refuse all of them would pass."""
+        await self.nodes.until("of deletions", self.not_everywhere, within_s=within_s)
+        asking = asyncio.gather(*(on(each.client.env, each.once_more()) for each in self.deleters))
+
+        def complaint() -> str:
+            answers = {each.client.name: each.answers for each in self.deleters}
+            return "" if asking.done() else f"answers so far: {answers}"
+
+        await self.nodes.until("of one more deletion", complaint, within_s=within_s)
+        await asking
+        await self.nodes.until("of that deletion", self.not_everywhere, within_s=within_s)
 
     def _copies(self) -> Iterator[tuple[BrokerId, TopicPartition, Partition]]:
         """Of this topic, on nodes that are up."""

@@ -2,6 +2,7 @@
 
 What he asks is told before it is sent, and what became of it when that is known; the judge is `checkers/deletions.py`. Now and then
 he asks where the partition begins and ends, and not always before he deletes: a leader that was cut off answers no such question.
+What no later try mends ends the run.
 """
 
 from collections.abc import Callable
@@ -13,14 +14,15 @@ from fencepost.cluster.wire.api import ApiKey
 from ..checkers.deletions import ALL_COMMITTED
 from ..checkers.observations import Begins, Deletion
 from .cluster_client import EARLIEST, LOOK_AGAIN, ClusterClient, Leader, end_offset
+from .txn_answers import asks_again
 
 PAUSE_S: Final = (0.0, 0.3)
 RETRY_PAUSE_S: Final = 0.2
 # The shortest is over before followers can have heard of it.
 TIMEOUTS_MS: Final = (1, 500, 3000, 3000)
 LOOK_ODDS, ALL_ODDS, END_ODDS, BEYOND_ODDS = 0.5, 0.1, 0.1, 0.05
-# These are said before anything is done.
-NOT_DONE: Final = frozenset({ErrorCode.offset_out_of_range, ErrorCode.policy_violation})
+# Said before anything is done.
+NOT_DONE: Final = frozenset({ErrorCode.offset_out_of_range})
 
 
 class Judge(NamedTuple):
@@ -55,6 +57,11 @@ class Deleter:
         self.answers: dict[str, int] = {}
         self._known: tuple[int, int] | None = None
 
+    @property
+    def acknowledged(self) -> int:
+        """Deletions."""
+        return self.answers.get(ErrorCode.none.name, 0)
+
     async def run(self) -> None:
         rng, clock = self.client.env.rng, self.client.env.clock
         while not self.stopping:
@@ -75,6 +82,24 @@ class Deleter:
             return False
         await self._delete(leader, self._place(*self._known))
         return True
+
+    async def once_more(self) -> None:
+        """Half of what there is, asked for until that is acknowledged."""
+        before = self.acknowledged
+        while self.acknowledged == before:
+            await self._try_half()
+            await self.client.env.clock.sleep(RETRY_PAUSE_S)
+
+    async def _try_half(self) -> None:
+        try:
+            leader = await self.client.leader_now(self.topic, self.partition)
+        except Trouble:
+            return
+        found = await self._look(leader)
+        if found is None:
+            self.client.forget(self.topic, self.partition, leader)
+        else:
+            await self._delete(leader, sum(found) // 2)
 
     async def _look(self, leader: Leader) -> tuple[int, int] | None:
         """Where it begins and ends."""
@@ -122,6 +147,7 @@ class Deleter:
         if error is ErrorCode.none:
             self.judge.see(Deletion(name, key, "ok", before, answer.low_watermark, epoch))
             return
+        asks_again(name, f"a deletion of {key} before {before}", error, LOOK_AGAIN | NOT_DONE)
         if error in LOOK_AGAIN:
             self.client.forget(self.topic, partition, leader)
         self.judge.see(Deletion(name, key, "fail" if error in NOT_DONE else "info", before))

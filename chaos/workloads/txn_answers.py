@@ -43,6 +43,12 @@ class BrokenPromise(AssertionError):
     """The cluster said what it must never say."""
 
 
+def asks_again(who: str, what: str, error: ErrorCode, again: frozenset[ErrorCode]) -> None:
+    """BrokenPromise where `error` is none of those that another try may mend: whoever asks on would never hear of it."""
+    if error not in again:
+        raise BrokenPromise(f"{who}: {what}: {error.name}")
+
+
 def error_of(reply: Any) -> ErrorCode:
     """The first error of any of the replies that coordinators give."""
     code: ErrorCode = getattr(reply, "error_code", ErrorCode.none)

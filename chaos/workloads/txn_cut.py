@@ -50,4 +50,3 @@ class CutDeleter(Deleter):
     """One that is a client of the transactions campaign; it commits nothing."""
 
     producers: ClassVar[tuple[TransactionalProducer, ...]] = ()
-    acknowledged: ClassVar[int] = 0

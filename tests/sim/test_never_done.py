@@ -1,0 +1,119 @@
+"""What nodes refuse for good, or never do, ends a run: of what is never done nothing is wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fencepost.chaos.campaigns.campaign import Outcome, run_plan
+from fencepost.chaos.planted.bugs import Patch
+from fencepost.chaos.sim import cluster, transactions_run
+from fencepost.chaos.sim.plan import Plan
+from fencepost.cluster.base.errors import ErrorCode
+from fencepost.node.handlers import delete_records, incremental_alter_configs, list_offsets
+from fencepost.replication.partition_reads import ReadablePartition, Refusal
+from fencepost.txn.groups import offset_requests
+from fencepost.txn.groups.service import GroupService
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (cluster, transactions_run):
+        monkeypatch.setattr(module, "CONVERGE_S", 15.0)
+
+
+def no_group_may_commit(error: ErrorCode) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        async def refuses(self: GroupService, ctx: Any, body: Any, *, is_late: bool = False) -> Any:
+            plan = offset_requests.plan_commit(self._image, body.topics)
+            return {"topics": plan.answer(error)}
+
+        patch.put(GroupService, "offset_commit", refuses)
+
+    return plant
+
+
+def times_are_never_told(error: ErrorCode) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        right = list_offsets._find
+
+        async def find(
+            ctx: Any, topic: str, wanted: Any, isolation: int, *, knows_end: bool
+        ) -> Any:
+            if wanted.timestamp >= 0 or wanted.timestamp == list_offsets.MAX_TIMESTAMP:
+                return {"error_code": error, **list_offsets._UNKNOWN}
+            return await right(ctx, topic, wanted, isolation, knows_end=knows_end)
+
+        patch.put(list_offsets, "_find", find)
+
+    return plant
+
+
+def followers_serve_nobody(patch: Patch) -> None:
+    right = ReadablePartition.read
+
+    def read(self: ReadablePartition, *asked: Any, **how: Any) -> Any:
+        if not self.is_leader and how.get("leader_only") is False:
+            return Refusal(ErrorCode.not_leader_or_follower)
+        return right(self, *asked, **how)
+
+    patch.put(ReadablePartition, "read", read)
+
+
+def nothing_is_deleted(error: ErrorCode) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        patch.put(delete_records, "_delete", lambda _services, _topic, _index, _before: error)
+
+    return plant
+
+
+def no_setting_is_changed(error: ErrorCode) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        async def refuses(_services: Any, request: Any, *, replace_all: bool) -> Any:
+            refused = {"error_code": error, "error_message": None}
+            named = [
+                {"resource_type": each.resource_type, "resource_name": each.resource_name}
+                for each in request.resources
+            ]
+            return {"responses": [refused | each for each in named]}
+
+        patch.put(incremental_alter_configs, "alter", refuses)
+
+    return plant
+
+
+NO_PROGRESS, TOLD = "no-progress", "dead-client"
+E = ErrorCode
+CLUSTER, TRANSACTIONS = "cluster", "transactions"
+NEVER: list[tuple[Callable[[Patch], None], str, str, str, str]] = [
+    (nothing_is_deleted(E.policy_violation), TOLD, CLUSTER, "deletions", "a deletion of stream-"),
+    (nothing_is_deleted(E.request_timed_out), NO_PROGRESS, CLUSTER, "deletions", "one more"),
+    (nothing_is_deleted(E.policy_violation), TOLD, TRANSACTIONS, "cut", "a deletion of cut-"),
+]
+
+
+def run_with(plant: Callable[[Patch], None], campaign: str, workloads: str) -> Outcome:
+    patch = Patch()
+    plant(patch)
+    try:
+        return run_plan(
+            Plan(
+                campaign=campaign,
+                seed=1,
+                seconds=2.0,
+                nodes=3,
+                faults=("reset",),
+                workloads=tuple(workloads.split()),
+            )
+        )
+    finally:
+        patch.take_out()
+
+
+@pytest.mark.parametrize(("plant", "rule", "campaign", "workloads", "words"), NEVER)
+def test_what_is_never_done_ends_the_run(
+    plant: Callable[[Patch], None], rule: str, campaign: str, workloads: str, words: str
+) -> None:
+    outcome = run_with(plant, campaign, workloads)
+    assert (outcome.kind, words in outcome.failure) == (rule, True), outcome.failure
