@@ -1,4 +1,5 @@
-"""Somebody changes settings of topics and of all brokers while they are in use, and remembers what was acknowledged.
+"""Somebody changes settings of topics and of all brokers while they are in use, and remembers what was acknowledged. All that he asks for
+is allowed: a refusal that no later try mends ends the run.
 
 The judge is `checkers/settings.py`. Nothing that he sets takes anything away that others are owed: retention stays above what a clock
 that was set wrong can make of a record's age, and unclean elections stay off.
@@ -11,7 +12,8 @@ from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.wire.api import ApiKey
 
 from ..checkers.settings import Asked, Name
-from .cluster_client import Address, ClusterClient
+from .cluster_client import LOOK_AGAIN, Address, ClusterClient
+from .txn_answers import asks_again
 from .txn_client import TransactionalProducer
 
 TOPIC, BROKER = 2, 4  # ConfigResource.Type
@@ -22,6 +24,8 @@ RETRY_PAUSE_S: Final = 0.1
 # ConfigEntry.ConfigSource: what somebody has set while it ran, of the topic or of all brokers.
 DYNAMIC: Final = {TOPIC: 1, BROKER: 3}
 ALL_BROKERS: Final = ""
+# A node asks the controller, and that may be another one by now, or none.
+AGAIN: Final = LOOK_AGAIN | {ErrorCode.not_controller, ErrorCode.throttling_quota_exceeded}
 LONG_MS: Final = "30000000000000"
 OF_TOPICS: Final[dict[str, tuple[str, ...]]] = {
     "internal.segment.bytes": ("2048", "4096", "16384"),
@@ -132,10 +136,14 @@ class Tuner:
                 for each in changes:
                     each.type = "fail"
             return
-        if reply.responses[0].error_code is ErrorCode.none:
+        error = reply.responses[0].error_code
+        if error is ErrorCode.none:
             self.acknowledged += 1
             for each in changes:
                 each.type = "ok"
+            return
+        asked = {each.setting: each.value for each in changes}
+        asks_again(self.client.name, f"{asked} of {resource_name(kind, name)}", error, AGAIN)
 
     async def find(self, address: Address) -> dict[Name, Shown]:
         """What this node says that it has."""

@@ -90,6 +90,7 @@ NEVER: list[tuple[Callable[[Patch], None], str, str, str, str]] = [
     (nothing_is_deleted(E.policy_violation), TOLD, CLUSTER, "deletions", "a deletion of stream-"),
     (nothing_is_deleted(E.request_timed_out), NO_PROGRESS, CLUSTER, "deletions", "one more"),
     (nothing_is_deleted(E.policy_violation), TOLD, TRANSACTIONS, "cut", "a deletion of cut-"),
+    (no_setting_is_changed(E.invalid_config), TOLD, TRANSACTIONS, "tuned", "invalid_config"),
 ]
 
 
