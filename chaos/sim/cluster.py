@@ -36,7 +36,7 @@ from .cluster_builds import UPGRADE, builds_of
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
-from .cluster_progress import Progress
+from .cluster_progress import Progress, of_consumers, until_each_goes_on
 from .cluster_watch import ClusterBroken, ClusterWatch
 from .deleting import SLEEPERS_NODES, Deleting
 from .expiring import EXPIRING, Expiring, scene_of
@@ -148,9 +148,12 @@ class ClusterRun:
                 fetcher.is_steady = True
             if self.deleting is not None:
                 self.deleting.stop()
+            meanwhile: list[Client] = [*self.readers, *self.keepers, *self.seekers]
+            kept = [each for each in meanwhile if self.plan.keeps_client(each.client.name)]
+            done = partial(of_consumers, kept)
             async with admin.a_person_helps():
                 await self._converge()
-            meanwhile: list[Client] = [*self.readers, *self.keepers, *self.seekers]
+                await until_each_goes_on(self.nodes, self.faults, done, within_s=CONVERGE_S)
             for each in meanwhile:
                 each.stopping = True
             if running:

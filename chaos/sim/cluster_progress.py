@@ -1,17 +1,22 @@
 """How long producers wait while one thing at a time is broken that leaves a majority (`--at-once 1`): it has a bound.
-When all is healed, somebody goes on.
+When all is healed, each thing that a run is there for is done once more.
 
 INVARIANT  a batch is acknowledged within `SERVED_S` of virtual time, whatever goes on, as long as all faults so far left a majority
            and each struck when all was whole.
 PREVENTS   a cluster that loses nothing and serves nobody for as long as something is broken; a gap that is only counted.
-PROVED BY  tests/sim/test_cluster_progress.py::test_a_producer_that_waits_for_longer_than_all_timers_ends_the_run
+           A cluster that refuses for good what a workload is there for: of what is never done nothing is wrong.
+PROVED BY  tests/sim/test_cluster_progress.py::test_a_producer_that_waits_for_longer_than_all_timers_ends_the_run,
+           tests/sim/test_never_done.py::test_what_is_never_done_ends_the_run
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import digits
 from typing import Any, Final
 
-from ..workloads.cluster_client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S
+from ..workloads.cluster_client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, ClusterClient
+from ..workloads.cluster_offsets import OffsetKeeper
 from ..workloads.cluster_stream import StreamProducer
+from ..workloads.time_seeker import TimeSeeker
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
 from .world import World
@@ -80,16 +85,46 @@ class Progress:
                 self._world.fail(AssertionError(f"no-progress: {each.key}: {why}"))
 
 
-async def until_somebody_commits(
-    nodes: ClusterNodes, faults: ClusterFaults, clients: Sequence[Any], *, within_s: float
+async def until_each_goes_on(
+    nodes: ClusterNodes,
+    faults: ClusterFaults,
+    done: Callable[[], Mapping[str, int]],
+    *,
+    within_s: float,
 ) -> None:
-    """When all is healed. Or a cluster that refuses every transaction would pass: where nothing is, nothing is torn."""
-    writers = [each for each in clients if hasattr(each, "acknowledged")]
-    before = sum(each.acknowledged for each in writers)
+    """When all is healed. `done`: how often each thing was done that somebody goes on with, by a sentence for who reads of its end."""
+    before = done()
 
     def complaint() -> str:
         waits = faults.mend()
-        is_done = not writers or sum(each.acknowledged for each in writers) > before
-        return "" if is_done else waits or "nobody could commit"
+        left = [what for what, times in done().items() if times <= before.get(what, 0)]
+        return (waits or f"not once more: {', '.join(left)}") if left else ""
 
     await nodes.until("after healing", complaint, within_s=within_s)
+
+
+def of_writers(writers: Iterable[Any]) -> dict[str, int]:
+    """Somebody of each kind has to go on: that is, of those whose names differ in a number alone."""
+    found: dict[str, int] = {}
+    for each in writers:
+        what = f"a client {each.client.name.rstrip(digits)} is acknowledged"
+        found[what] = found.get(what, 0) + each.acknowledged
+    return found
+
+
+def of_consumers(clients: Sequence[Any]) -> dict[str, int]:
+    """Those of the cluster campaign that write nothing."""
+    found: dict[str, int] = {}
+    for each in clients:
+        if isinstance(each, OffsetKeeper):
+            found[f"{each.client.name} commits a position"] = each.stored
+        elif isinstance(each, TimeSeeker):
+            found[f"{each.client.name} is told a time's offset"] = len(each.answers)
+    return found | of_followers(each.client for each in clients)
+
+
+def of_followers(clients: Iterable[ClusterClient]) -> dict[str, int]:
+    """Where replicas that follow are read from, and there are any."""
+    some = list(clients)
+    is_asked = any(each.followers_asked for each in some)
+    return {"followers are read": sum(each.followers_read for each in some)} if is_asked else {}

@@ -30,7 +30,7 @@ from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_top
 from .cluster_admin import CHURNED, Admin
 from .cluster_builds import OLD, UPGRADE, builds_of, old_features
 from .cluster_nodes import ClusterNodes
-from .cluster_progress import until_somebody_commits
+from .cluster_progress import of_followers, of_writers, until_each_goes_on
 from .http import TOKEN
 from .limits import (
     SHORT_SESSION_MS,
@@ -205,7 +205,7 @@ class TransactionsRun:
 
     async def _converge(self, running: "list[asyncio.Task[Any]]") -> None:
         """Nothing is broken any more: every client must end, all inputs be worked off, no transaction stay open."""
-        await until_somebody_commits(self.nodes, self.faults, self.clients, within_s=CONVERGE_S)
+        await until_each_goes_on(self.nodes, self.faults, self._done, within_s=CONVERGE_S)
         for writer in self._writers(workers=False):
             writer.stopping = True
 
@@ -227,6 +227,11 @@ class TransactionsRun:
         await self.nodes.until("after draining", complaint, within_s=CONVERGE_S)
         await self.nodes.until("the last transactions end", self._unstable, within_s=CONVERGE_S)
         await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
+
+    def _done(self) -> dict[str, int]:
+        """What the clients that run have done so far."""
+        writers = [each for each in self._writers() if self.plan.keeps_client(each.client.name)]
+        return of_writers(writers) | of_followers(each.client for each in self.clients)
 
     async def _drain(self) -> None:
         """Until every half message has ended, and the pipeline has worked off everything that was fed."""

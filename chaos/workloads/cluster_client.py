@@ -78,8 +78,9 @@ class ClusterClient:
         # Answers with bytes that were not what was written, and refusals for that reason.
         self.damaged = 0
         self.dressed: Plain = PLAIN  # how its records look
-        # So often it reads from a replica that follows (KIP-392), and so often it has.
+        # So often it reads from a replica that follows (KIP-392), and so often it has asked one and was served by one.
         self.follower_odds = 0.0
+        self.followers_asked = 0
         self.followers_read = 0
         self._bootstrap = list(bootstrap)
         self._wires: dict[Address, WireClient] = {}
@@ -167,10 +168,14 @@ class ClusterClient:
         others = [each for each in replicas if each != leader.node_id and each in self._nodes]
         if not others:
             return leader
-        self.followers_read += 1
+        self.followers_asked += 1
         node_id = self.env.rng.choice(others)
         wire = self.wire_to(self._nodes[node_id])
         return replace(leader, node_id=node_id, wire=wire, follows=True)
+
+    def was_served(self, leader: Leader) -> None:
+        """By an answer without an error."""
+        self.followers_read += leader.follows
 
     def forget(self, topic: str, partition: int, leader: Leader) -> None:
         """This leader did not answer, or not as one: ask before the next request. Its epoch is remembered."""

@@ -1,7 +1,7 @@
 """A consumer that commits its position in a group all the time, and now and then asks what the group has.
 
 It finds the coordinator as a good client does, and tells `told` what it learned; the judge is
-`checkers/group_offsets.py`. An answer that never came leaves the commit's fate open.
+`checkers/group_offsets.py`. An answer that never came leaves the commit's fate open; one that no later try mends ends the run.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,8 @@ from fencepost.cluster.wire.client import WireClient
 
 from ..checkers.observations import Position, PositionKind
 from .cluster_client import ClusterClient
+from .coordinator_client import BUSY, MOVED
+from .txn_answers import asks_again
 
 COMMIT_VERSION: Final = 8  # topics by name, groups without generation
 FETCH_VERSION: Final = 7
@@ -20,6 +22,8 @@ FIND_VERSION: Final = 3
 PAUSE_S: Final = 0.2
 # Certain not to be stored, now or later. NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE may follow an append.
 NOT_STORED: Final = frozenset({ErrorCode.coordinator_load_in_progress})
+# A node that has just come may not have heard of the topic.
+AGAIN: Final = BUSY | MOVED | {ErrorCode.unknown_topic_or_partition}
 
 
 class OffsetKeeper:
@@ -96,6 +100,7 @@ class OffsetKeeper:
             self._tell("ok", offset)
             return True
         self._coordinator = None
+        asks_again(self.client.name, f"a commit of {offset}", error, AGAIN)
         if error in NOT_STORED:
             self._tell("refused", offset)
         return False
@@ -115,8 +120,10 @@ class OffsetKeeper:
         answer = reply.topics[0].partitions[0] if reply.topics else None
         if reply.error_code is not ErrorCode.none or answer is None:
             self._coordinator = None
+            asks_again(self.client.name, "a position", reply.error_code, AGAIN | {ErrorCode.none})
             return False
         if answer.error_code is not ErrorCode.none:
+            asks_again(self.client.name, "a position", answer.error_code, AGAIN)
             return False
         self.found = answer.committed_offset
         self._tell("read", self.found)

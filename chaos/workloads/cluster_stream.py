@@ -305,6 +305,7 @@ class StreamReader:
             return False
         if error is not ErrorCode.none:
             return await self._refused(leader, error)
+        self.client.was_served(leader)
         if not leader.follows:
             self._answered(leader, answer)
         self._take(answer)

@@ -1,6 +1,6 @@
 """A consumer that wants to begin at a time: it asks for the offset of one (ListOffsets), again and again, whoever leads.
 
-What it was told is judged by what is there in the end (`checkers/sought.py`); timestamps go up and down (`txn_dressed.py`).
+An answer that no later try mends ends the run. What it was told is judged by what is there in the end (`checkers/sought.py`); timestamps go up and down (`txn_dressed.py`).
 """
 
 import random
@@ -15,11 +15,14 @@ from ..checkers.history import Anomaly
 from ..checkers.observations import Sought
 from ..checkers.sought import YOUNGEST
 from .cluster_client import LATEST, LOOK_AGAIN, ClusterClient, Leader
+from .txn_answers import asks_again
 from .txn_dressed import APART_MS, Dressed, Place
 
 PAUSE_S: Final = 0.1
 YOUNGEST_ODDS: Final = 0.1
 BACK_MS: Final = 8_000
+# Also a leader that does not know yet what was committed before it led (KIP-207), or whose disk has rotted there.
+AGAIN: Final = LOOK_AGAIN | {ErrorCode.offset_not_available, ErrorCode.corrupt_message}
 
 
 class Noted(Dressed):
@@ -86,5 +89,6 @@ class TimeSeeker:
         if answer.error_code in LOOK_AGAIN:
             self.client.forget(self.topic, self.partition, leader)
         if answer.error_code is not ErrorCode.none:
+            asks_again(self.client.name, f"the offset of {timestamp}", answer.error_code, AGAIN)
             return None
         return answer.offset, answer.timestamp

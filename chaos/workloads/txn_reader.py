@@ -126,6 +126,7 @@ class CommittedReader:
         if error is not ErrorCode.none:
             where = f"{topic}-{partition} at {position} from node {leader.node_id}"
             raise BrokenPromise(f"{self.client.name}: {error.name} for {where}")
+        self.client.was_served(leader)
         self._tell(leader, partition, answer)
         self._tell_end(leader, partition, end, answer)
         self.stable[topic, partition] = answer.last_stable_offset

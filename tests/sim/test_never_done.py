@@ -87,10 +87,18 @@ NO_PROGRESS, TOLD = "no-progress", "dead-client"
 E = ErrorCode
 CLUSTER, TRANSACTIONS = "cluster", "transactions"
 NEVER: list[tuple[Callable[[Patch], None], str, str, str, str]] = [
+    (no_group_may_commit(E.invalid_commit_offset_size), TOLD, CLUSTER, "stream", "a commit of 0"),
+    (no_group_may_commit(E.not_coordinator), NO_PROGRESS, CLUSTER, "stream", "g0 commits"),
+    (times_are_never_told(E.unknown_server_error), TOLD, CLUSTER, "times", "the offset of"),
+    (times_are_never_told(E.offset_not_available), NO_PROGRESS, CLUSTER, "times", "t0 is told"),
     (nothing_is_deleted(E.policy_violation), TOLD, CLUSTER, "deletions", "a deletion of stream-"),
     (nothing_is_deleted(E.request_timed_out), NO_PROGRESS, CLUSTER, "deletions", "one more"),
     (nothing_is_deleted(E.policy_violation), TOLD, TRANSACTIONS, "cut", "a deletion of cut-"),
+    (nothing_is_deleted(E.request_timed_out), NO_PROGRESS, TRANSACTIONS, "cut", "client cutter"),
     (no_setting_is_changed(E.invalid_config), TOLD, TRANSACTIONS, "tuned", "invalid_config"),
+    (no_setting_is_changed(E.not_controller), NO_PROGRESS, TRANSACTIONS, "tuned", "client tuner"),
+    (followers_serve_nobody, NO_PROGRESS, CLUSTER, "followers", "followers are read"),
+    (followers_serve_nobody, NO_PROGRESS, TRANSACTIONS, "bank followers", "followers are read"),
 ]
 
 
