@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from fencepost.chaos.campaigns.campaign import Outcome, run_plan
 from fencepost.chaos.planted.bugs import Patch
-from fencepost.chaos.sim import cluster, transactions_run
+from fencepost.chaos.sim import cluster, scenes, transactions_run
 from fencepost.chaos.sim.plan import Plan
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.node.handlers import delete_records, incremental_alter_configs, list_offsets
+from fencepost.replication.log import compaction
 from fencepost.replication.partition_reads import ReadablePartition, Refusal
 from fencepost.txn.groups import offset_requests
 from fencepost.txn.groups.service import GroupService
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.slow
 def _nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (cluster, transactions_run):
         monkeypatch.setattr(module, "CONVERGE_S", 15.0)
+    monkeypatch.setattr(scenes, "SETTLE_S", 10.0)
 
 
 def no_group_may_commit(error: ErrorCode) -> Callable[[Patch], None]:
@@ -83,6 +85,21 @@ def no_setting_is_changed(error: ErrorCode) -> Callable[[Patch], None]:
     return plant
 
 
+def nothing_is_compacted(patch: Patch) -> None:
+    patch.put(compaction, "dirt", lambda _log, _now_ms, _last_stable_offset: None)
+
+
+def the_cleaner_dies(patch: Patch) -> None:
+    """On one node, once it has done something."""
+    right = compaction.dirt
+
+    def dirt(log: Any, now_ms: int, last_stable_offset: int) -> Any:
+        dies = log.env.name == "node-2" and log.cleaned_to > 0
+        return None if dies else right(log, now_ms, last_stable_offset)
+
+    patch.put(compaction, "dirt", dirt)
+
+
 NO_PROGRESS, TOLD = "no-progress", "dead-client"
 E = ErrorCode
 CLUSTER, TRANSACTIONS = "cluster", "transactions"
@@ -97,6 +114,8 @@ NEVER: list[tuple[Callable[[Patch], None], str, str, str, str]] = [
     (nothing_is_deleted(E.request_timed_out), NO_PROGRESS, TRANSACTIONS, "cut", "client cutter"),
     (no_setting_is_changed(E.invalid_config), TOLD, TRANSACTIONS, "tuned", "invalid_config"),
     (no_setting_is_changed(E.not_controller), NO_PROGRESS, TRANSACTIONS, "tuned", "client tuner"),
+    (nothing_is_compacted, NO_PROGRESS, TRANSACTIONS, "compacted", "of compaction"),
+    (the_cleaner_dies, NO_PROGRESS, TRANSACTIONS, "compacted", "on 2 is cleaned to"),
     (followers_serve_nobody, NO_PROGRESS, CLUSTER, "followers", "followers are read"),
     (followers_serve_nobody, NO_PROGRESS, TRANSACTIONS, "bank followers", "followers are read"),
 ]
