@@ -29,6 +29,7 @@ class Change:
     type: Kind
     topic: str
     topic_id: str
+    asked_s: float = 0.0  # no earlier than this
 
 
 def noted(history: Txns) -> tuple[list[Change], dict[str, str | None]]:

@@ -9,6 +9,8 @@ from fencepost.node.services import Services
 from fencepost.replication.log.removal import Removal
 from fencepost.replication.log.store import LogStore
 from fencepost.replication.manager import ReplicaManager
+from fencepost.txn.groups import offset_requests, offsets_machine
+from fencepost.txn.groups.service import GroupService
 
 from ..sim.tuned_scene import IN_FORCE
 from .bugs import Patch, bug
@@ -50,6 +52,21 @@ def old_ids_mean_whoever_has_the_name(patch: Patch) -> None:
         return names.get(topic_id)
 
     patch.put(Services, "topic_name", topic_name)
+
+
+@bug(seen_by="another-life", campaign="transactions", workloads="churn", seeds=40)
+def positions_outlive_their_topic(patch: Patch) -> None:
+    """What a group has committed in a topic that was deleted is told of the next one of its name."""
+
+    async def forget(_self: Any, _command: Any) -> None:
+        """Nothing."""
+
+    def is_of_another(_asked: UUID, _known: UUID) -> bool:
+        return False
+
+    patch.put(GroupService, "_forget_topics", forget)
+    for module in (offsets_machine, offset_requests):
+        patch.put(module, "is_of_another", is_of_another)
 
 
 @bug(seen_by="setting-lost", campaign="transactions", faults="reset kill", workloads="tuned")

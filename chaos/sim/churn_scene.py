@@ -4,14 +4,13 @@ import random
 from dataclasses import replace
 from typing import Final
 
-from ..checkers import lives
+from ..checkers import life_positions, lives
 from ..checkers.history import FINAL
 from ..checkers.txn_verdict import OF_LIVES, judge
 from ..workloads.churn import Churner
-from ..workloads.churn_clients import CHURN_GROUP, ChurnWriter, LifeFollower, LifeSender
+from ..workloads.churn_clients import ChurnWriter, LifeFollower, LifeSender
 from ..workloads.txn_answers import Partition
 from ..workloads.txn_book import Book
-from ..workloads.txn_reader import GroupPositions
 from .scene import On, Scene, Told
 from .transaction_clients import TransactionClients
 
@@ -19,7 +18,7 @@ TOPICS: Final = ("lives-a", "lives-b")
 
 
 class Churn(Scene):
-    """What was acknowledged of a topic that lives at the end is there, and nothing of those before it."""
+    """What was acknowledged of a topic that lives at the end is there, and nothing of those before it: no record, and no position."""
 
     name = "churn"
     shares_book = False
@@ -29,6 +28,8 @@ class Churn(Scene):
         self.book = Book()
         self.places = [("lives-stays", place) for place in range(2)]
         self.unmarked = TOPICS
+        self.placing: list[ChurnWriter] = []
+        self.asking: list[LifeFollower] = []
         self.churner = Churner(
             self._client(0, "churner", patient=True), TOPICS, pause_s=dice.choice((0.15, 0.5))
         )
@@ -39,11 +40,15 @@ class Churn(Scene):
             transactional_id = f"churn-{place}"
             habits = replace(self.clients.habits(self.dice), doomed=TOPICS)
             one = ChurnWriter(client, self.book, TOPICS, self.places, transactional_id, habits)
-            self.writers.append(one)
+            self.placing.append(one)
+        self.writers += self.placing
         self.writers.append(LifeSender(self._client(0, "sender"), self.book, TOPICS))
         self.writers.append(self.churner)
         reader = self._client(1, "lives", patient=True)
-        self.followers.append(LifeFollower(reader, self.book, TOPICS, self.places))
+        dice = self.clients.world.stream("scene/churn/positions")
+        one_reader = LifeFollower(reader, self.book, TOPICS, self.places, dice=dice)
+        self.asking.append(one_reader)
+        self.followers += self.asking
 
     def wanted_stable(self) -> list[Partition]:
         image = self.clients.nodes.image
@@ -57,10 +62,12 @@ class Churn(Scene):
         final = LifeFollower(client, self.book, TOPICS, self.places)
         found = await on(client.env, final.read_on())
         # Positions in transactions of which a topic was deleted are settled, too.
-        positions = GroupPositions(client, CHURN_GROUP)
-        await on(client.env, positions.find([(topic, 0) for topic in TOPICS]))
-        history = self.book.history
-        anomalies = lives.check(history, self.churner.changes, found)
+        await on(client.env, final.positions.find())
+        history, all_changes = self.book.history, self.churner.changes
+        anomalies = lives.check(history, all_changes, found)
+        told = [each for one in (*self.asking, final) for each in one.positions.told]
+        placed = [each for one in self.placing for each in one.placed]
+        anomalies += life_positions.check(placed, told, all_changes)
         verdict = judge(lives.owed(history, found), OF_LIVES)
         changes = {"topics made": 0, "topics deleted": 0}
         for each in self.churner.changes:
@@ -68,4 +75,5 @@ class Churn(Scene):
             changes[name] += each.type == "ok"
         sent = sum(len(op.sends) for op in history if op.type == "ok")
         kept = {"sent to them": sent, "kept of them": verdict.counts["read at the end"]}
+        kept |= {"positions in them": len(placed), "positions told of them": len(told)}
         return [*anomalies, *verdict.anomalies], {**changes, **kept}

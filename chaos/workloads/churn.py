@@ -74,7 +74,8 @@ class Churner:
             self.ended(change)
 
     async def _delete(self, topic: str, topic_id: UUID) -> None:
-        change = Change("delete", "info", topic, str(topic_id))
+        asked_s = self.client.env.clock.steady()
+        change = Change("delete", "info", topic, str(topic_id), asked_s)
         was_asked = any(
             each.f == "delete" and each.topic_id == str(topic_id) for each in self.changes
         )

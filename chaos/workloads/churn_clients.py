@@ -1,5 +1,6 @@
 """Who produces, consumes and transacts in topics that come and go: see `churn.py`."""
 
+import random
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
@@ -8,9 +9,11 @@ from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.records import Record, build_batch
 
+from ..checkers.life_positions import Placed
 from ..checkers.lives import ANY
 from ..checkers.txn_history import Sent, Txn
 from .churn import RETRY_PAUSE_S, living
+from .churn_positions import LifePositions
 from .cluster_client import ClusterClient, Leader
 from .txn_answers import Partition
 from .txn_book import Book
@@ -21,7 +24,8 @@ from .txn_reader import CommittedReader
 from .txn_transactor import Transactor
 
 CHURN_GROUP: Final = "lives"
-OFFSETS_ODDS: Final = 0.1
+OFFSETS_ODDS: Final = 0.3
+ASK_ODDS: Final = 0.3
 LOOK_ODDS: Final = 0.1
 ACK_TIMEOUT_MS: Final = 3_000
 PAUSE_S: Final = 0.06
@@ -42,6 +46,7 @@ class ChurnWriter(Transactor):
         super().__init__(client, book, transactional_id, habits)
         self.topics = list(topics)
         self.stays = list(stays)
+        self.placed: list[Placed] = []
 
     async def work(self, producer: TransactionalProducer, op: Txn) -> None:
         rng = self.client.env.rng
@@ -53,8 +58,15 @@ class ChurnWriter(Transactor):
                 await self._send(producer, op, rng.choice(self.topics), rng.randint(1, 3))
             self.habits.maybe_crash(self.client)
         if rng.random() < OFFSETS_ODDS:
-            place = rng.choice(self.topics), 0
-            await producer.send_offsets(CHURN_GROUP, {place: op.number}, str(op.number))
+            await self._place(producer, op, rng.choice(self.topics))
+
+    async def _place(self, producer: TransactionalProducer, op: Txn, topic: str) -> None:
+        """A position, and for which topic of that name it is meant: not where it was sent twice, since both may arrive, and late."""
+        meant, before = self.client.topic_id(topic), _repeated(producer)
+        await producer.send_offsets(CHURN_GROUP, {(topic, 0): op.number}, str(op.number))
+        if _repeated(producer) == before:
+            now_s = self.client.env.clock.steady()
+            self.placed.append(Placed(topic, str(meant), op.number, now_s))
 
     async def _send(self, producer: TransactionalProducer, op: Txn, topic: str, count: int) -> None:
         """Which topic of that name took it, is known when it did; the others may have it, too."""
@@ -78,6 +90,12 @@ class ChurnWriter(Transactor):
             if offset is not None:
                 taken = enumerate(op.sends[-count:])
                 op.sends[-count:] = [sent._replace(offset=offset + at) for at, sent in taken]
+
+
+def _repeated(producer: TransactionalProducer) -> int:
+    """How often positions were sent again."""
+    again = f"{ApiKey.txn_offset_commit.name}: "
+    return sum(times for what, times in producer.errors.items() if what.startswith(again))
 
 
 def _last_last(tried: Sequence[UUID]) -> list[UUID]:
@@ -171,7 +189,7 @@ class LifeReader(CommittedReader):
 
 
 class LifeFollower:
-    """Reads whatever there is of these topics, and of those that stay."""
+    """Reads whatever there is of these topics, and of those that stay. By `dice` it asks now and then for the group's positions."""
 
     def __init__(
         self,
@@ -179,13 +197,17 @@ class LifeFollower:
         book: Book,
         topics: Sequence[str],
         stays: Sequence[Partition],
+        *,
+        dice: random.Random | None = None,
     ) -> None:
         self.client = client
         self.book = book
         self.topics = list(topics)
         self.stays = list(stays)
+        self.dice = dice
         self.stopping = False
         self.acknowledged = 0
+        self.positions = LifePositions(client, CHURN_GROUP, topics)
         self.reader = LifeReader(client)
         self.steady = CommittedReader(client)
 
@@ -204,6 +226,8 @@ class LifeFollower:
             op.polls += await self.steady.poll(*rng.choice(self.stays)) or []
             op.ended_s = clock.steady()
             self.book.close(op)
+            if self.dice is not None and self.dice.random() < ASK_ODDS:
+                await self.positions.ask()
             await clock.sleep(PAUSE_S * rng.random())
 
     async def read_on(self) -> dict[str, str | None]:

@@ -4,6 +4,8 @@ from collections import Counter
 
 import pytest
 from fencepost.chaos.campaigns.campaign import Outcome, run_plan
+from fencepost.chaos.campaigns.planted_table import plan_for
+from fencepost.chaos.planted.bugs import all_bugs
 from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.sim.scenes import ODDS, SCENES, drawn_scenes
 from fencepost.chaos.sim.world import World
@@ -41,6 +43,12 @@ def test_most_of_what_is_written_to_a_table_is_cleaned_away() -> None:
 def test_a_long_transaction_has_hundreds_of_records() -> None:
     counts = run(1, "long", "reset").counts
     assert counts["records of those"] >= 150 * counts["long"] > 0
+
+
+def test_a_position_that_is_told_of_the_next_topic_of_that_name_is_seen() -> None:
+    outcome = run_plan(plan_for(all_bugs()["positions-outlive-their-topic"], 1))
+    assert outcome.kind == "another-life", outcome.failure
+    assert "committed in" in outcome.failure
 
 
 def test_each_scene_is_in_about_a_fifth_of_the_seeds() -> None:
