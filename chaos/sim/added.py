@@ -20,6 +20,7 @@ from fencepost.txn.runtime.ownership import partition_for
 from ..checkers.told import Answered
 from ..workloads.added_client import AddedClient, Fenced, Identity, NobodyAnswers
 from ..workloads.cluster_client import ClusterClient, fetch
+from ..workloads.txn_added import failed
 from .cluster import START_S, SWEEP_S, create_topic, may_end_a_node
 from .cluster_admin import Admin
 from .cluster_nodes import CLIENT_PORT, ClusterNodes, node_name
@@ -220,6 +221,8 @@ class AddedRun:
                 self.told(job, number, fields)
                 assert fields["outcome"] == outcome, f"{job} {number}: wanted {outcome}, {fields}"
                 number += 1
+            else:
+                failed(f"number {number} of {job}", status, fields)
 
     async def _begin_again(self, job: str, number: int, end: dict[str, Any]) -> int:
         """What a driver does that does not know what became of its last end; 1 when that transaction is over."""
@@ -235,6 +238,8 @@ class AddedRun:
                 if status == 200:
                     self.told(job, number, fields)
                     assert fields["members"] == members, "the fenced end came through"
+                else:
+                    failed(f"number {number} of {job}, begun anew", status, fields)
                 return int(status == 200)
         self.told(job, number, fields)
         return 1

@@ -22,6 +22,7 @@ from ..checkers.txn_history import Txn
 from ..checkers.txn_verdict import judge
 from ..checkers.verdict import Verdict
 from ..workloads.txn_added import SETTINGS as ADDED_SETTINGS
+from ..workloads.txn_added import Shop
 from ..workloads.txn_answers import Partition
 from ..workloads.txn_dressed import Dressed
 from ..workloads.txn_pipeline import GROUP
@@ -68,6 +69,8 @@ SETTINGS: Final = (
 SMALL_LIMITS_ODDS: Final = 0.2
 OLD_IDS_ODDS: Final = 0.25
 EVENTS_SHOWN: Final = 12
+# Before, as after an upgrade whose levels were not raised, or went down again, there are no half messages.
+TRANSACTIONS_LEVEL, PREPARES_SINCE = "transaction.version", 1
 # The clients of one workload are enough to break something, and a seed is faster with fewer.
 WORKLOADS: Final = ("bank", "append", "pipeline")
 # These come on top: a seed of before they were there has the same others.
@@ -229,8 +232,11 @@ class TransactionsRun:
         await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
 
     def _done(self) -> dict[str, int]:
-        """What the clients that run have done so far."""
+        """What the clients that run, and that are owed anything, have done so far."""
         writers = [each for each in self._writers() if self.plan.keeps_client(each.client.name)]
+        image = self.nodes.image
+        if image is None or image.features.get(TRANSACTIONS_LEVEL, 0) < PREPARES_SINCE:
+            writers = [each for each in writers if not isinstance(each, Shop)]
         return of_writers(writers) | of_followers(each.client for each in self.clients)
 
     async def _drain(self) -> None:

@@ -39,6 +39,16 @@ PAUSE_S: Final = 0.05
 DIE_ODDS: Final = 0.3
 LATE_S: Final = 0.02  # a driver dies so soon after it has sent its end
 UNKNOWN_ODDS: Final = 0.2
+# Somebody has fenced it, or its time was over before: its transaction is aborted, or will be. Or nobody has raised the level of
+# `transaction.version` yet (an upgrade). Nothing else ends one that was well.
+REFUSED: Final = frozenset(
+    {
+        "PRODUCER_FENCED",
+        "INVALID_TXN_STATE",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "UNSUPPORTED_VERSION",
+    }
+)
 AskHttp = Callable[..., Awaitable[tuple[int, Any]]]  # (env, host, port, method, path, body)
 
 
@@ -72,6 +82,13 @@ class Doors:
             if status != 503:
                 return status, fields
             await self._env.clock.sleep(PAUSE_S)
+
+
+def failed(what: str, status: int, fields: Any) -> str:
+    """Why it did, of one that may."""
+    if fields.get("error") not in REFUSED:
+        raise BrokenPromise(f"{what}: {status} {fields}")
+    return f"{what}: {fields}"
 
 
 class GroupJob:
@@ -141,7 +158,8 @@ class GroupJob:
         else:
             status, fields = await self.doors.until("POST", f"{self._path}/end", end)
             if status != 200:
-                op.type, op.why = "fail", f"number {number} of {self.group}: {fields}"
+                what = failed(f"number {number} of {self.group}", status, fields)
+                op.type, op.why = "fail", what
                 return False
         if (fields["outcome"], fields["members"]) != (outcome, members):
             raise BrokenPromise(f"{self.group} {number} was to be {end} and is {fields}")
@@ -274,9 +292,9 @@ class Shop:
         body = named | _identity(producer)
         status, fields = await self.doors.until("POST", "/v1/checks/prepare", body)
         if status != 200:
-            # Its time was over before: it is aborted, and nobody is ever asked about it.
+            # Nobody is ever asked about it.
             del self.desk.open[half_id]
-            self._failed(op, f"prepare: {fields}")
+            self._failed(op, failed(f"preparing {half_id}", status, fields))
             return
         if rng.random() < 0.4:
             return  # the process died; somebody else is asked

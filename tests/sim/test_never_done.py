@@ -14,6 +14,7 @@ from fencepost.replication.log import compaction
 from fencepost.replication.partition_reads import ReadablePartition, Refusal
 from fencepost.txn.groups import offset_requests
 from fencepost.txn.groups.service import GroupService
+from fencepost.txn.transactions.added_service import AddedService
 
 pytestmark = pytest.mark.slow
 
@@ -100,6 +101,26 @@ def the_cleaner_dies(patch: Patch) -> None:
     patch.put(compaction, "dirt", dirt)
 
 
+def no_group_ends(error: ErrorCode) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        async def refuses(*_: Any, **__: Any) -> ErrorCode:
+            return error
+
+        patch.put(AddedService, "end_group", refuses)
+
+    return plant
+
+
+def nothing_is_prepared(error: ErrorCode) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        async def refuses(*_: Any, **__: Any) -> ErrorCode:
+            return error
+
+        patch.put(AddedService, "prepare", refuses)
+
+    return plant
+
+
 NO_PROGRESS, TOLD = "no-progress", "dead-client"
 E = ErrorCode
 CLUSTER, TRANSACTIONS = "cluster", "transactions"
@@ -116,6 +137,11 @@ NEVER: list[tuple[Callable[[Patch], None], str, str, str, str]] = [
     (no_setting_is_changed(E.not_controller), NO_PROGRESS, TRANSACTIONS, "tuned", "client tuner"),
     (nothing_is_compacted, NO_PROGRESS, TRANSACTIONS, "compacted", "of compaction"),
     (the_cleaner_dies, NO_PROGRESS, TRANSACTIONS, "compacted", "on 2 is cleaned to"),
+    (no_group_ends(E.unknown_server_error), TOLD, TRANSACTIONS, "added", "number 0 of job"),
+    (no_group_ends(E.unknown_server_error), TOLD, "added", "", "number 0 of job"),
+    (no_group_ends(E.invalid_txn_state), NO_PROGRESS, TRANSACTIONS, "added", "client job"),
+    (nothing_is_prepared(E.unknown_server_error), TOLD, TRANSACTIONS, "added", "preparing shop"),
+    (nothing_is_prepared(E.invalid_txn_state), NO_PROGRESS, TRANSACTIONS, "added", "client shop"),
     (followers_serve_nobody, NO_PROGRESS, CLUSTER, "followers", "followers are read"),
     (followers_serve_nobody, NO_PROGRESS, TRANSACTIONS, "bank followers", "followers are read"),
 ]
