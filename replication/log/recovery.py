@@ -245,6 +245,8 @@ class _Recovery:
         del log.segments[:at], log.bases[:at]
         if machine.end_offset < log.bases[0]:
             machine.reset(log.bases[0])  # better to know nobody than what was true before a hole
+        else:
+            snapshots.make_up_the_last_rolls(log, self.now_ms)
         self.replay_from = machine.end_offset
 
     def _load_aborted(self, first: int) -> None:

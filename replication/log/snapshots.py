@@ -14,7 +14,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
 from fencepost.cluster.base.ports import Buffer, Disk
 from fencepost.cluster.wire.batch import BatchHeader, BatchRefused
 from fencepost.cluster.wire.records import read_control, read_records
@@ -62,9 +62,31 @@ def make_up(log: "Log", at: int, producers: ProducersMachine) -> None:
         _write(log, at, producers)
 
 
+def make_up_the_last_rolls(log: "Log", now_ms: int) -> None:
+    """By a start, where that one found no room, and only one that was made at the log's end is of what is in sealed files. If nobody
+    writes any more the high watermark stays there, and what is deleted would wait for good (`standing`)."""
+    roll = log.active.base_offset
+    at = bisect_right(log.snapshots, roll)
+    if not 0 < at < len(log.snapshots) or not log.bases[0] <= log.snapshots[at - 1] < roll:
+        return
+    older, machine = log.snapshots[at - 1], new_machine(log)
+    try:
+        data = read_if_there(log.env.disk, path_of(log, older)) or b""
+        if _of_a_whole_copy(data, lambda one: machine.restore(one, now_ms=NOBODY_EXPIRES)) != older:
+            return
+        for segment in log.segments[log.index_of(older) : -1]:
+            for position, header in headers_of(segment, older):
+                replay(machine, segment, position, header, now_ms)
+        _write(log, roll, machine)
+    except (SnapshotDamaged, LogDamaged, OSError) as error:  # the newest does without it
+        log.env.log.warn("snapshot_not_written", path=path_of(log, roll), cause=str(error))
+    finally:
+        machine.reset(0)
+
+
 def _write(log: "Log", offset: int, producers: ProducersMachine) -> bool:
     log.bytes_since_snapshot = 0
-    if not log.created or (log.snapshots and log.snapshots[-1] == offset):
+    if not log.created or offset in log.snapshots:
         return True
     producers.end_offset = offset  # beyond its last batch when the log ends in a gap
     if log in log.shared.snapshotting:

@@ -325,3 +325,10 @@ def test_a_follower_that_begins_further_back_than_before_says_so() -> None:
     """It was killed before its disk knew of the deletion, led, and what was deleted was there again."""
     kept = (1, 2, 3, 7, 8, 9)
     TransactionsRun(Plan(campaign="transactions", seed=121245, keep_faults=kept)).run()
+
+
+@pytest.mark.slow
+def test_what_was_deleted_goes_though_the_disk_was_full_when_its_file_was_sealed() -> None:
+    """The next snapshot was made where the high watermark stayed."""
+    kept = (1, 3, 4, 5, 6, 7, 9)
+    ClusterRun(Plan(campaign="cluster", seed=121660, keep_faults=kept, until_s=7.721)).run()

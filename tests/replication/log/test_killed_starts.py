@@ -2,6 +2,7 @@
 
 import pytest
 from fencepost.chaos.sim.world import World
+from fencepost.replication.log import snapshots
 from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.log import Log
 from fencepost.replication.log.settle import Settlement
@@ -168,5 +169,71 @@ def test_what_was_deleted_goes_after_a_start_though_nothing_more_is_written(how:
         assert log_files(node) == [1]
         log = await node.restart(how)
         assert log.producers.knows(1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["kill", "crash"])
+@pytest.mark.parametrize("deleted", ["before the start", "after it"])
+def test_what_was_deleted_goes_though_the_last_roll_found_no_room_for_its_snapshot(
+    how: str, deleted: str
+) -> None:
+    """The next one was made where the log ends, and so the high watermark is: it stands for nothing."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        first(log, 1)
+        log.roll(START_MS)
+        first(log, 2)
+        await node.settle()
+        node.world.disk("n1").faults.fail("create", path="*.producers")
+        log.roll(START_MS)
+        produce(log, 3)
+        commit(node, log)
+        await node.sync()
+        await node.settle()
+        roll, end = log.active.base_offset, log.log_end_offset
+        assert log.snapshots[-1] == end and roll not in log.snapshots
+        if deleted == "before the start":
+            delete_before(log, roll)
+            await node.settle()
+        await node.store.offsets.flush()
+        log = await node.restart(how)
+        delete_before(log, roll)
+        log.apply_retention(START_MS, log.log_end_offset)
+        for _ in range(2):
+            await node.settle()
+        assert log_files(node) == [roll]
+        log = await node.restart("crash")
+        assert log.producers.knows(1) and log.producers.knows(2)
+
+    run(scenario)
+
+
+def test_a_start_that_can_not_read_what_was_before_the_last_roll_does_without_its_snapshot() -> (
+    None
+):
+    """The newest knows all of it."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        log = await node.start()
+        first(log, 1)
+        log.roll(START_MS)
+        first(log, 2)
+        await node.settle()
+        node.world.disk("n1").faults.fail("create", path="*.producers")
+        log.roll(START_MS)
+        produce(log, 3)
+        commit(node, log)
+        await node.sync()
+        await node.settle()
+        older = log.snapshots[0]
+        await node.store.offsets.flush()
+        node.world.disk("n1").flip_bits(snapshots.path_of(log, older), 4000)
+        log = await node.restart("kill")
+        assert log.active.base_offset not in log.snapshots
+        assert log.producers.knows(1) and log.producers.knows(2)
 
     run(scenario)
