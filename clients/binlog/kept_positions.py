@@ -38,6 +38,16 @@ class Kept(NamedTuple):
     offset: int  # a later one has a higher
 
 
+def refuse_losing(client: Mapping[str, str], topic: str, option: str) -> None:
+    """NotReadable for a topic that forgets what is kept in it."""
+    policy = losing_policy(client, topic)
+    if policy is not None:
+        raise NotReadable(
+            f"the topic {topic} has cleanup.policy={policy}: what it keeps would be deleted one day. Set it to compact, "
+            f"or name another topic ({option})"
+        )
+
+
 class KeptPositions:
     def __init__(self, client: Mapping[str, str], topic: str) -> None:
         self._client = dict(client)
@@ -54,12 +64,7 @@ class KeptPositions:
                 "one name, in two partitions, nothing says which is the later. Create a compacted topic with 1 partition, copy the "
                 "last record of each name there, and name that topic instead (--position-topic)"
             )
-        policy = losing_policy(self._client, self.topic)
-        if policy is not None:
-            raise NotReadable(
-                f"the topic {self.topic} has cleanup.policy={policy}: what it keeps would be deleted one day. Set it to compact, "
-                "or name another topic (--position-topic)"
-            )
+        refuse_losing(self._client, self.topic, "--position-topic")
 
     def read(self, name: str) -> str | None:
         found = self.find(name)

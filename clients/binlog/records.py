@@ -9,7 +9,7 @@ The value is the envelope that Debezium made known:
     {"op": "u", "before": {…}, "after": {…},
      "source": {"name": "shop", "schema": "shop", "table": "orders", "gtid": "0-1-270", "row": 3, "ts_ms": …, "snapshot": false}}
 
-`op` is r (was there at the snapshot), c, u, d, or t (all rows are gone). `gtid` and `row` together name a change.
+`op` is r (was there at the snapshot), c, u, d, or t (all rows are gone). `gtid` and `row` together name a change of the stream.
 """
 
 import json
@@ -28,6 +28,10 @@ TOPIC_CHARACTERS_MAX: Final = 249  # Kafka's
 ANY_PARTITION: Final = -1
 EVERY_PARTITION: Final = -2
 FIRST_PARTITION: Final = 0
+
+
+SCHEMAS: Final = "the record of all tables' columns"
+POSITIONS: Final = "the source's position"
 
 
 class TopicTaken(ValueError):
@@ -51,7 +55,8 @@ class Topics:
     def __init__(self, settings: Settings) -> None:
         self._template, self._source = settings.topic, settings.source
         self._chosen = settings.topics
-        self._tables: dict[str, str] = {}  # topic -> the table that it was derived from
+        # Topic -> the table that it was derived from; without {table} in the template, what somebody chose for many.
+        self._owners = {settings.schema_topic_name: SCHEMAS, settings.position_topic: POSITIONS}
         self._names: dict[str, str] = {}
 
     def of(self, table: str) -> str:
@@ -68,12 +73,12 @@ class Topics:
             .replace("{table}", name)
         )
         topic = NOT_IN_TOPICS.sub("_", filled)
-        # A template without {table} means one topic for many: only what was put in the place of characters can clash.
-        owner = self._tables.setdefault(topic, table) if topic != filled else table
-        if owner != table or len(topic) > TOPIC_CHARACTERS_MAX:
+        mine = table if "{table}" in self._template else filled
+        owner = self._owners.setdefault(topic, mine)
+        if owner != mine or len(topic) > TOPIC_CHARACTERS_MAX:
             raise TopicTaken(
                 f"{table} would be written to the topic {topic}, which "
-                + (f"{owner} is written to" if owner != table else "is too long a name")
+                + (f"{owner} is written to" if owner != mine else "is too long a name")
                 + f": give it one with --map {table}=TOPIC"
             )
         return topic

@@ -31,7 +31,7 @@ from .changes import READ, TRUNCATE, Change, Event, Idle, SchemaChange, Transact
 from .columns import Table, UnknownType
 from .database import CannotFollow, Database, SourceLost
 from .gtids import Position, WrongPosition, position_of
-from .kept_positions import COMPACT, KeptPositions, latest_by_key
+from .kept_positions import COMPACT, KeptPositions, latest_by_key, refuse_losing
 from .log_connection import BinlogStream
 from .patterns import selects, widened
 from .reading import NotReadable
@@ -173,6 +173,7 @@ class BinlogSource:
     def _told_before(self, transactions: Transactions) -> dict[str, dict[str, Any]]:
         topic = self._settings.schema_topic_name
         ensure_topic(self._client, topic, 1, replication=self._settings.replication, config=COMPACT)
+        refuse_losing(self._client, topic, "--schema-topic")
         kept = latest_by_key(self._client, topic, transactions.end_of(topic))
         return told_columns(kept, topic)
 
@@ -294,6 +295,8 @@ class _Incarnation:
                 self._is_inside = False
                 self._since = self._since or time.monotonic()
                 self._source._step("transaction-ended")
+            case Idle() if self._since is None:
+                self._source._clocks.well(Part.COMMITS)  # nothing is owed
             case Idle() | Untold():
                 pass
 

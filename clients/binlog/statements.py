@@ -35,6 +35,8 @@ class Kind(enum.Enum):
     OTHER = "anything else"
 
 
+# Statements that may have a password in them are told to nobody.
+NO_SECRETS: Final = r"(?!\s+(?:or\s+replace\s+)?(?:user|role|server)\b)"
 # The first that matches.
 KINDS: Final = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
@@ -45,7 +47,7 @@ KINDS: Final = tuple(
         (Kind.SAVEPOINT, rf"savepoint\s*{NAME}$"),
         (Kind.ROLLBACK_TO, rf"rollback\s+(?:work\s+)?to\s*(?:savepoint\b\s*)?{NAME}$"),
         (Kind.RELEASE, rf"release\s+savepoint\s*{NAME}$"),
-        (Kind.SCHEMA, r"(?:create|alter|drop|rename|truncate)\b(?!\s+(?:user|role)\b)"),
+        (Kind.SCHEMA, r"(?:create|alter|drop|rename|truncate)\b" + NO_SECRETS),
         (Kind.DATA, r"(?:insert|update|delete|replace|load|with|call|do|select)\b"),
         (Kind.XA, r"xa\b(?!\s+rollback\b)"),
     )

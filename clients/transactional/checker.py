@@ -62,7 +62,7 @@ class Checker:
         self._wait_s = wait_s
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._is_asking = False  # the application, or is about to
+        self._asking: threading.Thread | None = None  # who asks the application, or is about to
 
     def start(self) -> None:
         """Check in a thread of its own; also again, after `stop`."""
@@ -79,7 +79,7 @@ class Checker:
             return
         for_poll_s = min(self._wait_s + PAUSE_S, timeout_s)
         self._thread.join(for_poll_s)
-        if self._is_asking:
+        if self._asking is self._thread:
             self._thread.join(timeout_s - for_poll_s)
 
     def run(self) -> None:
@@ -87,7 +87,7 @@ class Checker:
         stopping = self._stopping
         while not stopping.is_set():
             try:
-                self.step()
+                self.step(stopping)
             except (AdminRefused, AdminUnreachable) as trouble:
                 log.warning("checks of %s: %s", self._group, trouble)
                 stopping.wait(PAUSE_S)
@@ -96,12 +96,14 @@ class Checker:
                 log.warning("checks of %s go on after %r: %s", self._group, bug, where)
                 stopping.wait(PAUSE_S)
 
-    def step(self) -> int:
-        """Wait once for checks and answer them; how many there were."""
+    def step(self, stopping: threading.Event | None = None) -> int:
+        """Wait once for checks and answer them; how many there were. `stopping` is of the thread that asks: another may have begun
+        while it waited."""
+        stopping = stopping or self._stopping
         checks = self._poll(self._wait_s, CHECKS_MAX, [])
-        if not checks or self._stopping.is_set():
+        if not checks or stopping.is_set():
             return 0  # what is not said to have arrived is offered to others
-        self._is_asking = True
+        self._asking = threading.current_thread()
         try:
             self._poll(0.0, 0, checks)  # they have arrived
             unheard: AdminUnreachable | None = None
@@ -111,12 +113,13 @@ class Checker:
                 except AdminUnreachable as trouble:
                     # The others count as checks that were made, too.
                     unheard = trouble
-                    if self._stopping.is_set():
+                    if stopping.is_set():
                         break
             if unheard is not None:
                 raise unheard
         finally:
-            self._is_asking = False
+            if self._asking is threading.current_thread():
+                self._asking = None
         return len(checks)
 
     def _poll(

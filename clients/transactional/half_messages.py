@@ -314,8 +314,8 @@ class HalfMessageProducer:
     def _end_by_admin(
         self, half: HalfMessage, lane: IdentifiedProducer, verdict: Verdict
     ) -> HalfOutcome:
-        """Librdkafka can't tell, or was told that it is decided otherwise: the coordinator knows. If it gives no answer a check
-        will: to raise would say that the local transaction was not begun."""
+        """Librdkafka can't tell, or was told that it is decided otherwise: the coordinator knows. If it gives no answer, or refuses, a
+        check will tell: to raise would say that the local transaction was not begun."""
         body = {
             "transactional_id": lane.transactional_id,
             "half_id": half.half_id,
@@ -324,7 +324,7 @@ class HalfMessageProducer:
         }
         try:
             return HalfOutcome(self._admin.call("POST", "/v1/checks/answer", body)["state"])
-        except AdminUnreachable as trouble:
+        except (AdminUnreachable, AdminRefused) as trouble:
             log.warning("half message %s is left to a check: %s", half.half_id, trouble)
             return HalfOutcome.LEFT_TO_CHECKS
 

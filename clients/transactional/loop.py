@@ -117,7 +117,8 @@ class TransactionalLoop:
 
     def run(self) -> None:
         """Until `stop`. Raises what the transformation raises, and what no retry helps against: `OutputRefused` for an output
-        that no broker takes, `InputRefused` for what may not be read, `TransactionTooSlow` for a message that takes too long."""
+        that no broker takes, `InputRefused` for what may not be read, `TransactionTooSlow` for a message that takes too long.
+        Brokers that are away for over a minute end it, too (`KafkaException`): started again it goes on behind what was committed."""
         try:
             while not self._stopping.is_set():
                 self.step()

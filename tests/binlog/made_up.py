@@ -164,6 +164,7 @@ def made_up_for(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     monkeypatch.setattr(transactions, "TellingProducer", lambda _: Producer(brokers))
     monkeypatch.setattr(kept_positions, "read_to_end", brokers.read_to_end)
     monkeypatch.setattr(kept_positions.KeptPositions, "prepare", lambda *_: None)
+    monkeypatch.setattr(kept_positions, "losing_policy", lambda *_: None)
     for each in (source, transactions):
         monkeypatch.setattr(each, "ensure_topic", lambda *_, **__: PARTITIONS)
     return made

@@ -1,6 +1,7 @@
 """Changes become records: their topics, keys and envelopes."""
 
 import json
+import re
 
 import pytest
 from fencepost.clients.binlog import Settings, WrongSetting
@@ -99,6 +100,38 @@ def test_topics_are_chosen_derived_or_refused() -> None:
         TopicTaken, match=r"shop.a\$b would be written to the topic shop-a_b.*--map"
     ):
         topics.of("shop.a$b")
+
+
+@pytest.mark.parametrize(
+    ("template", "one", "other"),
+    [
+        ("{source}.{schema}_{table}", "shop.eu_orders", "shop_eu.orders"),
+        ("{source}.{schema}.{table}", "shop.a$b", "shop.a_b"),
+        ("{source}.{schema}.{table}", "shop.a_b", "shop.a$b"),
+    ],
+)
+def test_two_tables_that_nobody_put_together_share_no_topic(
+    template: str, one: str, other: str
+) -> None:
+    topics = Topics(Settings(source="s", topic=template))
+    topics.of(one)
+    with pytest.raises(TopicTaken, match=f"which {re.escape(one)} is written to: give it one"):
+        topics.of(other)
+
+
+@pytest.mark.parametrize("template", ["all", "{source}.{schema}"])
+def test_a_topic_that_was_chosen_for_many_tables_is_that_of_all(template: str) -> None:
+    topics = Topics(Settings(source="s", topic=template))
+    assert topics.of("a$b.one") == topics.of("a$b.other")
+
+
+@pytest.mark.parametrize(
+    ("template", "table"),
+    [("{source}.{table}", "shop.schema"), ("{schema}-{table}", "fencepost.binlog-positions")],
+)
+def test_no_table_is_written_to_a_topic_of_the_source_s_own(template: str, table: str) -> None:
+    with pytest.raises(TopicTaken, match=r"which the .* is written to: give it one with --map"):
+        Topics(Settings(source="s", topic=template)).of(table)
 
 
 def test_columns_are_read_back_as_they_were_told() -> None:

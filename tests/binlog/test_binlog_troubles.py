@@ -1,6 +1,7 @@
 """Database, log and brokers are made up, and fail: how a source goes on, or ends."""
 
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,12 +9,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from fencepost.clients.binlog import Settings, source, transactions, troubles
+from fencepost.clients.binlog import Settings, kept_positions, source, transactions, troubles
 from fencepost.clients.binlog import __main__ as command
-from fencepost.clients.binlog.changes import CREATE, Event, Idle, Untold
+from fencepost.clients.binlog.changes import CREATE, Change, Event, Idle, TransactionEnd, Untold
 from fencepost.clients.binlog.columns import Column, Table
 from fencepost.clients.binlog.database import CannotFollow, SourceLost
 from fencepost.clients.binlog.kept_positions import KeptPositions
+from fencepost.clients.binlog.reading import NotReadable
 from fencepost.clients.binlog.records import Record
 from fencepost.clients.binlog.transactions import Fenced, NotWritten, Transactions
 from fencepost.clients.binlog.troubles import Clocks, Part, raise_if_hopeless
@@ -341,3 +343,54 @@ def test_pauses_are_bounded() -> None:
     clocks = Clocks(give_up_s=0)
     pauses = [clocks.failed(Part.DATABASE, 0) for _ in range(20)]
     assert max(each or 0 for each in pauses) == troubles.PAUSE_MAX_S
+
+
+def test_a_schema_topic_that_would_forget_is_refused(
+    made_up: MadeUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its columns nothing says whose rows are gone with a schema, nor that a primary key is another one."""
+    monkeypatch.setattr(kept_positions, "losing_policy", lambda *_: "delete")
+    said = r"^the topic s\.schema has cleanup\.policy=delete: .*\(--schema-topic\)$"
+    with pytest.raises(NotReadable, match=said):
+        made_up.source().run()
+
+
+def test_a_commit_that_fails_long_after_the_last_trouble_is_tried_again(
+    made_up: MadeUp, monkeypatch: pytest.MonkeyPatch, clock: FakeTime
+) -> None:
+    """Database and brokers were away together at night; both are well since, and nothing happened in the database."""
+    lives = failing = 0
+
+    def before_commit() -> None:
+        nonlocal failing
+        if failing:
+            failing -= 1
+            raise refusal(KafkaError._TIMED_OUT)
+
+    def at_end() -> Iterator[Event]:
+        nonlocal lives, failing
+        lives += 1
+        if lives == 1:
+            failing = 1  # what it asks, to know whether it was fenced, gets no answer
+            raise SourceLost("the database restarts")
+        if lives == 2:
+            clock.now_s += 3_600
+            yield Idle()
+            failing = 1
+        yield Change("0-1-2", 0, 5_000, ORDERS, CREATE, None, {"id": 2})
+        yield TransactionEnd("0-1-2")
+        if lives == 3:
+            found.stop()
+        yield Idle()
+
+    made_up.commit(ORDERS, CREATE, after={"id": 1})
+    made_up.source().run()
+    made_up.brokers.before_commit = before_commit
+    made_up.at_end = at_end
+    found = waiting(made_up.source(stop_when_caught_up=False, give_up_s=300), clock)
+    stopped = threading.Event()
+    monkeypatch.setattr(found._stopping, "is_set", stopped.is_set)
+    monkeypatch.setattr(found._stopping, "set", stopped.set)
+    found.run()
+    assert lives == 3
+    assert [value["after"]["id"] for _, value in made_up.brokers.told("orders")] == [2]

@@ -223,3 +223,32 @@ def test_checks_behind_one_whose_answer_no_door_takes_are_answered(monkeypatch) 
             made.step()
     assert asked == ["order-0", "order-1", "order-2"]
     assert coordinator.said[2:] == [("answer", "commit")] * 2
+
+
+def test_a_poll_that_was_left_behind_asks_nobody_though_the_checker_was_started_again() -> None:
+    hangs, asked = threading.Event(), []
+    let_go, left_behind = threading.Event(), []
+
+    class Admin:
+        def call(self, _method: str, _path: str, body: dict[str, Any], **_: Any) -> dict[str, Any]:
+            if left_behind or "delivered" not in body or body["delivered"]:
+                let_go.wait(0.01)
+                return {"checks": []}
+            left_behind.append(threading.current_thread())
+            hangs.set()
+            let_go.wait(10)
+            return {"checks": [{"half_id": "h", "transactional_id": "pay::p", "attempt": 1}]}
+
+    def check(*_: str) -> Verdict:
+        asked.append(threading.current_thread())
+        return Verdict.UNKNOWN
+
+    checker = Checker("pay", "m", Admin(), check, wait_s=0.0)
+    checker.start()
+    assert hangs.wait(10)
+    checker.stop(0.01)
+    checker.start()
+    let_go.set()
+    left_behind[0].join(10)
+    checker.stop()
+    assert not left_behind[0].is_alive() and asked == []

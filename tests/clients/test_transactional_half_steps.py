@@ -263,3 +263,15 @@ def test_a_lane_whose_commit_was_cut_short_does_not_end_another_half_message() -
     assert pay._lanes.qsize() == LANES_MAX, "and its place is free"
     assert send(pay) is HalfOutcome.COMMITTED
     assert pay.made == 2
+
+
+def test_an_end_that_is_refused_does_not_say_that_the_local_transaction_was_not_begun(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A token that was changed, a half message that was forgotten: what `send` raises so late would be taken for \"not begun\"."""
+    words = "there is no half message of pay::p-1"
+    pay = Pay("waiting", AdminRefused(404, "TRANSACTIONAL_ID_NOT_FOUND", words, ""))
+    half = pay.send_half("orders", half_id="4711", value=b"x")
+    half._lane.end_raises = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    assert half.commit() is HalfOutcome.LEFT_TO_CHECKS
+    assert "half message 4711 is left to a check" in caplog.text and words in caplog.text
