@@ -26,7 +26,7 @@ from .changes import (
     SchemaChange,
     TransactionEnd,
 )
-from .charsets import BINARY, as_it_was_said, encoding_of
+from .charsets import BINARY, as_it_was_said, charset_of, encoding_of
 from .columns import Column, Table
 from .database import CannotFollow, refused_versioned
 from .gtids import MARIADB
@@ -223,7 +223,9 @@ class Interpreter:
             )
         if tuple(each.name for each in told.columns) == SEQUENCES:
             return None
-        packed = [packed_of(each, full_name) for each in told.columns]
+        packed = [
+            packed_of(*each, full_name) for each in zip(told.columns, _charsets(told), strict=True)
+        ]
         columns: list[Column] = [column_of(each, full_name) for each in packed]
         known = told.optional_metadata
         # A key with prefixes is a dict by the column's number, in the key's order.
@@ -298,13 +300,24 @@ def _ones(bits: bytes) -> int:
     return int.from_bytes(bits, "little").bit_count()
 
 
-def packed_of(column: Any, table: str) -> Packed:
+def _charsets(told: Any) -> Iterator[int | str | None]:
+    """Of each column the character set, or the number of a collation that the driver does not know: it calls such a one UTF-8."""
+    known = told.optional_metadata
+    texts, enums = iter(known.charset_collation_list), iter(known.enum_and_set_collation_list)
+    for column in told.columns:
+        charset: int | str | None = column.character_set_name
+        if charset is not None:
+            number = next(enums if column.enum_values or column.set_values else texts)
+            charset = charset if column.collation_name else int(number)
+        yield charset
+
+
+def packed_of(column: Any, charset: int | str | None, table: str) -> Packed:
     """From the driver's description."""
-    charset = column.character_set_name
     encoding = None
     if charset is not None and charset != BINARY:
         try:
-            encoding = encoding_of(charset)
+            encoding = encoding_of(charset_of(charset) if isinstance(charset, int) else charset)
         except LookupError as trouble:
             raise CannotFollow(
                 f"{table}: column {column.name} has the character set {charset}, which can't be decoded: give it another one, "

@@ -28,6 +28,10 @@ PYTHONS: Final[Mapping[str, str]] = {
     "koi8u": "koi8_u",
     "tis620": "tis_620",
 }
+# MariaDB's collations uca1400_… have numbers that no list of the driver's has: so many for each of these character sets.
+UCA1400_FIRST: Final = 2048
+UCA1400_EACH: Final = 256
+UCA1400: Final = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 UNDEFINED: Final = "mysql-undefined"
 NO_UTF8: Final = re.compile(rb"\\x([89a-f][0-9a-f])")
 
@@ -44,6 +48,14 @@ codecs.register_error(UNDEFINED, _as_itself)
 def encoding_of(charset: str) -> str:
     """Python's name. LookupError for one that Python can't decode."""
     return codecs.lookup(PYTHONS.get(charset, charset)).name
+
+
+def charset_of(collation: int) -> str:
+    """Of a collation that the driver does not know. LookupError for one that we don't know either."""
+    place = (collation - UCA1400_FIRST) // UCA1400_EACH
+    if not 0 <= place < len(UCA1400):
+        raise LookupError(f"the collation {collation} is in no list")
+    return UCA1400[place]
 
 
 def decoded(value: bytes, encoding: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 NUMBERS: Final = (*INTEGERS, "decimal", "float", "double")
+SHORT_YEAR: Final = "year(2)"  # a SELECT shows two digits of it, the log has all four
 FRACTIONS: Final = ("time", "datetime", "timestamp")  # they have up to six digits of a second
 # As the catalogue has them -> as they are called here: what differs in size alone is one type.
 ONE_NAME: Final[Mapping[str, str]] = {
@@ -109,7 +110,7 @@ def column_of_catalogue(row: Mapping[str, Any]) -> Column:
     kind = str(row["data_type"]).lower()
     full = str(row["column_type"])
     kind = ONE_NAME.get(kind, kind)
-    if kind not in KNOWN:
+    if kind not in KNOWN or full.lower() == SHORT_YEAR:
         raise UnknownType(
             f"{row['table_schema']}.{row['table_name']}: column {row['column_name']} has the type {full}, which is not "
             "followed; leave the table out with --tables, or give the column another type"

@@ -37,6 +37,12 @@ TYPES = {
     "v": ("VARCHAR(300)", "日本語 🎉"),
     "l1": ("VARCHAR(20) CHARACTER SET latin1", "é€"),
     "u16": ("VARCHAR(20) CHARACTER SET utf16", "ü🎉"),
+    # Collations that the driver does not know.
+    "u14": ("VARCHAR(20) CHARACTER SET utf16 COLLATE utf16_uca1400_ai_ci", "ü🎉"),
+    "u24": ("VARCHAR(20) CHARACTER SET ucs2 COLLATE ucs2_uca1400_nopad_as_cs", "ü"),
+    "u34": ("TEXT CHARACTER SET utf32 COLLATE utf32_uca1400_ai_ci", "ü🎉"),
+    "u84": ("VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_uca1400_swedish_ai_ci", "ü🎉"),
+    "e4": ("ENUM('small','größer') CHARACTER SET utf8mb4 COLLATE utf8mb4_uca1400_ai_ci", "größer"),
     "tx": ("MEDIUMTEXT", "long"),
     "b": ("BINARY(4)", "AQIAAA=="),
     "vb": ("VARBINARY(10)", "AQIA"),

@@ -1,10 +1,14 @@
 """Each type's bytes in the binary log, and its text in a SELECT, have one form. The bytes are MariaDB 10.11's."""
 
 import struct
+from types import SimpleNamespace
 
 import pytest
 from fencepost.clients.binlog import row_images as at
+from fencepost.clients.binlog.binlog_stream import packed_of
+from fencepost.clients.binlog.charsets import charset_of
 from fencepost.clients.binlog.columns import Column, UnknownType, column_of_catalogue
+from fencepost.clients.binlog.database import CannotFollow
 from fencepost.clients.binlog.row_images import Packed, column_of, read_row, reader_of
 from fencepost.clients.binlog.values import from_select, shortest_float32
 
@@ -134,3 +138,27 @@ def test_a_type_that_is_not_followed_is_named_with_its_table() -> None:
         column_of_catalogue(row_of("inet6", "inet6"))
     with pytest.raises(UnknownType, match=r"ALTER TABLE shop\.orders FORCE"):
         column_of(Packed("c", 12), "shop.orders")
+
+
+def test_a_year_of_two_digits_is_refused() -> None:
+    """It has two forms."""
+    with pytest.raises(UnknownType, match=r"has the type year\(2\), which is not followed"):
+        column_of_catalogue(row_of("year", "year(2)"))
+    assert column_of_catalogue(row_of("year", "year(4)")).type == "year"
+
+
+@pytest.mark.parametrize(
+    ("collation", "charset"),
+    [(2048, "utf8mb3"), (2304, "utf8mb4"), (2560, "ucs2"), (2816, "utf16"), (3327, "utf32")],
+)
+def test_a_collation_that_the_driver_does_not_know_has_a_character_set(
+    collation: int, charset: str
+) -> None:
+    assert charset_of(collation) == charset
+
+
+@pytest.mark.parametrize("collation", [0, 2047, 3328])
+def test_of_a_collation_that_nobody_knows_no_character_set_is_made_up(collation: int) -> None:
+    column = SimpleNamespace(name="v", character_set_name="utf8")
+    with pytest.raises(CannotFollow, match=rf"s\.t: column v has the character set {collation},"):
+        packed_of(column, collation, "s.t")
