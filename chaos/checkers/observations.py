@@ -76,6 +76,13 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Asks:
+    """A member of a group of the new protocol is about to ask what it has: with it is what `Heard` answers."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """A member of a group of the new protocol was answered: at this epoch it is one still. `held` is what it had until then,
     `given` what it has now."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from ..checkers.consumed import MEMBERS
 from ..checkers.held import Held
-from ..checkers.observations import Heard
+from ..checkers.observations import Asks, Heard
 from ..workloads.consumer_member import ConsumerMember
 from ..workloads.txn_append import AppendProcess
 from .scene import On, Scene, Told
@@ -43,7 +43,7 @@ class Consumers(Scene):
         self.writers += self.processes
         self.clients.more_groups[MEMBERS] = self.places
 
-    def _heard(self, seen: Heard) -> None:
+    def _heard(self, seen: Asks | Heard) -> None:
         self.clients.watch.report(self.held.see(seen))
 
     async def judge(self, on: On) -> Told:

@@ -17,7 +17,7 @@ from uuid import UUID
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 
-from ..checkers.observations import Heard
+from ..checkers.observations import Asks, Heard
 from .cluster_client import ClusterClient
 from .group_member import RETRY_PAUSE_S, GroupMember
 from .txn_answers import BrokenPromise, Partition
@@ -49,7 +49,7 @@ class ConsumerMember(GroupMember):
         client: ClusterClient,
         group: str,
         places: Sequence[Partition],
-        on_heard: Callable[[Heard], None] = lambda _: None,
+        on_heard: Callable[[Asks | Heard], None] = lambda _: None,
     ) -> None:
         super().__init__(client, group, places)
         self._on_heard = on_heard
@@ -92,6 +92,7 @@ class ConsumerMember(GroupMember):
 
     async def _heartbeat(self) -> bool:
         """Whether it was heard."""
+        self._on_heard(Asks(self.member_id))
         reply = await self._say(self.generation if self._joined else JOIN)
         if reply is None:
             return False

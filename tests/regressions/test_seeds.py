@@ -332,3 +332,10 @@ def test_what_was_deleted_goes_though_the_disk_was_full_when_its_file_was_sealed
     """The next snapshot was made where the high watermark stayed."""
     kept = (1, 3, 4, 5, 6, 7, 9)
     ClusterRun(Plan(campaign="cluster", seed=121660, keep_faults=kept, until_s=7.721)).run()
+
+
+@pytest.mark.slow
+def test_an_answer_that_a_member_reads_after_it_stood_still_is_as_old_as_its_question() -> None:
+    """It had been fenced meanwhile, and another had what it held."""
+    kept = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12)
+    TransactionsRun(Plan(campaign="transactions", seed=121776, keep_faults=kept)).run()
