@@ -49,8 +49,17 @@ def column(name: str, code: int) -> Any:
     )
 
 
+def metadata_of(key: list[int]) -> Any:
+    return SimpleNamespace(
+        simple_primary_key_list=key,
+        primary_keys_with_prefix={},
+        charset_collation_list=[],
+        enum_and_set_collation_list=[],
+    )
+
+
 def table_map(**fields: Any) -> Any:
-    metadata = SimpleNamespace(simple_primary_key_list=[0], primary_keys_with_prefix={})
+    metadata = metadata_of([0])
     columns = [column("id", 3), column("n", 1)]
     base = {"table_id": 9, "schema": "shop", "table": "orders", "columns": columns}
     return told(row_event.TableMapEvent, **{**base, "optional_metadata": metadata, **fields})
@@ -234,8 +243,8 @@ def test_a_transaction_that_its_database_died_in_is_not_told(monkeypatch) -> Non
     ],
 )
 def test_a_system_versioned_table_ends_the_stream(names, key, is_versioned: bool) -> None:
-    metadata = SimpleNamespace(simple_primary_key_list=key, primary_keys_with_prefix={})
-    its_map = table_map(columns=[column(each, 3) for each in names], optional_metadata=metadata)
+    columns = [column(each, 3) for each in names]
+    its_map = table_map(columns=columns, optional_metadata=metadata_of(key))
     if is_versioned:
         with pytest.raises(CannotFollow, match=r"0-1-7: shop\.orders is a system-versioned table"):
             changes(gtid(7), its_map)
