@@ -173,6 +173,23 @@ def test_what_was_deleted_goes_after_a_start_though_nothing_more_is_written(how:
     run(scenario)
 
 
+async def without_the_last_rolls_snapshot(node: Node) -> Log:
+    """1 and 2 wrote a segment each. The disk took no snapshot when the second one's was sealed; the next is where the log ends, and
+    so the high watermark is."""
+    log = await node.start()
+    first(log, 1)
+    log.roll(START_MS)
+    first(log, 2)
+    await node.settle()
+    node.world.disk("n1").faults.fail("create", path="*.producers")
+    log.roll(START_MS)
+    produce(log, 3)
+    commit(node, log)
+    await node.sync()
+    await node.settle()
+    return log
+
+
 @pytest.mark.parametrize("how", ["kill", "crash"])
 @pytest.mark.parametrize("deleted", ["before the start", "after it"])
 def test_what_was_deleted_goes_though_the_last_roll_found_no_room_for_its_snapshot(
@@ -182,17 +199,7 @@ def test_what_was_deleted_goes_though_the_last_roll_found_no_room_for_its_snapsh
 
     async def scenario(world: World) -> None:
         node = Node(world)
-        log = await node.start()
-        first(log, 1)
-        log.roll(START_MS)
-        first(log, 2)
-        await node.settle()
-        node.world.disk("n1").faults.fail("create", path="*.producers")
-        log.roll(START_MS)
-        produce(log, 3)
-        commit(node, log)
-        await node.sync()
-        await node.settle()
+        log = await without_the_last_rolls_snapshot(node)
         roll, end = log.active.base_offset, log.log_end_offset
         assert log.snapshots[-1] == end and roll not in log.snapshots
         if deleted == "before the start":
@@ -218,17 +225,7 @@ def test_a_start_that_can_not_read_what_was_before_the_last_roll_does_without_it
 
     async def scenario(world: World) -> None:
         node = Node(world)
-        log = await node.start()
-        first(log, 1)
-        log.roll(START_MS)
-        first(log, 2)
-        await node.settle()
-        node.world.disk("n1").faults.fail("create", path="*.producers")
-        log.roll(START_MS)
-        produce(log, 3)
-        commit(node, log)
-        await node.sync()
-        await node.settle()
+        log = await without_the_last_rolls_snapshot(node)
         older = log.snapshots[0]
         await node.store.offsets.flush()
         node.world.disk("n1").flip_bits(snapshots.path_of(log, older), 4000)
