@@ -101,22 +101,14 @@ def the_cleaner_dies(patch: Patch) -> None:
     patch.put(compaction, "dirt", dirt)
 
 
-def no_group_ends(error: ErrorCode) -> Callable[[Patch], None]:
+def refused_by(method: str, error: ErrorCode) -> Callable[[Patch], None]:
+    """Of the transaction groups and half messages: always."""
+
     def plant(patch: Patch) -> None:
         async def refuses(*_: Any, **__: Any) -> ErrorCode:
             return error
 
-        patch.put(AddedService, "end_group", refuses)
-
-    return plant
-
-
-def nothing_is_prepared(error: ErrorCode) -> Callable[[Patch], None]:
-    def plant(patch: Patch) -> None:
-        async def refuses(*_: Any, **__: Any) -> ErrorCode:
-            return error
-
-        patch.put(AddedService, "prepare", refuses)
+        patch.put(AddedService, method, refuses)
 
     return plant
 
@@ -143,11 +135,23 @@ NEVER: list[tuple[Callable[[Patch], None], str, str, str, str]] = [
     ),
     (nothing_is_compacted, NO_PROGRESS, TRANSACTIONS, "compacted", "of compaction"),
     (the_cleaner_dies, NO_PROGRESS, TRANSACTIONS, "compacted", "on 2 is cleaned to"),
-    (no_group_ends(E.unknown_server_error), TOLD, TRANSACTIONS, "added", "number 0 of job"),
-    (no_group_ends(E.unknown_server_error), TOLD, "added", "", "number 0 of job"),
-    (no_group_ends(E.invalid_txn_state), NO_PROGRESS, TRANSACTIONS, "added", "client job"),
-    (nothing_is_prepared(E.unknown_server_error), TOLD, TRANSACTIONS, "added", "preparing shop"),
-    (nothing_is_prepared(E.invalid_txn_state), NO_PROGRESS, TRANSACTIONS, "added", "client shop"),
+    (
+        refused_by("end_group", E.unknown_server_error),
+        TOLD,
+        TRANSACTIONS,
+        "added",
+        "number 0 of job",
+    ),
+    (refused_by("end_group", E.unknown_server_error), TOLD, "added", "", "number 0 of job"),
+    (
+        refused_by("end_group", E.invalid_txn_state),
+        NO_PROGRESS,
+        TRANSACTIONS,
+        "added",
+        "client job",
+    ),
+    (refused_by("prepare", E.unknown_server_error), TOLD, TRANSACTIONS, "added", "preparing shop"),
+    (refused_by("prepare", E.invalid_txn_state), NO_PROGRESS, TRANSACTIONS, "added", "client shop"),
     (followers_serve_nobody, NO_PROGRESS, CLUSTER, "followers", "followers are read"),
     (followers_serve_nobody, NO_PROGRESS, TRANSACTIONS, "bank followers", "followers are read"),
 ]
