@@ -1,8 +1,10 @@
 """Which code of the nodes a commit has: what was run on a commit counts for every later one that left this code as it was.
 
-INVARIANT  two commits are of one code only when no file of Python that a node is made of differs between them. A commit that
-           nobody can look up, or with changes that were in no commit, is of no known code.
-PREVENTS   counts that begin anew because a sentence in a README changed; and counts of code that is no longer what runs.
+INVARIANT  two commits are of one code only when no file of Python that a node is made of differs between them. What an operator
+           types (node/cli) is no part of one, but for how a node is started. A commit that nobody can look up, or with changes
+           that were in no commit, is of no known code.
+PREVENTS   counts that begin anew because a sentence in a README or in a command's help changed; and counts of code that is
+           no longer what runs.
 PROVED BY  tests/chaos/test_report_nodes_code.py
 """
 
@@ -14,6 +16,21 @@ from ..harness import checkout
 
 NOW: Final = "HEAD"  # as the checkout stands
 UNKNOWN: Final = ""
+COMMANDS: Final = "node/cli/"
+# Of the commands, what a node is started with, here too.
+STARTED_WITH: Final = frozenset(
+    f"{COMMANDS}{name}.py"
+    for name in (
+        "__init__",
+        "children",
+        "dev_folder",
+        "printable",
+        "serve",
+        "start",
+        "start_again",
+        "supervisor",
+    )
+)
 
 
 class NodesCode:
@@ -30,8 +47,10 @@ class NodesCode:
 
 
 def _changed_now() -> str:
-    changed = checkout.git("status", "--porcelain", "--untracked-files=no", "--", *PARTS)
-    return UNKNOWN if changed is None or changed.strip() else _code(NOW)
+    changed = checkout.git("diff", "--name-only", "--no-renames", NOW, "--", *PARTS)
+    if changed is None or any(map(_runs, changed.decode().splitlines())):
+        return UNKNOWN
+    return _code(NOW)
 
 
 def _code(commit: str) -> str:
@@ -39,5 +58,10 @@ def _code(commit: str) -> str:
     if not commit or commit.endswith(("+", "-dirty")):
         return UNKNOWN
     listed = checkout.git("ls-tree", "-r", "--full-tree", commit, "--", *PARTS)
-    files = [line for line in (listed or b"").splitlines() if line.endswith(b".py")]
-    return blake2b(b"\n".join(files), digest_size=16).hexdigest() if files else UNKNOWN
+    files = [line for line in (listed or b"").decode().splitlines() if _runs(line.split("\t")[-1])]
+    return blake2b("\n".join(files).encode(), digest_size=16).hexdigest() if files else UNKNOWN
+
+
+def _runs(name: str) -> bool:
+    """Whether a node runs that file, by its path in the checkout."""
+    return name.endswith(".py") and (not name.startswith(COMMANDS) or name in STARTED_WITH)
