@@ -18,13 +18,12 @@ from fencepost.cluster.base.host_names import PORT_MAX
 from .checked import Failed, NotUnderstood, address
 from .children import ADMIN_PORTS_APART
 from .cluster import PORT
-from .health import LISTENER, URL, own_door
+from .health import LISTENER, URL, connection_to, door_url, own_door
 
 EXAMPLE: Final = "127.0.0.1:10092"
 TOKEN: Final = "FENCEPOST_ADMIN_TOKEN"  # noqa: S105 - the variable's name
 TIMEOUT_S: Final = 15.0
 ANSWER_BYTES_MAX: Final = 64 << 20  # far more than all half messages that a door shows at once
-PORTS: Final = {"http": 80, "https": 443}
 # The door's next step is for programs.
 _AT_A_SHELL: Final[Mapping[str, str]] = {
     "TRANSACTIONAL_ID_NOT_FOUND": "`fencepost txn parked --all` shows those there are.",
@@ -50,8 +49,8 @@ def admin_url(arguments: argparse.Namespace) -> str:
 def admin_urls(arguments: argparse.Namespace) -> list[str]:
     """The one that is named; else above each of --bootstrap that which `dev` opens for it."""
     if arguments.admin is not None:
-        return [_url(arguments.admin)]
-    return [_url(_above(each.strip())) for each in arguments.bootstrap.split(",")]
+        return [door_url(arguments.admin, EXAMPLE)]
+    return [door_url(_above(each.strip()), EXAMPLE) for each in arguments.bootstrap.split(",")]
 
 
 def _above(client_door: str) -> str:
@@ -62,15 +61,6 @@ def _above(client_door: str) -> str:
         )
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{client_port + ADMIN_PORTS_APART}"
-
-
-def _url(text: str) -> str:
-    scheme, found, rest = text.rpartition("://")
-    place, _, path = rest.partition("/")
-    if found and scheme not in PORTS:
-        raise NotUnderstood(f"--admin {text!r}: say HOST:PORT, for example {EXAMPLE}")
-    address(place, "--admin", PORTS[scheme] if found else None, EXAMPLE)
-    return f"{scheme or 'http'}://{place}/{path}".rstrip("/")
 
 
 def ask_door(
@@ -98,18 +88,14 @@ class _Closed(Exception):
 
 
 def _ask(url: str, method: str, path: str, fields: Mapping[str, Any] | None) -> dict[str, Any]:
-    door = urlsplit(url)
-    host, port = address(door.netloc, "--admin", PORTS[door.scheme], EXAMPLE)
-    kind = http.client.HTTPSConnection if door.scheme == "https" else http.client.HTTPConnection
     body = None if fields is None else json.dumps(fields).encode()
     headers = {"content-type": "application/json", **_token()}
-    # Not urllib's opener: it takes a proxy out of the environment, and follows redirects, with the token.
-    connection = kind(host, port, timeout=TIMEOUT_S)
+    connection = connection_to(url, EXAMPLE, TIMEOUT_S)
     is_asked = False
     try:
         connection.connect()
         is_asked = True
-        connection.request(method, door.path + path, body, headers)
+        connection.request(method, urlsplit(url).path + path, body, headers)
         reply = connection.getresponse()
         found = reply.read(ANSWER_BYTES_MAX + 1)
         if reply.length and len(found) <= ANSWER_BYTES_MAX:

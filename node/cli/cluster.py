@@ -61,15 +61,24 @@ _NEXT_STEP: Final[Mapping[int, str]] = {
 }
 
 
-def add_cluster_arguments(parser: argparse.ArgumentParser, *, with_json: bool = True) -> None:
+def add_cluster_arguments(
+    parser: argparse.ArgumentParser, *, with_json: bool = True, again: bool = False
+) -> None:
+    """`again` behind a word whose parser has them too: what was said before that word stands."""
+    parser.allow_abbrev = False  # `--a` is not the agreement of --accept-data-loss
     parser.add_argument(
         "--bootstrap",
-        default=os.environ.get("FENCEPOST_BOOTSTRAP", BOOTSTRAP),
+        default=argparse.SUPPRESS if again else os.environ.get("FENCEPOST_BOOTSTRAP", BOOTSTRAP),
         metavar="HOST:PORT",
         help=f"where the cluster is: nodes of it, with commas between ($FENCEPOST_BOOTSTRAP, or {BOOTSTRAP})",
     )
     if with_json:
-        parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+        parser.add_argument(
+            "--json",
+            action="store_true",
+            default=argparse.SUPPRESS if again else False,
+            help="print JSON, for programs",
+        )
 
 
 def client_settings(

@@ -9,13 +9,16 @@ import json
 import os
 import sys
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from fencepost.cluster.base.host_names import EVERYWHERE
 from fencepost.cluster.base.shown import printable
 
-from .checked import Failed, address
+from .checked import Failed, NotUnderstood, address
 
 PORT: Final = 9644
+PORTS: Final = {"http": 80, "https": 443}  # with a scheme the port may be left out
+EXAMPLE: Final = f"127.0.0.1:{PORT}"
 TIMEOUT_S: Final = 4.0
 ANSWER_BYTES_MAX: Final = 64 << 10  # a sentence takes a few hundred
 LISTENER, URL = "FENCEPOST_ADMIN_LISTENER", "FENCEPOST_ADMIN_URL"
@@ -43,18 +46,35 @@ def own_door(listener: str) -> str:
     return f"{f'[{host}]' if ':' in host else host}:{port or PORT}"
 
 
+def door_url(text: str, example: str) -> str:
+    """Of what --admin may say: HOST:PORT, or a URL, behind a proxy that speaks TLS for the node."""
+    scheme, found, rest = text.rpartition("://")
+    place, _, path = rest.partition("/")
+    if found and scheme not in PORTS:
+        raise NotUnderstood(f"--admin {text!r}: say HOST:PORT, for example {example}")
+    address(place, "--admin", PORTS[scheme] if found else None, example)
+    return f"{scheme or 'http'}://{place}/{path}".rstrip("/")
+
+
+def connection_to(url: str, example: str, timeout_s: float) -> http.client.HTTPConnection:
+    """Not urllib's opener: it takes a proxy out of the environment, and follows redirects, with the token."""
+    door = urlsplit(url)
+    host, port = address(door.netloc, "--admin", PORTS[door.scheme], example)
+    kind = http.client.HTTPSConnection if door.scheme == "https" else http.client.HTTPConnection
+    return kind(host, port, timeout=timeout_s)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """0 when it is as asked; 1, and why, when it is not or does not answer."""
     try:
-        door = arguments.admin.removeprefix("http://").rstrip("/")
-        host, port = address(door, "--admin", None, "127.0.0.1:9644")
+        url = door_url(arguments.admin, EXAMPLE)
+        connection = connection_to(url, EXAMPLE, TIMEOUT_S)
     except Failed as wrong:
         print(f"fencepost: {wrong}", file=sys.stderr)
         return EXIT_USAGE
     asked = "live" if arguments.live else "ready"
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", f"/health/{asked}")
+        connection.request("GET", f"{urlsplit(url).path}/health/{asked}")
         reply = connection.getresponse()
         status, body = reply.status, reply.read(ANSWER_BYTES_MAX)
     except (OSError, UnicodeError, http.client.HTTPException) as silent:

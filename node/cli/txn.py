@@ -174,7 +174,7 @@ def _describe(arguments: argparse.Namespace) -> int:
         _print_description(found, places, now_ms)
     for sentence in silent:
         say(sentence)
-    return wire.code
+    return EXIT_FAILED if silent else wire.code
 
 
 def _image_of(wire: Wire, places: Sequence[TopicPartition]) -> ClusterImage:
@@ -208,7 +208,13 @@ def _explain(
         why = "The topic is gone, and what was written to it."
         if place in there:
             why = why_stands_still(
-                image, place, seen, [] if first is None else [first], known, now_ms
+                image,
+                place,
+                seen,
+                [] if first is None else [first],
+                known,
+                now_ms,
+                is_known_by_all=not missing,
             )
         rows.append(
             {

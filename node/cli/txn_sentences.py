@@ -97,8 +97,11 @@ def why_stands_still(
     open_there: Sequence[Open],
     known: Mapping[int, Transaction],
     now_ms: int,
+    *,
+    is_known_by_all: bool = True,
 ) -> str:
-    """One sentence or two. `known` has those transactions by producer id that a coordinator knows."""
+    """One sentence or two. `known` has those transactions by producer id that a coordinator knows; of whom it does
+    not have there is nothing to be said unless all coordinators answered."""
     offline = why_offline(image, place)
     if offline is not None:
         return f"It has no leader, so no marker can be written. {offline}"
@@ -115,7 +118,13 @@ def why_stands_still(
     if first.since_ms is not None:
         since = f" for {show_duration(max(0, now_ms - first.since_ms))}"
     said = f"Its last stable offset stands at {stable.last_stable_offset}{since}, {stable.behind} behind the high watermark: "
-    return said + _whose(first, known.get(first.producer_id), now_ms)
+    whose = known.get(first.producer_id)
+    if whose is None and not is_known_by_all:
+        return (
+            f"{said}a transaction of producer {first.producer_id} (epoch {first.producer_epoch}) that began at "
+            f"{first.first_offset}. Not every coordinator answered, so it can't be told whether one will end it."
+        )
+    return said + _whose(first, whose, now_ms)
 
 
 def _whose(first: Open, whose: Transaction | None, now_ms: int) -> str:

@@ -35,7 +35,7 @@ def configure(actions: Any) -> None:
     remove.set_defaults(action=_remove)
     for change in (add, remove):
         change.add_argument("node", type=int)
-        add_cluster_arguments(change)
+        add_cluster_arguments(change, again=True)
     remove.add_argument(
         "--yes", action="store_true", help="don't ask, though those that are left bear less"
     )

@@ -33,8 +33,10 @@ class ToldCluster:
         self.voters = [1, 2, 3]
         self.internal: list[Any] = []  # topics
         self.asked: list[tuple[ApiKey, dict[str, Any]]] = []
+        self.dialled: list[tuple[str, int]] = []
 
     def _ask_at(self, address: tuple[str, int], key: ApiKey, fields: dict[str, Any]) -> Any:
+        self.dialled.append(address)
         if address[1] in self.down:
             raise Trouble(f"can't connect to {address[0]}:{address[1]}")
         self.asked.append((key, fields))

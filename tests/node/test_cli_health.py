@@ -97,6 +97,15 @@ def test_a_node_that_says_that_it_is_not_ready_is_believed_whatever_the_status(
     assert capsys.readouterr().out == "it catches up\n"
 
 
-def test_an_address_without_a_port_is_not_understood(capsys) -> None:
-    assert main(["health", "--admin", "localhost"]) == 2
+@pytest.mark.parametrize("word", ["localhost", "ftp://localhost:1", "http://a b"])
+def test_an_address_without_a_port_is_not_understood(word: str, capsys) -> None:
+    assert main(["health", "--admin", word]) == 2
     assert "HOST:PORT" in capsys.readouterr().err
+
+
+def test_a_door_behind_a_proxy_is_asked_as_txn_asks_it(door: int, monkeypatch, capsys) -> None:
+    """$FENCEPOST_ADMIN_URL is one word for both: over TLS, and below a path."""
+    monkeypatch.setitem(ANSWERS, "/broker-1/health/live", ANSWERS["/health/live"])
+    assert main(["health", "--live", "--admin", f"http://127.0.0.1:{door}/broker-1/"]) == 0
+    assert main(["health", "--live", "--admin", f"https://127.0.0.1:{door}"]) == 1
+    assert "SSL" in capsys.readouterr().err

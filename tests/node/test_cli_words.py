@@ -98,6 +98,40 @@ def test_a_node_that_is_not_there_can_not_vote(monkeypatch, capsys) -> None:
     assert ApiKey.add_raft_voter not in cluster.keys
 
 
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_what_is_said_before_the_change_of_voters_stands(change: str, monkeypatch, capsys) -> None:
+    """`remove` went to the default cluster, whichever was named before it."""
+    cluster = ToldCluster(monkeypatch)
+    before = ["node", "voters", "--bootstrap", "far:1", "--json"]
+    assert main([*before, change, "3"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"node": 3, "error": None}
+    assert main([*before, change, "--bootstrap", "near:2", "3"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"node": 3, "error": None}
+    assert main(["node", "voters", change, "3"]) == 0
+    assert capsys.readouterr().out.startswith("node 3 votes ")
+    bootstraps = [("far", 1), ("near", 2), ("127.0.0.1", 9092)]
+    assert [each for each in dict.fromkeys(cluster.dialled) if each in bootstraps] == bootstraps
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "partition recover orders 0 --a",
+        "partition recover orders 0 --accept-data",
+        "topic delete orders --ye",
+        "txn abort pay --y",
+        "node voters remove 3 --y",
+    ],
+)
+def test_no_option_that_agrees_is_said_by_half(words: str, monkeypatch, capsys) -> None:
+    cluster = ToldCluster(monkeypatch)
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    assert "unrecognized arguments" in capsys.readouterr().err
+    assert cluster.asked == []
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [

@@ -70,10 +70,25 @@ def opened(**changes: object) -> Open:
     return Open(**fields)  # type: ignore[arg-type]
 
 
-def said(*coordinated: Transaction, opens: tuple[Open, ...] = (opened(),), behind: int = 10) -> str:
+def said(
+    *coordinated: Transaction,
+    opens: tuple[Open, ...] = (opened(),),
+    behind: int = 10,
+    by_all: bool = True,
+) -> str:
     stable = Stable(last_stable_offset=90, high_watermark=90 + behind)
     by_producer = {each.producer_id: each for each in coordinated}
-    return why_stands_still(image(), PLACE, stable, opens, by_producer, NOW)
+    return why_stands_still(image(), PLACE, stable, opens, by_producer, NOW, is_known_by_all=by_all)
+
+
+def test_what_a_silent_coordinator_may_know_is_not_told_to_hang() -> None:
+    """The command that ends what hangs would stand there for whoever is in a hurry."""
+    told = said(by_all=False)
+    assert "Not every coordinator answered" in told
+    assert "abort" not in told and "no coordinator knows" not in told
+    assert said(known(), by_all=False) == said(known())
+    elsewhere = known(partitions=(ELSEWHERE,))  # its own coordinator answered
+    assert said(elsewhere, by_all=False) == said(elsewhere) and "abort" in said(elsewhere)
 
 
 def test_an_open_transaction_is_named_with_the_time_that_its_producer_has_left() -> None:
