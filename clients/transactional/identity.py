@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
-from .telling_producer import TellingProducer
+from .resting_producer import RestingProducer
 
 STATISTICS_MS: Final = 200
 POLL_S: Final = 0.05
@@ -46,7 +46,7 @@ class IdentifiedProducer:
     ) -> None:
         self.transactional_id = transactional_id
         self._statistics = Statistics()
-        self.producer = TellingProducer(
+        self.producer = RestingProducer(
             {
                 "bootstrap.servers": bootstrap,
                 **(config or {}),
@@ -64,6 +64,7 @@ class IdentifiedProducer:
     def identity(self, *, fresh: bool = False, timeout_s: float = START_S) -> ProducerIdentity:
         """`fresh` after an error: librdkafka may have gone on to another epoch."""
         if fresh:
+            self.producer.poll(0)  # what was told before is not fresh
             self._statistics.identity = None
         deadline = time.monotonic() + timeout_s
         while self._statistics.identity is None:

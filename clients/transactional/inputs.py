@@ -1,6 +1,6 @@
 """What the loop may not read: which, and what to do.
 
-INVARIANT  a loop that may not read ends with a sentence, as one that may not write does.
+INVARIANT  a loop that may not read, or has no position to read from, ends with a sentence, as one that may not write does.
 PREVENTS   a loop that reads nothing for ever, healthy to whoever watches its process.
 PROVED BY  tests/clients/test_transactional_loop_limits.py::test_a_loop_that_may_not_read_ends_with_what_to_do
 
@@ -12,10 +12,13 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
+# With `auto.offset.reset` = error: librdkafka says so once, and reads no more of that partition.
+NO_POSITION: Final = KafkaError._AUTO_OFFSET_RESET
 MAY_NOT: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    NO_POSITION,
 )
 NOT_THERE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -29,6 +32,12 @@ class InputRefused(RuntimeError):
 
 
 def refusal(error: KafkaError, topics: Sequence[str], group_id: str) -> InputRefused:
+    if error.code() == NO_POSITION:
+        return InputRefused(
+            f"group {group_id} has no position in {', '.join(topics)} that it can read on from, and auto.offset.reset=error: "
+            f"{error.str()}. Move it to one that is there (fencepost group seek, or kafka-consumer-groups --reset-offsets), and run "
+            "the loop again; what is between them is not read by this group"
+        )
     return InputRefused(
         f"{', '.join(topics)} may not be read as group {group_id}: {error.name()}: {error.str()}. Grant READ on the topics and "
         "on the group, and run the loop again: it goes on where it was"

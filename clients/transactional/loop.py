@@ -112,6 +112,8 @@ class TransactionalLoop:
         self._consumer = Consumer(reads)
         self._onward = Onward(reads, self._committed)
         self._consumer.subscribe(self._topics, on_revoke=self._onward.is_taken)
+        # Read, and neither committed nor to be read again yet: what `step` raises may leave some.
+        self._unsettled: list[Message] = []
         self.committed = 0  # messages, in transactions that were committed
         self.aborted = 0  # transactions, with those that were fenced
 
@@ -145,8 +147,11 @@ class TransactionalLoop:
         self.close()
 
     def step(self) -> int:
-        """One transaction, if there is anything to read; how many messages it committed."""
+        """One transaction, if there is anything to read; how many messages it committed. After it has raised it may be called
+        again: what had been read is read again."""
         producer = self._producer or self._new_producer()
+        if self._unsettled:
+            self._rewind(self._unsettled)
         messages = self._read()
         if not messages:
             producer.poll(0)
@@ -183,6 +188,7 @@ class TransactionalLoop:
         self._limits.committed()
         self.committed += done
         self._seek(_firsts(messages[done:]))
+        self._unsettled = []
         return done
 
     # -- one transaction -------------------------------------------------------------------------
@@ -205,6 +211,7 @@ class TransactionalLoop:
                 refused = refused or error
             elif error.code() != KafkaError._PARTITION_EOF:
                 log.warning("reading: %s%s", error, what_is_missing(error))
+        self._unsettled = found
         if refused is not None:
             self._rewind(found)
             if refused.fatal():
@@ -218,6 +225,7 @@ class TransactionalLoop:
             each for each in found if (each.topic(), each.partition()) in ours
         )
         self._seek(again)
+        self._unsettled = found
         return found
 
     def _process(self, producer: Producer, messages: Sequence[Message], outputs: Outputs) -> int:
@@ -287,22 +295,22 @@ class TransactionalLoop:
             # A commit whose answer was lost is decided when the next incarnation has begun, and not before.
             self._new_producer()
         firsts = _firsts(messages)
-        if not firsts:
-            return
-        for at in self._committed([TopicPartition(*place) for place in firsts]):
+        for at in self._committed([TopicPartition(*place) for place in firsts]) if firsts else []:
             place = at.topic, at.partition
             # What was read first is behind all that this loop has committed: a coordinator that tells less was deposed, or nothing
             # was ever committed there.
             firsts[place] = max(firsts[place], at.offset)
         self._seek(firsts)
+        self._unsettled = []
 
     def _seek(self, to: Mapping[tuple[str, int], int]) -> None:
         for place, offset in to.items():
-            self._onward.is_sent(place, offset)
             try:
                 self._consumer.seek(TopicPartition(*place, offset))
             except KafkaException as gone:
                 log.info("%s-%s is another member's now: %s", *place, gone)
+            else:
+                self._onward.is_sent(place, offset)
 
     def _committed(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
         """Again after any error but a fatal one, also of one partition alone: it must not pass for "nothing committed".

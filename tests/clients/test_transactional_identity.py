@@ -5,8 +5,15 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from fencepost.clients.transactional import AdminApi, GroupMember, HalfMessageProducer
-from fencepost.clients.transactional.identity import IdentifiedProducer
+from fencepost.clients.transactional import (
+    AdminApi,
+    GroupMember,
+    HalfMessageProducer,
+    resting_producer,
+)
+from fencepost.clients.transactional.identity import IdentifiedProducer, Statistics
+from fencepost.clients.transactional.resting_producer import RestingProducer
+from fencepost.clients.transactional.telling_producer import TellingProducer
 from librdkafka import create, until
 
 QUIET = {"log_level": 0}
@@ -36,6 +43,49 @@ def test_a_producer_that_is_dropped_takes_its_threads_with_it() -> None:
         assert threads() > before
         del dropped
     until(lambda: threads() <= before, what="their threads end")
+
+
+def test_a_producer_at_rest_keeps_no_statistics(monkeypatch) -> None:
+    """An idle lane kept five a second, of 7 KB each, until somebody used it: 3 GB a day."""
+    told: list[str] = []
+    monkeypatch.setattr(resting_producer, "HEAR_S", 0.01)
+    monkeypatch.setattr(Statistics, "take", lambda _, text: told.append(text))
+    resting = IdentifiedProducer("127.0.0.1:1", "g::m", QUIET, statistics_ms=10)
+    until(lambda: len(told) > 100, what="it is heard, though nobody polls")
+    assert len(resting.producer) < 50
+
+
+def test_what_became_of_a_record_is_told_to_its_owner_alone(monkeypatch) -> None:
+    """Else `flush` could come back while another thread is yet to be told of an error."""
+    polled: list[RestingProducer] = []
+    monkeypatch.setattr(TellingProducer, "poll", lambda who, *_: polled.append(who))
+    producer = RestingProducer({"bootstrap.servers": "127.0.0.1:1", **QUIET})
+    producer.hear()
+    assert producer in polled
+    producer.produce("t", b"x")
+    polled.clear()
+    producer.hear()
+    assert producer.flush(0) == 1
+    producer.hear()
+    assert producer not in polled
+    producer.purge()
+    assert producer.flush(5.0) == 0
+    producer.hear()
+    assert producer in polled
+
+
+def test_a_callback_that_raises_does_not_end_the_hearing_of_others(monkeypatch, caplog) -> None:
+    monkeypatch.setattr(resting_producer, "HEAR_S", 0.01)
+    heard: list[int] = []
+
+    def take(number: int) -> None:
+        heard.append(number)
+        raise ValueError(f"of {number}")
+
+    quiet = {"bootstrap.servers": "127.0.0.1:1", "statistics.interval.ms": 10, **QUIET}
+    both = [RestingProducer({**quiet, "stats_cb": lambda _, n=n: take(n)}) for n in range(2)]
+    until(lambda: {*heard[-10:]} == {0, 1} and len(heard) > 20, what="both are heard on")
+    assert "of 0" in caplog.text and len(both) == 2
 
 
 @pytest.mark.usefixtures("no_collector")

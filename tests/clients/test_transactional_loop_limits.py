@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import loop_broker
 import pytest
 from brokers import WAIT_S
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from fencepost.clients.transactional import (
     InputRefused,
     Output,
@@ -16,9 +16,10 @@ from fencepost.clients.transactional import (
     TransactionTooSlow,
     loop_limits,
 )
+from fencepost.clients.transactional import loop as loop_module
 from fencepost.clients.transactional.loop_limits import LoopLimits
 from librdkafka import consumer_of, create, producer_of, receive, send, until
-from loop_broker import FENCED, Input, Log
+from loop_broker import FENCED, Input, Log, Reads, Writes
 
 EPOCH_IS_OLD = FENCED.args[0]
 
@@ -198,6 +199,47 @@ def test_a_loop_that_may_not_read_ends_with_what_to_do(monkeypatch) -> None:
         loop.step()
     run_until(log, loop, 2)
     assert log.outputs == [0, 1], "what was read before it is not lost"
+
+
+def test_a_loop_without_a_position_to_read_on_from_ends_with_what_to_do(monkeypatch) -> None:
+    """It was a warning, once, of a loop that lived on and read nothing more of that partition."""
+    log = Log(0)
+    log.errors.append(KafkaError(KafkaError._AUTO_OFFSET_RESET, "fetch failed: out of range"))
+    log.give_to(monkeypatch)
+    with pytest.raises(InputRefused, match=r"no position in in .*out of range.*group seek"):
+        loop_of().step()
+
+
+AWAY = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the coordinator is away"))
+
+
+@pytest.mark.parametrize("fails", ["as it is read", "as it goes back", "as both end"])
+def test_what_was_read_when_a_step_raised_is_read_again(fails: str, monkeypatch, clock) -> None:
+    """Whoever steps the loop by hand, and goes on after an error, lost what had been read before it."""
+    log = Log(6)
+    log.give_to(monkeypatch)
+    monkeypatch.setattr(loop_module, "time", clock)
+    loop, committed = loop_of(timeout_ms=60_000), Reads.committed
+    loop._messages_max = 3
+    if fails != "as both end":
+        assert loop.step() == 3
+
+    def away(*_: object) -> None:
+        raise AWAY
+
+    monkeypatch.setattr(Reads, "committed", away)
+    if fails == "as it is read":  # a broker has sent it back, which asks for the group's position
+        loop._consumer.seek(TopicPartition("in", 0, 0))
+    elif fails == "as it goes back":
+        monkeypatch.setattr(Writes, "send_offsets_to_transaction", away)
+    for _ in range(2):
+        with pytest.raises(KafkaException, match="the coordinator is away"):
+            loop.step()
+    monkeypatch.undo()
+    log.give_to(monkeypatch)
+    assert Reads.committed is committed
+    run_until(log, loop, 6)
+    assert log.outputs == list(range(6)), "each input shows once, in order"
 
 
 def test_a_topic_that_is_not_there_is_waited_for(monkeypatch, caplog) -> None:
