@@ -95,7 +95,7 @@ class _Listener:
             return
         try:
             producer.hear()
-        except Exception:  # what its callbacks raise; those of the others are heard on
+        except Exception:  # noqa: BLE001 - its callbacks raised; those of the others are heard on
             log.exception("a callback of a producer at rest raised")
 
 
