@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Mapping
 from typing import Any, Final
@@ -95,8 +96,9 @@ class _Listener:
             return
         try:
             producer.hear()
-        except Exception:  # noqa: BLE001 - its callbacks raised; those of the others are heard on
-            log.exception("a callback of a producer at rest raised")
+        except Exception as raised:  # noqa: BLE001 - its callbacks raised; those of the others are heard on
+            told = "".join(traceback.format_exception(raised))
+            log.warning("a callback of a producer at rest raised: %s", told)
 
 
 _listener: Final = _Listener()

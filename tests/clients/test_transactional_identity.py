@@ -85,7 +85,8 @@ def test_a_callback_that_raises_does_not_end_the_hearing_of_others(monkeypatch, 
     quiet = {"bootstrap.servers": "127.0.0.1:1", "statistics.interval.ms": 10, **QUIET}
     both = [RestingProducer({**quiet, "stats_cb": lambda _, n=n: take(n)}) for n in range(2)]
     until(lambda: {*heard[-10:]} == {0, 1} and len(heard) > 20, what="both are heard on")
-    assert "of 0" in caplog.text and len(both) == 2
+    assert "of 0" in caplog.text
+    both.clear()
 
 
 @pytest.mark.usefixtures("no_collector")
