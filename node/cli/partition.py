@@ -1,11 +1,13 @@
 """`fencepost partition`: which partitions are in trouble and why, and giving up what nobody can bring back.
 
-INVARIANT  an unclean election is asked for only where it elects whom the person was told of; else it was no success.
-PREVENTS   records that only node 2 had, cut off as node 1 leads, though `--replica 2` was said and 0 was the answer.
-PROVED BY  tests/node/test_cli_recover.py::test_of_a_partition_that_moves_nobody_is_chosen_whom_the_cluster_would_not_elect
+INVARIANT  an unclean election is asked for only where it elects whom the person was told of, or who has most; else it was no success.
+PREVENTS   records that only node 2 had, cut off as node 1 leads: `--replica 2` was said, or node 1 had a new disk and stood first.
+PROVED BY  tests/node/test_cli_recover.py::test_of_a_partition_that_moves_nobody_is_chosen_whom_the_cluster_would_not_elect,
+           test_who_has_most_of_what_is_left_leads
 """
 
 import argparse
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -23,8 +25,8 @@ from .checked import Failed, named
 from .cluster import EXIT_OK, add_cluster_arguments, run_safely
 from .leading import need_leader, of_now
 from .moving import CANCEL, order
-from .output import show, show_json
-from .wire import ASK_MS, Wire, read_image
+from .output import show, show_json, show_size
+from .wire import ASK_MS, Wire, read_image, read_sizes
 
 UNCLEAN: Final = 1
 INTERNAL: Final = "__"  # how the names of internal topics begin
@@ -53,7 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="needed: what the new leader lacks is gone for good",
     )
     recover.add_argument(
-        "--replica", type=int, metavar="NODE", help="who leads (default: the first that is alive)"
+        "--replica",
+        type=int,
+        metavar="NODE",
+        help="who leads (default: who has most of it, of those that are alive)",
     )
     recover.set_defaults(action=_recover)
     for action in (listing, recover):
@@ -128,10 +133,11 @@ def _recover(arguments: argparse.Namespace) -> int:
         why = why_offline(image, place)
         if why is None:
             raise Failed(f"{place} is led by node {now.leader}: there is nothing to recover")
-        heir = _heir(image, now, arguments.replica, place)
+        sizes = _sizes(wire, image, now, place)
+        heir = _heir(image, now, arguments.replica, place, sizes)
         if not arguments.accept_data_loss:
             raise Failed(
-                f"{why} {what_is_lost(image, place, heir)} To do that, say --accept-data-loss."
+                f"{why} {_what_is_left(sizes)}{what_is_lost(image, place, heir)} To do that, say --accept-data-loss."
             )
         _elect(wire, place, now, heir)
     if arguments.json:
@@ -141,25 +147,56 @@ def _recover(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _heir(
-    image: ClusterImage, now: PartitionState, wanted: int | None, place: TopicPartition
-) -> BrokerId:
+def _sizes(
+    wire: Wire, image: ClusterImage, now: PartitionState, place: TopicPartition
+) -> dict[BrokerId, int | None]:
+    """What each living replica has, in bytes: the cluster elects by the order alone, and a disk may be new. None of who does not say."""
+    found = read_sizes(wire, image)
+    return {each: found.get((*place, each)) for each in living_replicas(image, now)}
+
+
+def _what_is_left(sizes: Mapping[BrokerId, int | None]) -> str:
+    if len(sizes) < 2:
+        return ""
+    each = ", ".join(
+        f"node {node} {'does not say' if size is None else show_size(size)}"
+        for node, size in sizes.items()
+    )
+    return f"Of what is left: {each}. "
+
+
+def _elected(image: ClusterImage, now: PartitionState, place: TopicPartition) -> BrokerId:
+    """Whom the cluster elects uncleanly."""
     living = living_replicas(image, now) or empty_replicas(image, now)
-    settled = [each for each in living if each not in now.adding]
-    others = [each for each in now.replicas if each not in living]
-    begins_anew = bool(living) and living[0] in now.offline
-    if not living or (wanted is None and begins_anew and others):
+    if not living:
         raise Failed(f"{why_offline(image, place)}")
-    elected = (settled or list(living))[0]
+    return next((each for each in living if each not in now.adding), living[0])
+
+
+def _heir(
+    image: ClusterImage,
+    now: PartitionState,
+    wanted: int | None,
+    place: TopicPartition,
+    sizes: Mapping[BrokerId, int | None],
+) -> BrokerId:
+    elected = _elected(image, now, place)
+    living = living_replicas(image, now) or empty_replicas(image, now)
+    others = [each for each in now.replicas if each not in living]
+    if wanted is None and living[0] in now.offline and others:  # it would begin anew
+        raise Failed(f"{why_offline(image, place)}")
     if wanted is None:
-        return elected
+        # By size, which is by the end of the log where nothing is compacted; who was only being added last, as the cluster has it.
+        settled = [elected, *(each for each in living if each not in now.adding)]
+        wanted = max(settled, key=lambda each: sizes.get(each) or 0)
     if wanted not in living:
         names = ", ".join(map(str, living))
         raise Failed(f"node {wanted} is no living replica of {place}; those are {names}")
     if now.is_moving and wanted != elected:
         raise Failed(
             f"{place} is on the move, and its replicas are not put into another order meanwhile: node {elected}"
-            f" would be elected, and not node {wanted}. Stop what moves ({CANCEL}), then recover."
+            f" would be elected, and not node {wanted}. {_what_is_left(sizes)}Stop what moves ({CANCEL}), then recover;"
+            f" or have node {elected} lead (--replica {elected})."
         )
     return BrokerId(wanted)
 
@@ -216,7 +253,7 @@ def _check_would_lead(wire: Wire, place: TopicPartition, heir: BrokerId) -> None
     image, now = _look(wire, place)
     if now.leader != NO_LEADER:
         raise Failed(f"{place} is led by node {now.leader} by now: there is nothing to recover")
-    if _heir(image, now, None, place) != heir or (not now.is_moving and now.replicas[0] != heir):
+    if _elected(image, now, place) != heir or (not now.is_moving and now.replicas[0] != heir):
         raise Failed(
             f"{place} has changed meanwhile, and node {heir} would not be elected any more. {UNTOUCHED}"
         )

@@ -27,6 +27,7 @@ class LostCluster(ToldCluster):
         self.is_deaf = False  # takes orders, and nothing comes of them
         self.election = ErrorCode.none  # of the whole request
         self.then: Callable[[], None] = lambda: None  # just before the election
+        self.sizes: dict[int, int] = {}  # of who tells its own
 
     def _ask_at(self, address: tuple[str, int], key: ApiKey, fields: dict[str, Any]) -> Any:
         match key:
@@ -36,6 +37,10 @@ class LostCluster(ToldCluster):
             case ApiKey.elect_leaders:
                 self.asked.append((key, fields))
                 return self._elected()
+            case ApiKey.describe_log_dirs if address[1] - 9000 in self.sizes:
+                each = Answer(partition_index=0, partition_size=self.sizes[address[1] - 9000])
+                topics = [Answer(name="orders", partitions=[each])]
+                return Answer(results=[Answer(error_code=ErrorCode.none, topics=topics)])
             case ApiKey.list_partition_reassignments if self.adding:
                 move = Answer(partition_index=0, adding_replicas=self.adding, removing_replicas=())
                 return Answer(topics=[Answer(name="orders", partitions=[move])])
@@ -107,6 +112,52 @@ def test_of_a_partition_that_moves_the_one_is_chosen_whom_the_cluster_elects(
     assert main([*LOSING, *who]) == 0
     assert capsys.readouterr().out == "orders-0 is led by node 1\n"
     assert ApiKey.alter_partition_reassignments not in cluster.keys
+
+
+@pytest.mark.parametrize(
+    ("sizes", "leads"),
+    [
+        ({1: 0, 2: 11_000}, 2),  # node 1 has a new disk
+        ({1: 11_000, 2: 0}, 1),
+        ({1: 7, 2: 7}, 1),  # the first of them
+        ({2: 11_000}, 2),  # node 1 does not say
+        ({}, 1),
+    ],
+)
+def test_who_has_most_of_what_is_left_leads(
+    sizes: dict[int, int], leads: int, cluster: LostCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of three disks were lost: who had nothing stood first and led, and the only copy left was cut off."""
+    cluster.sizes = sizes
+    assert main(LOSING) == 0
+    assert capsys.readouterr().out == f"orders-0 is led by node {leads}\n"
+    assert cluster.replicas[0] == leads or leads == 1
+
+
+def test_a_person_is_told_what_each_has_and_may_choose_otherwise(
+    cluster: LostCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.sizes = {2: 11_000}
+    assert main(RECOVER) == 1
+    said = capsys.readouterr().err
+    assert "Of what is left: node 1 does not say, node 2 11 kB. What was acknowledged" in said
+    assert "after node 2 was last in sync" in said
+    assert main([*LOSING, "--replica", "1"]) == 0
+    assert capsys.readouterr().out == "orders-0 is led by node 1\n"
+
+
+def test_of_a_partition_that_moves_who_has_less_leads_only_by_name(
+    cluster: LostCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.replicas, cluster.adding, cluster.sizes = [3, 1, 2, 4], [4], {1: 0, 2: 9, 4: 99}
+    assert main(LOSING) == 1
+    said = capsys.readouterr().err
+    assert (
+        "node 1 would be elected, and not node 2. Of what is left: node 1 0 B, node 2 9 B" in said
+    )
+    assert "(--replica 1)" in said
+    assert main([*LOSING, "--replica", "1"]) == 0
+    assert capsys.readouterr().out == "orders-0 is led by node 1\n"
 
 
 def test_nobody_is_elected_when_the_order_to_make_it_the_first_is_refused(
