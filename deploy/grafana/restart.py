@@ -9,7 +9,7 @@ SAFE = f"cluster:fencepost_restart_is_safe:bool{{{CLUSTER}}}"
 ANSWER = (
     stat(
         "One node may be restarted",
-        "All below is in order. Restart one, wait until this says yes again, and go on.",
+        "All below is in order. Restart one, wait until this says yes again, and go on. Topics with no replica to spare wait for it.",
         f"min({SAFE})",
         unit="none",
         thresholds=(("red", None), ("green", 1)),
@@ -34,6 +34,13 @@ ANSWER = (
         "One, or what a restart asks for is not decided.",
         cluster_wide("fencepost_controller_active"),
         thresholds=(("red", None), ("green", 1), ("red", 2)),
+    ),
+    stat(
+        "Voters",
+        "With fewer than three nothing is decided while one is away.",
+        f"max({of('fencepost_quorum_voters')})",
+        unit="none",
+        thresholds=(("red", None), ("green", 3)),
     ),
     stat(
         "Offline partitions",

@@ -3,7 +3,6 @@
 python deploy/prometheus/readme_alerts.py
 """
 
-import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,16 +19,12 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def row(alert: dict[str, Any]) -> str:
-    """The first sentence of what it means, the first command to look with, and when and how it is mended with the first command for
-    that; alerts.yml has the rest."""
+    """The first sentence of what it means, where to look first, and all of how it is mended: a step that is left out may be the safe one."""
     told = alert["annotations"]
     meaning = told["meaning"].split(". ")[0].rstrip(".")
-    looks = re.findall(r"`fencepost ([^`]+)`", told["look"])
-    look = f"`{looks[0]}`" if looks else ""
-    clauses = re.split(r"(?<=\w|`|\))[.;] ", told["command"].rstrip("."))
-    mend = next((each for each in clauses if "`fencepost " in each), "").replace("`fencepost ", "`")
+    look = told["look"].rstrip(".").replace("`fencepost ", "`")
+    mend = told["command"].rstrip(".").replace("`fencepost ", "`")
     name = alert["alert"].removeprefix("Fencepost")
-    mend = mend[:1].upper() + mend[1:]
     return f"| {name} | {alert['labels']['severity']} | {meaning} | {look} | {mend} |"
 
 
@@ -38,7 +33,7 @@ def current(readme: str) -> str:
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     assert after, f"the README has no marks {BEGIN} … {END}"
-    head = "| Fencepost… | severity | what it means | first look: fencepost … | mended: fencepost … |\n|---|---|---|---|---|"
+    head = "| Fencepost… | severity | what it means | where to look (`fencepost …`) | what mends it (`fencepost …`) |\n|---|---|---|---|---|"
     rows = "\n".join(map(row, alerts()))
     return f"{before}{BEGIN}\n{head}\n{rows}\n{END}{after}"
 

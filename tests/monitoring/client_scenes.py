@@ -1,6 +1,6 @@
 """Scenes of one process, and of what clients and transactions meet."""
 
-from scene import A, Scene, one, slow
+from scene import A, B, Scene, one, slow
 
 PROCESS = (
     Scene(
@@ -38,11 +38,16 @@ PROCESS = (
         "8m",
         "13m",
     ),
-    one(
+    Scene(
         "FencepostClockJumped",
-        f"fencepost_clock_jumps_total{{{A}}}",
-        "+0 5m | +1 10s | +0 30m",
-        "4m",
+        {
+            # b was never seen with another number, and has been running for long; a comes back with it at 6m.
+            f"fencepost_clock_jumps_total{{{A}}}": "gone 6m | 1 54m",
+            f"process_start_time_seconds{{{A}}}": "gone 6m | 350 54m",
+            f"fencepost_clock_jumps_total{{{B}}}": "1 60m",
+            f"process_start_time_seconds{{{B}}}": "-9000 60m",
+        },
+        "5m",
         "10m",
         "30m",
     ),
@@ -126,10 +131,11 @@ CLIENTS = (
     one(
         "FencepostPeerAuthentication",
         f'fencepost_authentication_failures_total{{{A},door="peer"}}',
-        "+0 5m | +1 10s | +0 20m",
-        "4m",
-        "7m",
-        "20m",
+        # One that came too late, and then somebody who tries all the time.
+        "+0 5m | +1 10s | +0 15m | +1 10m | +0 20m",
+        "11m",
+        "27m",
+        "45m",
     ),
     one(
         "FencepostAdminAuthentication",

@@ -88,11 +88,15 @@ QUORUM = (
         "FencepostNoController",
         {
             f"fencepost_controller_active{{{A}}}": "1 2m | 0 10m",
-            f"fencepost_controller_active{{{B}}}": "0 5m | 1 7m",
+            f"fencepost_controller_active{{{B}}}": "0 5m | 1 3m | 0 4m",
+            # From 8m on it is c, which Prometheus was not told of before.
+            f'fencepost_peers{{{A},state="connected"}}': "1 8m | 2 4m",
+            f"up{{{A}}}": "1 12m",
+            f"up{{{B}}}": "1 12m",
         },
         "2m20s",
         "3m",
-        "5m20s",
+        "10m",
     ),
     Scene(
         "FencepostSeveralControllers",
@@ -162,9 +166,10 @@ QUORUM = (
     Scene(
         "FencepostNodeNotWatched",
         {
-            # A fourth node comes at 5m, and Prometheus is told of it at 40m.
-            f'fencepost_cluster_brokers{{{A},state="active"}}': "3 5m | 4 50m",
+            # A fourth node comes at 5m, and is the controller at once; Prometheus is told of it at 40m.
+            f'fencepost_cluster_brokers{{{A},state="active"}}': "3 5m | 0 50m",
             f'fencepost_cluster_brokers{{{B},state="active"}}': "0 55m",
+            f'fencepost_peers{{{A},state="connected"}}': "2 5m | 3 50m",
             f"up{{{A}}}": "1 55m",
             f"up{{{B}}}": "1 55m",
             f"up{{{C}}}": "1 55m",
@@ -173,6 +178,18 @@ QUORUM = (
         "19m",
         "25m",
         "45m",
+    ),
+    Scene(
+        "FencepostClusterGone",
+        {
+            # Its pods wait for machines from 90m to 130m; another cluster is well.
+            f"up{{{A}}}": "1 90m | gone 40m | 1 10m",
+            f"up{{{B}}}": "1 90m | gone 40m | 1 10m",
+            'up{cluster="other",instance="a:9644",job="fencepost"}': "1 140m",
+        },
+        "94m",
+        "96m",
+        "131m",
     ),
     one(
         "FencepostNotWatched",

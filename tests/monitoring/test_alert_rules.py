@@ -32,10 +32,13 @@ SEVERITIES = {"critical", "warning", "info"}
 TOLD = ["summary", "meaning", "look", "command"]
 # What a sentence leaves open in a command.
 PLACEHOLDERS = {
+    "BYTES": "1073741824",
+    "CONNECTIONS": "10000",
     "FILE": "node.toml",
     "GROUP": "billing",
     "HOST:PORT": "127.0.0.1:9644",
     "ID": "billing-1",
+    "MILLISECONDS": "604800000",
     "NODE": "3",
     "OFFSET": "42",
     "PARTITION": "0",
