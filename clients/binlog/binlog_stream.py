@@ -38,6 +38,7 @@ from .schema_changes import LoggedAsStatement, emptied_by
 from .statements import Kind, Statement, statement_of
 
 STANDALONE, PREPARED_XA = 1, 64  # flags of MariaDB's GTID event
+CRC32: Final = 1  # what a file's first event calls its checksums
 # Kinds of events that the driver does not know, and that tell of no change.
 HARMLESS: Final = frozenset((0x1C, 0x24, 0x25, 0x29))
 # How MariaDB logs a sequence: as a table of just these columns, and without a key.
@@ -110,10 +111,20 @@ class Interpreter:
             self._refuse_xa()
         elif isinstance(told, event.FormatDescriptionEvent):
             self._shapes.clear()  # another file, perhaps of another run: table numbers begin anew
+            self._check_checksums(told)
         elif told.event_type not in HARMLESS:
             raise CannotFollow(
                 f"after {self._gtid or 'the start'} the binary log has an event of kind {told.event_type}, which can't be read "
                 "and may hold changes: compression of the log must be off. Then start with --resnapshot"
+            )
+
+    def _check_checksums(self, told: Any) -> None:
+        """The driver takes four bytes off each event, or none, by what is set as it connects; a file is as was set when it began."""
+        if told.checksum_algorithm != CRC32:
+            raise CannotFollow(
+                f"after {self._gtid or 'the start'} a file of the binary log has no checksums (binlog_checksum was NONE when it "
+                "began), and is not read: the ends of rows would be taken for them. Say binlog_checksum=CRC32 in the database's "
+                "configuration and SET GLOBAL binlog_checksum=CRC32, then start with --resnapshot"
             )
 
     # -- transactions ----------------------------------------------------------------------------
@@ -265,6 +276,11 @@ class Interpreter:
                 op = UPDATE
                 before, at = self._read(shape, data, at)
                 after, at = self._read(shape, data, at)
+            if at > len(data):
+                raise CannotFollow(
+                    f"{self._gtid}: a row of {shape.table.full_name} ends before all of its columns do: it can't be read. Start with "
+                    "--resnapshot; or leave the table out with --tables"
+                )
             change = Change(self._gtid, held.rows, ts_ms, shape.table, op, before, after)
             yield from held.take(change, at - began)
 
@@ -325,7 +341,9 @@ def packed_of(column: Any, charset: int | str | None, table: str) -> Packed:
             ) from trouble
     # The driver puts a value without a number in front of an enum's.
     values = tuple(column.enum_values[1:] if column.enum_values else column.set_values or ())
-    if "" in values and encoding != "utf-8":
+    # The driver takes values for UTF-8: of others that are not it says "", and of two bytes a letter it makes two letters.
+    is_wide = encoding is not None and encoding.startswith(("utf-16", "utf-32"))
+    if values and (is_wide or ("" in values and encoding != "utf-8")):
         raise CannotFollow(
             f"{table}: column {column.name} has values that are not in UTF-8, which can't be read: give it the character set "
             "utf8mb4, or leave the table out with --tables"

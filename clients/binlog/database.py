@@ -28,6 +28,7 @@ CONNECT_S: Final = 10
 READ_S: Final = 30.0  # a database whose log is followed sends something more often
 QUERY_S: Final = 1_800.0  # a large table may be sorted before its first row comes
 WAIT_FOR_US_S: Final = 600  # the database waits so long when Kafka is slower than it is
+LOCK_S: Final = 10  # all writes of MySQL wait so long at most, when a snapshot begins
 # Only text goes out, only bytes come in: what they mean is said by the columns.
 CONVERSIONS: Final = {key: conversions[key] for key in conversions if not isinstance(key, int)}
 # Not left to what the server gives to a new session: a part of the rows, CHARs with their blanks, an end in the middle. What a
@@ -42,6 +43,7 @@ NEEDED: Final[Mapping[str, tuple[str, str]]] = {
     "binlog_format": ("ROW", "else statements are logged, not rows"),
     "binlog_row_image": ("FULL", "else changes are logged without what was there before"),
     "binlog_row_metadata": ("FULL", "else columns are logged without their names"),
+    "binlog_checksum": ("CRC32", "else primary keys and the ends of rows can't be read"),
 }
 NOT_ON: Final[Mapping[str, str]] = {
     "log_bin_compress": "MariaDB's compressed events can't be read",
@@ -157,7 +159,7 @@ class Database:
             name.decode().lower(): value.decode()
             for name, value in self.rows(
                 "SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'log_bin%'"
-                " OR Variable_name IN ('gtid_mode', 'sync_binlog') OR Variable_name LIKE '%flush_log_at_trx_commit'"
+                " OR Variable_name IN ('gtid_mode', 'sync_binlog', 'log_slave_updates') OR Variable_name LIKE '%flush_log_at_trx_commit'"
             )
         }
         where = self._settings.database
@@ -178,12 +180,41 @@ class Database:
                 f"the database at {where} has gtid_mode={told.get('gtid_mode')}: positions are GTIDs. Set gtid_mode=ON and "
                 "enforce_gtid_consistency=ON"
             )
+        self._check_that_all_is_logged(told)
         unsynced = self._unsynced(told)
         if unsynced and not self._settings.accept_unsynced_binlog:
             raise CannotFollow(
                 f"{unsynced}. Set it to 1 (SET GLOBAL, and in its configuration); or say --accept-unsynced-binlog, if that may be"
             )
         return unsynced
+
+    def _check_that_all_is_logged(self, told: Mapping[str, str]) -> None:
+        """A database that leaves changes out of its log looks well, and its topics stand still."""
+        where = self._settings.database
+        for name, schemas in zip(
+            ("binlog-do-db", "binlog-ignore-db"), self._filters(), strict=True
+        ):
+            if schemas:
+                raise CannotFollow(
+                    f"the database at {where} has {name}={schemas.decode()}: the changes of other databases, or of these, are not in its "
+                    "binary log. Take the line out of its configuration, and restart it"
+                )
+        if self.flavor != MARIADB or told.get("log_slave_updates", "ON").upper() == "ON":
+            return
+        if received := self.one("SELECT @@GLOBAL.gtid_slave_pos")[0].decode():
+            raise CannotFollow(
+                f"the database at {where} has log_slave_updates=OFF, and is or was a replica (gtid_slave_pos={received}): what it is told "
+                "by its primary is not in its own log. Follow the primary; or say log_slave_updates=ON in its configuration and "
+                "restart it, and start with --resnapshot. If it is the primary now, and stays it: SET GLOBAL gtid_slave_pos=''"
+            )
+
+    def _filters(self) -> tuple[bytes, bytes]:
+        """Which databases alone are logged, and which are not."""
+        try:
+            status = self.one("SHOW BINARY LOG STATUS")
+        except pymysql.ProgrammingError:  # MariaDB, and MySQL before 8.2
+            status = self.one("SHOW MASTER STATUS")
+        return status[2], status[3]
 
     def _unsynced(self, told: Mapping[str, str]) -> str:
         for name in SYNCED:
@@ -298,6 +329,8 @@ class Database:
         self.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
         if self.flavor == MYSQL:
+            # Every write waits behind it, and it behind every query: better to try again.
+            self.rows(f"SET SESSION lock_wait_timeout = {LOCK_S}")
             self.rows("FLUSH TABLES WITH READ LOCK")
             self.rows(begin)
             position = self.now()
@@ -323,13 +356,27 @@ class Database:
         order = ", ".join(quoted(each) for each in table.primary_key)
         sql = f"SELECT {names} FROM {quoted(table.schema)}.{quoted(table.name)}"  # noqa: S608 - quoted names
         converters = [(each.name, from_select(each)) for each in table.columns]
-        with closing(self._connection.cursor(SSCursor)) as cursor:
+        cursor = self._connection.cursor(SSCursor)
+        is_read = False
+        try:
             cursor.execute(sql + (f" ORDER BY {order}" if order else ""))
             for row in cursor:
                 yield {
                     name: None if value is None else convert(value)
                     for (name, convert), value in zip(converters, row, strict=True)
                 }
+            is_read = True
+        finally:
+            if not is_read:
+                self._drop(cursor)
+            cursor.close()
+
+    def _drop(self, cursor: SSCursor) -> None:
+        """What is left of the rows is not wanted: to close the cursor would read it, however much it is."""
+        self._connection._force_close()
+        result = cursor._result
+        if result is not None:
+            result.unbuffered_active = False
 
 
 def _text(value: Any) -> Any:

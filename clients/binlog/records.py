@@ -32,6 +32,7 @@ FIRST_PARTITION: Final = 0
 
 SCHEMAS: Final = "the record of all tables' columns"
 POSITIONS: Final = "the source's position"
+CHOSEN: Final = "another table (--map)"
 
 
 class TopicTaken(ValueError):
@@ -58,6 +59,12 @@ class Topics:
         # Topic -> the table that it was derived from; without {table} in the template, what somebody chose for many.
         self._owners = {settings.schema_topic_name: SCHEMAS, settings.position_topic: POSITIONS}
         self._names: dict[str, str] = {}
+        for table, topic in self._chosen.items():
+            owner = self._owners.setdefault(topic, CHOSEN)
+            if owner != CHOSEN:
+                raise TopicTaken(
+                    f"--map {table}={topic}: {owner} is written to that topic. Name another one"
+                )
 
     def of(self, table: str) -> str:
         """`table` is SCHEMA.TABLE."""
@@ -75,6 +82,8 @@ class Topics:
         topic = NOT_IN_TOPICS.sub("_", filled)
         mine = table if "{table}" in self._template else filled
         owner = self._owners.setdefault(topic, mine)
+        if owner == CHOSEN and mine == filled:  # somebody chose it for many, and --map for one
+            owner = mine
         if owner != mine or len(topic) > TOPIC_CHARACTERS_MAX:
             raise TopicTaken(
                 f"{table} would be written to the topic {topic}, which "

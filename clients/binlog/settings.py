@@ -261,8 +261,8 @@ def _typed(found: Mapping[str, Any]) -> dict[str, Any]:
         if name == "map":
             typed["topics"] = dict(_pair(option, each) for each in _split(told))
         elif name == "kafka":
-            pairs = told if isinstance(told, list) else _split(told)
-            typed[name] = dict(_pair(option, each) for each in pairs)
+            pairs = told if isinstance(told, list) else _ANOTHER.split(told)
+            typed[name] = dict(_secret_pair(option, each) for each in pairs if each.strip())
         elif name == "tables":
             typed[name] = tuple(_split(told))
         elif option[2:] in SWITCHES:
@@ -282,6 +282,9 @@ _NUMBERS: Final = frozenset(
 )
 
 
+_ANOTHER: Final = re.compile(r",(?=\s*[\w.]+=)")  # a value may have commas, as passwords do
+
+
 def _split(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
@@ -291,6 +294,15 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     if not equals or not name:
         raise WrongSetting(f"{option} {text!r}: say NAME=VALUE")
     return name.strip(), value.strip()
+
+
+def _secret_pair(option: str, text: str) -> tuple[str, str]:
+    """A part of what may be a password is not shown."""
+    if not text.partition("=")[0].strip() or "=" not in text:
+        raise WrongSetting(
+            f"{option}: say NAME=VALUE (what was said may be secret, and is not shown)"
+        )
+    return _pair(option, text)
 
 
 def _truth(option: str, told: Any) -> bool:

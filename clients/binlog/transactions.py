@@ -33,6 +33,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "compression.type": "lz4",
 }
 ABORT_S: Final = 60.0
+PURGED_S: Final = 1.0
 # Of a record that a broker does not take, whatever is tried.
 NEVER_TAKEN: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
@@ -255,6 +256,8 @@ class Transactions:
                 self._producer.abort_transaction(CALL_S)
             except KafkaException:
                 self._producer.purge()  # whoever comes next ends it
+                # They are told of, to nobody: else librdkafka keeps them, and they this object and its threads.
+                self._producer.flush(PURGED_S)
 
 
 def is_fenced(trouble: KafkaException) -> bool:

@@ -1,10 +1,12 @@
 """A transaction that has failed before its end: whoever writes on is told why, though librdkafka's `produce` does not say it."""
 
+import gc
 import time
+import weakref
 from random import Random
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from fencepost.clients.binlog import Settings
 from fencepost.clients.binlog.kept_positions import KeptPositions
@@ -68,3 +70,24 @@ def test_who_was_fenced_is_told_so_by_whatever_comes_next(
         older.commit("0-1-1")
     assert is_fenced(raised.value), raised.value
     newer.commit("0-1-1")
+
+
+class CutOff(Producer):
+    """Its brokers are away, and its commit is still under way."""
+
+    def abort_transaction(self, *_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._STATE, "a commit is under way"))
+
+
+def test_a_producer_that_is_given_up_takes_its_records_with_it() -> None:
+    """Nobody was left to be told of them, so librdkafka kept them, and they their transactions with all of its threads: once more with
+    each outage in the middle of a commit."""
+    given_up = object.__new__(Transactions)
+    given_up._undelivered, given_up._refused, given_up.is_open = None, [], True
+    given_up._producer = CutOff({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    given_up._producer.produce("t", b"row", on_delivery=given_up._delivered)
+    seen = weakref.ref(given_up)
+    given_up.abandon()
+    del given_up
+    gc.collect()
+    assert seen() is None

@@ -252,6 +252,7 @@ def test_a_log_that_was_purged_ends_in_a_sentence_that_says_what_to_do(
     ("statement", "said"),
     [
         ("SET GLOBAL binlog_row_metadata = MINIMAL", "binlog_row_metadata=MINIMAL.*Say"),
+        ("SET GLOBAL binlog_checksum = NONE", "binlog_checksum=NONE: else primary keys"),
         ("CREATE TABLE m (id INT) ENGINE=MyISAM", r"\.m has the engine MyISAM"),
         ("CREATE TABLE v (id INT) WITH SYSTEM VERSIONING", r"\.v is a system-versioned table"),
         ("CREATE TABLE u (id UUID)", r"\.u: column id has the type uuid"),
@@ -266,6 +267,7 @@ def test_what_cant_be_followed_is_said_before_anything_is_written(
             followed.run()
     finally:
         sql("SET GLOBAL binlog_row_metadata = FULL")
+        sql("SET GLOBAL binlog_checksum = CRC32")
     assert committed(followed.settings.bootstrap, f"{schema}.schema") == []
 
 

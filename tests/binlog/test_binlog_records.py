@@ -119,6 +119,29 @@ def test_two_tables_that_nobody_put_together_share_no_topic(
         topics.of(other)
 
 
+def test_a_topic_that_map_names_is_no_others_by_chance() -> None:
+    """Two tables with equal keys in one topic: a delete in one took the other's row."""
+    topics = Topics(Settings(source="s", topics={"shop.a": "s.shop.b"}))
+    assert topics.of("shop.a") == "s.shop.b"
+    with pytest.raises(
+        TopicTaken, match=r"shop\.b would be .* topic s\.shop\.b, which another table"
+    ):
+        topics.of("shop.b")
+    both = {"shop.a": "all", "shop.b": "all"}
+    assert {Topics(Settings(source="s", topics=both)).of(each) for each in both} == {"all"}
+    one_of_all = Topics(Settings(source="s", topic="all", topics={"shop.a": "all"}))
+    assert {one_of_all.of(each) for each in ("shop.a", "shop.b")} == {"all"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "whose"),
+    [("fencepost-binlog-positions", "the source's position"), ("s.schema", "the record of all")],
+)
+def test_map_names_no_topic_of_the_sources_own(topic: str, whose: str) -> None:
+    with pytest.raises(TopicTaken, match=f"--map shop.a={topic}: {whose}"):
+        Topics(Settings(source="s", topics={"shop.a": topic}))
+
+
 @pytest.mark.parametrize("template", ["all", "{source}.{schema}"])
 def test_a_topic_that_was_chosen_for_many_tables_is_that_of_all(template: str) -> None:
     topics = Topics(Settings(source="s", topic=template))
@@ -202,6 +225,20 @@ def test_what_is_said_on_the_command_line_beats_the_environment() -> None:
 def test_a_wrong_setting_is_named_with_what_is_allowed(arguments, environment, said) -> None:
     with pytest.raises(WrongSetting, match=said.replace("{", "\\{")):
         read_settings(arguments, environment)
+
+
+def test_a_password_of_kafkas_may_have_commas_and_no_part_of_it_is_shown() -> None:
+    said = "sasl.username=u,sasl.password=hun,ter2,=x, acks=all,"
+    found = read_settings(["--source", "s"], {"FENCEPOST_BINLOG_KAFKA": said})
+    assert found.kafka == {"sasl.username": "u", "sasl.password": "hun,ter2,=x", "acks": "all,"}
+    for environment, more in (
+        ({"FENCEPOST_BINLOG_KAFKA": "hunter2"}, []),
+        ({}, ["--kafka", "hunter2"]),
+        ({}, ["--kafka", "=hunter2"]),
+    ):
+        with pytest.raises(WrongSetting, match="--kafka: say NAME=VALUE") as raised:
+            read_settings(["--source", "s", *more], environment)
+        assert "hunter2" not in str(raised.value)
 
 
 def test_the_readme_has_every_option(request: pytest.FixtureRequest) -> None:

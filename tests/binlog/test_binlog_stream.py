@@ -177,6 +177,23 @@ def test_a_load_that_was_logged_as_a_statement_ends_the_stream(kind: type) -> No
         changes(gtid(7), told(kind))
 
 
+def test_a_file_without_checksums_is_not_read() -> None:
+    """The driver cut four bytes off each event of it: 'hello' was told as 'h', and a number in the last column as 0."""
+    file = told(event.FormatDescriptionEvent, checksum_algorithm=1)
+    inserted = (gtid(7), table_map(), rows(row_event.WriteRowsEvent, ROW), told(event.XidEvent))
+    assert [type(each) for each in changes(file, *inserted)] == [Change, TransactionEnd]
+    plain = told(event.FormatDescriptionEvent, checksum_algorithm=0)
+    with pytest.raises(CannotFollow, match=r"after 0-1-7 a file .* no checksums.*--resnapshot"):
+        changes(file, gtid(7), told(event.XidEvent), plain)
+
+
+@pytest.mark.parametrize("kind", [row_event.WriteRowsEvent, row_event.DeleteRowsEvent])
+def test_a_row_that_ends_too_early_is_not_told(kind: type) -> None:
+    for cut in (1, 2):
+        with pytest.raises(CannotFollow, match=r"0-1-7: a row of shop\.orders ends before all"):
+            changes(gtid(7), table_map(), rows(kind, ROW[:-cut]))
+
+
 def test_schema_changes_and_savepoints_may_stand_in_a_transaction() -> None:
     sql = "CREATE TABLE `orders` (`id` INT)"
     marks = (query("SAVEPOINT `a`"), query("RELEASE SAVEPOINT `a`"), query("XA ROLLBACK 'x'"))

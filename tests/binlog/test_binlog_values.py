@@ -162,3 +162,18 @@ def test_of_a_collation_that_nobody_knows_no_character_set_is_made_up(collation:
     column = SimpleNamespace(name="v", character_set_name="utf8")
     with pytest.raises(CannotFollow, match=rf"s\.t: column v has the character set {collation},"):
         packed_of(column, collation, "s.t")
+
+
+@pytest.mark.parametrize(
+    ("charset", "is_read"), [("utf8mb4", True), ("latin1", True), ("ucs2", False), ("utf32", False)]
+)
+def test_values_of_more_bytes_a_letter_are_refused(charset: str, is_read: bool) -> None:
+    """The driver told 'a' in ucs2 as two letters, where a snapshot gave one."""
+    column = SimpleNamespace(
+        name="c", type=247, enum_values=[None, "a"], set_values=None, unsigned=False
+    )
+    if is_read:
+        assert packed_of(column, charset, "s.t").values == ("a",)
+    else:
+        with pytest.raises(CannotFollow, match=r"column c has values that are not in UTF-8"):
+            packed_of(column, charset, "s.t")
