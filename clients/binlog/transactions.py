@@ -7,6 +7,7 @@ PROVED BY  tests/binlog/test_binlog_kills.py::test_whatever_step_a_source_is_kil
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -256,8 +257,10 @@ class Transactions:
                 self._producer.abort_transaction(CALL_S)
             except KafkaException:
                 self._producer.purge()  # whoever comes next ends it
-                # They are told of, to nobody: else librdkafka keeps them, and they this object and its threads.
-                self._producer.flush(PURGED_S)
+                # They are told of, to nobody: else librdkafka keeps them, and they this object and its threads. What is wrong is
+                # known to who gives up: a fatal error that comes once more would hide it.
+                with suppress(KafkaException):
+                    self._producer.flush(PURGED_S)
 
 
 def is_fenced(trouble: KafkaException) -> bool:

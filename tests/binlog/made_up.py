@@ -78,7 +78,8 @@ class Producer:
         self._refuse_if_fenced()
         self._open = []
 
-    def purge(self) -> None: ...
+    def purge(self) -> None:
+        self._open = []
 
     def _refuse_if_fenced(self) -> None:
         if self._brokers.last is not self:

@@ -73,18 +73,28 @@ def test_who_was_fenced_is_told_so_by_whatever_comes_next(
 
 
 class CutOff(Producer):
-    """Its brokers are away, and its commit is still under way."""
+    """Its brokers are away, and its commit is still under way; or it was fenced, and says so with each call."""
+
+    says_so = False
+
+    def flush(self, *arguments: float) -> int:
+        left = super().flush(*arguments)
+        if self.says_so:
+            raise KafkaException(KafkaError(KafkaError._FENCED))
+        return left
 
     def abort_transaction(self, *_: object) -> None:
         raise KafkaException(KafkaError(KafkaError._STATE, "a commit is under way"))
 
 
-def test_a_producer_that_is_given_up_takes_its_records_with_it() -> None:
+@pytest.mark.parametrize("says_so", [False, True])
+def test_a_producer_that_is_given_up_takes_its_records_with_it(*, says_so: bool) -> None:
     """Nobody was left to be told of them, so librdkafka kept them, and they their transactions with all of its threads: once more with
     each outage in the middle of a commit."""
     given_up = object.__new__(Transactions)
     given_up._undelivered, given_up._refused, given_up.is_open = None, [], True
     given_up._producer = CutOff({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    given_up._producer.says_so = says_so
     given_up._producer.produce("t", b"row", on_delivery=given_up._delivered)
     seen = weakref.ref(given_up)
     given_up.abandon()
