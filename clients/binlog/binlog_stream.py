@@ -9,6 +9,7 @@ change that was logged as a statement, and which tables it changes only the data
 """
 
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -276,11 +277,6 @@ class Interpreter:
                 op = UPDATE
                 before, at = self._read(shape, data, at)
                 after, at = self._read(shape, data, at)
-            if at > len(data):
-                raise CannotFollow(
-                    f"{self._gtid}: a row of {shape.table.full_name} ends before all of its columns do: it can't be read. Start with "
-                    "--resnapshot; or leave the table out with --tables"
-                )
             change = Change(self._gtid, held.rows, ts_ms, shape.table, op, before, after)
             yield from held.take(change, at - began)
 
@@ -297,9 +293,19 @@ class Interpreter:
                 f"{self._gtid}: a row of {shape.table.full_name} can't be read: {trouble}. Mend the row, and start with --resnapshot; "
                 "or leave the table out with --tables"
             ) from trouble
+        except (IndexError, struct.error) as trouble:
+            raise self._cut(shape) from trouble
+        if at > len(data):  # a slice that is too short is a number or a text all the same
+            raise self._cut(shape)
         for each in shape.hidden:
             del row[each]
         return row, at
+
+    def _cut(self, shape: Shape) -> CannotFollow:
+        return CannotFollow(
+            f"{self._gtid}: a row of {shape.table.full_name} ends before all of its columns do: it can't be read. Start with "
+            "--resnapshot; or leave the table out with --tables"
+        )
 
     def _check_image(self, told: Any, shape: Shape) -> None:
         is_partial = isinstance(told, row_event.PartialUpdateRowsEvent)
