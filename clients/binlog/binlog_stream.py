@@ -27,7 +27,7 @@ from .changes import (
     SchemaChange,
     TransactionEnd,
 )
-from .charsets import BINARY, as_it_was_said, charset_of, encoding_of
+from .charsets import BINARY, as_it_was_said, charset_of, decoded, encoding_of
 from .columns import Column, Table
 from .database import CannotFollow, refused_versioned
 from .gtids import MARIADB
@@ -345,15 +345,15 @@ def packed_of(column: Any, charset: int | str | None, table: str) -> Packed:
                 f"{table}: column {column.name} has the character set {charset}, which can't be decoded: give it another one, "
                 "or leave the table out with --tables"
             ) from trouble
-    # The driver puts a value without a number in front of an enum's.
-    values = tuple(column.enum_values[1:] if column.enum_values else column.set_values or ())
-    # The driver takes values for UTF-8: of others that are not it says "", and of two bytes a letter it makes two letters.
-    is_wide = encoding is not None and encoding.startswith(("utf-16", "utf-32"))
-    if values and (is_wide or ("" in values and encoding != "utf-8")):
+    # The driver puts a value without a number in front of an enum's. One without a character set is shown as UTF-8.
+    values = column.enum_values[1:] if column.enum_values else column.set_values or ()
+    try:
+        values = tuple(decoded(each, encoding or "utf-8") for each in values)
+    except UnicodeDecodeError as trouble:
         raise CannotFollow(
-            f"{table}: column {column.name} has values that are not in UTF-8, which can't be read: give it the character set "
-            "utf8mb4, or leave the table out with --tables"
-        )
+            f"{table}: column {column.name} has values that are none in its character set ({trouble}): give it others, or leave the "
+            "table out with --tables"
+        ) from trouble
     told = vars(column)
     size = next(
         (told[name] for name in ("length_size", "max_length", "bytes", "size") if name in told), 0

@@ -1,10 +1,12 @@
-"""Columns of types that the driver does not know, and how much a table's map says of each.
+"""Columns as the driver does not read them: of types that it does not know, and with long names and values.
 
 INVARIANT  what a map says of a column is read as that column's, whatever type it has.
 PREVENTS   a source that ends in the driver, because some table that nobody follows has a compressed column.
 PROVED BY  tests/binlog/test_binlog_unknown_types.py::test_a_compressed_column_of_another_table_ends_no_source
 
 The driver reads nothing for a type that it does not know, takes what is there for the next column's, and then for names and keys.
+It takes the length of a name, or of an ENUM's value, for one of seven bits a byte: of 128 bytes and more it reads something else. And
+it takes values for UTF-8, whatever their column's character set is: here they stay bytes.
 """
 
 from typing import Any, Final
@@ -30,3 +32,28 @@ class AnyColumn(Column):  # type: ignore[misc]  # it is untyped
 def teach() -> None:
     """The driver, once and for all."""
     row_event.Column = AnyColumn
+    row_event.TableMapEvent._read_column_names = names_of
+    row_event.TableMapEvent._read_type_values = values_of
+
+
+def names_of(told: Any, length: int) -> list[str]:
+    until = told.packet.read_bytes + length
+    found = []
+    while told.packet.read_bytes < until:
+        found.append(_with_length(told.packet).decode())
+    return found
+
+
+def values_of(told: Any, length: int) -> list[list[bytes]]:
+    """Of each ENUM, or of each SET."""
+    until = told.packet.read_bytes + length
+    found = []
+    while told.packet.read_bytes < until:
+        count = told.packet.read_length_coded_binary()
+        found.append([_with_length(told.packet) for _ in range(count)])
+    return found
+
+
+def _with_length(packet: Any) -> bytes:
+    found: bytes = packet.read(packet.read_length_coded_binary())
+    return found

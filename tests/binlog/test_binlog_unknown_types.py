@@ -53,6 +53,23 @@ def test_a_compressed_column_is_named_before_a_snapshot(
         followed.run()
 
 
+def test_long_names_and_values_of_another_table_end_no_source(
+    sql: Any, schema: str, followed: Followed
+) -> None:
+    """The driver read what it takes for the length of 128 bytes and more, and then something that was no table's map."""
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    followed.run()
+    sql(f"CREATE DATABASE other_{schema}")
+    sql(f"CREATE TABLE other_{schema}.u (`{'表' * 60}` INT PRIMARY KEY, e ENUM('{'日' * 80}'))")
+    sql(f"INSERT INTO other_{schema}.u VALUES (1, 1)")
+    sql(f"CREATE TABLE u LIKE other_{schema}.u")
+    sql("INSERT INTO u VALUES (1, 1)")
+    sql("INSERT INTO t VALUES (1)")
+    followed.run()
+    assert followed.held("t") == [1]
+    assert [each["after"] for each in followed.told("u")] == [{"表" * 60: 1, "e": "日" * 80}]
+
+
 def test_an_alter_that_is_logged_in_two_phases_names_the_setting(
     sql: Any, schema: str, followed: Followed
 ) -> None:

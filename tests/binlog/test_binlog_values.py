@@ -124,8 +124,8 @@ def row_of(data_type: str, column_type: str, **more: object) -> dict[str, object
             Column("c", "datetime", scale=3),
         ),
         (
-            row_of("enum", "enum('a,b','it''s','')"),
-            Column("c", "enum", values=("a,b", "it's", "")),
+            row_of("enum", r"enum('a,b','it''s','','a\\n\n')"),
+            Column("c", "enum", values=("a,b", "it's", "", "a\\n\n")),
         ),
     ],
 )
@@ -165,15 +165,18 @@ def test_of_a_collation_that_nobody_knows_no_character_set_is_made_up(collation:
 
 
 @pytest.mark.parametrize(
-    ("charset", "is_read"), [("utf8mb4", True), ("latin1", True), ("ucs2", False), ("utf32", False)]
+    ("charset", "encoding"), [("utf8mb4", "utf-8"), ("latin1", "cp1252"), ("ucs2", "utf-16-be")]
 )
-def test_values_of_more_bytes_a_letter_are_refused(charset: str, is_read: bool) -> None:
+def test_values_are_decoded_by_their_columns_character_set(charset: str, encoding: str) -> None:
     """The driver told 'a' in ucs2 as two letters, where a snapshot gave one."""
-    column = SimpleNamespace(
-        name="c", type=247, enum_values=[None, "a"], set_values=None, unsigned=False
-    )
-    if is_read:
-        assert packed_of(column, charset, "s.t").values == ("a",)
-    else:
-        with pytest.raises(CannotFollow, match=r"column c has values that are not in UTF-8"):
-            packed_of(column, charset, "s.t")
+    told = ["", "a", "ü"]
+    column = SimpleNamespace(name="c", type=247, enum_values=None, set_values=None, unsigned=False)
+    column.enum_values = ["", *(each.encode(encoding) for each in told)]
+    assert packed_of(column, charset, "s.t").values == tuple(told)
+
+
+def test_values_that_are_none_in_their_character_set_are_refused() -> None:
+    column = SimpleNamespace(name="c", type=248, enum_values=None, unsigned=False)
+    column.set_values = [b"\xff"]
+    with pytest.raises(CannotFollow, match=r"s\.t: column c has values that are none in its"):
+        packed_of(column, "binary", "s.t")
