@@ -36,6 +36,7 @@ from .patterns import selects
 from .rollbacks import Held, LeftOut
 from .row_images import Packed, Reader, column_of, read_row, reader_of
 from .schema_changes import LoggedAsStatement, emptied_by
+from .secrets_in_statements import without_secrets
 from .statements import Kind, Statement, statement_of
 
 STANDALONE, PREPARED_XA = 1, 64  # flags of MariaDB's GTID event
@@ -166,7 +167,9 @@ class Interpreter:
 
     def _query(self, told: Any) -> Iterator[Event]:
         sql = as_it_was_said(told.query, getattr(told, "character_set_client", None))
-        statement = statement_of(sql, getattr(told, "sql_mode", 0))
+        mode = getattr(told, "sql_mode", 0)
+        statement = statement_of(sql, mode)
+        sql = without_secrets(sql, mode)  # from here on it is told to others
         held = self._held
         match statement.kind:
             case Kind.BEGIN:

@@ -85,13 +85,13 @@ def _plain(sql: str, mode: int) -> str:
             return text.replace("\\", "\\\\")
         return text
 
-    text = _string_or_comment(escapes, is_name).sub(plain, sql).strip(" \t\r\n;")
+    text = string_or_comment(escapes, is_name).sub(plain, sql).strip(" \t\r\n;")
     before = SET_FOR.match(text)
     return text[before.end() :] if before else text
 
 
 @cache
-def _string_or_comment(escapes: bool, is_name: bool) -> re.Pattern[str]:
+def string_or_comment(escapes: bool, is_name: bool) -> re.Pattern[str]:
     quoted = (
         _quoted("'", escapes=escapes),
         _quoted('"', escapes=escapes and not is_name),

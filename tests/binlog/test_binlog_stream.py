@@ -201,6 +201,15 @@ def test_a_row_that_ends_too_early_is_not_told(kind: type, images: bytes) -> Non
             changes(gtid(7), table_map(), rows(kind, images[:-cut]))
 
 
+def test_no_password_is_told_of_a_statement() -> None:
+    sql = "CREATE TABLE shop.f (id INT) ENGINE=FEDERATED CONNECTION='mysql://root:{}@h/db/t'"
+    found = changes(gtid(7, flags=1), query(sql.format("secret")))
+    assert found[0] == SchemaChange("0-1-7", 5_000, "shop", sql.partition("'")[0] + "'…'")
+    with pytest.raises(CannotFollow, match="CREATE USER u IDENTIFIED BY '…'") as raised:
+        changes(gtid(7), query("CREATE USER u IDENTIFIED BY 'secret'"))
+    assert "secret" not in str(raised.value)
+
+
 def test_schema_changes_and_savepoints_may_stand_in_a_transaction() -> None:
     sql = "CREATE TABLE `orders` (`id` INT)"
     marks = (query("SAVEPOINT `a`"), query("RELEASE SAVEPOINT `a`"), query("XA ROLLBACK 'x'"))
