@@ -32,7 +32,6 @@ FIRST_PARTITION: Final = 0
 
 SCHEMAS: Final = "the record of all tables' columns"
 POSITIONS: Final = "the source's position"
-CHOSEN: Final = "another table (--map)"
 
 
 class TopicTaken(ValueError):
@@ -59,12 +58,13 @@ class Topics:
         # Topic -> the table that it was derived from; without {table} in the template, what somebody chose for many.
         self._owners = {settings.schema_topic_name: SCHEMAS, settings.position_topic: POSITIONS}
         self._names: dict[str, str] = {}
+        self._mapped: dict[str, str] = {}  # topic -> the first table that --map gives it to
         for table, topic in self._chosen.items():
-            owner = self._owners.setdefault(topic, CHOSEN)
-            if owner != CHOSEN:
+            if owner := self._owners.get(topic):
                 raise TopicTaken(
                     f"--map {table}={topic}: {owner} is written to that topic. Name another one"
                 )
+            self._mapped.setdefault(topic, f"{table} (--map)")
 
     def of(self, table: str) -> str:
         """`table` is SCHEMA.TABLE."""
@@ -80,10 +80,11 @@ class Topics:
             .replace("{table}", name)
         )
         topic = NOT_IN_TOPICS.sub("_", filled)
-        mine = table if "{table}" in self._template else filled
+        is_for_many = "{table}" not in self._template  # and may be for one more, by --map
+        mine = filled if is_for_many else table
         owner = self._owners.setdefault(topic, mine)
-        if owner == CHOSEN and mine == filled:  # somebody chose it for many, and --map for one
-            owner = mine
+        if not is_for_many:
+            owner = self._mapped.get(topic, owner)
         if owner != mine or len(topic) > TOPIC_CHARACTERS_MAX:
             raise TopicTaken(
                 f"{table} would be written to the topic {topic}, which "

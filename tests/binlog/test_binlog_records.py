@@ -121,12 +121,15 @@ def test_two_tables_that_nobody_put_together_share_no_topic(
 
 def test_a_topic_that_map_names_is_no_others_by_chance() -> None:
     """Two tables with equal keys in one topic: a delete in one took the other's row."""
-    topics = Topics(Settings(source="s", topics={"shop.a": "s.shop.b"}))
-    assert topics.of("shop.a") == "s.shop.b"
-    with pytest.raises(
-        TopicTaken, match=r"shop\.b would be .* topic s\.shop\.b, which another table"
+    for template, topic in (
+        ("{source}.{schema}.{table}", "s.shop.b"),
+        ("{schema}.{table}", "shop.b"),
     ):
-        topics.of("shop.b")
+        topics = Topics(Settings(source="s", topic=template, topics={"shop.a": topic}))
+        assert topics.of("shop.a") == topic
+        said = rf"shop\.b would be .* topic {topic}, which shop\.a \(--map\) is written to"
+        with pytest.raises(TopicTaken, match=said):
+            topics.of("shop.b")
     both = {"shop.a": "all", "shop.b": "all"}
     assert {Topics(Settings(source="s", topics=both)).of(each) for each in both} == {"all"}
     one_of_all = Topics(Settings(source="s", topic="all", topics={"shop.a": "all"}))
