@@ -8,7 +8,7 @@ MariaDB tells a consistent snapshot's place in its binary log (`binlog_snapshot_
 FLUSH TABLES WITH READ LOCK, between whose lines nothing commits.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final, Self
 
@@ -23,6 +23,13 @@ from .patterns import selects
 from .schema_statements import schema_statement_of
 from .settings import Settings
 from .values import Value, from_select, quoted, selected
+from .what_is_logged import (
+    logs_what_it_receives,
+    refused_filters,
+    refused_replica,
+    refused_variables,
+    unsynced,
+)
 
 CONNECT_S: Final = 10
 READ_S: Final = 30.0  # a database whose log is followed sends something more often
@@ -37,26 +44,6 @@ SESSION: Final = (
     "SET SESSION sql_mode = '', SESSION sql_select_limit = 18446744073709551615"
     " /*M!100100 , SESSION max_statement_time = 0 */ /*!80000 , SESSION max_execution_time = 0 */"
 )
-# variable -> what it must be, and what it is for.
-NEEDED: Final[Mapping[str, tuple[str, str]]] = {
-    "log_bin": ("ON", "there is no binary log without it (a restart of the database)"),
-    "binlog_format": ("ROW", "else statements are logged, not rows"),
-    "binlog_row_image": ("FULL", "else changes are logged without what was there before"),
-    "binlog_row_metadata": ("FULL", "else columns are logged without their names"),
-    "binlog_checksum": ("CRC32", "else primary keys and the ends of rows can't be read"),
-}
-NOT_ON: Final[Mapping[str, str]] = {
-    "log_bin_compress": "MariaDB's compressed events can't be read",
-    "binlog_alter_two_phase": "an ALTER that is logged in two parts, one before it is done, can't be read",
-    "binlog_transaction_compression": "MySQL's compressed transactions can't be read",
-}
-# variable -> what it must be, so that what was told is never lost with the machine's power; and what would be.
-SYNCED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "sync_binlog": (("1",), "the binary log"),
-    # 3 is MariaDB's: as 1, and once more at the prepare.
-    "innodb_flush_log_at_trx_commit": (("1", "3"), "InnoDB's log"),
-    "rocksdb_flush_log_at_trx_commit": (("1",), "RocksDB's log"),
-}
 TRANSACTIONAL: Final = ("innodb", "rocksdb")
 # MySQL's numbers of errors: the user has no right, or not to all columns; the table, or all of its schema, is there no more.
 MAY_NOT, GONE = (1044, 1142, 1143), (1049, 1146)
@@ -159,73 +146,49 @@ class Database:
             name.decode().lower(): value.decode()
             for name, value in self.rows(
                 "SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'log_bin%'"
-                " OR Variable_name IN ('gtid_mode', 'sync_binlog', 'log_slave_updates') OR Variable_name LIKE '%flush_log_at_trx_commit'"
+                " OR Variable_name LIKE 'log_%_updates' OR Variable_name LIKE '%flush_log_at_trx_commit'"
+                " OR Variable_name IN ('gtid_mode', 'sync_binlog')"
             )
         }
         where = self._settings.database
-        for name in NEEDED:
-            wanted, why = NEEDED[name]
-            if told.get(name, "").upper() != wanted:
-                raise CannotFollow(
-                    f"the database at {where} has {name}={told.get(name, 'nothing')}: {why}. Say {name}={wanted} in its "
-                    "configuration"
-                )
-        for name in NOT_ON:
-            if told.get(name, "OFF").upper() not in ("OFF", "0"):
-                raise CannotFollow(
-                    f"the database at {where} has {name}={told[name]}: {NOT_ON[name]}. Set it to OFF"
-                )
-        if self.flavor == MYSQL and told.get("gtid_mode", "OFF").upper() != "ON":
-            raise CannotFollow(
-                f"the database at {where} has gtid_mode={told.get('gtid_mode')}: positions are GTIDs. Set gtid_mode=ON and "
-                "enforce_gtid_consistency=ON"
+        self._refuse(refused_variables(where, self.flavor, told))
+        self._refuse(refused_filters(where, *self._filters()))
+        if not logs_what_it_receives(told):
+            self._refuse(refused_replica(where, self.flavor, self._received()))
+        found = unsynced(where, told)
+        if not self._settings.accept_unsynced_binlog:
+            self._refuse(
+                found
+                and f"{found}. Set it to 1 (SET GLOBAL, and in its configuration); or say --accept-unsynced-binlog, if that may be"
             )
-        self._check_that_all_is_logged(told)
-        unsynced = self._unsynced(told)
-        if unsynced and not self._settings.accept_unsynced_binlog:
-            raise CannotFollow(
-                f"{unsynced}. Set it to 1 (SET GLOBAL, and in its configuration); or say --accept-unsynced-binlog, if that may be"
-            )
-        return unsynced
+        return found
 
-    def _check_that_all_is_logged(self, told: Mapping[str, str]) -> None:
-        """A database that leaves changes out of its log looks well, and its topics stand still."""
-        where = self._settings.database
-        for name, schemas in zip(
-            ("binlog-do-db", "binlog-ignore-db"), self._filters(), strict=True
-        ):
-            if schemas:
-                raise CannotFollow(
-                    f"the database at {where} has {name}={schemas.decode()}: the changes of other databases, or of these, are not in its "
-                    "binary log. Take the line out of its configuration, and restart it"
-                )
-        if self.flavor != MARIADB or told.get("log_slave_updates", "ON").upper() == "ON":
-            return
-        if received := self.one("SELECT @@GLOBAL.gtid_slave_pos")[0].decode():
-            raise CannotFollow(
-                f"the database at {where} has log_slave_updates=OFF, and is or was a replica (gtid_slave_pos={received}): what it is told "
-                "by its primary is not in its own log. Follow the primary; or say log_slave_updates=ON in its configuration and "
-                "restart it, and start with --resnapshot. If it is the primary now, and stays it: SET GLOBAL gtid_slave_pos=''"
-            )
+    def _refuse(self, wrong: str) -> None:
+        if wrong:
+            raise CannotFollow(wrong)
 
-    def _filters(self) -> tuple[bytes, bytes]:
+    def _filters(self) -> tuple[str, str]:
         """Which databases alone are logged, and which are not."""
         try:
             status = self.one("SHOW BINARY LOG STATUS")
         except pymysql.ProgrammingError:  # MariaDB, and MySQL before 8.2
             status = self.one("SHOW MASTER STATUS")
-        return status[2], status[3]
+        return status[2].decode(), status[3].decode()
 
-    def _unsynced(self, told: Mapping[str, str]) -> str:
-        for name in SYNCED:
-            allowed, what = SYNCED[name]
-            if told.get(name, "1") not in allowed:
-                return (
-                    f"the database at {self._settings.database} has {name}={told[name]}, and does not sync {what} at each commit: "
-                    "when its machine loses power, transactions that are in topics already can be gone from it, and others get their "
-                    "GTIDs, which are then left out"
-                )
-        return ""
+    def _received(self) -> str:
+        """What came from a primary. Of MySQL's nothing, if this user may not ask."""
+        if self.flavor == MARIADB:
+            return str(self.one("SELECT @@GLOBAL.gtid_slave_pos")[0].decode())
+        try:
+            found = self.rows(
+                "SELECT source_uuid, received_transaction_set FROM performance_schema.replication_connection_status"
+                " WHERE service_state <> 'OFF' OR received_transaction_set <> ''"
+            )
+        except pymysql.MySQLError as trouble:
+            if trouble.args[0] not in (*MAY_NOT, *GONE):
+                raise
+            return ""
+        return ", ".join((received or uuid).decode().replace("\n", "") for uuid, received in found)
 
     def now(self) -> str:
         """The position of what is committed."""
@@ -335,6 +298,7 @@ class Database:
             self.rows(begin)
             position = self.now()
             self.rows("UNLOCK TABLES")
+            self.rows("SET SESSION lock_wait_timeout = DEFAULT")  # nobody waits for one table alone
             return position
         self.rows(begin)
         told: list[Any] = list(self.rows("SHOW STATUS LIKE 'binlog_snapshot_%'"))

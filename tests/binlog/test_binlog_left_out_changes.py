@@ -8,8 +8,9 @@ import pymysql
 import pytest
 from fencepost.clients.binlog import Settings
 from fencepost.clients.binlog.columns import Column, Table
-from fencepost.clients.binlog.database import NEEDED, CannotFollow, Database
+from fencepost.clients.binlog.database import CannotFollow, Database
 from fencepost.clients.binlog.gtids import MARIADB, MYSQL
+from fencepost.clients.binlog.what_is_logged import NEEDED
 
 VARIABLES = {name: NEEDED[name][0] for name in NEEDED} | {
     "gtid_mode": "ON",
@@ -26,6 +27,7 @@ class Told(Database):
         self.flavor, self._settings = flavor, Settings(source="s")
         self.variables = VARIABLES | told
         self.filters, self.received = (b"", b""), b""
+        self.may_ask = True
         self.asked: list[str] = []
 
     def rows(self, sql: str, *_: str) -> Any:
@@ -38,6 +40,10 @@ class Told(Database):
             return [(b"binlog.000001", b"4", *self.filters)]
         if sql == "SELECT @@GLOBAL.gtid_slave_pos":
             return [(self.received,)]
+        if "replication_connection_status" in sql:
+            if not self.may_ask:
+                raise pymysql.OperationalError(1142, "SELECT command denied")
+            return [(b"3e11fa47", self.received)] if self.received else []
         if sql.startswith("SELECT @@GLOBAL.gtid_executed"):
             return [(b"a:1-7",)]
         return []
@@ -76,11 +82,25 @@ def test_a_replica_that_does_not_log_what_it_is_told_is_refused() -> None:
     assert told.check() == ""
 
 
+@pytest.mark.parametrize("name", ["log_slave_updates", "log_replica_updates"])
+def test_a_replica_of_mysqls_is_refused_too_if_it_can_be_asked(name: str) -> None:
+    told = Told(MYSQL, **{name: "OFF"})
+    told.received = b"a:1-7"
+    with pytest.raises(
+        CannotFollow, match=r"log_replica_updates=OFF.*\(a:1-7\).*RESET REPLICA ALL"
+    ):
+        told.check()
+    told.may_ask = False
+    assert told.check() == ""
+
+
 def test_writes_of_mysql_wait_for_a_snapshot_only_for_seconds() -> None:
     told = Told(MYSQL)
     told.begin_snapshot()
     locks = told.asked.index("FLUSH TABLES WITH READ LOCK")
     assert told.asked[locks - 1] == "SET SESSION lock_wait_timeout = 10"
+    ends = told.asked.index("UNLOCK TABLES")
+    assert told.asked[ends + 1 :] == ["SET SESSION lock_wait_timeout = DEFAULT"]
 
 
 class Cursor:
