@@ -1,4 +1,4 @@
-"""A database's row changes, exactly once, to topics. `pip install fencepost[binlog]`."""
+"""A database's row changes, exactly once, to topics. `pip install -e '.[binlog]'`."""
 
 from .settings import Settings, WrongSetting
 from .source import BinlogSource

@@ -69,7 +69,7 @@ class WatchedConnection(Connection):  # type: ignore[misc]  # it is untyped
         except RuntimeError as trouble:  # a package is not there, which PyMySQL names
             raise CannotFollow(
                 f"the database at {self.unix_socket or f'{self.host}:{self.port}'} asks for the password in a way that PyMySQL can't "
-                f"answer without TLS or another package: {trouble}. `pip install fencepost[binlog]` has the one for MySQL's "
+                f"answer without TLS or another package: {trouble}. `pip install -e '.[binlog]'` has the one for MySQL's "
                 "caching_sha2_password, `pip install pymysql[ed25519]` the one for MariaDB's ed25519"
             ) from trouble
 
