@@ -9,7 +9,8 @@ SAFE = f"cluster:fencepost_restart_is_safe:bool{{{CLUSTER}}}"
 ANSWER = (
     stat(
         "One node may be restarted",
-        "All below is in order. Restart one, wait until this says yes again, and go on. Topics with no replica to spare wait for it.",
+        "All below is in order. Restart one, wait until this says yes again, and go on. Topics with no replica to spare (one, or as many "
+        "as min.insync.replicas) wait for it.",
         f"min({SAFE})",
         unit="none",
         thresholds=(("red", None), ("green", 1)),
@@ -38,9 +39,15 @@ ANSWER = (
     stat(
         "Voters",
         "With fewer than three nothing is decided while one is away.",
-        f"max({of('fencepost_quorum_voters')})",
+        f"min({worst('fencepost_quorum_voters', by='cluster', scope=CLUSTER)})",
         unit="none",
         thresholds=(("red", None), ("green", 3)),
+    ),
+    stat(
+        "A voter is behind by",
+        "Entries of the metadata, the slowest one. With another voter away the quorum would wait for it.",
+        worst("fencepost_quorum_follower_lag_entries", scope=CLUSTER),
+        thresholds=bad_from(1000),
     ),
     stat(
         "Offline partitions",

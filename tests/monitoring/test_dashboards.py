@@ -19,6 +19,7 @@ from what_is_watched import (  # noqa: E402
     KUBERNETES,
     PROMETHEUS,
     asked_by_boards,
+    asked_by_rules,
     boards,
     recorded,
     told_metrics,
@@ -168,6 +169,19 @@ def test_a_node_that_prometheus_has_lost_is_no_node_less_to_count(
     file = tmp_path / "board.yml"
     file.write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}))
     promtool("test", "rules", file.name, where=tmp_path)
+
+
+def test_the_board_shows_each_reason_of_the_yes_or_no() -> None:
+    """Else it says no, and all below it is green."""
+    answer = "cluster:fencepost_restart_is_safe:bool"
+    (rule,) = [each for each in asked_by_rules() if each.where == answer]
+    shown = {
+        name
+        for asked in asked_by_boards()
+        if asked.where.startswith("Fencepost: is it safe to restart? /")
+        for name, _ in selectors(asked.expr)
+    }
+    assert {name for name, _ in selectors(rule.expr)} <= shown
 
 
 def test_every_query_of_a_board_asks_for_the_chosen_cluster() -> None:
