@@ -31,7 +31,8 @@ PROCESS = (
     Scene(
         "FencepostFileDescriptors",
         {
-            f"process_open_fds{{{A}}}": "100 2m | 900 10m | 100 2m",
+            # Two thirds may be those of many partitions.
+            f"process_open_fds{{{A}}}": "666 2m | 900 10m | 666 2m",
             f"process_max_fds{{{A}}}": "1000 14m",
         },
         "6m",
