@@ -38,7 +38,7 @@ image:  ## build the container image fencepost:latest
 	docker build --network host --file deploy/docker/Dockerfile --tag $(IMAGE) \
 	  --build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
 	  --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) $(foreach \
-	  name,PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST,$(if $($(name)),--build-arg $(name))) .
+	  name,EXTRAS PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST,$(if $($(name)),--build-arg $(name))) .
 
 install: $(VENV)/.installed  ## put the command at .venv/bin/fencepost
 
