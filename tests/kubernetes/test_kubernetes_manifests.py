@@ -1,6 +1,9 @@
 """The manifests of deploy/kubernetes: what Kubernetes' own schemas say, and what a node makes of them."""
 
+import os
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 OLDEST, NEWEST = "1.28", kubernetes_validate.latest_version()
 # A kind of the Prometheus Operator, which is no part of Kubernetes; and what kustomize alone reads.
 WITHOUT_SCHEMA = {"ServiceMonitor", "Kustomization"}
+RULES = re.MULTILINE | re.DOTALL
 Manifest = dict[str, Any]
 
 
@@ -63,6 +67,35 @@ def test_all_that_is_applied_is_named_in_the_kustomization() -> None:
     (kustomization,) = [each for each in manifests() if each["kind"] == "Kustomization"]
     others = {"kustomization.yaml", "secret.example.yaml", "service-monitor.yaml"}
     assert set(kustomization["resources"]) | others == {path.name for path in FOLDER.glob("*.yaml")}
+
+
+def test_the_image_is_that_of_a_version() -> None:
+    """`latest` is another build after a pod was moved, and one that can't be taken back."""
+    (kustomization,) = [each for each in manifests() if each["kind"] == "Kustomization"]
+    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())["project"]
+    (image,) = kustomization["images"]
+    assert image["newTag"] == project["version"]
+    assert container()["image"] == image["name"], "without a tag, so that nobody takes it for one"
+
+
+def test_the_operator_is_given_the_rules_as_they_stand(tmp_path: Path) -> None:
+    """By the README's own loop, with a stand-in for kubectl that keeps what it is given."""
+    (loop,) = re.findall(r"^for rules in .*?^done$", (FOLDER / "README.md").read_text(), RULES)
+    (tmp_path / "kubectl").write_text(
+        f"#!/bin/sh\necho --- >>{tmp_path}/said\ncat >>{tmp_path}/said\n"
+    )
+    (tmp_path / "kubectl").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    checkout = FOLDER.parents[1]
+    subprocess.run(["sh", "-c", loop], cwd=checkout, env={"PATH": path}, check=True, timeout=20)
+    given = list(yaml.safe_load_all((tmp_path / "said").read_text()))
+    assert [name_of(each) for each in given] == [
+        "PrometheusRule-fencepost-recording",
+        "PrometheusRule-fencepost-alerts",
+    ]
+    for each, file in zip(given, ("recording.yml", "alerts.yml"), strict=True):
+        written = (checkout / "deploy" / "prometheus" / file).read_text()
+        assert each["spec"] == yaml.safe_load(written)
 
 
 def environment(ordinal: int) -> dict[str, str]:
