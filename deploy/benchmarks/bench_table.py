@@ -7,6 +7,7 @@ from typing import Any
 
 SYNCED, WRITTEN, KAFKA = "fencepost_ack", "fencepost_os", "kafka"
 Values = Mapping[str, Mapping[str, list[float]]]  # measure -> system -> a value each round
+ONCE = "(once)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,11 @@ def middle(measures: Values, key: str, system: str) -> float | None:
     return median(values) if values else None
 
 
+def titled(title: str, by_system: Mapping[str, Sequence[float]]) -> str:
+    """A median of one value is none: the row says so."""
+    return f"{title} {ONCE}" if max(map(len, by_system.values())) == 1 else title
+
+
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
@@ -98,7 +104,8 @@ def table(rows: Sequence[Row], measures: Values) -> str:
         verdict = _verdict(row.synced_reached(synced, written, kafka), row.reached(written, kafka))
         numbers = [_number(value, row.digits) for value in (synced, written, kafka)]
         ratios = [_ratio(synced, kafka), _ratio(written, kafka)]
-        lines.append("| " + " | ".join([row.title, *numbers, *ratios, row.reach(), verdict]) + " |")
+        title = titled(row.title, measures[row.key])
+        lines.append("| " + " | ".join([title, *numbers, *ratios, row.reach(), verdict]) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -123,7 +130,9 @@ def report(rows: Sequence[Row], result: Mapping[str, Any]) -> str:
         table(rows, result["measures"]),
         (
             "`ack` syncs to the disk before it acknowledges; `os` leaves that to the operating system, "
-            "as Kafka does."
+            "as Kafka does. A reach holds for both: `ack` is held to Kafka's value, though Kafka does not sync. "
+            "Only where a reach names `ack` by itself is it held to that share of `os` instead. "
+            f"{ONCE}: one value, no median."
         ),
     ]
     wide = [

@@ -5,6 +5,8 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
 
+from bench_table import ONCE, titled
+
 OURS, THEIRS = "fencepost", "kafka"
 # The measure, what it is called, what has to be reached: the ratio to the connector's, or a value of ours.
 RATIOS: Final = (
@@ -85,14 +87,15 @@ def table(result: Mapping[str, Any]) -> str:
             ratio = ours / theirs
             reached = "yes" if ratio >= least else "no"
             lines.append(
-                f"| {title} | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f} | ≥ {least:g} | {reached} |"
+                f"| {titled(title, measures[name])} | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f} | ≥ {least:g} | {reached} |"
             )
     for name, title, most in VALUES:
         ours = _median(measures, name, OURS)
         if ours is not None:
             reach = "" if most is None else f"≤ {most:g}"
             reached = "" if most is None else ("yes" if ours <= most else "no")
-            lines.append(f"| {title.format(**options)} | {ours:,.2f} | | | {reach} | {reached} |")
+            told = titled(title.format(**options), measures[name])
+            lines.append(f"| {told} | {ours:,.2f} | | | {reach} | {reached} |")
     return "\n".join(lines) + "\n"
 
 
@@ -103,7 +106,7 @@ def _about(result: Mapping[str, Any]) -> str:
         f"{machine['kernel']}, Python {machine['python']}; Fencepost {versions['fencepost']}, PySpark and connector "
         f"{versions['pyspark']}, librdkafka {versions['librdkafka']}, {versions['java']}. Spark, Python and the node shared "
         f"these cores. flush.policy={result['options']['flush']}. Load average before: {load['before'][0]:.2f}, after: "
-        f"{load['after'][0]:.2f}. Medians of {result['options']['rounds']} rounds."
+        f"{load['after'][0]:.2f}. Medians of {result['options']['rounds']} rounds. {ONCE}: one value, no median."
     )
 
 

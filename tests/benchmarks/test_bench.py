@@ -35,11 +35,11 @@ def test_the_table_shows_medians_ratios_and_whether_each_reach_was_reached() -> 
     assert lines[2:] == [
         "| Produce, MB/s | 90 | 200 | 100 | 0.90 | 2.00 | ≥ 1 × Kafka | os only |",
         (
-            "| Acknowledgement at 1,000 records/s, p99, ms "
+            "| Acknowledgement at 1,000 records/s, p99, ms (once) "
             "| 2.00 | 1.00 | 1.50 | 1.33 | 0.67 | ≤ 1/2 × Kafka | no |"
         ),
-        "| Start to first acknowledgement, s | 1.60 | – | 4.00 | 0.40 | – | < 1.5 | no |",
-        "| 10,000 partitions: idle CPU, % of a core | 0.00 | – | 9.00 | 0.00 | – | < 2 | yes |",
+        "| Start to first acknowledgement, s (once) | 1.60 | – | 4.00 | 0.40 | – | < 1.5 | no |",
+        "| 10,000 partitions: idle CPU, % of a core (once) | 0.00 | – | 9.00 | 0.00 | – | < 2 | yes |",
     ]
 
 
@@ -48,6 +48,26 @@ def test_the_report_names_the_machine_the_versions_and_how_busy_it_was() -> None
     for part in ("2 cores of a CPU", "Kafka 4.3.0 (openjdk 21)", "before: 0.10, after: 1.50"):
         assert part in text
     assert "Produce, MB/s: fencepost_ack 80 … 300" in text
+
+
+def test_a_row_that_was_measured_once_says_so_and_the_legend_what_is_held_to_what() -> None:
+    """Medians of three rounds are said of the whole table."""
+    rows = [line for line in report(ONE_NODE, RESULT).splitlines() if line.startswith("| ")]
+    assert [line.split(" | ")[0].endswith("(once)") for line in rows[1:]] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    legend = report(ONE_NODE, RESULT).partition("`ack` syncs")[2]
+    assert "(once): one value" in legend
+    assert "Only where a reach names `ack` by itself" in legend
+
+
+@pytest.mark.parametrize("name", readme_numbers.NAMES)
+def test_the_report_of_a_run_is_what_its_values_say(name: str) -> None:
+    """`python deploy/benchmarks/readme_numbers.py` writes both it and the README."""
+    assert (readme_numbers.RESULTS / f"{name}.md").read_text() == readme_numbers.told(name)
 
 
 @pytest.mark.slow
@@ -108,7 +128,7 @@ def test_a_disk_may_cost_the_synced_policy_a_quarter_and_no_more() -> None:
     assert table(THREE_NODES, {"produce_mb_s": values}).splitlines()[2].endswith("| os only |")
     values[SYNCED] = [76.0]
     assert table(THREE_NODES, {"produce_mb_s": values}).splitlines()[2] == (
-        "| Produce, MB/s | 76 | 100 | 90 | 0.84 | 1.11 | ≥ 1 × Kafka, `ack` ≥ 0.75 × `os` | yes |"
+        "| Produce, MB/s (once) | 76 | 100 | 90 | 0.84 | 1.11 | ≥ 1 × Kafka, `ack` ≥ 0.75 × `os` | yes |"
     )
 
 
