@@ -295,7 +295,9 @@ class TransactionalLoop:
             # A commit whose answer was lost is decided when the next incarnation has begun, and not before.
             self._new_producer()
         firsts = _firsts(messages)
-        for at in self._committed([TopicPartition(*place) for place in firsts]) if firsts else []:
+        if not firsts:
+            return
+        for at in self._committed([TopicPartition(*place) for place in firsts]):
             place = at.topic, at.partition
             # What was read first is behind all that this loop has committed: a coordinator that tells less was deposed, or nothing
             # was ever committed there.

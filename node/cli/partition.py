@@ -7,7 +7,7 @@ PROVED BY  tests/node/test_cli_recover.py::test_of_a_partition_that_moves_nobody
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -165,11 +165,18 @@ def _what_is_left(sizes: Mapping[BrokerId, int | None]) -> str:
     return f"Of what is left: {each}. "
 
 
-def _elected(image: ClusterImage, now: PartitionState, place: TopicPartition) -> BrokerId:
-    """Whom the cluster elects uncleanly."""
+def _living(
+    image: ClusterImage, now: PartitionState, place: TopicPartition
+) -> tuple[BrokerId, ...]:
+    """Who may be elected uncleanly; who would begin anew only where nobody else may."""
     living = living_replicas(image, now) or empty_replicas(image, now)
     if not living:
         raise Failed(f"{why_offline(image, place)}")
+    return living
+
+
+def _elected(living: Sequence[BrokerId], now: PartitionState) -> BrokerId:
+    """Whom of these the cluster elects."""
     return next((each for each in living if each not in now.adding), living[0])
 
 
@@ -180,8 +187,8 @@ def _heir(
     place: TopicPartition,
     sizes: Mapping[BrokerId, int | None],
 ) -> BrokerId:
-    elected = _elected(image, now, place)
-    living = living_replicas(image, now) or empty_replicas(image, now)
+    living = _living(image, now, place)
+    elected = _elected(living, now)
     others = [each for each in now.replicas if each not in living]
     if wanted is None and living[0] in now.offline and others:  # it would begin anew
         raise Failed(f"{why_offline(image, place)}")
@@ -253,7 +260,9 @@ def _check_would_lead(wire: Wire, place: TopicPartition, heir: BrokerId) -> None
     image, now = _look(wire, place)
     if now.leader != NO_LEADER:
         raise Failed(f"{place} is led by node {now.leader} by now: there is nothing to recover")
-    if _elected(image, now, place) != heir or (not now.is_moving and now.replicas[0] != heir):
+    if _elected(_living(image, now, place), now) != heir or (
+        not now.is_moving and now.replicas[0] != heir
+    ):
         raise Failed(
             f"{place} has changed meanwhile, and node {heir} would not be elected any more. {UNTOUCHED}"
         )
