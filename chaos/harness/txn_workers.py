@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..checkers.txn_history import Txn, Txns, from_lines
-from ..workloads.txn_process import HUNG, SLOTS_MAX
+from ..workloads.heartbeat import HANGS
+from ..workloads.txn_process import SLOTS_MAX
 from .loop_frame import NoProgress, wait_for_progress
 from .processes import Process
 
 PROGRESS_S = 60.0  # for every worker to commit again; a transaction may have to time out first
+SAID_CHARACTERS = 1_500
 STOP_S = 100.0  # with the transaction that is under way, however patient
-STOPPED = (0, -signal.SIGTERM, HUNG)  # the second of one that had only just been started
+STOPPED = (0, -signal.SIGTERM, *HANGS)  # the second of one that had only just been started
 MODULE = "fencepost.chaos.workloads.txn_worker"
 
 
@@ -49,7 +51,8 @@ class Workers:
     all: list[Worker] = field(default_factory=list)
     ok: Counter[int] = field(default_factory=Counter)  # slot -> transactions committed
     ended: list[str] = field(default_factory=list)  # who ended by itself, and what it said
-    hung: int = 0  # clients that did not come back, and were ended by their own watch
+    hung: int = 0  # clients whose library did not come back (`heartbeat.py`)
+    hung_said: str = ""  # by the last of them
     topics: tuple[str, ...] = ("bank", "list")
     _files: list[Path] = field(default_factory=list)
     _read: dict[Path, int] = field(default_factory=dict)
@@ -120,11 +123,12 @@ class Workers:
         for worker in self.all:
             assert worker.process is not None
             if not worker.process.alive:
-                if worker.process.exit_code == HUNG:
+                if worker.process.exit_code in HANGS:
                     self.hung += 1
+                    self.hung_said = worker.process.said()[-SAID_CHARACTERS:]
                     self.start(worker)
                     continue
-                said = worker.process.said()[-1_500:]
+                said = worker.process.said()[-SAID_CHARACTERS:]
                 self.ended.append(
                     f"{worker.transactional_id} ended with {worker.process.exit_code}: {said}"
                 )
@@ -153,7 +157,7 @@ class Workers:
         except NoProgress as error:
             why = f"{error}; not {missing}. {self.ended[-1:]}"
             if self.hung > hung:  # clients that did not come back: whose fault that is nobody knows
-                raise TimeoutError(why) from error
+                raise TimeoutError(f"{why} Hung: {self.hung_said}") from error
             raise NoProgress(why) from error
 
     # -- the end -----------------------------------------------------------------------------------
@@ -168,7 +172,7 @@ class Workers:
         for worker in self.all:
             assert worker.process is not None
             if (code := worker.process.stop(STOP_S)) not in STOPPED:
-                said = worker.process.said()[-1_500:]
+                said = worker.process.said()[-SAID_CHARACTERS:]
                 self.ended.append(f"{worker.transactional_id} was stopped with {code}: {said}")
 
     def kill_all(self) -> None:

@@ -20,7 +20,8 @@ from typing import Final
 from ..checkers.txn_history import Txn, to_line
 from ..faults.lasting import lasting
 from ..harness.processes import Process
-from ..workloads.txn_process import HUNG, SLOTS_MAX
+from ..workloads.heartbeat import HANGS
+from ..workloads.txn_process import SLOTS_MAX
 from .folder import HISTORY, RunFolder
 from .notes import Notes
 
@@ -97,7 +98,7 @@ class Clients:
         self.known = Known()
         self.crashes = 0
         self.ended: list[str] = []  # who ended by itself, and what it said
-        self.hung = 0  # whose library did not come back, and who were ended by their own watch
+        self.hung = 0  # whose library did not come back (`heartbeat.py`)
         self.watching: list[Callable[[Txn], None]] = []  # who else sees the history grow
         self.began_s = time.monotonic()
         self._module = module
@@ -190,7 +191,7 @@ class Clients:
     def _account(self, client: Client) -> None:
         assert client.process is not None
         code = client.process.exit_code
-        if code == HUNG:
+        if code in HANGS:
             self.hung += 1
         elif code == -signal.SIGKILL and not client.is_killed:
             self.ended.append(

@@ -117,9 +117,16 @@ class QueueClient(Transactor):
 
     # -- which keys --------------------------------------------------------------------------------
 
+    def _are_there(self, keys: Sequence[int]) -> bool:
+        for key in keys:
+            if not self.topics.ensure(key):
+                return False
+            self.heart.beat()
+        return True
+
     def _choose(self, consumer: Consumer) -> bool:
         keys = self.rng.sample(self.window, self.rng.randint(1, len(self.window)))
-        if not self.topics.all_there(keys):
+        if not self._are_there(keys):
             return False
         names = sorted(key_name(key) for key in keys)
         if self.unseen and self.rng.random() < UNSEEN_ODDS:
@@ -199,7 +206,7 @@ class QueueClient(Transactor):
     def _operate(self, consumer: Consumer) -> bool:
         count = self.rng.randint(1, STEPS_MAX) if self.chosen.transactions else 1
         keys = [self._next_key() if self.rng.random() < 0.5 else None for _ in range(count)]
-        if not self.topics.all_there([key for key in keys if key is not None]):
+        if not self._are_there([key for key in keys if key is not None]):
             return True  # nobody answers; nothing was sent
         number = self.next_number()
         op = Txn("txn", "info", self.process, number)
@@ -295,6 +302,7 @@ class QueueClient(Transactor):
         deadline = time.monotonic() + SEND_S
         while not told and time.monotonic() < deadline:
             self.producer.poll(0.05)
+        self.heart.beat()
         return told[0] if told else KafkaError(KafkaError._TIMED_OUT, "no acknowledgement")
 
     # -- without one -------------------------------------------------------------------------------

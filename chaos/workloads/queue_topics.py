@@ -46,9 +46,6 @@ class Topics:
         settings = {"bootstrap.servers": self._bootstrap, "error_cb": lambda _: None}
         return AdminClient(CLIENT | settings)
 
-    def all_there(self, keys: Sequence[int]) -> bool:
-        return all(self.ensure(key) for key in keys)
-
     def ensure(self, key: int) -> bool:
         """Whether the topic of a key is there."""
         name = topic_of(key)

@@ -9,11 +9,9 @@ PROVED BY  tests/chaos/test_txn_worker.py::test_a_transaction_is_written_down_be
 """
 
 import argparse
-import faulthandler
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final, TextIO
@@ -33,6 +31,7 @@ from fencepost.clients.transactional.telling_producer import TellingProducer
 from ..checkers.availability import NO_END, ON_PURPOSE
 from ..checkers.history import Kind
 from ..checkers.txn_history import Polled, Txn, to_line
+from .heartbeat import Heartbeat
 from .txn_keys import key_of, payload
 
 BANK, LIST = "bank", "list"
@@ -43,9 +42,7 @@ CALL_S: Final = 10.0
 # librdkafka's send_offsets_to_transaction may wait for a coordinator that is gone, with no end (clients' `bounded.py`).
 HANGS_S: Final = 20.0
 HANGS: Final = "hangs: "  # begins what is noted of its transaction
-WATCH_S: Final = 25.0  # for every other call, each of which has a shorter timeout of its own
 SLEEPS_AT_COMMIT: Final = signal.SIGUSR1
-HUNG: Final = 75  # the exit code of a worker whose client does not come back
 SESSION_MS: Final = 6_000
 ABORT_ODDS: Final = 0.1
 DAWDLE_ODDS: Final = 0.02
@@ -127,17 +124,8 @@ class Worker:
         self._number = 0
         self._lives = 0
         self._damage = DamageSeen()
-        self._called_at: float | None = None  # when librdkafka was called that has not come back
+        self.heart = Heartbeat()
         self.process = ""
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while True:
-            time.sleep(1.0)
-            at = self._called_at
-            if at is not None and time.monotonic() - at > WATCH_S:
-                faulthandler.dump_traceback()
-                os._exit(HUNG)
 
     def stop(self, *_: object) -> None:
         self.stopping = True
@@ -146,13 +134,16 @@ class Worker:
         self.is_to_sleep = True
 
     def obey(self) -> None:
-        """SIGTERM ends it behind the operation that is under way; after SIGUSR1 it stops itself before a commit."""
+        """SIGTERM ends it behind the operation that is under way; after SIGUSR1 it stops itself before a commit. It ends
+        itself when librdkafka does not come back."""
+        self.heart.watch()
         signal.signal(signal.SIGTERM, self.stop)
         signal.signal(SLEEPS_AT_COMMIT, self.sleep_at_commit)
 
     def note(self, op: Txn) -> None:
         self._notes.write(f"{to_line(op)}\n")
         self._notes.flush()
+        self.heart.beat()
 
     def next_number(self) -> int:
         """Unique in a run, and rising with the time, for all processes of this machine."""
@@ -187,17 +178,13 @@ class Worker:
 
     def close(self, consumer: Consumer) -> None:
         """It waits for a rebalance that is under way; once it was seen to wait for ever."""
-        self._called_at = time.monotonic()
         consumer.close()
-        self._called_at = None
+        self.heart.beat()
 
     def poll(self, consumer: Consumer, op: Txn, most: int, seconds: float) -> None:
         # With a rebalance in it, this, too, was seen to wait for ever.
-        self._called_at = time.monotonic()
-        try:
-            messages = consumer.consume(most, timeout=seconds)
-        finally:
-            self._called_at = None
+        messages = consumer.consume(most, timeout=seconds)
+        self.heart.beat()
         for message in messages:
             error = message.error()
             if error is not None:
@@ -255,7 +242,7 @@ class Transactor(Worker):
         """Again as long as librdkafka says so; the error that says otherwise."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            self._called_at = time.monotonic()
+            self.heart.beat()
             try:
                 call()
                 return None
@@ -263,8 +250,6 @@ class Transactor(Worker):
                 error: KafkaError = failed.args[0]
                 if not error.retriable() or time.monotonic() > deadline:
                     return error
-            finally:
-                self._called_at = None
 
     def transact(self, op: Txn, consumer: Consumer | None = None) -> bool:
         """Whether this producer may go on. `op` says in the end what is known of the transaction."""
@@ -310,6 +295,7 @@ class Transactor(Worker):
         if self.rng.random() < DAWDLE_ODDS:
             self.producer.flush(CALL_S)
             time.sleep(self.rng.random() * 2 * self.chosen.timeout_ms / 1000)
+            self.heart.beat()
         if self.rng.random() < ABORT_ODDS:
             if self.rng.random() < 0.5:
                 self.producer.flush(CALL_S)

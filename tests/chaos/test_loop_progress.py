@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -89,6 +90,28 @@ def test_workers_that_hang_in_their_client_prove_nothing(tmp_path, monkeypatch) 
     monkeypatch.setattr(Workers, "look", lambda self: setattr(self, "hung", self.hung + 1))
     with pytest.raises(TimeoutError, match="a-0"):
         workers.progress()
+
+
+def test_a_worker_that_the_kernel_ended_with_pythons_lock_held_has_hung(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("fencepost.chaos.harness.txn_workers.PROGRESS_S", 0.05)
+    workers = Workers(tmp_path, [])
+    gone = SimpleNamespace(alive=False, exit_code=-signal.SIGALRM, said=lambda: "in in_the_library")
+    back = SimpleNamespace(alive=True)
+    workers.all = [SimpleNamespace(slot=0, paused=False, process=back, transactional_id="a-0")]
+    monkeypatch.setattr(Workers, "start", lambda _, worker: setattr(worker, "process", back))
+    looks = iter([back, gone])
+    seen = Workers.look
+
+    def look(self) -> None:
+        self.all[0].process = next(looks, back)
+        seen(self)
+
+    monkeypatch.setattr(Workers, "look", look)
+    with pytest.raises(TimeoutError, match=r"a-0.*in in_the_library"):
+        workers.progress()
+    assert (workers.hung, workers.ended) == (1, [])
 
 
 def test_an_auditor_that_was_shown_nothing_has_made_no_progress() -> None:
