@@ -119,6 +119,43 @@ def test_positions_are_of_the_topics_in_the_image_that_was_confirmed() -> None:
     on_node(scenario)
 
 
+@pytest.mark.parametrize("api", ["offset_commit", "txn_offset_commit"])
+@pytest.mark.parametrize("hears", ["of another", "that it is gone", "nothing"])
+def test_a_position_for_a_name_is_acknowledged_only_of_the_topic_that_has_it_now(
+    api: str, hears: str
+) -> None:
+    """1. a client works in a topic that was made anew  2. this node knows the old one  3. its position would go with that."""
+
+    async def scenario(node: GroupNode) -> None:
+        await ready(node)
+
+        async def confirm() -> bool:
+            if hears == "of another":
+                _made_anew(node)
+            elif hears == "that it is gone":
+                node.delete_topic("t")
+            return hears != "nothing"
+
+        before = node.service._confirm_image
+        node.service._confirm_image = confirm
+
+        async def commit() -> Any:
+            if api == "offset_commit":
+                reply = await node.commit(7)
+            else:
+                reply = await node.ask(api, 3, **committed_in_a_transaction(7))
+            return reply.topics[0].partitions[0].error_code
+
+        assert await commit() is E.coordinator_load_in_progress
+        node.service._confirm_image = before
+        again = await commit()
+        assert again is (E.unknown_topic_or_partition if hears == "that it is gone" else E.none)
+        if api == "offset_commit" and again is E.none:
+            assert await node.fetch() == 7
+
+    on_node(scenario)
+
+
 def test_several_groups_are_fetched_at_once_each_with_its_own_error() -> None:
     async def scenario(node: GroupNode) -> None:
         await ready(node)

@@ -28,16 +28,21 @@ class Bench(Cluster):
         self.shard = FakeShard()
         self.done: list[MarkersDone] = []
         self.told = 0
+        self.is_of_now = True
         self.sender = MarkerSender(
             env=world.node("n"),
             image=self.image,
             door=self.door,
             coordinator_epoch=lambda partition: 40 + partition,
             done=self.take_done,
+            confirm_image=self.confirm_image,
         )
         self.make_topic("a", [1, 2])
         self.make_topic("b", [1])
         self.listeners.append(self.sender)
+
+    async def confirm_image(self) -> bool:
+        return self.is_of_now
 
     def take_done(self, shard: Shard, done: tuple[MarkersDone, ...]) -> None:
         assert cast(Any, shard) is self.shard
@@ -150,6 +155,39 @@ def test_a_topic_that_is_deleted_inside_an_open_transaction_holds_nothing_up() -
         bench.delete_topic("a")
         await asyncio.sleep(0.01)
         assert bench.names == ["x", "y"]
+
+    on_bench(scenario)
+
+
+def test_a_topic_that_was_made_anew_gets_its_marker_from_a_node_that_hears_of_its_end_first() -> (
+    None
+):
+    """1. the transaction wrote to the new one  2. the image has the old one  3. deleted, and in a moment: made"""
+
+    async def scenario(bench: Bench) -> None:
+        bench.door.answers[A0] = [E.not_leader_or_follower] * 3
+        bench.send("x", A0)
+        await asyncio.sleep(0.03)
+        bench.delete_topic("a")
+        bench.make_topic("a", [2])
+        await asyncio.sleep(5)
+        assert bench.names == ["x"]
+        assert bench.door.written[-1][0] == 2
+
+    on_bench(scenario)
+
+
+def test_a_name_that_may_be_known_to_others_is_not_taken_for_deleted() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.is_of_now = False
+        bench.delete_topic("b")
+        bench.send("x", B0)
+        await asyncio.sleep(5)
+        assert bench.names == []
+        assert bench.sender.stuck() == {B0: ["x"]}
+        bench.is_of_now = True
+        await asyncio.sleep(5)
+        assert bench.names == ["x"]
 
     on_bench(scenario)
 

@@ -6,8 +6,9 @@ PROVED BY  tests/txn/test_offset_requests.py::test_every_partition_asked_about_i
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.metadata.image import ClusterImage, TopicState
@@ -48,6 +49,7 @@ class CommitPlan:
 
     def __init__(self) -> None:
         self.commits: list[Commit] = []
+        self._named: dict[str, UUID] = {}  # whom this node took the names for
         self._topics: list[tuple[Fields, list[tuple[int, ErrorCode | None]]]] = []
 
     def add(self, image: ClusterImage, topic: Any) -> None:
@@ -57,6 +59,8 @@ class CommitPlan:
             rows.extend((row.partition_index, state) for row in topic.partitions)
         else:
             # Named or not, the position is of this topic and not of the next one to have its name.
+            if hasattr(topic, "name"):
+                self._named[state.name] = state.topic_id
             commits = commits_of(state.name, state.topic_id, topic.partitions)
             for commit in commits:
                 exists = 0 <= commit.partition < len(state.partitions)
@@ -64,6 +68,21 @@ class CommitPlan:
                 if exists:
                     self.commits.append(commit)
         self._topics.append((_names(topic, state), rows))
+
+    async def of_now(
+        self, reply: Any, image: ClusterImage, confirm_image: Callable[[], Awaitable[bool]]
+    ) -> Any:
+        """What was stored for a name is acknowledged only if the topic that has it now is the one that was found: whoever
+        commits may know of a topic that was made anew, of which this node has not heard."""
+        if isinstance(reply, ErrorCode) or not self._named:
+            return reply
+        if await confirm_image():
+            found = {
+                name: state.topic_id for name in self._named if (state := image.topics.get(name))
+            }
+            if found == self._named:
+                return reply
+        return E.coordinator_load_in_progress  # clients ask again, here
 
     def command(self, ctx: Caller, body: Any) -> OffsetCommit:
         retention_time_ms = -1

@@ -244,8 +244,8 @@ class GroupService:
         if is_late:
             return {"topics": plan.answer(E.not_coordinator)}
         command = plan.command(ctx, body)
-        reply = await self._execute(body.group_id, command) if command.commits else []
-        return {"topics": plan.answer(reply)}
+        reply: Any = await self._execute(body.group_id, command) if command.commits else []
+        return {"topics": plan.answer(await plan.of_now(reply, self._image, self._confirm_image))}
 
     async def offsets_partition_of(self, group_id: str) -> TopicPartition | ErrorCode:
         """Which partition keeps this group's positions. The first who asks has the topic made."""
@@ -266,10 +266,10 @@ class GroupService:
         reply: Any = []
         if command.commits:
             reply = await self._commit_in_transaction(command, verify, began)
+            reply = await plan.of_now(reply, self._image, self._confirm_image)
         if reply is E.coordinator_load_in_progress and ctx.api_version < _LOADING_KNOWN_SINCE:
             reply = E.coordinator_not_available
-        topics = plan.answer(reply)
-        return {"topics": offset_requests.by_name(topics)}
+        return {"topics": offset_requests.by_name(plan.answer(reply))}
 
     async def _commit_in_transaction(
         self, command: TxnOffsetCommit, verify: Verify, began: Began | None

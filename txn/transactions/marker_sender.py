@@ -10,7 +10,7 @@ twice does no harm while its transaction is not done, and until then nothing els
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -92,14 +92,17 @@ class MarkerSender:
         door: MarkerDoor,
         coordinator_epoch: Callable[[int], int | None],
         done: Callable[[Shard, tuple[MarkersDone, ...]], None],
+        confirm_image: Callable[[], Awaitable[bool]],
     ) -> None:
         """`coordinator_epoch` of a partition of the coordinator's topic: None when another node has it by now and the
-        shard is about to be told. `done` is told once for each transaction."""
+        shard is about to be told. `done` is told once for each transaction. `confirm_image` is False if the image may
+        not be of now."""
         self._env = env
         self._image = image
         self._door = door
         self._coordinator_epoch = coordinator_epoch
         self._tell_done = done
+        self._confirm_image = confirm_image
         self._ready: dict[BrokerId, list[_Entry]] = {}
         self._on_the_way: dict[BrokerId, int] = {}
         self._done: dict[Shard, list[MarkersDone]] = {}
@@ -144,10 +147,11 @@ class MarkerSender:
     def _route(self, job: _Job, partitions: Iterable[TopicPartition]) -> None:
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         lost: list[TopicPartition] = []
+        unknown: list[TopicPartition] = []
         for each in partitions:
             state = self._image.partition(each.topic, each.partition)
             if state is None:
-                job.left.pop(each, None)  # deleted: nobody reads there any more
+                unknown.append(each)
             elif state.leader == NO_LEADER:
                 lost.append(each)
             else:
@@ -156,8 +160,30 @@ class MarkerSender:
             self._ready.setdefault(leader, []).append((job, tuple(theirs)))
         if lost:
             self._pause(job, lost, LEADERLESS_PAUSE_MS)
+        if unknown:
+            self._env.tasks.spawn(self._ask_after(job, unknown), name="are they deleted")
         self._maybe_done(job)
         self._wake()
+
+    async def _ask_after(self, job: _Job, unknown: Sequence[TopicPartition]) -> None:
+        """A name that is in no image may be that of a topic which was made anew: this node hears of the old one's end first.
+        What the transaction wrote to the new one it wrote after that was agreed on, so it is known once the image is of now."""
+        is_of_now = await self._confirm_image()
+        if job.shard.is_lost:
+            return
+        if not is_of_now:
+            self._pause(job, unknown)
+            return
+        known: list[TopicPartition] = []
+        for each in unknown:
+            if self._image.partition(each.topic, each.partition) is None:
+                job.left.pop(each, None)  # deleted: nobody reads there any more
+            else:
+                known.append(each)
+        if known:
+            self._route(job, known)
+        else:
+            self._maybe_done(job)
 
     def _maybe_done(self, job: _Job) -> None:
         if not job.left and not job.shard.is_lost:

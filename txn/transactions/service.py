@@ -102,7 +102,7 @@ class TransactionService:
         self._ticker = Ticker(env.clock)
         self.sender = MarkerSender(
             env=env, image=image, door=markers,
-            coordinator_epoch=self._coordinator_epoch, done=self._markers_done,
+            coordinator_epoch=self._coordinator_epoch, done=self._markers_done, confirm_image=confirm_image,
         )  # fmt: skip
         self._words = WordSender(image, words)
         self._coordinator = Coordinator(
