@@ -229,11 +229,13 @@ class Rounds:
     async def _compact(self) -> None:
         while True:
             await self._env.clock.sleep(self._compaction_s)
-            if self._compacts:
-                await self.compact()
+            # It rests when there is nothing to compact: a log of more keys than fit a round's map takes several.
+            while self._compacts and await self.compact():
+                pass
 
-    async def compact(self) -> None:
-        """One round over the compacted partitions that were written since the last."""
+    async def compact(self) -> bool:
+        """One round over the compacted partitions that were written since the last, or not done with. True: some are not yet."""
+        leaves_some = False
         for partition in list(self._manager.partitions.values()):
             end = partition.log_end_offset
             if not partition.config.compact or self._compacted.get(partition) == end:
@@ -245,14 +247,18 @@ class Rounds:
             if not partition.log.is_start_durable:
                 continue  # the next round finds it so
             self._compacted[partition] = min(end, partition.log.recovery_point)
-            await self._compact_one(partition)
+            if await self._compact_one(partition):
+                self._compacted.pop(partition, None)
+                leaves_some = True
+        return leaves_some
 
-    async def _compact_one(self, partition: "Partition") -> None:
+    async def _compact_one(self, partition: "Partition") -> bool:
+        """Whether it left something that it can go on with."""
         machine = partition.machine
         # Nothing goes for a value that the power may take yet (flush.policy `os`, `interval`): its key would be left with none.
         stable = min(partition.last_stable_offset, partition.log.recovery_point)
         try:
-            await partition.log.compact(
+            stats = await partition.log.compact(
                 self._env.clock.now_ms(),
                 stable,
                 forgets=lambda: machine.is_everywhere,
@@ -270,6 +276,8 @@ class Rounds:
         else:
             self._manager.counters.compaction_rounds += 1
             self._due.set()
+            return stats.leaves_some
+        return False
 
     # -- what nobody foresaw ---------------------------------------------------------------------------
 

@@ -42,13 +42,14 @@ MAP_BYTES: Final = 32 * 1024 * 1024  # a million keys a round; Kafka gives 128 M
 
 @dataclass(slots=True)
 class CompactionStats:
-    """One round. `end_offset`: cleaned up to here; -1 when there was nothing to do."""
+    """One round. `end_offset`: cleaned up to here; -1 when there was nothing to do. `leaves_some`: its map was full, or it was aborted."""
 
     end_offset: int = -1
     bytes_read: int = 0
     bytes_written: int = 0
     records_read: int = 0
     records_kept: int = 0
+    leaves_some: bool = False
 
 
 class Dirt(NamedTuple):
@@ -136,6 +137,7 @@ async def compact(
     try:
         await _Round(log, found, now_ms, stats, map_bytes, forgets, is_heard).run()
     except CleaningAborted:
+        stats.leaves_some = True
         log.env.log.info("cleaning_aborted", partition=str(log.topic_partition))
     except NamesLost as error:
         lose(log, error)
@@ -200,6 +202,7 @@ class _Round:
             cleaner.records_kept,
         )
         self.stats.end_offset = log.cleaned_to = end
+        self.stats.leaves_some = end < self.dirt.end
         log.put(Kind.CLEANED, end)
 
     def _check(self, segments: list[Segment]) -> None:

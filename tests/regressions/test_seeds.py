@@ -339,3 +339,9 @@ def test_an_answer_that_a_member_reads_after_it_stood_still_is_as_old_as_its_que
     """It had been fenced meanwhile, and another had what it held."""
     kept = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12)
     TransactionsRun(Plan(campaign="transactions", seed=121776, keep_faults=kept)).run()
+
+
+@pytest.mark.slow
+def test_a_table_of_more_keys_than_fit_a_round_is_compacted_before_the_node_rests() -> None:
+    """Somebody had set its rest to 15 s, and it rested in the middle of the table each time."""
+    TransactionsRun(Plan(campaign="transactions", seed=126916)).run()

@@ -8,7 +8,10 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.batch import compute_crc
 from fencepost.cluster.wire.records import Record, build_batch
+from fencepost.replication.log import compaction
 from replica_helpers import ME, Node, batch, play
+
+RESTS_S = 15.0  # log.cleaner.backoff.ms
 
 
 def test_a_topic_that_can_not_be_compacted_says_so_and_the_node_goes_on() -> None:
@@ -66,6 +69,25 @@ def test_a_compacted_topic_is_compacted_in_its_round() -> None:
         await node.env.clock.sleep(60)
         assert await node.read_values() == [b"4", b"5"]
         assert node.manager.counters.compaction_rounds > 0
+
+    play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
+
+
+def test_a_log_of_more_keys_than_fit_a_round_is_done_with_before_the_node_rests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was taken for done with after the first round, until somebody wrote or retention looked."""
+    assert compaction.compact.__kwdefaults__ is not None
+    monkeypatch.setitem(compaction.compact.__kwdefaults__, "map_bytes", 0)  # a dozen keys
+
+    async def scene(node: Node) -> None:
+        for number in range(100):
+            now_ms = node.env.clock.now_ms()
+            await node.write(batch(str(number), key=f"k{number % 50}".encode(), timestamp=now_ms))
+        node.partition().log.roll(node.env.clock.now_ms())
+        await node.env.clock.sleep(RESTS_S + 1)
+        assert node.partition().log.cleaned_to == 100
+        assert await node.read_values() == [str(number).encode() for number in range(50, 100)]
 
     play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
 
