@@ -161,7 +161,7 @@ class ClusterRun:
             await self.nodes.until("in silence", self.nodes.uncommitted, within_s=CONVERGE_S)
             for fetcher in self.in_sessions:
                 waits = partial(untold, self.nodes, fetcher)
-                await self.nodes.until("of fetch sessions", waits, within_s=CONVERGE_S)
+                await self.nodes.until_none_waits("of fetch sessions", waits, within_s=CONVERGE_S)
                 fetcher.stopping = True
             if self.deleting is not None:
                 await self.deleting.settle(self._on, CONVERGE_S)

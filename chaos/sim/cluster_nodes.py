@@ -4,7 +4,7 @@ Node i is machine `node-i`: client door 9092, peer door 9192, data in `/data`. U
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from fencepost.cluster.base.ids import BrokerId
@@ -182,6 +182,18 @@ class ClusterNodes:
         while complaint := done():
             if self.world.loop.time() >= end:
                 raise AssertionError(f"no-progress: {what}: not within {within_s} s: {complaint}")
+            await asyncio.sleep(0.05)
+
+    async def until_none_waits(
+        self, what: str, waiting: Callable[[], Collection[str]], *, within_s: float
+    ) -> None:
+        """Until nobody waits any more. Each says how far it is, and has `within_s` to go on from there; however far it has to go."""
+        since_s: dict[str, float] = {}
+        while left := waiting():
+            now_s = self.world.loop.time()
+            since_s = {each: since_s.get(each, now_s) for each in left}
+            if still := [each for each in left if now_s - since_s[each] >= within_s]:
+                raise AssertionError(f"no-progress: {what}: for {within_s} s: {'; '.join(still)}")
             await asyncio.sleep(0.05)
 
     async def until_ready(self, within_s: float = 30.0) -> None:

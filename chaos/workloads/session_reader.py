@@ -70,14 +70,17 @@ class SessionReader:
                 await self._fetch(node_id, led)
             await clock.sleep(PAUSE_S * rng.random())
 
-    def untold(self, ends: Callable[[int], int | None]) -> str:
-        """`ends` are the high watermarks."""
+    def untold(self, ends: Callable[[int], int | None]) -> list[str]:
+        """Of each partition, how far it is. `ends` are the high watermarks."""
+        found: list[str] = []
         for reader in self.readers:
             end = ends(reader.partition)
             told = self.high_watermarks.get(reader.partition)
             if end is not None and (reader.offset < end or told != end):
-                return f"{reader.key} ends at {end}; {reader.name} is at {reader.offset} and was told of {told}"
-        return ""
+                found.append(
+                    f"{reader.key} ends at {end}, {reader.name} is at {reader.offset} and was told of {told}"
+                )
+        return found
 
     async def _by_leader(self) -> dict[int, list[tuple[StreamReader, Leader]]]:
         found: dict[int, list[tuple[StreamReader, Leader]]] = {}

@@ -345,3 +345,11 @@ def test_an_answer_that_a_member_reads_after_it_stood_still_is_as_old_as_its_que
 def test_a_table_of_more_keys_than_fit_a_round_is_compacted_before_the_node_rests() -> None:
     """Somebody had set its rest to 15 s, and it rested in the middle of the table each time."""
     TransactionsRun(Plan(campaign="transactions", seed=126916)).run()
+
+
+@pytest.mark.slow
+def test_who_reads_in_sessions_with_little_room_goes_on_for_as_long_as_it_has_to() -> None:
+    """A record or eight an answer, four answers a second, of 3,648 that two producers had written: it was given 90 s."""
+    kept = ("p0", "p3", "f0")
+    plan = Plan(campaign="cluster", seed=122945, keep_faults=(), keep_clients=kept, nodes=3)
+    ClusterRun(plan).run()
