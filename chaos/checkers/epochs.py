@@ -1,7 +1,8 @@
 """Who leads when: one leader for each epoch, epochs that rise, leaders who may have all that was committed.
 
 INVARIANT  of a partition, a leader epoch has one leader on all nodes and for ever; a partition epoch has one
-           state; neither goes back within the life of a node; a leader comes from the ISR or the ELR before it.
+           state; neither goes back within the life of a node; a leader comes from the ISR or the ELR before it, unless nobody
+           led and a person had given up by name what those have.
 PREVENTS   two nodes that both take writes for one partition, and a leader that lacks an acknowledged batch.
 PROVED BY  tests/chaos/test_cluster_checkers.py::test_two_leaders_of_one_epoch_are_an_anomaly
 """
@@ -18,6 +19,7 @@ class Epochs:
         self._states: dict[tuple[str, int], Described] = {}
         self._latest: dict[tuple[int, int, str], Described] = {}
         self.newest: dict[str, Described] = {}
+        self.given_up: set[str] = set()  # for what a person has asked for an unclean election
 
     def see(self, seen: Described | Leads) -> list[Anomaly]:
         if isinstance(seen, Leads):
@@ -69,6 +71,8 @@ class Epochs:
         if before is None or seen.leader in (NOBODY, before.leader):
             return []
         if seen.leader in (*before.isr, *before.elr):
+            return []
+        if before.leader == NOBODY and seen.key in self.given_up:
             return []
         if before.leader != NOBODY and before.leader not in seen.replicas:
             # The change that lets a replica in may end the move, and have it lead. Whoever asked for it led until then, and

@@ -151,7 +151,7 @@ class ClusterRun:
             meanwhile: list[Client] = [*self.readers, *self.keepers, *self.seekers]
             kept = [each for each in meanwhile if self.plan.keeps_client(each.client.name)]
             done = partial(of_consumers, kept)
-            async with admin.a_person_helps():
+            async with admin.a_person_helps(self.watch.given_up):
                 await self._converge()
                 await until_each_goes_on(self.nodes, self.faults, done, within_s=CONVERGE_S)
             for each in meanwhile:

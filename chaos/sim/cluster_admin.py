@@ -7,11 +7,13 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.controller.commands import ElectionType
+from fencepost.cluster.metadata.image import TopicState
 from fencepost.cluster.metadata.offline import complete_replicas
 from fencepost.cluster.wire.api import ApiKey
 
@@ -24,6 +26,8 @@ PARTITIONS_MAX: Final = 6
 TIMEOUT_MS: Final = 5000
 LOOK_S: Final = 1.0
 NO_ERROR: Final = ErrorCode.none.name
+
+GivesUp = Callable[[UUID, int], None]  # told before it is asked for: a topic's id, a partition
 
 
 class Admin:
@@ -66,10 +70,10 @@ class Admin:
             await self.client.env.clock.sleep(self._rng.uniform(0.05, 1.0))
 
     @contextlib.asynccontextmanager
-    async def a_person_helps(self) -> AsyncIterator[None]:
+    async def a_person_helps(self, gives_up: GivesUp) -> AsyncIterator[None]:
         env = self.client.env
         assert isinstance(env, SimEnv)
-        person = asyncio.ensure_future(self.nodes.world.on(env, self._give_up_lost()))
+        person = asyncio.ensure_future(self.nodes.world.on(env, self._give_up_lost(gives_up)))
         try:
             yield
         finally:
@@ -77,21 +81,27 @@ class Admin:
             with contextlib.suppress(asyncio.CancelledError):
                 await person
 
-    async def _give_up_lost(self) -> None:
+    async def _give_up_lost(self, gives_up: GivesUp) -> None:
         """What a person does whom `fencepost partition recover` asks for it: a topic that nobody writes to may have been put
         on a disk alone in the moment in which that was replaced. Until cancelled."""
         while True:
             if lost := self._lost():
+                for topic, partitions in lost:
+                    for partition in partitions:
+                        gives_up(topic.topic_id, partition)
                 with contextlib.suppress(Trouble):
                     await self._ask(
                         ApiKey.elect_leaders,
                         election_type=ElectionType.UNCLEAN.value,
-                        topic_partitions=lost,
+                        topic_partitions=[
+                            {"topic": topic.name, "partitions": partitions}
+                            for topic, partitions in lost
+                        ],
                         timeout=TIMEOUT_MS,
                     )
             await self.client.env.clock.sleep(LOOK_S)
 
-    def _lost(self) -> list[dict[str, Any]]:
+    def _lost(self) -> list[tuple[TopicState, list[int]]]:
         image = self.nodes.image
         topics = [] if image is None else [image.topics.get(name) for name in CHURNED]
         found = []
@@ -103,7 +113,7 @@ class Admin:
                 if state.leader < 0 and self.nodes.emptied.issuperset(complete_replicas(state))
             ]
             if topic is not None and lost:
-                found.append({"topic": topic.name, "partitions": lost})
+                found.append((topic, [*lost]))
         return found
 
     async def _ask(self, api_key: ApiKey, **fields: Any) -> Any:

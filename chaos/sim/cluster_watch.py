@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
+from uuid import UUID
 
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
@@ -169,6 +170,10 @@ class ClusterWatch:
                 self._moment("leads", node_id)
         if isr is not None and isr != len(state.isr):
             self._moment("isr shrunk" if len(state.isr) < isr else "isr grew", node_id)
+
+    def given_up(self, topic_id: UUID, partition: int) -> None:
+        """A person asks for whoever is alive to lead it."""
+        self.epochs.given_up.add(key_of(topic_id, partition))
 
     def told(self, seen: Told) -> None:
         """A client's answer."""

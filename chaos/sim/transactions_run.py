@@ -194,7 +194,7 @@ class TransactionsRun:
             await self.faults.run(FAULTS_S)
             await self.faults.end()
             admin.stopping = True
-            async with admin.a_person_helps():
+            async with admin.a_person_helps(self.watch.given_up):
                 await self._converge(running)
             await asyncio.wait([churning])
         sweeping.cancel()

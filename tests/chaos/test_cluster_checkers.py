@@ -108,6 +108,19 @@ def test_a_replica_that_a_move_adds_leads_only_when_the_leader_has_let_it_in() -
     assert rules(Epochs(), leaderless, image(4, (2, 6), replicas=(4,), isr=(4,))) == ["unclean"]
 
 
+def test_what_a_person_has_given_up_by_name_may_be_led_by_anybody_where_nobody_leads() -> None:
+    """Seed 126654 of the cluster: the one copy was on a disk that was replaced, and a move had added a replica by then."""
+    leaderless = image(-1, (1, 5), replicas=(1, 4), isr=(4,), adding=(1,))
+    elected = image(1, (2, 6), replicas=(1, 4), isr=(1,), adding=(1,))
+    asked = Epochs()
+    asked.given_up.add(KEY)
+    assert rules(asked, leaderless, elected) == []
+    another = Epochs()
+    another.given_up.add("t-1")
+    assert rules(another, leaderless, elected) == ["unclean"]
+    assert rules(asked, image(2, (3, 8)), image(4, (4, 9), isr=(4,))) == ["unclean"], "2 led"
+
+
 def test_an_image_that_says_something_else_of_a_move_or_a_failed_log_is_an_anomaly() -> None:
     here = image(1, (4, 7), adding=(3,))
     assert rules(Epochs(), here, image(1, (4, 7), node=2)) == ["two-images"]

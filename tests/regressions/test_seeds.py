@@ -353,3 +353,9 @@ def test_who_reads_in_sessions_with_little_room_goes_on_for_as_long_as_it_has_to
     kept = ("p0", "p3", "f0")
     plan = Plan(campaign="cluster", seed=122945, keep_faults=(), keep_clients=kept, nodes=3)
     ClusterRun(plan).run()
+
+
+def test_who_is_elected_uncleanly_because_a_person_asked_for_it_is_no_anomaly() -> None:
+    """The simulator's person gave up what was on a replaced disk alone, and a replica that a move had added led: the watch was not told."""
+    kept = (1, 2, 3, 4, 5, 11)
+    ClusterRun(Plan(campaign="cluster", seed=126654, keep_faults=kept)).run()
