@@ -1,7 +1,7 @@
 """Produce, api key 0, versions 3-13.
 
 Does      appends batches to the partitions led here; answers when they are as durable as `acks` asks for. Before the
-          first batch of a transaction it asks the transaction's coordinator.
+          first batch of a transaction it asks the transaction's coordinator, and the quorum before it calls one out of order.
 Versions  5 log start offset; 8 errors by record; 9 flexible; 10 where the leader is; 11 TRANSACTION_ABORTABLE;
           12 a batch makes its partition part of its transaction (KIP-890); 13 topic ids.
 Refuses   TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transaction without its name, INVALID_REQUIRED_ACKS,
@@ -34,6 +34,7 @@ from fencepost.replication.waits import OffsetWait
 
 from ..heavy_batches import RecordErrors, heavy_batches, partition_of
 from ..moved import name_new_leaders
+from ..out_of_order import OUT_OF_ORDER, OutOfOrder
 from ..server.dispatch import Answer, Cancel, Fields
 from ..server.overtaking import TRIED_AGAIN, Place
 from ..services import HandlerContext
@@ -152,8 +153,17 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
     appended: list[_Appended] = []
     by_id = ctx.api_version >= 13
     nameless = request.transactional_id is None and _has_transactional(request)
-    responses = []
+    responses: list[Fields] = []
     said = RecordErrors()
+
+    def complete() -> None:
+        reply: Fields = {"responses": responses}
+        if ctx.api_version >= 10:
+            by_topic = [(topic, topic["partition_responses"]) for topic in responses]
+            name_new_leaders(ctx, reply, by_topic, index="index")
+        answer(reply)
+
+    doubted = OutOfOrder(services, complete)
     for topic in request.topic_data:
         name = services.topic_name(topic.topic_id) if by_id else topic.name
         answers = []
@@ -167,6 +177,10 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
                 judge = partition_of(ctx, topic, wanted)
                 if judge is None or not judge.remembers:
                     ctx.origin.refused.note(place, wanted.records)
+            elif part["error_code"] is OUT_OF_ORDER:
+                judge = partition_of(ctx, topic, wanted)
+                assert judge is not None, "it has judged just now"
+                doubted.note(part, judge)
             if errors := part.get("record_errors"):
                 said.keep(errors)
             answers.append(part)
@@ -178,17 +192,19 @@ def begin(ctx: HandlerContext, request: Any, answer: Answer) -> Cancel | None:
         _refuse_unanswered(responses)
         answer(None)
         return None
-
-    def complete() -> None:
-        reply: Fields = {"responses": responses}
-        if ctx.api_version >= 10:
-            by_topic = [(topic, topic["partition_responses"]) for topic in responses]
-            name_new_leaders(ctx, reply, by_topic, index="index")
-        answer(reply)
-
     timeout_s = request.timeout.total_seconds()
     clock, is_cut_off = services.env.clock, services.is_cut_off
-    return _Acknowledgements(appended, acks, complete, is_cut_off, clock, timeout_s).start()
+    waiting = _Acknowledgements(appended, acks, doubted.tell, is_cut_off, clock, timeout_s)
+    cancel = waiting.start()
+    if not doubted:
+        return cancel
+
+    def cancel_both() -> None:
+        if cancel is not None:
+            cancel()
+        doubted.cancel()
+
+    return cancel_both
 
 
 class _Acknowledgements:

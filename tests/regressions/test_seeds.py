@@ -359,3 +359,11 @@ def test_who_is_elected_uncleanly_because_a_person_asked_for_it_is_no_anomaly() 
     """The simulator's person gave up what was on a replaced disk alone, and a replica that a move had added led: the watch was not told."""
     kept = (1, 2, 3, 4, 5, 11)
     ClusterRun(Plan(campaign="cluster", seed=126654, keep_faults=kept)).run()
+
+
+@pytest.mark.slow
+def test_a_leader_that_slept_does_not_call_out_of_order_what_goes_on_behind_its_successors() -> (
+    None
+):
+    """It was elected anew meanwhile, and asked before it had heard of either: one batch had overtaken another, as it may then."""
+    ClusterRun(Plan(campaign="cluster", seed=126899, keep_faults=(1, 2, 4, 6))).run()
