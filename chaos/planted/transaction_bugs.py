@@ -9,7 +9,7 @@ from fencepost.cluster.wire.batch import compute_crc, parse_header
 from fencepost.node.transaction_doors import Verifier
 from fencepost.replication.appends import Refusal
 from fencepost.replication.log.log import Log
-from fencepost.replication.log.producer_verdicts import ACCEPT, Refused
+from fencepost.replication.log.producer_verdicts import ACCEPT
 from fencepost.replication.log.producers_machine import ProducersMachine
 from fencepost.replication.partition import Partition
 from fencepost.replication.partition_machine import PartitionMachine
@@ -95,20 +95,20 @@ def first_writes_are_refused(patch: Patch) -> None:
 
 @bug(seen_by="refused", campaign="transactions", workloads="bank append")
 def open_transactions_are_called_none(patch: Patch) -> None:
-    """Each third first batch of a transaction that is open is told INVALID_TXN_STATE, which ends Java's producer."""
-    right = ProducersMachine.decide
-    first = 0
+    """Each third transaction that is open is told INVALID_TXN_STATE where it begins to write, which ends Java's producer."""
+    right = Verifier.verify
+    open_ones = 0
 
-    def decide(self: ProducersMachine, batch: Any, *, origin_client: bool) -> Any:
-        nonlocal first
-        found = right(self, batch, origin_client=origin_client)
-        if batch.is_transactional and batch.base_sequence == 0 and found is ACCEPT:
-            first += 1
-            if first % 3 == 0:
-                return Refused(ErrorCode.invalid_txn_state, "it is")
-        return found
+    async def verify(self: Verifier, *asked: Any, **named: Any) -> list[ErrorCode]:
+        nonlocal open_ones
+        codes = await right(self, *asked, **named)
+        if set(codes) == {ErrorCode.none}:
+            open_ones += 1
+            if open_ones % 3 == 0:
+                return [ErrorCode.invalid_txn_state] * len(codes)
+        return codes
 
-    patch.put(ProducersMachine, "decide", decide)
+    patch.put(Verifier, "verify", verify)
 
 
 @bug(

@@ -64,7 +64,9 @@ class _Prepared:
     refused: dict[int, ErrorCode] = field(
         default_factory=dict
     )  # by their transaction's coordinator
-    allowed: set[int] = field(default_factory=set)  # by the same
+    allowed: set[int] = field(
+        default_factory=set
+    )  # by the same, or because a transaction of that producer was open there already
     # Of transactions: the leader epoch that a partition had when it was said whether its coordinator must be asked.
     led_in: dict[int, int] = field(default_factory=dict)
 
@@ -108,6 +110,8 @@ def _first_writes(ctx: HandlerContext, request: Any, prepared: _Prepared) -> lis
                 prepared.refused[id(wanted)] = write
             elif write is not None:
                 found.append((wanted, write))
+            else:
+                prepared.allowed.add(id(wanted))
     if len(producers) > 1:  # Kafka finds no word for which of them is in the wrong, and refuses all
         rows = [wanted for topic in request.topic_data for wanted in topic.partition_data]
         prepared.refused = {id(wanted): ErrorCode.invalid_producer_id_mapping for wanted in rows}
@@ -326,7 +330,8 @@ def _append(
     if not isinstance(appended, Appended):
         error = appended.error
         if error is ErrorCode.invalid_txn_state and id(wanted) in prepared.allowed:
-            # A marker was written here since its coordinator said yes, of the transaction before, and voids all words.
+            # A marker was written here since, of the transaction before, and voids all words. That one may have been open
+            # here yet: old clients have one epoch for all of theirs, and who has been deposed may not know how it ended.
             error = ErrorCode.not_enough_replicas
             partition.note_sent_back(wanted.records, error)
         return {

@@ -367,3 +367,8 @@ def test_a_leader_that_slept_does_not_call_out_of_order_what_goes_on_behind_its_
 ):
     """It was elected anew meanwhile, and asked before it had heard of either: one batch had overtaken another, as it may then."""
     ClusterRun(Plan(campaign="cluster", seed=126899, keep_faults=(1, 2, 4, 6))).run()
+
+
+def test_who_is_deposed_and_has_the_last_transaction_open_yet_refuses_nothing_of_the_next() -> None:
+    """It had stood still, and read the next one's batch and the last one's marker in one moment."""
+    TransactionsRun(Plan(campaign="transactions", seed=122640, keep_faults=(1, 2, 3))).run()

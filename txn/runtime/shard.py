@@ -54,6 +54,8 @@ _AS_COORDINATOR: Final = {
     E.unknown_topic_or_partition: E.coordinator_not_available,
     E.not_enough_replicas: E.coordinator_not_available,
     E.request_timed_out: E.coordinator_not_available,
+    # Its transaction was said to be open, and a marker of the one before has come since: it is asked for anew.
+    E.invalid_txn_state: E.coordinator_not_available,
     E.not_leader_or_follower: E.not_coordinator,
     E.kafka_storage_error: E.not_coordinator,
     E.message_too_large: E.unknown_server_error,
