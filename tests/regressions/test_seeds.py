@@ -355,6 +355,7 @@ def test_who_reads_in_sessions_with_little_room_goes_on_for_as_long_as_it_has_to
     ClusterRun(plan).run()
 
 
+@pytest.mark.slow
 def test_who_is_elected_uncleanly_because_a_person_asked_for_it_is_no_anomaly() -> None:
     """The simulator's person gave up what was on a replaced disk alone, and a replica that a move had added led: the watch was not told."""
     kept = (1, 2, 3, 4, 5, 11)
@@ -369,6 +370,7 @@ def test_a_leader_that_slept_does_not_call_out_of_order_what_goes_on_behind_its_
     ClusterRun(Plan(campaign="cluster", seed=126899, keep_faults=(1, 2, 4, 6))).run()
 
 
+@pytest.mark.slow
 def test_who_is_deposed_and_has_the_last_transaction_open_yet_refuses_nothing_of_the_next() -> None:
     """It had stood still, and read the next one's batch and the last one's marker in one moment."""
     TransactionsRun(Plan(campaign="transactions", seed=122640, keep_faults=(1, 2, 3))).run()
