@@ -30,6 +30,8 @@ UNKNOWN: Final = "knows no request"  # what the door of an older build says
 # Long: librdkafka gives a partition up for which it is told NOT_COORDINATOR, until the next rebalance. And below the 30 s
 # that Java's clients wait for an answer.
 CONFIRM_S: Final = 20.0
+# For what clients ask again, and what holds up all else that comes over its connection.
+ANSWER_S: Final = 2.0
 ASK_S: Final = 1.0
 RETRY_S: Final = 0.05
 

@@ -17,11 +17,10 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import LeaderEpoch
 from fencepost.replication.partition import Partition
 
+from .fresh_image import ANSWER_S
 from .services import Services
 
 OUT_OF_ORDER: Final = ErrorCode.out_of_order_sequence_number
-# As long as the end of a partition is waited for; the next answers of the connection wait behind it.
-CONFIRM_S: Final = 2.0
 
 
 class Judged(NamedTuple):
@@ -65,7 +64,7 @@ class OutOfOrder:
             self._say()
 
     async def _confirm(self) -> None:
-        is_of_now = await self._services.confirm_image(CONFIRM_S)
+        is_of_now = await self._services.confirm_image(ANSWER_S)
         for judged in self._judged:
             if not (is_of_now and judged.holds()):
                 why = f"{judged.partition.topic_partition}: another may lead it by now"

@@ -123,15 +123,12 @@ class Workers:
         for worker in self.all:
             assert worker.process is not None
             if not worker.process.alive:
-                if worker.process.exit_code in HANGS:
+                code, said = worker.process.exit_code, worker.process.said()[-SAID_CHARACTERS:]
+                if code in HANGS:
                     self.hung += 1
-                    self.hung_said = worker.process.said()[-SAID_CHARACTERS:]
-                    self.start(worker)
-                    continue
-                said = worker.process.said()[-SAID_CHARACTERS:]
-                self.ended.append(
-                    f"{worker.transactional_id} ended with {worker.process.exit_code}: {said}"
-                )
+                    self.hung_said = said
+                else:
+                    self.ended.append(f"{worker.transactional_id} ended with {code}: {said}")
                 self.start(worker)
 
     def served(self) -> int:

@@ -113,7 +113,7 @@ class Admin:
                 if state.leader < 0 and self.nodes.emptied.issuperset(complete_replicas(state))
             ]
             if topic is not None and lost:
-                found.append((topic, [*lost]))
+                found.append((topic, lost))
         return found
 
     async def _ask(self, api_key: ApiKey, **fields: Any) -> Any:

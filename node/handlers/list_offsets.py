@@ -15,6 +15,7 @@ from typing import Any
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER_EPOCH, TopicPartition
 
+from ..fresh_image import ANSWER_S
 from ..services import HandlerContext
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
@@ -23,8 +24,6 @@ SPECIAL_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 SPECIAL_SINCE |= {EARLIEST_PENDING: 11}
 # Older clients know another error for "the new leader does not know yet what was committed" (KIP-207).
 OFFSET_NOT_AVAILABLE_SINCE = 5
-# Clients ask again; what waits here holds up what else comes over its connection.
-CONFIRM_S = 2.0
 # 1 ms where an end is asked for, 10 and more for a time: whoever watches the lag of all groups asks for 10,000.
 PARTITIONS_A_TURN = 200
 _UNKNOWN = {"timestamp": -1, "offset": -1, "leader_epoch": NO_LEADER_EPOCH}
@@ -35,7 +34,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     isolation = getattr(request, "isolation_level", 0)
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     wants_end = any(p.timestamp == LATEST for t in request.topics for p in t.partitions)
-    knows_end = not wants_end or await services.confirm_image(CONFIRM_S)
+    knows_end = not wants_end or await services.confirm_image(ANSWER_S)
     topics: list[dict[str, Any]] = []
     told = 0
     for topic in request.topics:

@@ -1,4 +1,4 @@
-"""A group whose coordinator moves in a cluster of three, and a client that speaks to the node it names."""
+"""A group whose coordinator moves in a cluster of three, and clients that speak to the node it names: members, producers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -169,6 +169,48 @@ class Groups:
                 return one
             assert self.world.loop.time() < end, "nobody took over"
             await asyncio.sleep(0.02)
+
+
+class Producer:
+    """With the epochs that each end of a transaction gives it (KIP-890)."""
+
+    def __init__(self, groups: Groups, transactional_id: str) -> None:
+        self.groups = groups
+        self.transactional_id = transactional_id
+        self.identity = {"producer_id": -1, "producer_epoch": -1}
+
+    async def coordinator(self, via: int) -> int | ErrorCode:
+        keys = [self.transactional_id]
+        ask = self.groups.ask(via, ApiKey.find_coordinator, 4, key_type=1, coordinator_keys=keys)
+        (found,) = (await ask).coordinators
+        return found.error_code if found.error_code is not E.none else int(found.node_id)
+
+    async def found(self) -> int:
+        """Its coordinator, once there is one."""
+        while isinstance(one := await self.coordinator(1), ErrorCode):
+            await asyncio.sleep(0.05)
+        return one
+
+    @property
+    def me(self) -> dict[str, Any]:
+        return {"transactional_id": self.transactional_id, **self.identity}
+
+    async def _ask(self, node_id: int, key: ApiKey, version: int, **fields: Any) -> ErrorCode:
+        reply = await self.groups.ask(node_id, key, version, **self.me, **fields)
+        code: ErrorCode = reply.error_code
+        if code is E.none and hasattr(reply, "producer_epoch"):
+            epoch = reply.producer_epoch
+            self.identity = {"producer_id": reply.producer_id, "producer_epoch": epoch}
+        return code
+
+    async def init(self, node_id: int) -> ErrorCode:
+        return await self._ask(node_id, ApiKey.init_producer_id, 4, transaction_timeout_ms=60_000)
+
+    async def add(self, node_id: int) -> ErrorCode:
+        return await self._ask(node_id, ApiKey.add_offsets_to_txn, 3, group_id=GROUP)
+
+    async def commit(self, node_id: int) -> ErrorCode:
+        return await self._ask(node_id, ApiKey.end_txn, 5, committed=True)
 
 
 def play(seed: int, scenario: Callable[[Groups, int], Awaitable[None]], *, nodes: int = 3) -> None:

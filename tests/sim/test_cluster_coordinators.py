@@ -2,14 +2,12 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC
-from fencepost.cluster.wire.api import ApiKey
-from group_coordinators import GROUP, E, Groups, play
+from group_coordinators import E, Groups, Producer, play
 
 pytestmark = pytest.mark.slow
 SEEDS = pytest.mark.parametrize("seed", range(3))
@@ -201,39 +199,6 @@ def test_who_waits_for_a_rebalance_is_sent_to_the_next_coordinator(seed: int) ->
     play(seed, scenario)
 
 
-class Producer:
-    """With the epochs that each end of a transaction gives it (KIP-890)."""
-
-    def __init__(self, groups: Groups, transactional_id: str) -> None:
-        self.groups = groups
-        self.transactional_id = transactional_id
-        self.identity = {"producer_id": -1, "producer_epoch": -1}
-
-    async def coordinator(self, via: int) -> int | ErrorCode:
-        keys = [self.transactional_id]
-        ask = self.groups.ask(via, ApiKey.find_coordinator, 4, key_type=1, coordinator_keys=keys)
-        (found,) = (await ask).coordinators
-        return found.error_code if found.error_code is not E.none else int(found.node_id)
-
-    async def _ask(self, node_id: int, key: ApiKey, version: int, **fields: Any) -> ErrorCode:
-        fields["transactional_id"] = self.transactional_id
-        reply = await self.groups.ask(node_id, key, version, **self.identity, **fields)
-        code: ErrorCode = reply.error_code
-        if code is E.none and hasattr(reply, "producer_epoch"):
-            epoch = reply.producer_epoch
-            self.identity = {"producer_id": reply.producer_id, "producer_epoch": epoch}
-        return code
-
-    async def init(self, node_id: int) -> ErrorCode:
-        return await self._ask(node_id, ApiKey.init_producer_id, 4, transaction_timeout_ms=60_000)
-
-    async def add(self, node_id: int) -> ErrorCode:
-        return await self._ask(node_id, ApiKey.add_offsets_to_txn, 3, group_id=GROUP)
-
-    async def commit(self, node_id: int) -> ErrorCode:
-        return await self._ask(node_id, ApiKey.end_txn, 5, committed=True)
-
-
 @SEEDS
 @pytest.mark.parametrize("away", ["asleep", "suspended"])
 def test_a_coordinator_that_slept_refuses_no_commit_of_a_transaction_it_knows_nothing_of(
@@ -243,11 +208,7 @@ def test_a_coordinator_that_slept_refuses_no_commit_of_a_transaction_it_knows_no
 
     async def scenario(groups: Groups, _: int) -> None:
         producer = Producer(groups, "t")
-        found: int | ErrorCode = E.coordinator_not_available
-        while isinstance(found, ErrorCode):
-            found = await producer.coordinator(1)
-            await asyncio.sleep(0.05)
-        old = found
+        old = await producer.found()
         await groups.until(old, E.none, lambda: producer.init(old))
         assert await producer.add(old) is E.none
         assert await producer.commit(old) is E.none

@@ -9,11 +9,10 @@ from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TO
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.records import Record, build_batch
 from fencepost.txn.runtime.ownership import partition_for
-from group_coordinators import E, Groups, play
+from group_coordinators import E, Groups, Producer, play
 
 pytestmark = pytest.mark.slow
 T = "made-anew"
-AGAIN = (E.coordinator_load_in_progress, E.not_coordinator, E.coordinator_not_available)
 
 
 class Place:
@@ -50,38 +49,9 @@ async def make_anew(groups: Groups, via: int, replicas: list[int]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def begin(groups: Groups, via: int, name: str) -> dict[str, Any]:
-    """As whom a producer speaks."""
-    while True:
-        reply = await groups.ask(
-            via,
-            ApiKey.init_producer_id,
-            4,
-            transactional_id=name,
-            transaction_timeout_ms=60_000,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-        if reply.error_code not in AGAIN:
-            break
-        await asyncio.sleep(0.05)
-    assert reply.error_code is E.none
-    return {
-        "transactional_id": name,
-        "producer_id": reply.producer_id,
-        "producer_epoch": reply.producer_epoch,
-    }
-
-
 async def internal_topics(groups: Groups) -> int:
     """The controller, once there is a transaction coordinator, too."""
-    while True:
-        reply = await groups.ask(
-            1, ApiKey.find_coordinator, 4, key_type=1, coordinator_keys=["any"]
-        )
-        if reply.coordinators[0].error_code is E.none:
-            break
-        await asyncio.sleep(0.05)
+    await Producer(groups, "any").found()
     await groups.nodes.until_whole()
     controller = groups.nodes.controller()
     assert controller is not None
@@ -98,7 +68,9 @@ def test_a_position_in_the_new_topic_is_kept_by_a_coordinator_that_slept_meanwhi
         group = Place(groups, GROUP_OFFSETS_TOPIC, lambda state: state.leader != controller)
         other = next(int(each) for each in nodes.ids if each not in (controller, group.leader))
         payer = Place(groups, TRANSACTION_STATE_TOPIC, lambda state: state.leader != group.leader)
-        me = await begin(groups, payer.leader, payer.name) if in_transaction else {}
+        producer = Producer(groups, payer.name)
+        if in_transaction:
+            await groups.until(payer.leader, E.none, lambda: producer.init(payer.leader))
         await create(groups, controller, [other, group.leader, controller])
         await nodes.until_whole()
         groups.world.pause(node_name(group.leader))
@@ -108,23 +80,19 @@ def test_a_position_in_the_new_topic_is_kept_by_a_coordinator_that_slept_meanwhi
         api, version = (
             (ApiKey.txn_offset_commit, 5) if in_transaction else (ApiKey.offset_commit, 8)
         )
-        asked = {"group_id": group.name, "member_id": "", "topics": topics, **me}
+        asked = {"group_id": group.name, "member_id": "", "topics": topics}
+        asked |= producer.me if in_transaction else {}
 
         async def committed() -> Any:
-            while True:
-                reply = await groups.ask(group.leader, api, version, **asked)
-                code = reply.topics[0].partitions[0].error_code
-                if code not in AGAIN:
-                    return code
-                await asyncio.sleep(0.05)
+            reply = await groups.ask(group.leader, api, version, **asked)
+            return reply.topics[0].partitions[0].error_code
 
-        waiting = asyncio.ensure_future(committed())
+        waiting = asyncio.ensure_future(groups.until(group.leader, E.none, committed))
         await asyncio.sleep(0.5)
         groups.world.resume(node_name(group.leader))
-        assert await waiting is E.none
+        await waiting
         if in_transaction:
-            ended = await groups.ask(payer.leader, ApiKey.end_txn, 5, **me, committed=True)
-            assert ended.error_code is E.none
+            assert await producer.commit(payer.leader) is E.none
         await asyncio.sleep(5)
         wanted = [{"name": T, "partition_indexes": [0]}]
         reply = await groups.ask(
@@ -135,21 +103,15 @@ def test_a_position_in_the_new_topic_is_kept_by_a_coordinator_that_slept_meanwhi
     play(seed, scenario)
 
 
-async def write(groups: Groups, leader: int, me: dict[str, Any]) -> None:
+async def write(groups: Groups, leader: int, producer: Producer) -> None:
     record = Record(0, groups.env.clock.now_ms(), b"k", b"v", ())
-    batch = build_batch(
-        [record],
-        producer_id=me["producer_id"],
-        producer_epoch=me["producer_epoch"],
-        base_sequence=0,
-        transactional=True,
-    )
+    batch = build_batch([record], **producer.identity, base_sequence=0, transactional=True)
     part = {"index": 0, "records": bytes(batch)}
     reply = await groups.ask(
         leader,
         ApiKey.produce,
         12,
-        transactional_id=me["transactional_id"],
+        transactional_id=producer.transactional_id,
         acks=-1,
         timeout_ms=5_000,
         topic_data=[{"name": T, "partition_data": [part]}],
@@ -165,16 +127,16 @@ def test_a_transaction_in_the_new_topic_is_ended_there_by_a_coordinator_that_was
         payer = Place(
             groups, TRANSACTION_STATE_TOPIC, lambda state: controller not in state.replicas
         )
-        me = await begin(groups, payer.leader, payer.name)
+        producer = Producer(groups, payer.name)
+        await groups.until(payer.leader, E.none, lambda: producer.init(payer.leader))
         old, new, third = (int(i) for i in nodes.ids if i not in (controller, payer.leader))
         await create(groups, controller, [old, third])
         await nodes.until_whole()
         ends = node_name(payer.leader), node_name(controller)
         groups.world.net.cut(*ends)
         await make_anew(groups, controller, [new, third])
-        await write(groups, new, me)
-        ended = await groups.ask(payer.leader, ApiKey.end_txn, 5, **me, committed=True)
-        assert ended.error_code is E.none
+        await write(groups, new, producer)
+        assert await producer.commit(payer.leader) is E.none
         await asyncio.sleep(0.3)
         groups.world.net.heal(*ends)
         await asyncio.sleep(10)
