@@ -22,6 +22,8 @@ from .txn_reader import CommittedReader, GroupPositions
 GROUP: Final = "pipeline"
 GROUP_BY_IDS: Final = "pipeline-ids"  # where both ways are at work side by side
 IDLE_S: Final = 0.1
+# A batch has to fit a segment, of which a world's smallest has 1,024 bytes (chaos/sim/limits.py); a dressed record takes up to 100.
+TOGETHER_MAX: Final = 8
 
 
 class Feeder:
@@ -195,5 +197,6 @@ class Worker:
             target = self.outputs[int(polled.key.rpartition("-")[2]) % len(self.outputs)]
             by_target.setdefault(target, []).append(polled.value)
         for target, values in by_target.items():
-            await self.book.send(producer, op, target, values)
-            self.habits.maybe_crash(self.client)
+            for first in range(0, len(values), TOGETHER_MAX):
+                await self.book.send(producer, op, target, values[first : first + TOGETHER_MAX])
+                self.habits.maybe_crash(self.client)

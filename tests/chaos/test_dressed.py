@@ -1,11 +1,18 @@
 """What a record was sent with is what a reader is shown: its key, headers, timestamp."""
 
+import asyncio
 import random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from fencepost.chaos.checkers.history import Anomaly
+from fencepost.chaos.checkers.txn_history import Polled, Txn
+from fencepost.chaos.workloads.txn_book import Book
 from fencepost.chaos.workloads.txn_dressed import APART_MS, CODECS, HEADERS, PLAIN, Dressed
+from fencepost.chaos.workloads.txn_habits import Habits
 from fencepost.chaos.workloads.txn_keys import OF, Written, padded
+from fencepost.chaos.workloads.txn_pipeline import Worker
 from fencepost.cluster.wire.records import Record, build_batch, read_records
 
 PLACE = ("t", 0)
@@ -78,3 +85,25 @@ def test_what_is_as_large_as_may_be_and_what_others_sent_is_left_alone() -> None
     dressed.check(PLACE, [Record(0, 0, None, b"9/9/0")])
     assert (dressed.compared, told) == (0, [])
     assert PLAIN.records(PLACE, NOW_MS, [b"x"]) == ([Record(0, NOW_MS, None, b"x")], 0)
+
+
+def test_who_has_much_to_transform_writes_batches_that_fit_a_segment() -> None:
+    """It wrote what had come together meanwhile as one batch: RECORD_LIST_TOO_LARGE (transactions, seed 123095)."""
+    dressed, sizes = made()[0], []
+
+    class Sending:
+        async def send(self, topic: str, partition: int, payloads: list[bytes]) -> int:
+            records, _ = dressed.records((topic, partition), NOW_MS, payloads)
+            sizes.append(len(build_batch(records, compression=0, producer_id=1)))
+            return 0
+
+    client: Any = SimpleNamespace(name="worker", env=SimpleNamespace(rng=random.Random(1)))
+    habits = Habits(new_protocol=True, crash_odds=0)
+    worker = Worker(client, Book(), [PLACE], [("out", 0)], "w", habits)
+    op = Txn("txn", "info", "worker", 10**9)
+    op.polls = [Polled("in-0", at, 10**9 + at) for at in range(100)]
+    asyncio.run(worker._transform(cast(Any, Sending()), op))
+    assert [sent.extra for sent in op.sends] == [polled.value for polled in op.polls]
+    smallest_segment = 1024
+    assert len(sizes) > 1
+    assert max(sizes) <= smallest_segment
