@@ -5,6 +5,10 @@ from typing import Final
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.metrics import Histogram, counter, gauge, histogram
 
+# The rounds of work that one log may fail, or be left out of.
+COMPACTION: Final = "compaction"
+RETENTION: Final = "retention"
+
 
 class TopicCounters:
     """Of one topic on one node, over all its partitions that are or were here: they outlive a partition that moves."""
@@ -41,6 +45,7 @@ class Counters:
         "replicated_bytes_in",
         "replicated_bytes_out",
         "retention_deletes",
+        "round_failures",
         "scrubbed_bytes",
         "sync_failures",
         "sync_s",
@@ -66,6 +71,7 @@ class Counters:
         self.sync_failures = 0
         self.retention_deletes = 0
         self.compaction_rounds = 0
+        self.round_failures = {COMPACTION: 0, RETENTION: 0}
         self.scrubbed_bytes = 0
         self.damaged_batches = 0
         self.replicated_bytes_in = 0
@@ -121,6 +127,11 @@ RETENTION_DELETES: Final = counter(
     "fencepost_log_retention_deletes_total", "Segments deleted by retention."
 )
 COMPACTIONS: Final = counter("fencepost_log_compactions_total", "Logs compacted.")
+ROUND_FAILURES: Final = counter(
+    "fencepost_log_round_failures_total",
+    "Times that a round of work on one log failed; it is tried again.",
+    "type",
+)
 GIVEN_UP: Final = gauge(
     "fencepost_log_rounds_given_up",
     "Logs that are left out of a round of work until a restart, as it met a fault of this build there.",

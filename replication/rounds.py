@@ -19,6 +19,7 @@ from fencepost.cluster.metadata.broker_config import BrokerValues
 from fencepost.cluster.wire.batch import BatchRefused
 
 from .log.checkpoint import Kind
+from .metrics import COMPACTION, RETENTION
 from .scrubber import Scrubber
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 # and does not check is damage, what lies before it may be a torn end.
 CHECKPOINT_S: Final = 0.25
 PARTITIONS_A_TURN: Final = 100
-# The rounds that a log may be left out of.
-COMPACTION: Final = "compaction"
-RETENTION: Final = "retention"
 # Until somebody can say that the image is of now; without an answer tombstones stay.
 HEARD_S: Final = 1.0
 
@@ -212,6 +210,7 @@ class Rounds:
         try:
             gone = partition.log.apply_retention(now_ms, partition.high_watermark)
         except (OSError, LogDamaged) as error:
+            self._manager.counters.round_failures[RETENTION] += 1
             name = str(partition.topic_partition)
             self._env.log.error("retention_failed", partition=name, cause=str(error))
             return
@@ -265,6 +264,7 @@ class Rounds:
                 is_heard=lambda: self.confirm_image(HEARD_S),
             )
         except (OSError, LogDamaged, BatchRefused) as error:
+            self._manager.counters.round_failures[COMPACTION] += 1
             name = str(partition.topic_partition)
             self._env.log.error("compaction_failed", partition=name, cause=str(error))
             if partition.log.failed is not None:

@@ -20,6 +20,7 @@ class Figures(NamedTuple):
     lag: int = 0  # known to be committed, and not applied here
     waiting: int = 0  # proposals
     stalled_s: float = 0.0
+    snapshot_failures: int = 0
     sync_s: Histogram = _NO_SYNCS
     follower_lag: Mapping[BrokerId, int] = {}
 
@@ -37,6 +38,7 @@ def figures_of(quorum: Quorum) -> Figures:
         lag=max(0, raft.known_commit - raft.applied_index),
         waiting=len(quorum._waiting),
         stalled_s=quorum._store.stalled_s(),
+        snapshot_failures=quorum._store.snapshot_failures,
         sync_s=quorum._journal.sync_s,
         follower_lag={node_id: max(0, last - each.match_index) for node_id, each in followers},
     )

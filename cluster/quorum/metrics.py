@@ -48,6 +48,10 @@ JOURNAL: Final = gauge(
     "fencepost_quorum_journal_bytes", "Size of the metadata journal on the disk."
 )
 SNAPSHOT: Final = gauge("fencepost_quorum_snapshot_bytes", "Size of the newest snapshot.")
+SNAPSHOT_FAILURES: Final = counter(
+    "fencepost_quorum_snapshot_failures_total",
+    "Snapshots of the metadata that could not be written; each is tried again.",
+)
 STALLED: Final = gauge(
     "fencepost_quorum_disk_stalled_seconds",
     "For how long nothing of the journal has become durable that should have.",

@@ -85,6 +85,7 @@ class Store:
         self._patience_s = STALLED_S  # of a leader, with its own disk
         self._copies_again = False  # a timer is set
         self.bytes_since_snapshot = 0
+        self.snapshot_failures = 0
         self.disk_full: str | None = None  # or no file can be opened
         self._lacks_files = False
         self.opened = False  # the log's beginning is durable: now a vote may be stored beside it
@@ -223,16 +224,21 @@ class Store:
             await self._make_durable(raft)
         # What is cut to the snapshot has to be written; what is committed, and is in it, is never taken back.
         assert self._journal.durable_last >= snapshot.last.idx, "a snapshot ahead of the journal"
-        self.bytes_since_snapshot = 0
+        size, self.bytes_since_snapshot = self.bytes_since_snapshot, 0
         well = True
         try:
             await self._snapshot_file.store(snapshot)
         except OSError as trouble:
             # The journal still has everything: it grows until the disk has room again.
-            self._env.log.error("metadata_snapshot_failed", folder=self._folder, cause=str(trouble))
+            self._snapshot_failed(trouble)
             self._no_snapshot_before = self._env.clock.steady() + SNAPSHOT_RETRY_S
+            self.bytes_since_snapshot += size  # it is as due as before
             well = False
         raft.snapshots.written(well=well, keep=self._kept(snapshot.previous.idx))
+
+    def _snapshot_failed(self, trouble: OSError) -> None:
+        self.snapshot_failures += 1
+        self._env.log.error("metadata_snapshot_failed", folder=self._folder, cause=str(trouble))
 
     def _kept(self, index: int) -> int:
         """How many entries before this one are worth keeping."""
@@ -271,6 +277,6 @@ class Store:
         except OSError as trouble:
             if trouble.errno not in FULL:
                 raise
-            self._env.log.error("metadata_snapshot_failed", folder=self._folder, cause=str(trouble))
+            self._snapshot_failed(trouble)
             await self._env.clock.sleep(FULL_DISK_RETRY_S)
         raft.installed()

@@ -25,6 +25,7 @@ class OfClients:
             put(names.REFUSED, counters.refused, name)
             put(names.IDLE_CLOSED, counters.idle_closed, name)
             put(names.MALFORMED, counters.malformed, name)
+            put(names.FAILED, counters.failed, name)
             in_flight = sum(each.in_flight for each in listener.connections)
             put(names.IN_FLIGHT, in_flight, name)
             await gathering.breathe()

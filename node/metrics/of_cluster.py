@@ -41,6 +41,7 @@ class OfCluster:
         journal, snapshot = await gathering.wait(node.env.disk.run(bytes_on_disk, quorum))
         put(names.JOURNAL, journal)
         put(names.SNAPSHOT, snapshot)
+        put(names.SNAPSHOT_FAILURES, figures.snapshot_failures)
         put(names.STALLED, figures.stalled_s)
         put(names.VERSION, node.image.version)
         self._peers(gathering)

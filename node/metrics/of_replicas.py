@@ -55,6 +55,8 @@ class OfReplicas:
         put(names.DISK_FULL, float(replicas.is_disk_full))
         put(names.FAILED, len(replicas.offline))
         put(names.SCRUB_AGE, replicas.rounds.scrubber.age_s)
+        for kind, failures in replicas.counters.round_failures.items():
+            put(names.ROUND_FAILURES, failures, kind)
         for kind, logs in replicas.rounds.given_up.items():
             put(names.GIVEN_UP, len(logs), kind)
         budget = replicas.store.shared.budget

@@ -65,8 +65,8 @@ class ClientConnection:
         self._answering = False
         self._parked = False
         self._closed = False
-        self._failed = False
-        self.said_garbage = False  # and so was hung up on
+        self.met_fault = False  # of this node, in a request; and so was hung up on
+        self.said_garbage = False  # the same
         self._watcher: asyncio.Task[None] | None = None
         self._looks: asyncio.TimerHandle | None = None
         self._ahead: asyncio.Task[memoryview | None] | None = None  # the next frame, or the end
@@ -94,6 +94,7 @@ class ClientConnection:
             self.said_garbage = True
             self._say("client_request_refused", str(refused.exceptions[0]))
         except* Exception as failed:  # noqa: BLE001 - the connection loop: said in full, and the client sees a closed door
+            self.met_fault = True
             self._say("client_request_failed", "".join(traceback.format_exception(failed)))
         finally:
             if self._looks is not None:
@@ -175,7 +176,7 @@ class ClientConnection:
         slot = _Slot()
         self._pending.append(slot)
         slot.cancel = call.begin(partial(self._answered, slot))
-        if self._failed:
+        if self.met_fault:
             self._forget(slot)
 
     def _answered(self, slot: _Slot, reply: Encoded | UnspeakableReply | None) -> None:
@@ -187,7 +188,7 @@ class ClientConnection:
             if isinstance(head, UnspeakableReply):
                 # Nothing may be written past the gap. Closing ends the reading, and so the serving.
                 self._say("client_request_failed", str(head))
-                self._failed = True
+                self.met_fault = True
                 self._forget_pending()
                 self.connection.close()
                 return

@@ -117,6 +117,7 @@ class ClientListener:
             await client.serve()
         finally:
             self.counters.malformed += client.said_garbage
+            self.counters.failed += client.met_fault
             self.connections.pop(client, None)
             self._by_ip[host] -= 1
             if not self._by_ip[host]:

@@ -67,13 +67,14 @@ def count_errors(fields: Mapping[str, Any], errors: dict[ErrorCode, int]) -> Non
 class ListenerCounters:
     """Of one listener."""
 
-    __slots__ = ("idle_closed", "malformed", "opened", "refused")
+    __slots__ = ("failed", "idle_closed", "malformed", "opened", "refused")
 
     def __init__(self) -> None:
         self.opened = 0
         self.refused = 0
         self.idle_closed = 0
         self.malformed = 0
+        self.failed = 0
 
 
 CONNECTIONS: Final = gauge("fencepost_connections", "Client connections that are open.", "listener")
@@ -94,6 +95,11 @@ IDLE_CLOSED: Final = counter(
 MALFORMED: Final = counter(
     "fencepost_requests_malformed_total",
     "Garbage, unknown APIs and versions; the connection was closed.",
+    "listener",
+)
+FAILED: Final = counter(
+    "fencepost_requests_failed_total",
+    "Requests that met a fault of this build; the connection was closed.",
     "listener",
 )
 IN_FLIGHT: Final = gauge(

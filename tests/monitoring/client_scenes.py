@@ -148,6 +148,14 @@ CLIENTS = (
         "35m",
     ),
     one(
+        "FencepostRequestFailed",
+        f'fencepost_requests_failed_total{{{A},listener="PLAINTEXT"}}',
+        "+0 5m | +1 10s | +0 40m",
+        "4m",
+        "10m",
+        "25m",
+    ),
+    one(
         "FencepostMalformedRequests",
         f'fencepost_requests_malformed_total{{{A},listener="PLAINTEXT"}}',
         "+0 5m | +5 10m | +0 20m",

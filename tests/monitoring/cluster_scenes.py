@@ -141,6 +141,15 @@ QUORUM = (
         "4m20s",
     ),
     one(
+        "FencepostMetadataSnapshotFails",
+        f"fencepost_quorum_snapshot_failures_total{{{A}}}",
+        # One on a disk that had no room for a moment, then one that goes on.
+        "+0 5m | +1 10s | +0 30m | +1 30m | +0 30m",
+        "20m",
+        "55m",
+        "90m",
+    ),
+    one(
         "FencepostMetadataBehind",
         f"fencepost_metadata_lag_entries{{{A}}}",
         "0 2m | 500 4m | 0 2m",
@@ -256,6 +265,19 @@ DISKS = (
         "1m",
         "3m",
         "5m",
+    ),
+    Scene(
+        "FencepostRoundFails",
+        {
+            # Once, for want of room; then again and again, every five minutes.
+            f'fencepost_log_round_failures_total{{{A}, type="compaction"}}': "+0 5m | +1 10s | +0 2h"
+            + " | +1 10s | +0 5m" * 6
+            + " | +0 2h",
+            f'fencepost_log_round_failures_total{{{A}, type="retention"}}': "+0 6h",
+        },
+        "60m",
+        "155m",
+        "270m",
     ),
     one(
         "FencepostRoundGivenUp",
