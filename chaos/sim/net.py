@@ -124,6 +124,9 @@ class SimNet:
                 f"can't connect to {host}:{port}: {reason}", Outcome.REFUSED
             ) from error
 
+    def accepted(self) -> None:
+        return None
+
 
 class _Dial:
     """One attempt to connect: asks again and again until there is an answer or nobody waits for it."""

@@ -36,7 +36,8 @@ CLUSTER: Final[Mapping[str, str]] = {
     "http_request_refused": "What {remote} sends to the HTTP door is not understood: {cause}",
     "http_request_failed": "A request of {remote} at the HTTP door failed by a fault of this node: {cause}",
     "accepting_paused": "No new connections on port {port} for a moment, {open} are open: {cause}."
-    " Raise the limit of open files (ulimit -n) if this goes on.",
+    " If this goes on, raise the limit of open files (ulimit -n, LimitNOFILE) and restart, or let fewer"
+    " clients in (max.connections).",
     "file_range_unreadable": "{path} can't be read at {position}: {cause}. The connection that was"
     " promised these bytes is closed.",
     "loop_exception": "The event loop reports: {cause}",

@@ -214,6 +214,17 @@ OnHttp = Callable[[HttpRequest], Coroutine[Any, Any, HttpReply]]
 OnHttpHead = Callable[[HttpRequest], Coroutine[Any, Any, HttpReply | None]]
 
 
+class Accepted(NamedTuple):
+    """The connections that came to this process, through all its doors; also those that still shake hands."""
+
+    open: int
+    open_max: (
+        int  # then a door that is not essential takes no more: the logs need the other descriptors
+    )
+    descriptors_max: int
+    pauses: int  # times that a door took none for a moment, for want of descriptors
+
+
 class Net(Protocol):
     async def listen_http(
         self,
@@ -252,6 +263,9 @@ class Net(Protocol):
 
         ConnectionRefused when the machine itself answers that nobody listens there.
         """
+
+    def accepted(self) -> Accepted | None:
+        """None where no descriptors are counted, in a simulation."""
 
 
 class Tasks(Protocol):

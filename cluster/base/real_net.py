@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .errors import NO_DESCRIPTOR_ERRNOS, ConnectionLost, ConnectionRefused, Outcome, Trouble
 from .framing import SCRATCH_SIZE
-from .ports import Connection, Disk, Log, OnHttp, OnHttpHead, Tasks
+from .ports import Accepted, Connection, Disk, Log, OnHttp, OnHttpHead, Tasks
 from .real_connection import RealConnection
 from .real_tls import HANDSHAKE_TIMEOUT_S, TlsConnection, address_of
 
@@ -64,7 +64,9 @@ class RealNet:
         self.connections = 0  # accepted ones, also those that still shake hands
         self._open: dict[RealConnection, None] = {}
         self._listeners: dict[RealListener, None] = {}
-        self.connections_max = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * CONNECTION_SHARE)
+        self.descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.connections_max = int(self.descriptors_max * CONNECTION_SHARE)
+        self.pauses = 0
 
     async def listen(
         self,
@@ -204,6 +206,9 @@ class RealNet:
     def _ended(self, _: asyncio.Task[None]) -> None:
         self.connections -= 1
 
+    def accepted(self) -> Accepted:
+        return Accepted(self.connections, self.connections_max, self.descriptors_max, self.pauses)
+
     def warn(self, event: str, **fields: object) -> None:
         self._log.warn(event, **fields)
 
@@ -238,7 +243,7 @@ class RealListener:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_AT_ONCE):
             if self._net.connections >= self._net.connections_max and not self._essential:
-                self._wait("connections.max reached")
+                self._wait(_no_more(self._net.accepted()))
                 return
             try:
                 accepted, remote = listening.accept()
@@ -257,6 +262,7 @@ class RealListener:
 
     def _wait(self, reason: str) -> None:
         """The kernel keeps who is waiting; they are taken when others have gone."""
+        self._net.pauses += 1
         if not self._warned:
             self._warned = True
             self._net.warn(
@@ -278,6 +284,13 @@ class RealListener:
             listening.close()
         self._sockets = []
         self._net.forget(self)
+
+
+def _no_more(accepted: Accepted) -> str:
+    return (
+        f"at most {accepted.open_max} of the {accepted.descriptors_max} descriptors that this process may have"
+        " (RLIMIT_NOFILE) are for connections, as the logs need the others"
+    )
 
 
 def _was_refused(error: Exception) -> bool:

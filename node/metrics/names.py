@@ -55,6 +55,18 @@ RESIDENT: Final = gauge("process_resident_memory_bytes", "Memory that the proces
 VIRTUAL: Final = gauge("process_virtual_memory_bytes", "Addresses that the process has.")
 OPEN_FDS: Final = gauge("process_open_fds", "Open file descriptors.")
 MAX_FDS: Final = gauge("process_max_fds", "How many there may be.")
+ACCEPTED: Final = gauge(
+    "fencepost_accepted_connections",
+    "Connections that came in through any door and are open: of clients, nodes and people.",
+)
+ACCEPTED_MAX: Final = gauge(
+    "fencepost_accepted_connections_max",
+    "With so many no client is let in: three quarters of process_max_fds.",
+)
+ACCEPT_PAUSES: Final = counter(
+    "fencepost_accept_pauses_total",
+    "Times that a door took nobody for a moment, for want of descriptors.",
+)
 THREADS: Final = gauge("process_threads", "Threads of the process.")
 STARTED: Final = gauge("process_start_time_seconds", "When the process began, since the epoch.")
 

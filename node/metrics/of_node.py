@@ -44,6 +44,11 @@ class OfNode:
         usage = await gathering.wait(node.env.disk.run(node.env.usage))
         for metric, value in _of_process(usage) if usage is not None else ():
             put(metric, value)
+        accepted = node.env.net.accepted()
+        if accepted is not None:
+            put(names.ACCEPTED, accepted.open)
+            put(names.ACCEPTED_MAX, accepted.open_max)
+            put(names.ACCEPT_PAUSES, accepted.pauses)
 
 
 def _of_process(usage: Usage) -> Iterator[tuple[Declared, float]]:

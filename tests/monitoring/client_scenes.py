@@ -122,6 +122,15 @@ CLIENTS = (
         "26m",
     ),
     one(
+        "FencepostAcceptingPaused",
+        f"fencepost_accept_pauses_total{{{A}}}",
+        # Five a second while it lasts.
+        "+0 5m | +50 5m | +0 10m",
+        "5m",
+        "8m",
+        "14m",
+    ),
+    one(
         "FencepostConnectionsRefused",
         f'fencepost_connections_refused_total{{{A},listener="PLAINTEXT"}}',
         "+0 5m | +1 20m | +0 20m",

@@ -10,7 +10,7 @@ import pytest
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ConnectionLost
 from fencepost.cluster.base.metrics import Histogram, counter, gauge
-from fencepost.cluster.base.ports import HttpRequest
+from fencepost.cluster.base.ports import Accepted, HttpRequest
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.metrics.gathering import CHUNK, Gathering
 from fencepost.node.metrics.names import DECLARED
@@ -20,7 +20,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 from scraping import Key, samples, value_of
-from sim_node import SimNode, batch
+from sim_node import NODE, SimNode, batch
 
 ASKS_OPENMETRICS = (
     "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.2"
@@ -59,12 +59,26 @@ def test_every_declared_metric_appears(node: SimNode) -> None:
         if each.name not in found and f"{each.name}_bucket" not in found
     ]  # fmt: skip
     assert set(without) <= {
-        *(each.name for each in DECLARED if each.name.startswith("process_")),  # no process
+        *(
+            each.name for each in DECLARED if each.name.startswith(("process_", "fencepost_accept"))
+        ),  # no process
         *(each.name for each in DECLARED if each.labels == ("follower",)),  # no followers
         *(each.name for each in DECLARED if each.labels == ("topic",)),  # no such topic yet
         "fencepost_request_errors_total",  # no errors yet
         "fencepost_log_refused_batches_total",
     }
+
+
+def test_connections_and_how_many_descriptors_allow_are_told(
+    node: SimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a process, which a simulation is not."""
+    net = node.world.node(NODE).net
+    monkeypatch.setattr(type(net), "accepted", lambda _: Accepted(7, 768, 1024, 3))
+    found = scrape(node)
+    assert value_of(found, "fencepost_accepted_connections") == 7
+    assert value_of(found, "fencepost_accepted_connections_max") == 768
+    assert value_of(found, "fencepost_accept_pauses_total") == 3
 
 
 def test_openmetrics_is_told_to_who_asks_for_it(node: SimNode) -> None:

@@ -11,6 +11,7 @@ import pytest
 import uvloop
 from echo_door import SOON_S, Notes, echo
 from fencepost.cluster.base.errors import ConnectionLost
+from fencepost.cluster.base.log_events import sentence_of
 from fencepost.cluster.base.ports import FileSlice
 from fencepost.cluster.base.real_env import RealEnv, open_env
 from fencepost.cluster.base.real_file import RealFile
@@ -75,6 +76,40 @@ def test_connections_over_the_limit_wait_until_others_have_gone(
             assert not late.done()
             first[0].close()
             assert await late
+
+    run(main())
+
+
+def test_who_is_not_accepted_for_want_of_descriptors_is_told_of_with_the_limit_that_it_is(
+    run: Any,
+) -> None:
+    """Not as of a setting: `max.connections` is another limit, and has other words."""
+    told: list[str] = []
+
+    class Told(Notes):
+        def warn(self, event: str, **fields: object) -> None:
+            super().warn(event, **fields)
+            told.append(sentence_of(event, fields))
+
+    async def main() -> None:
+        notes = Told()
+        async with open_env(log=notes) as env:
+            allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            assert env.net.accepted() == (0, allowed * 3 // 4, allowed, 0)
+            env.net.connections_max = 1
+            listener = await env.net.listen("127.0.0.1", 0, echo)
+            assert await answers(env, listener.address)
+            await env.net.connect(*listener.address)
+            late = await env.net.connect(*listener.address)
+            await has_paused(notes)
+            accepted = env.net.accepted()
+            assert (accepted.open, accepted.open_max) == (1, 1)
+            assert accepted.pauses >= 1
+            late.close()
+        (sentence,) = told
+        for word in (f"1 of the {allowed} descriptors", "RLIMIT_NOFILE", "ulimit -n", "restart"):
+            assert word in sentence
+        assert "connections.max" not in sentence
 
     run(main())
 
