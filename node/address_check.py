@@ -9,6 +9,9 @@ PROVED BY  tests/node/test_address_check.py::test_an_address_that_leads_to_anoth
 How it knows: it connects as a client would, with a client id that nobody else has, and asks for the API versions. If
 an answer comes and no request of that name has come to this node's own door, another server gave it.
 
+What was found is kept in `Services.addresses`, for the metrics. An address that was not right is looked at again every
+minute, and named again when something else is found there; one that is right is not.
+
 An address that can't be reached from here may be right all the same: the outer one of a container often is. That is a
 warning. So is an answer of another server, which a name service that is behind may give for a while. Two living nodes
 that advertise one address are a fault for sure: the later one does not start (`wait_until_free`).
@@ -33,41 +36,66 @@ ANSWER_S_MAX: Final = 5.0
 TRIES, PAUSE_S = 3, 2.0
 PEERS: Final = "PEER"
 FREE_CHECK_S: Final = 0.2
+AGAIN_S: Final = 60.0
+# What was found of an address, and the event that says it.
+RIGHT: Final = "right"
+EVENT_OF: Final = {
+    RIGHT: "address_checked",
+    "of_another": "address_of_another",
+    "unresolved": "address_unresolved",
+    "not_reached": "address_not_reached",
+}
 
 
 class AddressCheck:
-    """Of a node that is ready; `run` ends when each address was looked at."""
+    """Of a node that is ready; `run` ends when each address leads here."""
 
     def __init__(self, env: Env, broker: "Broker") -> None:
         self._env = env
         self._broker = broker
 
     async def run(self) -> None:
-        me = self._broker.image.brokers.get(self._broker.config.node_id)
-        for endpoint in () if me is None else me.endpoints:
-            # Only what is spoken here as clients speak it: TLS would need a client's certificates.
-            if endpoint.listener != PEERS and endpoint.protocol == "PLAINTEXT":
-                await self._check(endpoint)
+        while any([not await self._check(each) for each in self._endpoints()]):
+            await self._env.clock.sleep(AGAIN_S)
 
-    async def _check(self, endpoint: Endpoint) -> None:
+    def _endpoints(self) -> list[Endpoint]:
+        """Only what is spoken here as clients speak it: TLS would need a client's certificates."""
+        me = self._broker.image.brokers.get(self._broker.config.node_id)
+        return [
+            endpoint
+            for endpoint in (() if me is None else me.endpoints)
+            if endpoint.listener != PEERS and endpoint.protocol == "PLAINTEXT"
+        ]
+
+    async def _check(self, endpoint: Endpoint) -> bool:
+        """Whether it leads here. Told once, until something else is found."""
+        found, cause = await self._find(endpoint)
+        known = self._broker.services.addresses
+        before, known[endpoint.listener] = known.get(endpoint.listener), found
+        log = self._env.log
+        if found == before:
+            return found == RIGHT
         fields = {"listener": endpoint.listener, "host": endpoint.host, "port": endpoint.port}
+        if found == RIGHT:
+            (log.debug if before is None else log.info)(EVENT_OF[found], **fields)
+        elif cause:
+            log.warn(EVENT_OF[found], **fields, cause=cause)
+        else:
+            log.error(EVENT_OF[found], **fields)
+        return found == RIGHT
+
+    async def _find(self, endpoint: Endpoint) -> tuple[str, str]:
+        """And why nothing could be asked there."""
         why = ""
         for number in range(TRIES):
             if number:
                 await self._env.clock.sleep(PAUSE_S)
             try:
-                is_ours = await self._ask(endpoint)
+                return (RIGHT if await self._ask(endpoint) else "of_another"), ""
             except Trouble as trouble:
                 why = str(trouble)
-                continue
-            if is_ours:
-                self._env.log.debug("address_checked", **fields)
-            else:
-                self._env.log.error("address_of_another", **fields)
-            return
         unknown = any(each in why for each in _UNKNOWN_NAME)
-        event = "address_unresolved" if unknown else "address_not_reached"
-        self._env.log.warn(event, **fields, cause=why)
+        return ("unresolved" if unknown else "not_reached"), why
 
     async def _ask(self, endpoint: Endpoint) -> bool:
         """Whether the question came to this node's own door."""

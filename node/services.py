@@ -71,6 +71,8 @@ class Services:
     )
     # Client ids by which this node looks for itself, and whether it was found (`address_check.py`).
     address_checks: dict[str, bool] = field(default_factory=dict)
+    # Listener -> what was last found at the address that its clients are told, by the same.
+    addresses: dict[str, str] = field(default_factory=dict)
 
     def endpoint_of(self, broker_id: BrokerId, listener: str) -> Endpoint | ErrorCode:
         broker = self.image.brokers.get(broker_id)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from ..address_check import EVENT_OF
 from ..server import metrics as names
 from .gathering import Gathering
 
@@ -28,6 +29,9 @@ class OfClients:
             put(names.FAILED, counters.failed, name)
             in_flight = sum(each.in_flight for each in listener.connections)
             put(names.IN_FLIGHT, in_flight, name)
+            found = node.services.addresses.get(name)
+            for state in EVENT_OF:
+                put(names.ADDRESS, float(state == found), name, state)
             await gathering.breathe()
         for key, counted in node.dispatcher.counters.items():
             api = api_name(key.name)

@@ -102,6 +102,12 @@ FAILED: Final = counter(
     "Requests that met a fault of this build; the connection was closed.",
     "listener",
 )
+ADDRESS: Final = gauge(
+    "fencepost_advertised_address",
+    "1 for what this node found at the address that clients are told; 0 for the others.",
+    "listener",
+    "state",
+)
 IN_FLIGHT: Final = gauge(
     "fencepost_requests_in_flight", "Requests that wait for an answer.", "listener"
 )

@@ -131,6 +131,14 @@ CLIENTS = (
         "14m",
     ),
     one(
+        "FencepostAddressWrong",
+        f'fencepost_advertised_address{{{A},listener="PLAINTEXT",state="unresolved"}}',
+        "0 5m | 1 10m | 0 5m",
+        "9m",
+        "11m",
+        "16m",
+    ),
+    one(
         "FencepostConnectionsRefused",
         f'fencepost_connections_refused_total{{{A},listener="PLAINTEXT"}}',
         "+0 5m | +1 20m | +0 20m",
