@@ -10,8 +10,10 @@ Kafka's `ssl.…` with `peer.` before them, files are PEM: the keystore holds th
 """
 
 import ssl
+from collections.abc import Iterator
 from typing import Final
 
+from fencepost.cluster.base.certificate_dates import not_after_s
 from fencepost.cluster.base.errors import ConfigRefused
 from fencepost.cluster.wire.peer_door import PeerTls
 
@@ -44,7 +46,14 @@ def peer_tls(keystore: str, truststore: str, password: str, identification: str)
             context.load_verify_locations(truststore)
         except (OSError, ValueError) as error:
             raise _unusable(TRUSTSTORE, truststore, "certificates to trust", error) from error
-    return PeerTls(server=server, client=client)
+    return PeerTls(server=server, client=client, not_after_s=dict(_dates(keystore, truststore)))
+
+
+def _dates(keystore: str, truststore: str) -> Iterator[tuple[str, int]]:
+    """A chain is as good as its shortest. Of those to trust the last one counts: while an authority is exchanged there are two."""
+    for store, path, choose in (("keystore", keystore, min), ("truststore", truststore, max)):
+        if found := not_after_s(path):
+            yield store, choose(found)
 
 
 def _unusable(setting: str, path: str, wanted: str, error: Exception) -> ConfigRefused:

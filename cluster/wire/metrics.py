@@ -15,4 +15,9 @@ SILENCES: Final = counter(
 DROPPED: Final = counter(
     "fencepost_peer_messages_dropped_total", "One-way messages that could not be sent."
 )
+NOT_AFTER: Final = gauge(
+    "fencepost_peer_certificate_not_after_timestamp_seconds",
+    "When the first certificate that this node shows, or the last that it trusts, expires.",
+    "store",
+)
 REQUESTS: Final = counter("fencepost_peer_requests_total", "Requests to other nodes.")

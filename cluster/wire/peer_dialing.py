@@ -7,8 +7,8 @@ PROVED BY  tests/cluster/wire/test_peer_door.py::test_what_can_not_have_been_sen
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from ..base.errors import Outcome, Trouble
 from ..base.ids import BrokerId
@@ -23,6 +23,8 @@ class PeerTls:
 
     server: ssl.SSLContext
     client: ssl.SSLContext
+    # `keystore` -> when the first of its certificates expires, `truststore` -> the last, in seconds since the epoch.
+    not_after_s: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 class Dialer:

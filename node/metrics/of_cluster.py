@@ -59,6 +59,10 @@ class OfCluster:
         put(of_peers.DROPPED, 0 if door is None else door.counters.messages_dropped)
         put(of_peers.REQUESTS, 0 if door is None else door.counters.requests_sent)
 
+        tls = node.config.peers.tls
+        for store, at_s in () if tls is None else tls.not_after_s.items():
+            put(of_peers.NOT_AFTER, at_s, store)
+
     async def _controller(self, gathering: Gathering) -> None:
         node, put = self._node, gathering.put
         counters = node.active_controller.counters

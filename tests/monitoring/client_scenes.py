@@ -156,6 +156,15 @@ CLIENTS = (
         "45m",
     ),
     one(
+        "FencepostPeerCertificateExpires",
+        # Two weeks and ten minutes ahead; at 30m the node starts with a new one.
+        f'fencepost_peer_certificate_not_after_timestamp_seconds{{{A},store="keystore"}}',
+        "1210200 30m | 9000000 10m",
+        "9m",
+        "12m",
+        "31m",
+    ),
+    one(
         "FencepostAdminAuthentication",
         f'fencepost_authentication_failures_total{{{A},door="admin"}}',
         # Three wrong tokens are a person's.

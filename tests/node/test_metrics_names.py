@@ -17,7 +17,7 @@ ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \|([^|]*)\| .+ \|$",
 BY_NAME = {each.name: each for each in DECLARED}
 # Labels, and whether what they name is bounded by the code, by the number of nodes, or by `metrics.topics`.
 BOUNDED = {
-    "api", "coordinator", "door", "error", "outcome", "quota", "reason", "state", "type", "was",
+    "api", "coordinator", "door", "error", "outcome", "quota", "reason", "state", "store", "type", "was",
     "listener", "version", "python", "node", "cluster", "rack", "follower", "topic",
 }  # fmt: skip
 
