@@ -239,7 +239,7 @@ class Verifier:
             said, started_ms = await self._until_answered(question)
             codes.update(zip(question.partitions, said, strict=True))
             for write, code in zip(left, said, strict=True):
-                if code is not E.none and code not in PASSING:
+                if code is not E.none and not (code in PASSING and self._has_coordinators):
                     _forget(write)
             late = [
                 write
@@ -297,10 +297,15 @@ class Verifier:
             word = await self._ask(question)
             if ASK_AGAIN.isdisjoint(word.codes) or steady() + pause_s >= deadline:
                 return word
-            if self._is_stopped or TRANSACTION_STATE_TOPIC not in self._image.topics:
-                return word  # for the latter: nobody has ever begun a transaction
+            if self._is_stopped or not self._has_coordinators:
+                return word
             await self._env.clock.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    @property
+    def _has_coordinators(self) -> bool:
+        """If not, nobody has ever begun a transaction, and nobody who comes again will be known then."""
+        return TRANSACTION_STATE_TOPIC in self._image.topics
 
     async def _ask(self, question: Question) -> Word:
         self.asked += 1

@@ -10,7 +10,7 @@ Refuses   TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transaction without its na
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -24,6 +24,7 @@ from fencepost.cluster.wire.batch import (
     LENGTH_PREFIX,
     MAGIC,
     TRANSACTIONAL_FLAG,
+    BatchHeader,
     BatchRefused,
     parse_header,
 )
@@ -88,35 +89,39 @@ def prepare(ctx: HandlerContext, request: Any) -> Awaitable[None] | None:
 def _first_writes(ctx: HandlerContext, request: Any, prepared: _Prepared) -> list[_First]:
     """The batches that the coordinator must be asked about. Those that need no asking to be refused are `prepared`."""
     add = ctx.api_version >= ADDS_ITSELF_SINCE
-    found: list[_First] = []
-    producers: dict[tuple[int, int], None] = {}
-    for topic in request.topic_data:
-        for wanted in topic.partition_data:
-            if wanted.records is None or not _is_transactional(wanted.records):
-                continue
-            header = parse_header(wanted.records)
-            if header.producer_id < 0 or header.base_sequence < 0:
-                continue  # appending says what is wrong
-            producers[header.producer_id, header.producer_epoch] = None
-            partition = partition_of(ctx, topic, wanted)
-            if partition is None or not partition.is_leader:
-                prepared.led_in[id(wanted)] = NO_LEADER_EPOCH
-                continue
-            prepared.led_in[id(wanted)] = partition.leader_epoch
-            if add and partition.topic_partition.topic in INTERNAL_TOPICS:
-                continue  # it is refused, and must not become part of the transaction
-            write = ctx.services.verifier.first_write(partition, header, add=add)
-            if isinstance(write, ErrorCode):
-                prepared.refused[id(wanted)] = write
-            elif write is not None:
-                found.append((wanted, write))
-            else:
-                prepared.allowed.add(id(wanted))
-    if len(producers) > 1:  # Kafka finds no word for which of them is in the wrong, and refuses all
+    batches = list(_of_transactions(request))
+    if len({(header.producer_id, header.producer_epoch) for _, _, header in batches}) > 1:
+        # Kafka finds no word for which of them is in the wrong, and refuses all. Before any partition waits for a word on one.
         rows = [wanted for topic in request.topic_data for wanted in topic.partition_data]
         prepared.refused = {id(wanted): ErrorCode.invalid_producer_id_mapping for wanted in rows}
         return []
+    found: list[_First] = []
+    for topic, wanted, header in batches:
+        partition = partition_of(ctx, topic, wanted)
+        if partition is None or not partition.is_leader:
+            prepared.led_in[id(wanted)] = NO_LEADER_EPOCH
+            continue
+        prepared.led_in[id(wanted)] = partition.leader_epoch
+        if add and partition.topic_partition.topic in INTERNAL_TOPICS:
+            continue  # it is refused, and must not become part of the transaction
+        write = ctx.services.verifier.first_write(partition, header, add=add)
+        if isinstance(write, ErrorCode):
+            prepared.refused[id(wanted)] = write
+        elif write is not None:
+            found.append((wanted, write))
+        else:
+            prepared.allowed.add(id(wanted))
     return found
+
+
+def _of_transactions(request: Any) -> Iterator[tuple[Any, Any, BatchHeader]]:
+    """Topic, part of the request, and header. Of batches with a wrong header appending says what is wrong."""
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            if wanted.records is not None and _is_transactional(wanted.records):
+                header = parse_header(wanted.records)
+                if header.producer_id >= 0 and header.base_sequence >= 0:
+                    yield topic, wanted, header
 
 
 async def _prepare(
