@@ -30,15 +30,16 @@ class HeardOver:
 
     def __init__(self, *, alive_after_s: float = 0.0) -> None:
         self._alive_after_s = alive_after_s
-        # Of each, and when he was last refused.
-        self._last: dict[Hashable, tuple[Connections, float]] = {}
+        # Of each, and when he was last refused. By the hash: with the names that a stranger may have, it was 1.6 GB.
+        self._last: dict[int, tuple[Connections, float]] = {}
 
     def is_late(self, who: Hashable, connection: int, *, now: float = 0.0) -> bool:
-        before, since = self._last.pop(who, (None, now))
+        key = hash(who)
+        before, since = self._last.pop(key, (None, now))
         is_late = self._is_late(before, connection, now - since)
         if before is not None and before.has_given_up(connection):
             since = now
-        self._last[who] = heard_over(before, connection), since
+        self._last[key] = heard_over(before, connection), since
         if len(self._last) > REMEMBERED_MAX:
             del self._last[next(iter(self._last))]
         return is_late
@@ -50,5 +51,5 @@ class HeardOver:
 
     def is_given_up(self, who: Hashable, connection: int) -> bool:
         """Whether he came by a newer one since; to be asked after a wait, in which that may have stored and ended anything."""
-        known = self._last.get(who)
+        known = self._last.get(hash(who))
         return known is not None and known[0].has_given_up(connection)

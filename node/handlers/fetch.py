@@ -14,6 +14,7 @@ from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.metadata.topic_names import TOPIC_NAME_LENGTH_MAX
 from fencepost.cluster.wire.api import RecordsValue
 from fencepost.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION, Outcome, Wanted
 from fencepost.replication.partition import Partition, Read
@@ -43,7 +44,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
     if getattr(request, "replica_id", -1) >= 0 or _replica_of(request) >= 0:
         return {"error_code": ErrorCode.invalid_request, "responses": []}
-    has_sessions = ctx.api_version >= SESSIONS_SINCE
+    has_sessions = ctx.api_version >= SESSIONS_SINCE and _may_be_kept(request, ctx.api_version)
     context = services.fetch_sessions.begin(
         session_id=request.session_id if has_sessions else NO_SESSION,
         session_epoch=request.session_epoch if has_sessions else FINAL_EPOCH,
@@ -89,6 +90,12 @@ def _wanted(request: Any, version: int) -> dict[Hashable, Wanted]:
         for topic in request.topics
         for each in topic.partitions
     }
+
+
+def _may_be_kept(request: Any, version: int) -> bool:
+    """Not a name that no topic can have: a session would be as large as the request, and there may be a thousand."""
+    by_id = version >= TOPIC_IDS_SINCE
+    return by_id or all(len(topic.topic) <= TOPIC_NAME_LENGTH_MAX for topic in request.topics)
 
 
 def _forgotten(request: Any, version: int) -> list[Key]:
