@@ -3,6 +3,7 @@
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.transactions.commands import ADDED_BEFORE, AddPartitions, Ended, InitProducerId
 from fencepost.txn.transactions.config import TransactionConfig
+from fencepost.txn.transactions.turn import WAITING_MAX
 from transaction_scene import ID, P0, P1, P2, Scene, begun
 
 E = ErrorCode
@@ -114,6 +115,19 @@ def test_whoever_waits_too_long_is_sent_away_to_ask_again() -> None:
     assert scene.answers == {ticket: E.concurrent_transactions}
     scene.written()
     assert scene.phase == "CompleteCommit"
+
+
+def test_so_many_wait_for_one_transaction_and_others_are_sent_away_at_once() -> None:
+    """One request may name it 45,000 times: that so many waited for each other held the loop up for 46 s."""
+    scene, who = begun()
+    scene.add(who, P0)
+    scene.end(who)
+    tickets = [scene.add(who, P1) for _ in range(WAITING_MAX)]
+    assert scene.add(who, P1) is E.concurrent_transactions
+    assert scene.init() is E.concurrent_transactions
+    scene.written()
+    assert {scene.answers[each] for each in tickets} == {E.none, ADDED_BEFORE}
+    assert not scene.machine.waiting
 
 
 def test_the_markers_of_a_transaction_that_is_over_say_nothing_of_the_next_one() -> None:

@@ -61,6 +61,9 @@ Command = InitProducerId | AddPartitions | VerifyPartitions | EndTransaction
 TIMEOUT: Final = "timeout"
 TAKEN_OVER: Final = "another instance of its producer asked for its producer id (InitProducerId)"
 WAIT: Final = "wait"
+# For one transaction's markers: a producer's own, and the questions of all nodes that it writes to. A stranger's request may
+# name it 45,000 times.
+WAITING_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,13 @@ class Turn:
     # -- one request -----------------------------------------------------------------------------
 
     def take(self, command: Command) -> Any:
-        """The reply, or `Parked` until the transaction's markers are written."""
+        """The reply, or `Parked` until the transaction's markers are written; where too many are, Kafka's answer."""
         reply = self._decide(command)
         if reply is not WAITS:
             return reply
         assert command.ticket, f"{command} can't wait: nothing would find its answer"
+        if len(self._who_waits(command.transactional_id)) >= WAITING_MAX:
+            return E.concurrent_transactions
         self._park(command)
         return Parked(command.ticket)
 
