@@ -23,6 +23,7 @@ from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 from ..runtime.coordinator import Coordinator, Partitions
 from ..runtime.decision import Fields, Producer
 from ..runtime.loader import Loader
+from ..runtime.pace import a_few_a_turn
 from ..runtime.shard import Shard
 from ..runtime.ticker import Ticker
 from . import offset_requests, requests
@@ -314,11 +315,10 @@ class GroupService:
 
     async def offset_fetch(self, ctx: Caller, body: Any) -> Fields:
         plans = offset_requests.plan_fetch(self._image, ctx, body)
-        replies = await asyncio.gather(*(self._fetch(plan) for plan in plans))
+        replies = await a_few_a_turn(self._fetch, plans, self._env.clock)
         answers = [plan.answer(reply) for plan, reply in zip(plans, replies, strict=True)]
-        if ctx.api_version >= offset_requests.BATCHED_FETCH_SINCE:
-            return {"groups": answers}
-        return offset_requests.single(answers[0])
+        is_batched = ctx.api_version >= offset_requests.BATCHED_FETCH_SINCE
+        return {"groups": answers} if is_batched else offset_requests.single(answers[0])
 
     async def _fetch(self, plan: offset_requests.FetchPlan) -> Any:
         here = isinstance(self._coordinator.shard_of(plan.group_id), Shard)

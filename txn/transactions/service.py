@@ -30,6 +30,7 @@ from ..runtime.coordinator import Coordinator, Partitions
 from ..runtime.decision import Fields
 from ..runtime.loader import Loader
 from ..runtime.ownership import partition_for
+from ..runtime.pace import a_few_a_turn
 from ..runtime.regex import RegexRefused
 from ..runtime.shard import Shard
 from ..runtime.ticker import Ticker
@@ -226,11 +227,8 @@ class TransactionService:
 
     async def add_partitions_to_txn(self, ctx: Caller, body: Any) -> Fields:
         commands = requests.add_partitions(ctx, body, self._tickets)
-        if len(commands) == 1:
-            results = [await self._add(commands[0], by_client=True)]
-        else:
-            adding = [self._add(each, by_client=True) for each in commands]
-            results = await asyncio.gather(*adding)
+        adding = partial(self._add, by_client=True)
+        results = await a_few_a_turn(adding, commands, self._env.clock)
         return requests.added(ctx, body, results)
 
     async def _add(
