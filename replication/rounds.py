@@ -57,9 +57,8 @@ class Rounds:
         self._compacts = True
         # Whether the image is of now; whoever has others to ask puts their answer here.
         self.confirm_image: Callable[[float], Awaitable[bool]] = _of_now
-        self._compacted: dict[
-            Partition, int
-        ] = {}  # up to where the log was when it was last looked at
+        # Of each at its last look: its end, and up to where a round could go.
+        self._compacted: dict[Partition, tuple[int, int]] = {}
         # Left out until a restart: it would fail again, and for most of its work before it does.
         self.given_up: dict[str, dict[Partition, None]] = {COMPACTION: {}, RETENTION: {}}
         manager.store.shared.on_failed = self._failed
@@ -233,11 +232,15 @@ class Rounds:
                 pass
 
     async def compact(self) -> bool:
-        """One round over the compacted partitions that were written since the last, or not done with. True: some are not yet."""
+        """One round over the compacted partitions of which more is written or stable since, or not done with. True: some are not yet."""
         leaves_some = False
         for partition in list(self._manager.partitions.values()):
-            end = partition.log_end_offset
-            if not partition.config.compact or self._compacted.get(partition) == end:
+            if not partition.config.compact:
+                continue
+            # Nothing goes for a value that the power may take yet (flush.policy `os`, `interval`): its key would be left with none.
+            stable = min(partition.last_stable_offset, partition.log.recovery_point)
+            look = partition.log_end_offset, stable
+            if self._compacted.get(partition) == look:
                 continue
             if partition.closed is not None or partition.log.failed is not None:
                 continue
@@ -245,17 +248,15 @@ class Rounds:
                 continue
             if not partition.log.is_start_durable:
                 continue  # the next round finds it so
-            self._compacted[partition] = min(end, partition.log.recovery_point)
-            if await self._compact_one(partition):
+            self._compacted[partition] = look
+            if await self._compact_one(partition, stable):
                 self._compacted.pop(partition, None)
                 leaves_some = True
         return leaves_some
 
-    async def _compact_one(self, partition: "Partition") -> bool:
+    async def _compact_one(self, partition: "Partition", stable: int) -> bool:
         """Whether it left something that it can go on with."""
         machine = partition.machine
-        # Nothing goes for a value that the power may take yet (flush.policy `os`, `interval`): its key would be left with none.
-        stable = min(partition.last_stable_offset, partition.log.recovery_point)
         try:
             stats = await partition.log.compact(
                 self._env.clock.now_ms(),

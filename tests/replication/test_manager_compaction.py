@@ -92,6 +92,26 @@ def test_a_log_of_more_keys_than_fit_a_round_is_done_with_before_the_node_rests(
     play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
 
 
+def test_what_is_committed_after_a_round_has_looked_at_the_log_is_compacted_in_the_next() -> None:
+    """Nobody wrote any more: a log that could not be compacted when it was last looked at was taken for done with."""
+
+    async def scene(node: Node) -> None:
+        two, partition = (ME, BrokerId(2)), node.partition()
+        node.metadata.change(node.manager, "orders", replicas=two, isr=two)
+        for number in range(6):
+            now_ms = node.env.clock.now_ms()
+            node.produce(batch(str(number), key=b"k", timestamp=now_ms), acks=1)
+            if number == 4:
+                partition.log.roll(now_ms)
+        await node.env.clock.sleep(RESTS_S + 1)
+        assert (partition.high_watermark, partition.log.cleaned_to) == (0, -1)
+        node.metadata.change(node.manager, "orders", isr=(ME,))
+        await node.env.clock.sleep(RESTS_S + 1)
+        assert await node.read_values() == [b"4", b"5"]
+
+    play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
+
+
 @pytest.mark.parametrize("is_away", [True, False])
 def test_tombstones_are_kept_for_a_replica_that_is_away(*, is_away: bool) -> None:
     """It has what they delete, and could not copy them any more (`delete.retention.ms` may be over before it is back)."""
