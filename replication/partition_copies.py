@@ -268,7 +268,7 @@ class CopiedPartition(ReadablePartition, Flushable):
             log.producers.on_high_watermark(self.machine.high_watermark)
         log.committed = self.machine.high_watermark
         say = self._env.log.info
-        if log.log_end_offset < committed:  # only a person who gave data up can bring this about
+        if max(start, log.log_end_offset) < committed:  # only who gave data up can bring this about
             say = self._env.log.error
         say(
             "truncated", partition=str(self.topic_partition), from_offset=before,

@@ -206,6 +206,23 @@ def test_a_log_that_was_emptied_begins_where_it_is_told() -> None:
     play(scene)
 
 
+def test_a_cut_is_told_as_an_error_if_what_was_committed_goes_with_it() -> None:
+    """A new replica that was told where to begin, and then a little further back, has lost nothing."""
+
+    async def scene(node: Node) -> None:
+        partition = led_elsewhere(node)
+        partition.cut(Cut(32, anew=True))
+        partition.cut(Cut(31, anew=True))
+        partition.append_as_follower(sent(31, "a") + sent(32, "b"), EPOCH)
+        partition.follow_leader(32, 31)
+        partition.cut(Cut(32))
+        partition.cut(Cut(31))
+        levels = [level for level, event, _ in node.env.log.events if event == "truncated"]
+        assert levels == ["info", "info", "info", "error"]
+
+    play(scene)
+
+
 def test_what_is_left_of_batches_that_found_no_room_is_synced() -> None:
     """What was taken back made the sync under way say nothing of what came before, and nobody asked for the next."""
 
