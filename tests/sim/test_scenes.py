@@ -46,9 +46,12 @@ def test_a_long_transaction_has_hundreds_of_records() -> None:
 
 
 def test_a_position_that_is_told_of_the_next_topic_of_that_name_is_seen() -> None:
-    outcome = run_plan(plan_for(all_bugs()["positions-outlive-their-topic"], 1))
-    assert outcome.kind == "another-life", outcome.failure
-    assert "committed in" in outcome.failure
+    bug = all_bugs()["positions-outlive-their-topic"]
+    outcomes = (run_plan(plan_for(bug, seed)) for seed in range(bug.seeds))
+    seen = next((each for each in outcomes if each.failure), None)
+    assert seen is not None, f"none of {bug.seeds} seeds shows it"
+    assert seen.kind == "another-life", seen.failure
+    assert "committed in" in seen.failure
 
 
 def test_each_scene_is_in_about_a_fifth_of_the_seeds() -> None:
