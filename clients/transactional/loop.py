@@ -40,7 +40,7 @@ from .bounded import CallHangs, bounded
 from .going_back import Onward
 from .identity import POLL_S, retrying
 from .inputs import MAY_NOT, refusal, what_is_missing
-from .loop_limits import FENCED, LoopLimits
+from .loop_limits import FENCED, MAX_POLL, TIMEOUT, LoopLimits
 from .outputs import Output, Outputs
 from .telling_producer import TellingProducer
 
@@ -51,6 +51,7 @@ HANGS_S: Final = 2 * CALL_S  # a call that has not come back by then never will
 RETRY_S: Final = 60.0
 # A process that is killed keeps readers from going past its transaction for as long.
 TRANSACTION_TIMEOUT_MS: Final = 10_000
+MAX_POLL_MS: Final = 300_000  # librdkafka's and Java's
 
 log = logging.getLogger("fencepost.clients")
 
@@ -89,16 +90,11 @@ class TransactionalLoop:
         self._stopping = threading.Event()
         self._producer_config = {
             "bootstrap.servers": bootstrap,
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            TIMEOUT: TRANSACTION_TIMEOUT_MS,
             **(producer_config or {}),
             "transactional.id": transactional_id or unique,
         }
         self._may_shrink_batches = "batch.size" not in self._producer_config
-        self._limits = LoopLimits(
-            transactional_id or unique,
-            int(self._producer_config["transaction.timeout.ms"]),
-            self._stopping,
-        )
         self._producer: Producer | None = None
         reads = {
             "bootstrap.servers": bootstrap,
@@ -109,6 +105,12 @@ class TransactionalLoop:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
         }
+        self._limits = LoopLimits(
+            transactional_id or unique,
+            int(self._producer_config[TIMEOUT]),
+            int(reads.setdefault(MAX_POLL, MAX_POLL_MS)),
+            self._stopping,
+        )
         self._consumer = Consumer(reads)
         self._onward = Onward(reads, self._committed)
         self._consumer.subscribe(self._topics, on_revoke=self._onward.is_taken)
@@ -164,6 +166,7 @@ class TransactionalLoop:
         except TransformRaised as theirs:
             raise theirs.trouble from theirs.trouble.__cause__
         except KafkaException as trouble:
+            self._limits.worked()
             error = self._recover(producer, trouble.args[0])
             too_slow = self._limits.failed(error, messages[0])
             refused = None if self._shrinks_batches(outputs) else outputs.refusal(error)

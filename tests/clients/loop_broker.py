@@ -10,6 +10,10 @@ from fencepost.clients.transactional import loop as loop_module
 
 FATAL = KafkaException(KafkaError(KafkaError._FATAL, "Unable to produce message"))
 FENCED = KafkaException(KafkaError(KafkaError._FENCED, "fenced by a newer instance", fatal=True))
+# What a coordinator says to positions of a member that has left: librdkafka leaves for who did not poll.
+HAS_LEFT = KafkaException(
+    KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "unknown member", txn_requires_abort=True)
+)
 
 
 class Input:
@@ -32,9 +36,11 @@ class Input:
 class Log:
     """What all producers and consumers see: one transactional id, one group."""
 
-    def __init__(self, inputs: int, timeout_s: float = 60.0) -> None:
+    def __init__(self, inputs: int, timeout_s: float = 60.0, max_poll_s: float = 300.0) -> None:
         self.inputs = inputs
         self.timeout_s = timeout_s
+        self.max_poll_s = max_poll_s
+        self.polled_at = 0.0
         self.epoch = 0
         self.position = -1001  # of the group
         self.outputs: list[Any] = []
@@ -55,6 +61,7 @@ class Reads:
         self.seek(TopicPartition("in", 0, max(log.position, 0)))
 
     def consume(self, most: int, _timeout: float) -> list[Input]:
+        self._log.polled_at = time.monotonic()
         last = min(self._next + most, self._log.inputs)
         found = [Input(offset) for offset in range(self._next, last)]
         self._next = last
@@ -111,6 +118,8 @@ class Writes:
     def send_offsets_to_transaction(self, offsets: list[TopicPartition], *_: Any) -> None:
         if self._is_fenced():
             raise FENCED
+        if time.monotonic() - self._log.polled_at > self._log.max_poll_s:
+            raise HAS_LEFT
         self._position = offsets[0].offset
 
     def commit_transaction(self, _timeout: float) -> None:

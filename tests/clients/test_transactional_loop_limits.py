@@ -1,5 +1,6 @@
 """Loops whose transformations are slow, whose id another loop has, and that may not read."""
 
+import re
 import threading
 import time
 from collections import Counter
@@ -49,13 +50,16 @@ def at_its_end(message: Message) -> list[Output]:
     return [Output("out", value=message.offset())]
 
 
-def loop_of(transform=at_its_end, timeout_ms: int = 200) -> TransactionalLoop:
+def loop_of(
+    transform=at_its_end, timeout_ms: int = 200, max_poll_ms: int = 300_000
+) -> TransactionalLoop:
     return TransactionalLoop(
         bootstrap="nowhere:1",
         topics=["in"],
         group_id="billing",
         transactional_id="billing-1",
         transform=transform,
+        consumer_config={"max.poll.interval.ms": max_poll_ms},
         producer_config={"transaction.timeout.ms": timeout_ms},
     )
 
@@ -115,6 +119,62 @@ def test_a_message_that_takes_longer_alone_than_a_transaction_may_ends_run(
     assert loop.aborted == 2
 
 
+def test_a_transaction_ends_before_the_group_gives_its_member_up(monkeypatch, clock) -> None:
+    """With a transaction.timeout.ms above max.poll.interval.ms each batch ended too late, and was read again, for ever."""
+    log = Log(12, timeout_s=6.0, max_poll_s=0.2)
+    log.give_to(monkeypatch)
+
+    def takes_40_ms(message: Message) -> list[Output]:
+        clock.sleep(0.04)
+        return at_its_end(message)
+
+    loop = loop_of(takes_40_ms, timeout_ms=6_000, max_poll_ms=200)
+    run_until(log, loop, 12)
+    assert log.outputs == list(range(12))
+    assert (loop.committed, loop.aborted) == (12, 0)
+
+
+def slow_message(clock: Clock, seconds: float, *, outputs_first: bool):
+    def transform(message: Message) -> Iterator[Output]:
+        if outputs_first:
+            yield Output("out", value=message.offset())
+        clock.sleep(seconds if message.offset() == 2 else 0)
+        yield Output("out", value=message.offset())
+
+    return transform
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "max_poll_s", "outputs_first", "said", "not_said"),
+    [
+        (6.0, 0.2, False, r'{"max\.poll\.interval\.ms": 1000}', "fenced|transaction.timeout"),
+        # Its outputs come at its end: the transaction was open for no time at all.
+        (0.2, 0.2, False, r'{"max\.poll\.interval\.ms": 1000}', "fenced|transaction.timeout"),
+        (0.2, 6.0, True, r'twice and fenced.*{"transaction\.timeout\.ms": 1000}', r"max\.poll"),
+        (
+            0.2,
+            0.2,
+            True,
+            r'twice and fenced.*{"transaction\.timeout\.ms": 1000}.*{"max\.poll\.interval\.ms": 1000}',
+            "$^",
+        ),
+    ],
+)
+def test_a_message_that_is_too_slow_alone_is_told_with_the_setting_that_it_exceeds(
+    timeout_s, max_poll_s, outputs_first, said, not_said, monkeypatch, clock
+) -> None:
+    """A member that had left its group was told to raise the time of its transaction, or nothing, and read it again for ever."""
+    log = Log(3, timeout_s=timeout_s, max_poll_s=max_poll_s)
+    log.give_to(monkeypatch)
+    slow = slow_message(clock, 0.3, outputs_first=outputs_first)
+    loop = loop_of(slow, int(timeout_s * 1000), int(max_poll_s * 1000))
+    with pytest.raises(TransactionTooSlow, match=said) as ended:
+        for _ in range(20):
+            loop.step()
+    assert not re.search(not_said, str(ended.value))
+    assert set(log.outputs) == {0, 1}, "what was before it is committed"
+
+
 def test_a_loop_with_anothers_id_pauses_longer_and_longer_and_says_so(caplog) -> None:
     """Of a process that is replaced and its successor each fences the other once or twice: neither must end."""
     paused: list[float | None] = []
@@ -124,7 +184,7 @@ def test_a_loop_with_anothers_id_pauses_longer_and_longer_and_says_so(caplog) ->
             paused.append(timeout)
             return False
 
-    limits = LoopLimits("billing-1", 60_000, Stopping())
+    limits = LoopLimits("billing-1", 60_000, 300_000, Stopping())
     for _ in range(7):
         limits.begin()
         assert limits.failed(EPOCH_IS_OLD, Input(0)) is None
@@ -135,7 +195,7 @@ def test_a_loop_with_anothers_id_pauses_longer_and_longer_and_says_so(caplog) ->
 
 def test_a_loop_that_was_fenced_long_ago_begins_anew(monkeypatch, caplog) -> None:
     monkeypatch.setattr(loop_limits, "FORGOTTEN_S", 0.0)
-    limits = LoopLimits("billing-1", 60_000, threading.Event())
+    limits = LoopLimits("billing-1", 60_000, 300_000, threading.Event())
     for _ in range(3):
         limits.begin()
         time.sleep(0.001)
@@ -144,7 +204,7 @@ def test_a_loop_that_was_fenced_long_ago_begins_anew(monkeypatch, caplog) -> Non
 
 
 def test_other_errors_are_no_fencing(caplog) -> None:
-    limits = LoopLimits("billing-1", 60_000, threading.Event())
+    limits = LoopLimits("billing-1", 60_000, 300_000, threading.Event())
     for _ in range(3):
         limits.begin()
         limits.failed(KafkaError(KafkaError._TIMED_OUT), Input(0))
@@ -251,12 +311,13 @@ def test_a_topic_that_is_not_there_is_waited_for(monkeypatch, caplog) -> None:
 
 
 @pytest.mark.slow
-def test_a_backlog_of_slow_messages_shows_exactly_once(bootstrap, fresh, group) -> None:
-    """With a real coordinator, whose clock ends the transaction."""
+@pytest.mark.parametrize("timeout_ms", [2_000, 60_000])
+def test_a_backlog_of_slow_messages_shows_exactly_once(bootstrap, fresh, group, timeout_ms) -> None:
+    """With a real coordinator, whose clock ends the transaction, and librdkafka's, which ends the membership."""
     source, sink = fresh("in"), fresh("out")
     for topic in (source, sink):
         create(bootstrap, topic)
-    values = [b"%d" % number for number in range(40)]
+    values = [b"%d" % number for number in range(50)]
     send(producer_of(bootstrap), source, values)
 
     def slow(message: Message) -> list[Output]:
@@ -268,13 +329,17 @@ def test_a_backlog_of_slow_messages_shows_exactly_once(bootstrap, fresh, group) 
         topics=[source],
         group_id=group,
         transform=slow,
-        consumer_config={"session.timeout.ms": 6_000, "log_level": 0},
-        producer_config={"transaction.timeout.ms": 2_000, "log_level": 0},
+        consumer_config={
+            "session.timeout.ms": 3_000,
+            "max.poll.interval.ms": 3_000,
+            "log_level": 0,
+        },
+        producer_config={"transaction.timeout.ms": timeout_ms, "log_level": 0},
     ) as loop:
-        until(lambda: loop.step() >= 0 and loop.committed >= 40, what="all is committed")
+        until(lambda: loop.step() >= 0 and loop.committed >= 50, what="all is committed")
     with consumer_of(bootstrap, group=f"{group}.check") as consumer:
         consumer.subscribe([sink])
-        found = Counter(each.value() for each in receive(consumer, 40, wait_s=WAIT_S))
+        found = Counter(each.value() for each in receive(consumer, 50, wait_s=WAIT_S))
         assert found == Counter(values)
         assert consumer.consume(1, timeout=0.5) == []
 
