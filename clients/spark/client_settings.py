@@ -7,6 +7,7 @@ PREVENTS   `kafka.sasl.passwrod=…` in the logs of a driver.
 PROVED BY  tests/spark/test_spark_client_settings.py::test_a_setting_that_librdkafka_does_not_know_is_refused_with_the_nearest
            tests/spark/test_spark_client_settings.py::test_what_a_sink_s_producer_can_not_be_told_together_is_refused
            tests/spark/test_spark_client_settings.py::test_a_refused_setting_s_value_is_not_shown_where_it_may_be_a_secret
+           tests/spark/test_spark_client_settings.py::test_what_the_user_says_counts_under_either_of_librdkafka_s_names
 
 What each setting may be librdkafka says when it is set; what they may be together, when a client is made of them all.
 """
@@ -32,6 +33,11 @@ SINKS: Final[Mapping[str, str]] = {
     "compression.type": "lz4",
     "partitioner": "murmur2_random",  # where Java's clients put the same key
 }
+# librdkafka's other names for these: a client is told one of the two, or the one that is told last would count.
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    "linger.ms": "queue.buffering.max.ms",
+    "compression.type": "compression.codec",
+}
 SINKS_STATISTICS_MS: Final = 20  # a task's last wait is for these
 # What it has fetched ahead is gone in a tenth of a second, and with its own defaults it waits for a whole one before it asks again:
 # half of the time of reading small records.
@@ -54,7 +60,7 @@ NOT_SHOWN: Final = "…"
 UNLISTED: Final = (
     *("sasl.username", "sasl.password", "ssl.ca.location", "ssl.ca.pem", "ssl.cipher.suites"),
     *("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem"),
-    *("ssl.key.password", "ssl.keystore.location", "ssl.keystore.password", "group.id"),
+    *("ssl.key.password", "ssl.keystore.location", "ssl.keystore.password"),
     *("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"),
     *("message.timeout.ms", "delivery.timeout.ms", "acks"),
 )
@@ -66,11 +72,20 @@ JAVAS: Final[Mapping[str, str]] = {
 }
 
 
+def sinks_own(client: Mapping[str, str]) -> dict[str, str]:
+    """Of a sink's producers, but for what the user has said, under either name."""
+    return {
+        name: SINKS[name]
+        for name in SINKS
+        if name not in client and OTHER_NAMES.get(name) not in client
+    }
+
+
 def of_sink(transactional_id: str, client: Mapping[str, str]) -> dict[str, Any]:
     """A task's producer."""
     return {
-        **SINKS,
-        **{name: client[name] for name in client if name != "isolation.level"},
+        **sinks_own(client),
+        **client,
         "transactional.id": transactional_id,
         "statistics.interval.ms": SINKS_STATISTICS_MS,
     }
@@ -80,7 +95,7 @@ def of_reader(client: Mapping[str, str]) -> dict[str, Any]:
     """A task's consumer."""
     return {
         **READERS,
-        **{name: client[name] for name in client if name != "group.id"},
+        **client,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "statistics.interval.ms": READERS_STATISTICS_MS,

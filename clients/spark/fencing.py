@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from ..transactional.identity import retrying
 from ..transactional.names import SEPARATOR
-from .client_settings import SINKS
+from .client_settings import sinks_own
 
 AT_ONCE: Final = 8
 CALL_S: Final = 5.0
@@ -23,7 +23,7 @@ def fence(bootstrap: str, client: Mapping[str, str], group: str, members: Sequen
         producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
-                **SINKS,
+                **sinks_own(client),
                 **client,
                 "transactional.id": f"{group}{SEPARATOR}{member}",
             }

@@ -1,6 +1,12 @@
 """What is said to librdkafka with `kafka.…`: tried on the driver, and refused by the option's name."""
 
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
+from fencepost.clients.spark import c_library, fencing
+from fencepost.clients.spark.client_settings import of_sink
 from fencepost.clients.spark.fencing import fence
 from fencepost.clients.spark.option_table import BATCH, BATCH_SINK
 from fencepost.clients.spark.options import WrongOption, read_options, write_options
@@ -95,3 +101,40 @@ def test_a_secret_is_not_shown_by_a_client_that_can_not_be_made() -> None:
 def test_what_librdkafka_takes_passes() -> None:
     said = {"kafka.acks": "all", "kafka.compression.type": "zstd", "kafka.partitioner": "random"}
     assert write_options({**WRITES, **said}, BATCH_SINK).client["acks"] == "all"
+
+
+@pytest.mark.parametrize(
+    ("ours", "name", "value"),
+    [
+        ("compression.codec", "compression.type", "zstd"),
+        ("compression.codec", "compression.codec", "zstd"),
+        ("queue.buffering.max.ms", "linger.ms", "7"),
+        ("queue.buffering.max.ms", "queue.buffering.max.ms", "7"),
+    ],
+)
+def test_what_the_user_says_counts_under_either_of_librdkafka_s_names(
+    ours, name, value, monkeypatch
+) -> None:
+    """`compression.codec` was set, and then our own `compression.type`, which is the same thing."""
+    said = write_options({**WRITES, f"kafka.{name}": value}, BATCH_SINK).client
+    fences: list[dict[str, Any]] = []
+    monkeypatch.setattr(fencing, "Producer", fences.append)
+    monkeypatch.setattr(fencing, "retrying", lambda *_: None)
+    fencing.fence("127.0.0.1:1", said, "night", ["job.p0.a0"])
+    for told in (of_sink("tried", said), *fences):
+        assert what_librdkafka_makes_of(told)[ours] == value
+
+
+def what_librdkafka_makes_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Set in the order of `c_library.new_client`."""
+    c, why = c_library.library(), ctypes.create_string_buffer(200)
+    conf = c.rd_kafka_conf_new()
+    for name in sorted(settings):
+        text = str(settings[name]).encode()
+        assert c.rd_kafka_conf_set(conf, name.encode(), text, why, 200) == 0, why.value
+    count = ctypes.c_size_t()
+    pairs = c.rd_kafka_conf_dump(conf, ctypes.byref(count))
+    found = {pairs[n].decode(): pairs[n + 1].decode() for n in range(0, count.value, 2)}
+    c.rd_kafka_conf_dump_free(pairs, count.value)
+    c.rd_kafka_conf_destroy(conf)
+    return found
