@@ -47,7 +47,12 @@ OPTIONS: Final = (
     Option(
         "minOffsetsPerTrigger", (STREAM,), "", "wait until there are so many, at most the above"
     ),
-    Option("maxTriggerDelay", (STREAM,), "15m", "but no longer than this"),
+    Option(
+        "maxTriggerDelay",
+        (STREAM,),
+        "15m",
+        "but no longer than this; a number alone is milliseconds",
+    ),
     Option("checkClusterId", (STREAM,), "true", "refuse a checkpoint of another cluster"),
     Option(
         "topic", WRITE, "", "for all rows; without it each row says its own in the column `topic`"
@@ -67,7 +72,8 @@ OPTIONS: Final = (
 )
 BY_LOWER: Final[Mapping[str, Option]] = {each.name.lower(): each for each in OPTIONS}
 # Spark's own, which it hands on to every sink or source.
-SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
+SPARKS: Final = frozenset({"checkpointlocation", "queryname"})
+PATH: Final = "path"  # what load(), save() and start() are given
 # What a transaction needs to be said as; librdkafka's two names.
 ACKS: Final = ("acks", "request.required.acks")
 ALL_ACKS: Final = ("all", "-1")
@@ -81,9 +87,15 @@ NOT_THESE: Final[Mapping[str, str]] = {
     "value.deserializer": "values are bytes: cast the column",
     "key.serializer": "give the column `key` as a string or binary",
     "value.serializer": "give the column `value` as a string or binary",
+    "group.id": "there is no consumer group: positions are kept in Spark's checkpoint, and no ACL for a group is asked for",
+    "metadata.broker.list": "say kafka.bootstrap.servers",
     "interceptor.classes": "there are none outside of Java",
     "enable.idempotence": "transactions need it on",
     "transactional.id": "say transactionGroup",
     "statistics.interval.ms": "statistics are used by the sink",
     "delivery.report.only.error": "delivery reports are used by the sink",
+}
+# The same, where it is a write.
+NOT_THESE_IN_WRITES: Final[Mapping[str, str]] = {
+    "isolation.level": "it is for reads, and a write has nothing that it would change",
 }

@@ -24,7 +24,9 @@ from .option_table import (
     BY_LOWER,
     KAFKA,
     NOT_THESE,
+    NOT_THESE_IN_WRITES,
     OPTIONS,
+    PATH,
     SPARKS,
     STREAM,
     WRITE,
@@ -34,8 +36,9 @@ BOOTSTRAP: Final = client_settings.BOOTSTRAP
 LONG_MAX: Final = 2**63 - 1  # of Spark's numbers, Kafka's offsets, and a group's numbers
 GROUP, TASK = "group", "task"
 FAIL, IGNORE = "fail", "ignore"
-DURATION: Final = re.compile(r"(\d{1,18})\s*(ms|s|m|h)?", re.ASCII)
-SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+# As Spark's JavaUtils.timeStringAsMs has them, by which its Kafka connector reads them (4.2.0).
+DURATION: Final = re.compile(r"(\d{1,18})\s*(us|ms|s|min|m|h|d)?", re.ASCII)
+MS: Final = {None: 1, "us": 1e-3, "ms": 1, "s": 1e3, "m": 6e4, "min": 6e4, "h": 3.6e6, "d": 8.64e7}
 TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 PASSWORDS: Final = re.compile(r"//[^/\s]*@")  # in an address, before its host
 KEYWORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
@@ -192,6 +195,7 @@ class _Given:
         self.use = use
         self.client: dict[str, str] = {}
         self._texts: dict[str, str] = {}
+        self._never = {**NOT_THESE, **(NOT_THESE_IN_WRITES if use in WRITE else {})}
         for key in sorted(said):
             self._take(key, key.lower(), str(said[key]).strip())
         if not self.client.get(BOOTSTRAP):
@@ -200,10 +204,15 @@ class _Given:
     def _take(self, key: str, lower: str, value: str) -> None:
         if lower in SPARKS:
             return
+        if lower == PATH:
+            instead = "topic" if self.use in WRITE else "subscribe"
+            raise WrongOption(
+                f"{key}={value} can't be set: there is no path to a topic: leave it out of load(), save() or start(), and say {instead}=TOPIC"
+            )
         if lower == BOOTSTRAP or lower.startswith(KAFKA):
             setting = lower.removeprefix(KAFKA)
-            if setting in NOT_THESE:
-                raise WrongOption(f"{key} can't be set: {NOT_THESE[setting]}")
+            if why := self._never.get(setting):
+                raise WrongOption(f"{key} can't be set: {why}")
             if setting in ACKS and value not in ALL_ACKS:
                 raise WrongOption(f"{key}={value} can't be: what transactions write needs all")
             self.client[setting] = value
@@ -278,8 +287,10 @@ class _Given:
             return default
         found = DURATION.fullmatch(text.lower())
         if found is None:
-            raise WrongOption(f"{name}={text} is no time: say 30s, 15m or 1h")
-        return int(found[1]) * SECONDS[found[2]]
+            raise WrongOption(
+                f"{name}={text} is no time: say 30s, 15m or 1h (a number alone is milliseconds)"
+            )
+        return int(found[1]) * MS[found[2]] / 1000
 
     def bound(self, side: str, default: str) -> Bound:
         """The most exact thing that was said, in the order of Spark's Kafka connector."""

@@ -63,6 +63,22 @@ def check_read(schema: Any, *, headers: bool) -> None:
             raise WrongSchema(
                 f"the column {column.name} is {kind}, and schema() asked for {asked}: cast it with select"
             )
+        if _has_no_nulls(column):
+            where = f"{'a part of ' if column.nullable else ''}{column.name}"
+            raise WrongSchema(
+                f"schema() asked for {where} as NOT NULL, and each column may be null for Spark: leave NOT NULL out"
+            )
+
+
+def _has_no_nulls(column: Any) -> bool:
+    return not column.nullable or _holds_no_nulls(column.dataType)
+
+
+def _holds_no_nulls(kind: Any) -> bool:
+    """Somewhere in a value of this type, as in the headers."""
+    if kind.typeName() == "array":
+        return not kind.containsNull or _holds_no_nulls(kind.elementType)
+    return kind.typeName() == "struct" and any(_has_no_nulls(each) for each in kind.fields)
 
 
 def check_write(schema: Any, topic: str | None) -> None:

@@ -65,9 +65,39 @@ def test_a_least_above_the_most_is_refused() -> None:
 
 
 def test_sparks_own_options_are_nobodys_fault() -> None:
-    write_options(
-        {**WRITES, "checkpointlocation": "/c", "queryname": "q", "path": "x"}, STREAM_SINK
-    )
+    write_options({**WRITES, "checkpointlocation": "/c", "queryname": "q"}, STREAM_SINK)
+
+
+@pytest.mark.parametrize("use", [BATCH, STREAM, BATCH_SINK, STREAM_SINK])
+def test_a_path_is_refused_as_there_is_none(use: str) -> None:
+    """`load("payments")` read what `subscribe` said, and `start("/lake/orders")` wrote nothing there, without a word."""
+    is_read = use in (BATCH, STREAM)
+    said = f"path=payments can't be set: .* no path.* say {'subscribe' if is_read else 'topic'}="
+    with pytest.raises(WrongOption, match=said):
+        if is_read:
+            read_options({**READS, "path": "payments"}, use)
+        else:
+            write_options({**WRITES, "path": "payments"}, use)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30000", 30.0),
+        ("250ms", 0.25),
+        ("90s", 90.0),
+        ("15m", 900.0),
+        ("15min", 900.0),
+        ("2H", 7200.0),
+        ("1d", 86400.0),
+        ("5000000us", 5.0),
+        ("15 m", 900.0),
+    ],
+)
+def test_a_time_is_what_it_is_for_sparks_kafka_connector(text: str, seconds: float) -> None:
+    """`maxTriggerDelay=30000` was eight hours: Spark's JavaUtils.timeStringAsMs takes a number alone for milliseconds."""
+    said = {**READS, "minoffsetspertrigger": "5", "maxtriggerdelay": text}
+    assert read_options(said, STREAM).delay_max_s == pytest.approx(seconds)
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_choice() -> None:
@@ -116,6 +146,11 @@ def test_an_option_of_another_use_is_refused() -> None:
         ({**READS, "failondataloss": "yes"}, "failOnDataLoss=yes is neither true nor false"),
         ({**READS, "kafka.isolation.level": "serializable"}, "neither read_committed nor"),
         ({**READS, "kafka.auto.offset.reset": "latest"}, "say startingOffsets"),
+        (
+            {**READS, "kafka.group.id": "billing"},
+            "kafka.group.id can't be set: .* no consumer group",
+        ),
+        ({**READS, "kafka.metadata.broker.list": "b:1"}, "say kafka.bootstrap.servers"),
     ],
 )
 def test_what_can_not_be_read_is_told(said: dict[str, str], sentence: str) -> None:
@@ -150,6 +185,11 @@ def test_a_time_that_is_none_is_told() -> None:
         ({**WRITES, "transactiongroup": "a"}, "transactionGroup and transactionNumber together"),
         ({**WRITES, "transactionnumber": "1"}, "transactionGroup and transactionNumber together"),
         ({**WRITES, "kafka.transactional.id": "x"}, "say transactionGroup"),
+        (
+            {**WRITES, "kafka.isolation.level": "read_committed"},
+            "kafka.isolation.level .* is for reads",
+        ),
+        ({**WRITES, "kafka.group.id": "x"}, "kafka.group.id can't be set: .* no consumer group"),
         ({**WRITES, "subscribe": "x"}, "subscribe is for a batch read and a streaming read"),
     ],
 )
@@ -182,6 +222,26 @@ def test_a_column_of_another_type_is_refused_on_the_driver() -> None:
         said = r"the column value is binary, and schema\(\) asked for string: cast it with select"
         with pytest.raises(schemas.WrongSchema, match=said):
             schemas.check_read(asked, headers=headers)
+
+
+@pytest.mark.needs("python:pyspark")
+def test_a_column_that_must_not_be_null_is_refused_on_the_driver() -> None:
+    """A task ended with Arrow's words for it, four times."""
+    from fencepost.clients.spark import schemas
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
+
+    asked = from_arrow_schema(schemas.arrow_schema(headers=False))
+    asked["offset"].nullable = False
+    said = r"schema\(\) asked for offset as NOT NULL, .*: leave NOT NULL out"
+    with pytest.raises(schemas.WrongSchema, match=said):
+        schemas.check_read(asked, headers=False)
+    for key, value, element in ((False, True, True), (True, False, True), (True, True, False)):
+        asked = from_arrow_schema(schemas.arrow_schema(headers=True))
+        fields = [StructField("key", StringType(), key), StructField("value", BinaryType(), value)]
+        asked["headers"].dataType = ArrayType(StructType(fields), element)
+        with pytest.raises(schemas.WrongSchema, match=r"for (a part of )?headers as NOT NULL"):
+            schemas.check_read(asked, headers=True)
 
 
 def test_times_go_before_offsets() -> None:
