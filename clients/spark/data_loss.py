@@ -12,6 +12,8 @@ AGED_OUT: Final = (
 )
 # Of what no broker lists: one that is cut off from its cluster does not know what was made since.
 NOT_LISTED: Final = "Start the query again; if it stays so, start a new query (with a new checkpoint), or say failOnDataLoss=false to go on without it."
+# Nothing was missed yet: it is in the topic.
+NOT_ASKED_FOR: Final = "Ask for it again, or start a new query (with a new checkpoint), or say failOnDataLoss=false to go on without it."
 BEHIND_IT: Final = "going on behind it"
 
 
@@ -24,5 +26,6 @@ def report(
 ) -> None:
     """Raise, or with failOnDataLoss=false log what is left out."""
     if fails:
-        raise DataLoss(f"{sentence} Some records may have been missed. {advice}")
+        missed = "" if advice == NOT_ASKED_FOR else "Some records may have been missed. "
+        raise DataLoss(f"{sentence} {missed}{advice}")
     log.warning("%s failOnDataLoss=false: %s.", sentence, going_on)

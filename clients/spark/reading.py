@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
-from . import data_loss, offsets, topic_ids
+from . import data_loss, offsets, subscription, topic_ids
 from .cluster import Vanished, WrongTopic
 from .offsets import BEGUN_KEY, INTERNAL_TOPICS, UNRESOLVED_KEY, Offsets, Place, Range, TopicIds
 from .options import Bound, ReadOptions
@@ -350,14 +350,22 @@ class StreamPlan:
     def _check_gone(self, begun: Mapping[Place, int], places: list[Place]) -> None:
         gone = set(begun) - set(places)
         for place in sorted(gone):
-            said = f"{place[0]}-{place[1]} was read up to {begun[place]} and is not there any more."
-            self._report_once(said, advice=data_loss.NOT_LISTED)
+            if subscription.asks_for(self._options, place):
+                said = f"{place[0]}-{place[1]} was read up to {begun[place]} and is not there any more."
+                self._report_once(said, data_loss.NOT_LISTED)
+            else:
+                said = subscription.not_asked_for(self._options, place, begun[place])
+                going_on = subscription.keeps_its_place(place)
+                self._report_once(said, data_loss.NOT_ASKED_FOR, going_on)
         self._gone = gone  # which are not waited for at each look
 
-    def _report_once(self, sentence: str, *, advice: str = data_loss.AGED_OUT) -> None:
+    def _report_once(
+        self, sentence: str, advice: str = data_loss.AGED_OUT, going_on: str = data_loss.BEHIND_IT
+    ) -> None:
         """What stays as it is: Spark looks a hundred times a second."""
         if sentence not in self._reported:
-            data_loss.report(sentence, fails=self._options.fail_on_data_loss, advice=advice)
+            fails = self._options.fail_on_data_loss
+            data_loss.report(sentence, fails=fails, advice=advice, going_on=going_on)
             self._reported.add(sentence)
 
     def _check_backwards(

@@ -152,3 +152,42 @@ def test_a_partition_that_is_not_named_is_not_named_by_the_option_that_was_said(
     said = "startingOffsetsByTimestamp must name each partition that is read, .*: t-1 is not named"
     with pytest.raises(WrongTopic, match=said):
         Cluster(options).resolve("startingOffsets", options.starting, [A, B])
+
+
+@pytest.mark.parametrize(
+    ("said", "asks"),
+    [
+        ({"subscribe": "t"}, "subscribe=t"),
+        ({"subscribepattern": "t.*"}, r"subscribePattern=t\.\*"),
+        ({"assign": '{"t": [0]}'}, r'assign=\{"t": \[0\]\}'),
+    ],
+)
+def test_what_a_checkpoint_has_and_is_not_asked_for_any_more_is_told_as_that(
+    said: dict[str, str], asks: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was told as a topic that is not there any more, of which some records were missed: the topic was there."""
+    start = {"@cluster": "me", "t": {"0": 4}, "u": {"0": 2}}
+
+    def stream(**more: str) -> StreamPlan:
+        given = {"bootstrap.servers": "here", **said, **more}
+        return StreamPlan(Told({}, {A: 9}), read_options(given, STREAM))
+
+    what = f"u-0 was read up to 2 by the query of this checkpoint, and {asks} does not ask for it"
+    with pytest.raises(DataLoss, match=f"{what}.* new query.*failOnDataLoss=false") as told:
+        stream().next_end(start, None)
+    assert "not there any more" not in str(told.value)
+    assert "may have been missed" not in str(told.value)
+    going_on = stream(failondataloss="false")
+    end = going_on.next_end(start, None)
+    assert end == {"@cluster": "me", "t": {"0": 9}, "u": {"0": 2}}, "it keeps its place"
+    for _ in range(LOOKS):
+        assert going_on.next_end(end, None) == end
+    assert caplog.text.count("does not ask for it") == 1
+    assert "u-0 keeps its place" in caplog.text
+
+
+def test_a_partition_that_is_not_assigned_any_more_is_told_as_that() -> None:
+    given = {"bootstrap.servers": "here", "assign": '{"t": [0]}'}
+    stream = StreamPlan(Told({}, {A: 9}), read_options(given, STREAM))
+    with pytest.raises(DataLoss, match=r"t-1 was read up to 3 by .* does not ask for it"):
+        stream.next_end({"@cluster": "me", "t": {"0": 4, "1": 3}}, None)
