@@ -3,7 +3,7 @@
     positions = KeptPositions({"bootstrap.servers": …}, "fencepost-binlog-positions")
     positions.prepare()
     producer.init_transactions()              # first: what the last incarnation left open is decided then
-    text = positions.read("shop")             # None when there is none; `transactions.py` says how far to read at least
+    text = positions.read(producer, "shop")   # None when there is none
     …
     producer.begin_transaction()
     producer.produce(…)                       # the records
@@ -19,18 +19,30 @@ All is in partition 0, whatever the key. Else:
 1. A topic has one partition, and a position in it. Two partitions are added.
 2. The next position goes where its key belongs now, into partition 2. Compaction keeps the old one in partition 0 for ever.
 3. Who reads all partitions has two positions under one key, and no order between them.
+
+Who goes on from a position has said first how far the topic goes (`acknowledged_end`). Else, with Kafka:
+
+1. A leader is cut off behind the position 1, and deposed. The position 2 is committed at the new one.
+2. The source is started again, and the client that it reads with is told of the old leader. What ends there is position 1.
+3. It writes what lies between the two once more.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from ..transactional.identity import retrying
 from ..transactional.kept_topics import ensure_topic, losing_policy
 from .reading import NotReadable, read_to_end
 
 COMPACT: Final = {"cleanup.policy": "compact"}
 PARTITION: Final = 0  # of all that is kept by key
+END_KEY: Final = b"the end"  # of a record that nobody reads: no source can be called so
+NO_OFFSET: Final = -1
+CALL_S: Final = 5.0
+ACKNOWLEDGED_S: Final = 60.0
+ABORT_S: Final = 60.0
 
 
 class Kept(NamedTuple):
@@ -66,12 +78,14 @@ class KeptPositions:
             )
         refuse_losing(self._client, self.topic, "--position-topic")
 
-    def read(self, name: str) -> str | None:
-        found = self.find(name)
+    def read(self, producer: Producer, name: str) -> str | None:
+        """By whoever goes on from there: a producer between `init_transactions` and its first transaction."""
+        found = self.find(name, acknowledged_end(producer, self.topic))
         return None if found is None else found.position
 
-    def find(self, name: str, at_least: int = 0) -> Kept | None:
-        """With where it is: two that say the same are told apart. `at_least` is how far the topic is known to go."""
+    def find(self, name: str, at_least: int) -> Kept | None:
+        """With where it is: two that say the same are told apart. `at_least` is how far the topic is known to go; 0 for who only
+        looks, and may be told an older one."""
         found = _latest(self._client, self.topic, at_least).get(name.encode())
         return (
             None if found is None else Kept(found.value().decode(errors="replace"), found.offset())
@@ -83,7 +97,29 @@ class KeptPositions:
         )
 
 
-def latest_by_key(client: Mapping[str, str], topic: str, at_least: int = 0) -> dict[bytes, bytes]:
+def acknowledged_end(producer: Producer, topic: str) -> int:
+    """How far partition 0 goes at least: up to a record that was acknowledged just now, and is aborted. A leader that was deposed,
+    and has not heard of it, acknowledges none, and has less."""
+    told: list[tuple[KafkaError | None, int]] = []
+    producer.begin_transaction()
+    producer.produce(
+        topic,
+        key=END_KEY,
+        value=b"",
+        partition=PARTITION,
+        on_delivery=lambda error, message: told.append((error, message.offset())),
+    )
+    producer.flush(ACKNOWLEDGED_S)
+    error, offset = told[0] if told else (None, NO_OFFSET)
+    if error is not None:
+        raise KafkaException(error)
+    if offset < 0:
+        raise TimeoutError(f"nobody has acknowledged a record of {topic} in {ACKNOWLEDGED_S:g} s")
+    retrying(lambda: producer.abort_transaction(CALL_S), ABORT_S)
+    return offset + 1
+
+
+def latest_by_key(client: Mapping[str, str], topic: str, at_least: int) -> dict[bytes, bytes]:
     """All keys of partition 0 with the last value that was committed; none for a key that was deleted."""
     found = _latest(client, topic, at_least)
     return {key: found[key].value() for key in found}

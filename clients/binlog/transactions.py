@@ -18,22 +18,18 @@ from ..transactional.identity import retrying
 from ..transactional.kept_topics import ASK_S, ensure_topic
 from ..transactional.telling_producer import TellingProducer
 from ..transactional.topic_limits import is_too_large, sizes
-from .kept_positions import PARTITION, KeptPositions
+from .kept_positions import ABORT_S, CALL_S, KeptPositions, acknowledged_end
 from .records import EVERY_PARTITION, Record
 from .settings import Settings
 
 START_S: Final = 60.0
 COMMIT_S: Final = 60.0
-CALL_S: Final = 5.0
 QUEUE_FULL_S: Final = 60.0
-NO_OFFSET: Final = -1
-END_KEY: Final = b"the end"  # of a record that nobody reads: no source can be called so
 DEFAULTS: Final[Mapping[str, str]] = {
     "linger.ms": "5",
     "batch.size": "1000000",
     "compression.type": "lz4",
 }
-ABORT_S: Final = 60.0
 PURGED_S: Final = 1.0
 # Of a record that a broker does not take, whatever is tried.
 NEVER_TAKEN: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -86,30 +82,14 @@ class Transactions:
         retrying(lambda: self._producer.init_transactions(CALL_S), START_S)
 
     def end_of(self, topic: str) -> int:
-        """How far its first partition goes at least: up to a record that was acknowledged just now, and is aborted. A leader that was
-        deposed, and has not heard of it, acknowledges none, and has less."""
-        told: list[tuple[KafkaError | None, int]] = []
-        self._producer.begin_transaction()
+        """How far its first partition goes at least."""
         self.is_open = True
         try:
-            self._producer.produce(
-                topic,
-                key=END_KEY,
-                value=b"",
-                partition=PARTITION,
-                on_delivery=lambda error, message: told.append((error, message.offset())),
-            )
+            end = acknowledged_end(self._producer, topic)
         except KafkaException as trouble:
             raise self._why_failed(trouble) from trouble
-        self._producer.flush(COMMIT_S)
-        error, offset = told[0] if told else (None, NO_OFFSET)
-        if error is not None:
-            raise KafkaException(error)
-        if offset < 0:
-            raise TimeoutError(f"nobody has acknowledged a record of {topic} in {COMMIT_S:g} s")
-        retrying(lambda: self._producer.abort_transaction(CALL_S), ABORT_S)
         self.is_open = False
-        return offset + 1
+        return end
 
     def write(self, record: Record) -> None:
         if not self.is_open:

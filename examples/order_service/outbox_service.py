@@ -63,7 +63,7 @@ class Relay:
         self._producer.init_transactions(
             CALL_S
         )  # first: what the last relay left open is decided then
-        self._position = int(self._positions.read(self._key) or 0)
+        self._position = int(self._positions.read(self._producer, self._key) or 0)
         last = shop.last_number()
         if self._position > last:
             raise OlderShop(

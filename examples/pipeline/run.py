@@ -140,7 +140,7 @@ class Pipeline:
         positions = KeptPositions({"bootstrap.servers": self.bootstrap}, POSITIONS)
         ensure_topic({"bootstrap.servers": self.bootstrap}, POSITIONS, 1, config=COMPACT)
         # A row that changed before the snapshot was taken would be one change in the topic, and two in SQL.
-        self._until("the snapshot is taken", BEGIN_S, lambda: positions.read(SOURCE) is not None)
+        self._until("the snapshot is taken", BEGIN_S, lambda: positions.find(SOURCE, 0) is not None)
         done = [self.folder / f"checkpoint-{topic}/commits/0" for topic in TOPICS[1:]]
         self._until("Spark has done a batch", BEGIN_S, lambda: all(each.exists() for each in done))
         self.report.began = time.time()
