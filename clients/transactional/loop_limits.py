@@ -43,7 +43,7 @@ log = logging.getLogger("fencepost.clients")
 
 
 class TransactionTooSlow(RuntimeError):
-    """One message takes longer than a transaction may: which one, and what to do. Nothing of it was committed."""
+    """One message takes longer than a transaction or a member may: which one, and what to do. Nothing of it was committed."""
 
 
 class LoopLimits:
