@@ -5,6 +5,7 @@ PREVENTS   a client taking the error of one partition for that of another.
 PROVED BY  tests/txn/test_offset_requests.py::test_every_partition_asked_about_is_answered_once_in_order
 """
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
@@ -15,6 +16,7 @@ from fencepost.cluster.metadata.image import ClusterImage, TopicState
 
 from ..runtime.decision import Fields
 from .commands import Commit, OffsetCommit, OffsetFetch, TxnOffsetCommit, Wanted
+from .config import GroupConfig
 from .offsets_machine import is_of_another
 from .records import NO_TOPIC_ID
 from .requests import Caller, commits_of, milliseconds, topic_id_of
@@ -47,13 +49,14 @@ def _names(topic: Any, state: TopicState | ErrorCode) -> Fields:
 class CommitPlan:
     """What can be committed, and the rows of the answer with holes for its outcome (None)."""
 
-    def __init__(self) -> None:
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
         self.commits: list[Commit] = []
         self._named: dict[str, UUID] = {}  # whom this node took the names for
         self._topics: list[tuple[Fields, list[tuple[int, ErrorCode | None]]]] = []
 
-    def add(self, image: ClusterImage, topic: Any) -> None:
-        state = _find(image, topic)
+    def add(self, topic: Any) -> None:
+        state = _find(self._image, topic)
         rows: list[tuple[int, ErrorCode | None]] = []
         if isinstance(state, ErrorCode):
             rows.extend((row.partition_index, state) for row in topic.partitions)
@@ -69,20 +72,36 @@ class CommitPlan:
                     self.commits.append(commit)
         self._topics.append((_names(topic, state), rows))
 
-    async def of_now(
-        self, reply: Any, image: ClusterImage, confirm_image: Callable[[], Awaitable[bool]]
+    async def stored(
+        self,
+        store: Callable[[], Awaitable[Any]],
+        confirm_image: Callable[[], Awaitable[bool]],
+        config: GroupConfig,
     ) -> Any:
         """What was stored for a name is acknowledged only if the topic that has it now is the one that was found: whoever
-        commits may know of a topic that was made anew, of which this node has not heard."""
-        if isinstance(reply, ErrorCode) or not self._named:
-            return reply
-        if await confirm_image():
-            found = {
-                name: state.topic_id for name in self._named if (state := image.topics.get(name))
-            }
-            if found == self._named:
-                return reply
-        return E.coordinator_load_in_progress  # clients ask again, here
+        commits may know of a topic that was made anew, of which this node has not heard.
+
+        What he knows he knew before his request came, so the quorum is asked while it is stored, and not afterwards. It
+        is not waited for longer than what is stored is: a member's heartbeats wait behind this on its connection.
+        """
+        if not self.commits:
+            return []
+        if not self._named:
+            return await store()
+        within_s = config.offsets_commit_timeout_ms / 1000
+        async with asyncio.TaskGroup() as both:
+            asked = both.create_task(_in_time(confirm_image, within_s))
+            reply = await store()
+            is_refused = isinstance(reply, ErrorCode) or E.none not in reply
+            if not is_refused and not (await asked and self._is_of_now()):
+                reply = E.coordinator_load_in_progress  # clients ask again, here
+            asked.cancel()
+        return reply
+
+    def _is_of_now(self) -> bool:
+        topics = self._image.topics
+        found = {name: state.topic_id for name in self._named if (state := topics.get(name))}
+        return found == self._named
 
     def command(self, ctx: Caller, body: Any) -> OffsetCommit:
         retention_time_ms = -1
@@ -133,10 +152,18 @@ class CommitPlan:
         return topics
 
 
+async def _in_time(confirm_image: Callable[[], Awaitable[bool]], within_s: float) -> bool:
+    try:
+        async with asyncio.timeout(within_s):
+            return await confirm_image()
+    except TimeoutError:
+        return False
+
+
 def plan_commit(image: ClusterImage, topics: Sequence[Any]) -> CommitPlan:
-    plan = CommitPlan()
+    plan = CommitPlan(image)
     for topic in topics:
-        plan.add(image, topic)
+        plan.add(topic)
     return plan
 
 

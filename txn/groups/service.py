@@ -245,8 +245,9 @@ class GroupService:
         if is_late:
             return {"topics": plan.answer(E.not_coordinator)}
         command = plan.command(ctx, body)
-        reply: Any = await self._execute(body.group_id, command) if command.commits else []
-        return {"topics": plan.answer(await plan.of_now(reply, self._image, self._confirm_image))}
+        store = partial(self._execute, body.group_id, command)
+        reply = await plan.stored(store, self._confirm_image, self.config)
+        return {"topics": plan.answer(reply)}
 
     async def offsets_partition_of(self, group_id: str) -> TopicPartition | ErrorCode:
         """Which partition keeps this group's positions. The first who asks has the topic made."""
@@ -264,10 +265,8 @@ class GroupService:
         the transaction began, if the client can't say of which generation it is."""
         plan = offset_requests.plan_commit(self._image, body.topics)
         command = plan.command_in_transaction(body)
-        reply: Any = []
-        if command.commits:
-            reply = await self._commit_in_transaction(command, verify, began)
-            reply = await plan.of_now(reply, self._image, self._confirm_image)
+        store = partial(self._commit_in_transaction, command, verify, began)
+        reply = await plan.stored(store, self._confirm_image, self.config)
         if reply is E.coordinator_load_in_progress and ctx.api_version < _LOADING_KNOWN_SINCE:
             reply = E.coordinator_not_available
         return {"topics": offset_requests.by_name(plan.answer(reply))}
