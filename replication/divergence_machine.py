@@ -50,7 +50,7 @@ def answer(
     *,
     last_epoch: int,
     end_offset: int,
-    in_sync: bool = False,
+    has_all: bool = False,
 ) -> Answer:
     """The leader's, to a follower with this end and this last epoch (ReplicaManager.readFromLog's check)."""
     if end_offset < log_start:
@@ -59,9 +59,9 @@ def answer(
         return GoOn() if end_offset <= log_end else OutOfRange(log_start, log_end)
     # One that was copied anew when all had been deleted knows no epoch before its own.
     first_epoch, first_start = (epochs.epochs[0], epochs.starts[0]) if epochs.epochs else leading
-    if not in_sync and last_epoch < first_epoch and first_start <= log_start:
+    if not has_all and last_epoch < first_epoch and first_start <= log_start:
         # Deletion has taken what tells where the two part: of what it has, and of who wrote that, nothing is sure. Who is in
-        # sync has all that is committed, and log starts are.
+        # sync, or eligible, has all that is committed, and log starts are.
         return OutOfRange(log_start, log_end)
     epoch, end = epochs.end_offset_for(last_epoch, log_end, leading)
     if epoch == NO_EPOCH or end == NO_OFFSET:

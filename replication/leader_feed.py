@@ -111,15 +111,16 @@ class LeaderFeed:
 def where_parted(
     partition: Partition, follow: Follow, follower_id: BrokerId
 ) -> GoOn | Parted | OutOfRange:
-    log = partition.log
+    log, machine = partition.log, partition.machine
     return answer(
         log.epochs,
-        (partition.leader_epoch, partition.machine.epoch_start_offset),
+        (partition.leader_epoch, machine.epoch_start_offset),
         log.log_start_offset,
         log.log_end_offset,
         last_epoch=follow.last_epoch,
         end_offset=follow.log_end,
-        in_sync=follower_id in partition.machine.isr.isr,
+        # Either may be elected any time: neither is emptied, nor made to forget who wrote what was deleted.
+        has_all=follower_id in machine.isr.isr or follower_id in machine.elr,
     )
 
 

@@ -48,7 +48,7 @@ def test_a_list_of_epochs_of_another_history_is_not_believed(how: str, late: boo
         leaders.assign(8, 300)
         told = answer(
             leaders, (8, 300), 150, 310,
-            last_epoch=log.epochs.latest, end_offset=log.log_end_offset, in_sync=True,
+            last_epoch=log.epochs.latest, end_offset=log.log_end_offset, has_all=True,
         )  # fmt: skip
         assert (log.epochs.epochs, told) == ([5], GoOn())
 

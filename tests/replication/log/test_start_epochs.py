@@ -113,7 +113,7 @@ def test_what_a_leader_says_whose_first_batch_has_rotten_in_four_unchecked_bytes
         file.close()
         log = await node.start()
         # It leads in epoch 5; a follower in the ISR that has all the same asks where to go on.
-        told = answer(log.epochs, (5, 12), 0, 12, last_epoch=4, end_offset=12, in_sync=True)
+        told = answer(log.epochs, (5, 12), 0, 12, last_epoch=4, end_offset=12, has_all=True)
         assert told == GoOn(), told
 
     run(scenario)
