@@ -114,7 +114,7 @@ class Broker:
             propose = IsrProposals(self.controller, self._me)
             self.replication = Replication(env, self.replicas, self.peers.door, propose.ask)
         self.groups = self._make_groups()
-        self.markers = MarkerWriter(env, self.replicas, self.groups)
+        self.markers = MarkerWriter(env, self.replicas, self.groups, self.peers.confirm_image)
         self.producer_ids = ProducerIds(self.controller, self._me)
         self.transactions = self._make_transactions()
         self.metrics = Metrics(self)

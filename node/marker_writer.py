@@ -1,15 +1,16 @@
 """Writes the ends of transactions into the partitions that this node leads.
 
 INVARIANT  `none` for a partition means that the marker is committed there; one that is sent again while it is on its way
-           is written once.
+           is written once. Where it ends nothing, the quorum has confirmed that this is the topic that has the name.
 PREVENTS   a coordinator that takes a transaction for finished, whose partition forgets with its leader that it ended; a
-           partition that can't commit holding up all transactions that ended in the same moment.
+           partition that can't commit holding up all transactions that ended in the same moment; a marker that is written to
+           a topic of before, by who has not heard that it was deleted, while what it is to end is open in the one made anew.
 PROVED BY  tests/node/test_marker_writer.py::test_a_marker_is_answered_for_when_it_is_committed
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from fencepost.cluster.base.errors import ErrorCode, LogDamaged
 from fencepost.cluster.base.ids import (
@@ -39,11 +40,28 @@ _NOT_READY: Final = frozenset(
 )
 
 
+class _Doubted(NamedTuple):
+    """A marker that ends nothing in this partition, as far as is known here, and where the answer goes."""
+
+    marker: Marker
+    place: TopicPartition
+    leader_epoch: int | None
+    outcomes: dict[TopicPartition, Outcome | ErrorCode]
+
+
 class MarkerWriter:
-    def __init__(self, env: Env, replicas: ReplicaManager, groups: GroupService) -> None:
+    def __init__(
+        self,
+        env: Env,
+        replicas: ReplicaManager,
+        groups: GroupService,
+        confirm_image: Callable[[float], Awaitable[bool]],
+    ) -> None:
+        """`confirm_image` is False if the image may not be of now, or that can't be known in so many seconds."""
         self._env = env
         self._replicas = replicas
         self._groups = groups
+        self._confirm_image = confirm_image
         self._under_way: dict[Key, Outcome] = {}
         self.written = 0
 
@@ -56,12 +74,19 @@ class MarkerWriter:
         """
         begun: list[dict[TopicPartition, Outcome | ErrorCode]] = [{} for _ in markers]
         number = 0
+        doubted: list[_Doubted] = []
         for marker, outcomes in zip(markers, begun, strict=True):
             for place, term in _terms(marker):
-                outcomes[place] = self._begin(marker, place, term)
+                outcome = self._begin(marker, place, term)
+                if outcome is None:
+                    doubted.append(_Doubted(marker, place, term, outcomes))
+                    outcome = E.not_leader_or_follower  # unless it is confirmed: it is sent again
+                outcomes[place] = outcome
                 number += 1
                 if number % MARKERS_A_TURN == 0:
                     await self._env.clock.sleep(0)
+        if doubted and await self._confirm_image(wait_s):
+            await self._begin_doubted(doubted)
         waiting = [
             each
             for outcomes in begun
@@ -72,9 +97,25 @@ class MarkerWriter:
             await asyncio.wait(waiting, timeout=wait_s)
         return [{place: _code(each) for place, each in outcomes.items()} for outcomes in begun]
 
+    async def _begin_doubted(self, doubted: Sequence[_Doubted]) -> None:
+        """Each to the topic that has the name now: if that is not the one of before, this node leads it or says so."""
+        for number, (marker, place, term, outcomes) in enumerate(doubted, 1):
+            outcome = self._begin(marker, place, term, is_of_now=True)
+            assert outcome is not None, "it is doubted no more"
+            outcomes[place] = outcome
+            if number % MARKERS_A_TURN == 0:
+                await self._env.clock.sleep(0)
+
     def _begin(
-        self, marker: Marker, place: TopicPartition, leader_epoch: int | None
-    ) -> Outcome | ErrorCode:
+        self,
+        marker: Marker,
+        place: TopicPartition,
+        leader_epoch: int | None,
+        *,
+        is_of_now: bool = False,
+    ) -> Outcome | ErrorCode | None:
+        """None: it ends nothing here, and this node may not have heard that the topic was made anew elsewhere. A person's
+        is written all the same: he may mean just that."""
         key = (
             place, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch,
             marker.started_ms, marker.commit,
@@ -91,6 +132,10 @@ class MarkerWriter:
             work = self._end_in_group(marker, place, leader_epoch, key, outcome)
             self._env.tasks.spawn(work, name=f"marker in {place}")
             return outcome
+        if leader_epoch is not None and not is_of_now:
+            known_here = partition.producers.state_of(marker.producer_id)
+            if known_here is None or known_here.txn_first_offset < 0:
+                return None
         return self._append_to(partition, marker, key)
 
     def _writable(

@@ -89,6 +89,30 @@ def test_many_markers_of_one_request_leave_turns_to_others(
     assert turns == [100, 100, 50, 0]
 
 
+def test_a_marker_that_ends_nothing_is_written_once_the_quorum_has_said_that_the_topic_is_of_now(
+    node: SimNode, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic may have been made anew elsewhere, and what is to be ended is open there. What is open here waits for nobody."""
+    writer, idle = node.broker.markers, Producer("idle", 1 << 41, 0)
+    open_here = opened(talk, "open here")
+    epochs = (partition(node).leader_epoch,)
+    is_of_now = False
+
+    async def confirm(within_s: float) -> bool:
+        return is_of_now
+
+    monkeypatch.setattr(writer, "_confirm_image", confirm)
+    written = writer.written
+    both = [marker_of(each, FIRST, leader_epochs=epochs) for each in (idle, open_here)]
+    assert write(node, *both) == [{FIRST: E.not_leader_or_follower}, {FIRST: E.none}]
+    assert writer.written == written + 1
+    is_of_now = True
+    assert write(node, *both) == [{FIRST: E.none}] * 2
+    is_of_now = False
+    by_a_person = marker_of(idle, FIRST)
+    assert write(node, by_a_person) == [{FIRST: E.none}]
+
+
 def test_a_coordinator_that_was_replaced_ends_nothing(node: SimNode, talk: Talk) -> None:
     who = opened(talk, "replaced")
     write(node, marker_of(who, FIRST, coordinator_epoch=5))

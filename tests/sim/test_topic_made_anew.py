@@ -119,8 +119,11 @@ async def write(groups: Groups, leader: int, producer: Producer) -> None:
     assert reply.responses[0].partition_responses[0].error_code is E.none
 
 
-def test_a_transaction_in_the_new_topic_is_ended_there_by_a_coordinator_that_was_cut_off() -> None:
-    """Its own partition is committed by others meanwhile; the metadata is not heard."""
+@pytest.mark.parametrize("old_is", ["elsewhere", "at the coordinator"])
+def test_a_transaction_in_the_new_topic_is_ended_there_by_a_coordinator_that_was_cut_off(
+    old_is: str,
+) -> None:
+    """Its own partition is committed by others meanwhile; the metadata is not heard. The old topic's leader may be as deaf."""
 
     async def scenario(groups: Groups, _: int) -> None:
         nodes, controller = groups.nodes, await internal_topics(groups)
@@ -130,7 +133,8 @@ def test_a_transaction_in_the_new_topic_is_ended_there_by_a_coordinator_that_was
         producer = Producer(groups, payer.name)
         await groups.until(payer.leader, E.none, lambda: producer.init(payer.leader))
         old, new, third = (int(i) for i in nodes.ids if i not in (controller, payer.leader))
-        await create(groups, controller, [old, third])
+        replicas = [old, third] if old_is == "elsewhere" else [payer.leader]
+        await create(groups, controller, replicas)
         await nodes.until_whole()
         ends = node_name(payer.leader), node_name(controller)
         groups.world.net.cut(*ends)
