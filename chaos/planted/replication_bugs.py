@@ -250,7 +250,7 @@ def producers_age_by_the_wall_clock(patch: Patch) -> None:
     patch.put(ProducersClock, "now_ms", wall_ms)
 
 
-@bug(seen_by="commit-missing", campaign="transactions")
+@bug(seen_by="commit-missing", campaign="transactions", faults="replace-disk kill")
 def new_copies_lack_the_beginning(patch: Patch) -> None:
     """A replica with an empty log begins where its leader's ends, and is let into the ISR so."""
 
