@@ -265,19 +265,18 @@ class Broker:
             request_bytes_max=config.integer("socket.request.max.bytes"),
         )
         dispatcher.tracing = self.tracing
-        listeners = [
+        self.limits = ConnectionLimits(config)
+        self.machine.listeners.append(self.limits)
+        return [
             ClientListener(
                 self.env,
                 address.name,
                 dispatcher,
-                connections_max=config.integer("max.connections"),
-                connections_per_ip_max=config.integer("max.connections.per.ip"),
+                self.limits.places,
                 idle_s_max=config.integer("connections.max.idle.ms") / 1000,
             )
             for address in config.listeners
         ]
-        self.machine.listeners.append(ConnectionLimits(config, listeners))
-        return listeners
 
     @property
     def image(self) -> ClusterImage:

@@ -7,27 +7,26 @@ PROVED BY  tests/node/test_connection_limits.py::test_limits_that_are_changed_wh
 Whoever is connected already stays, as with Kafka's limit by address.
 """
 
-from collections.abc import Sequence
-
 from fencepost.cluster.metadata.broker_config import BrokerValues
 from fencepost.cluster.metadata.image import ConfigType, ImageDelta
 
 from .config import NodeConfig
-from .server.listener import ClientListener
+from .server.places import Places
 
 
 class ConnectionLimits:
     """Follows the image from its beginning."""
 
-    def __init__(self, config: NodeConfig, doors: Sequence[ClientListener]) -> None:
+    def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        self._doors = doors
+        self.places = Places(
+            config.integer("max.connections"), config.integer("max.connections.per.ip")
+        )
 
     def on_image(self, delta: ImageDelta) -> None:
         if all(kind is not ConfigType.BROKER for kind, _ in delta.configs_changed):
             return
         values = BrokerValues(delta.image, self._config.text, self._config.node_id)
-        for door in self._doors:
-            # Not none at all: whoever set that by a client door could not take it back by one.
-            door.connections_max = max(1, values.integer("max.connections"))
-            door.connections_per_ip_max = max(1, values.integer("max.connections.per.ip"))
+        # Not none at all: whoever set that by a client door could not take it back by one.
+        self.places.connections_max = max(1, values.integer("max.connections"))
+        self.places.connections_per_ip_max = max(1, values.integer("max.connections.per.ip"))

@@ -18,10 +18,10 @@ class OfClients:
 
     async def __call__(self, gathering: Gathering) -> None:
         node, put = self._node, gathering.put
+        put(names.CONNECTIONS_MAX, node.limits.places.connections_max)
         for listener in node.listeners:
             counters, name = listener.counters, listener.name
             put(names.CONNECTIONS, len(listener.connections), name)
-            put(names.CONNECTIONS_MAX, listener.connections_max, name)
             put(names.OPENED, counters.opened, name)
             put(names.REFUSED, counters.refused, name)
             put(names.IDLE_CLOSED, counters.idle_closed, name)

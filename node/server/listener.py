@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +12,7 @@ from fencepost.cluster.base.ports import Listener as Door
 from .connection import ClientConnection
 from .dispatch import Dispatcher
 from .metrics import ListenerCounters
+from .places import Places
 
 # How often idle connections are looked for. Kafka closes them in the same coarse way.
 IDLE_SWEEP_S = 5.0
@@ -38,20 +38,17 @@ class ClientListener:
         env: Env,
         name: str,
         dispatcher: Dispatcher,
+        places: Places,
         *,
-        connections_max: int,
-        connections_per_ip_max: int,
         idle_s_max: float,
     ) -> None:
         self.env = env
         self.name = name
         self.dispatcher = dispatcher
-        self.connections_max = connections_max
-        self.connections_per_ip_max = connections_per_ip_max
+        self.places = places  # shared with the other listeners
         self.idle_s_max = idle_s_max
         self.connections: dict[ClientConnection, None] = {}  # in the order in which they came
         self.counters = ListenerCounters()
-        self._by_ip: Counter[str] = Counter()
         self._door: Door | None = None
         self._is_open = asyncio.Event()
         self._gone = asyncio.Event()
@@ -110,7 +107,7 @@ class ClientListener:
             return
         client = ClientConnection(self.env, connection, self.dispatcher, self.name)
         self.connections[client] = None
-        self._by_ip[host] += 1
+        self.places.take(host)
         self.counters.opened += 1
         try:
             await self._is_open.wait()
@@ -119,20 +116,15 @@ class ClientListener:
             self.counters.malformed += client.said_garbage
             self.counters.failed += client.met_fault
             self.connections.pop(client, None)
-            self._by_ip[host] -= 1
-            if not self._by_ip[host]:
-                del self._by_ip[host]
+            self.places.leave(host)
             self._gone.set()
 
     def _has_room(self, host: str) -> bool:
-        if len(self.connections) >= self.connections_max:
-            limit, allowed = "max.connections", self.connections_max
-        elif self._by_ip[host] >= self.connections_per_ip_max:
-            limit, allowed = "max.connections.per.ip", self.connections_per_ip_max
-        else:
+        full = self.places.full(host)
+        if full is None:
             return True
         self.counters.refused += 1
-        self.env.log.warn("connection_refused", remote=host, limit=limit, allowed=allowed)
+        self.env.log.warn("connection_refused", remote=host, **full._asdict())
         return False
 
     async def _close_idle(self) -> None:

@@ -79,7 +79,7 @@ class ListenerCounters:
 
 CONNECTIONS: Final = gauge("fencepost_connections", "Client connections that are open.", "listener")
 CONNECTIONS_MAX: Final = gauge(
-    "fencepost_connections_max", "How many there may be: max.connections.", "listener"
+    "fencepost_connections_max", "How many there may be at all listeners together: max.connections."
 )
 OPENED: Final = counter("fencepost_connections_opened_total", "Let in so far.", "listener")
 REFUSED: Final = counter(

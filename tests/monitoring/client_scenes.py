@@ -115,7 +115,7 @@ CLIENTS = (
         "FencepostConnectionsNearLimit",
         {
             f'fencepost_connections{{{A},listener="PLAINTEXT"}}': "10 5m | 950 20m | 10 10m",
-            f'fencepost_connections_max{{{A},listener="PLAINTEXT"}}': "1000 35m",
+            f"fencepost_connections_max{{{A}}}": "1000 35m",
         },
         "9m",
         "15m",

@@ -27,11 +27,11 @@ def change(node: SimNode, name: str, value: str | None) -> None:
     assert reply.responses[0].error_code == 0
 
 
-def is_let_in(node: SimNode) -> bool:
+def is_let_in(node: SimNode, port: int = PORT) -> bool:
     """One more connection than there is."""
 
     async def ask() -> bool:
-        another = WireClient(node.client, NODE, PORT, timeout_s=5.0)
+        another = WireClient(node.client, NODE, port, timeout_s=5.0)
         try:
             await another.request(ApiKey.api_versions)
         except Trouble:
@@ -69,3 +69,25 @@ def test_nobody_is_locked_out_who_could_take_it_back(node: SimNode) -> None:
     node.wire = WireClient(node.client, NODE, PORT, client_id="tests", timeout_s=5.0)
     node.sleep(0.1)
     change(node, "max.connections", None)
+
+
+@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
+def test_limits_count_the_connections_of_all_listeners_as_in_kafka(name: str) -> None:
+    """Its documentation of max.connections: the number that is allowed in the broker. By address it counts likewise."""
+    other = PORT + 1
+    doors = {
+        "listeners": f"INSIDE://0.0.0.0:{PORT},OUTSIDE://0.0.0.0:{other}",
+        "advertised.listeners": f"INSIDE://{NODE}:{PORT},OUTSIDE://{NODE}:{other}",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    }
+    node = SimNode(seed="two doors", **doors)
+    try:
+        node.start()
+        assert is_let_in(node, other)
+        change(node, name, "1")  # that is who asks, inside
+        assert not is_let_in(node, other)
+        assert not is_let_in(node)
+        change(node, name, "2")
+        assert is_let_in(node, other) and is_let_in(node)
+    finally:
+        node.close()

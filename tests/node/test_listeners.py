@@ -14,6 +14,7 @@ from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 from fencepost.node.config import NodeConfig
 from fencepost.node.server.listener import ClientListener
+from fencepost.node.server.places import Places
 from sim_node import NODE, SimNode
 
 INSIDE, OUTSIDE = 9092, 19092
@@ -133,8 +134,7 @@ def test_why_a_node_can_not_listen_is_told_with_what_helps(number: int, said: st
 
     env: Any = SimpleNamespace(net=SimpleNamespace(listen=refuses))
     dispatcher: Any = None
-    limits = {"connections_max": 1, "connections_per_ip_max": 1, "idle_s_max": 1.0}
-    listener = ClientListener(env, "PLAINTEXT", dispatcher, **limits)  # type: ignore[arg-type]
+    listener = ClientListener(env, "PLAINTEXT", dispatcher, Places(1, 1), idle_s_max=1.0)
     with pytest.raises(CannotRun, match=said) as refused:
         asyncio.run(listener.open("192.0.2.1", 9092))
     assert os.strerror(number) in str(refused.value)
