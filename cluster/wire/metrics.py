@@ -15,6 +15,10 @@ SILENCES: Final = counter(
 DROPPED: Final = counter(
     "fencepost_peer_messages_dropped_total", "One-way messages that could not be sent."
 )
+LATE: Final = counter(
+    "fencepost_peer_handshakes_late_total",
+    "Connections to the peer door that ended before they had proved who they are, or were proved wrong.",
+)
 NOT_AFTER: Final = gauge(
     "fencepost_peer_certificate_not_after_timestamp_seconds",
     "When the first certificate that this node shows, or the last that it trusts, expires.",

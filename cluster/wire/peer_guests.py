@@ -66,13 +66,17 @@ class Guests:
             guest.let_in(connection)
             return guest.name
         except TimeoutError:
-            self._refused(connection, "silent", "it did not prove itself in time")
+            self._late(connection, "silent", "it did not prove itself in time")
             connection.abort()
         except PeerRefused as refused:
             self._refused(connection, "refused", str(refused))
             await self._see_off(connection)
         except Trouble as trouble:
-            self._refused(connection, "stranger", str(trouble))
+            if connection in self._greeting:
+                self._refused(connection, "stranger", str(trouble))
+            else:
+                why = f"it made room for others: {GUESTS_MAX} may greet at a time"
+                self._late(connection, "crowd", why)
             await self._see_off(connection)
         finally:
             self._greeting.pop(connection, None)
@@ -98,6 +102,11 @@ class Guests:
 
     def _refused(self, connection: Connection, sort: str, why: str) -> None:
         self._counters.handshakes_refused += 1
+        self._complaints.warn(sort, "peer_refused", remote=connection.remote, cause=why)
+
+    def _late(self, connection: Connection, sort: str, why: str) -> None:
+        """A node that stood still for a while, or somebody who said nothing. Nobody has shown a wrong secret."""
+        self._counters.handshakes_late += 1
         self._complaints.warn(sort, "peer_refused", remote=connection.remote, cause=why)
 
     async def _give_place(self, name: PeerName, connection: Connection) -> None:

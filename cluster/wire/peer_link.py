@@ -40,6 +40,7 @@ class PeerCounters:
     connections_lost: int = 0
     silent_peers: int = 0  # of them: those that said nothing for too long
     handshakes_refused: int = 0
+    handshakes_late: int = 0  # not proved wrong: it took too long, or had to make room for others
 
 
 class PeerWire:

@@ -59,6 +59,7 @@ class OfCluster:
         put(of_peers.DROPPED, 0 if door is None else door.counters.messages_dropped)
         put(of_peers.REQUESTS, 0 if door is None else door.counters.requests_sent)
 
+        put(of_peers.LATE, 0 if door is None else door.counters.handshakes_late)
         tls = node.config.peers.tls
         for store, at_s in () if tls is None else tls.not_after_s.items():
             put(of_peers.NOT_AFTER, at_s, store)

@@ -322,10 +322,13 @@ def test_who_may_not_come_in_is_counted_by_its_door() -> None:
         before = await Scraper(cluster).all()
         assert broker.admin.access.refusal("Bearer guessed") is not None
         broker.peers.door.counters.handshakes_refused += 1
+        broker.peers.door.counters.handshakes_late += 2
         await now.all()
         for door, more in (("peer", 1), ("admin", 1), ("client", 0)):
             name = "authentication_failures_total"
             assert now.of(1, name, door=door) - before.of(1, name, door=door) == more
+        late = "peer_handshakes_late_total"
+        assert now.of(1, late) - before.of(1, late) == 2
 
     cluster.play_up(scene)
 
