@@ -20,8 +20,13 @@ from .peer_settings import Address, PeerSettings, parse_address, peer_settings
 from .peer_tls import peer_tls
 
 ENVIRONMENT_PREFIX: Final = "FENCEPOST_"
-# Variables of the commands and the tests, which a node that they start inherits.
-NOT_SETTINGS: Final = ("FENCEPOST_ADMIN_URL", "FENCEPOST_BOOTSTRAP", "FENCEPOST_TEST_")
+# Variables of the commands, the tests and the source of binary logs, which a node in the same shell inherits.
+NOT_SETTINGS: Final = (
+    "FENCEPOST_ADMIN_URL",
+    "FENCEPOST_BINLOG_",
+    "FENCEPOST_BOOTSTRAP",
+    "FENCEPOST_TEST_",
+)
 # Where Kafka has no default, or one for a cluster: a node that is told nothing is the first of its kind.
 OUR_DEFAULTS: Final[Mapping[str, str]] = {
     "node.id": "1",
@@ -54,7 +59,7 @@ class NodeConfig:
         for name, value in self.text.items():
             definition = BROKER_CONFIGS.get(name)
             if definition is None:
-                raise ConfigRefused(f"unknown setting {name}={value!r}{_suggest(name)}")
+                raise ConfigRefused(f"unknown setting {name}{_suggest(name)}")  # a secret, perhaps
             self._values[name] = definition.parse(value)
         doors = listener_settings(
             self.string("listeners"),
@@ -239,7 +244,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
             if name is None:
                 close = difflib.get_close_matches(variable, known, n=1)
                 raise ConfigRefused(
-                    f"unknown variable {variable}={environment[variable]!r}; "
+                    f"unknown variable {variable}; "  # without its value, which may be a secret
                     + (f"did you mean {close[0]}?" if close else "unset it, or name a setting")
                 )
             found[name] = environment[variable]

@@ -60,7 +60,7 @@ def test_variables_of_the_commands_and_other_programs_are_no_settings() -> None:
 @pytest.mark.parametrize(
     ("flag", "parts"),
     [
-        ("num.partition=3", ("num.partition='3'", "did you mean num.partitions?")),
+        ("num.partition=3", ("unknown setting num.partition;", "did you mean num.partitions?")),
         ("flush.polcy=os", ("did you mean flush.policy?",)),
         ("num.partitions=many", ("many", "num.partitions", "INT")),
         ("message.max.bytes=-4", ("-4", "message.max.bytes", "at least 0")),
@@ -177,8 +177,29 @@ def test_a_node_may_listen_everywhere_when_clients_are_told_a_host() -> None:
 
 
 def test_an_unknown_variable_is_refused_with_the_right_one() -> None:
-    with pytest.raises(ConfigRefused, match=r"FENCEPOST_NODE_IDD='3'.*mean FENCEPOST_NODE_ID\?"):
+    with pytest.raises(ConfigRefused, match=r"FENCEPOST_NODE_IDD;.*mean FENCEPOST_NODE_ID\?"):
         load(env={"FENCEPOST_NODE_IDD": "3"})
+
+
+def test_a_name_that_is_refused_is_shown_without_its_value_which_may_be_a_secret(
+    tmp_path: Path,
+) -> None:
+    """A typing error in `peer.secret` would be its end: the refusal goes to the log, and to whoever keeps logs."""
+    path = tmp_path / "node.toml"
+    path.write_text('"peer.secert" = "hunter2"')
+    for refused in (
+        lambda: load(env={"FENCEPOST_PEER_SECERT": "hunter2"}),
+        lambda: load("peer.secert=hunter2"),
+        lambda: load(file=path),
+    ):
+        with pytest.raises(ConfigRefused, match=r"(?i)did you mean \w*peer.secret\?") as told:
+            refused()
+        assert "hunter2" not in str(told.value)
+
+
+def test_variables_of_the_source_of_binary_logs_are_none_of_a_nodes_business() -> None:
+    told = {"FENCEPOST_BINLOG_PASSWORD": "hunter2", "FENCEPOST_BINLOG_TABLES": "shop.*"}
+    assert load(env={**told, "FENCEPOST_NODE_ID": "3"}).node_id == 3
 
 
 @pytest.mark.parametrize("content", [b"a = = 3", b"\xd4\x00\xff"])
