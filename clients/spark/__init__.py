@@ -1,6 +1,6 @@
 """Spark reads and writes Fencepost, exactly once: the data source `fencepost` of PySpark.
 
-pip install fencepost[spark]
+pip install '.[spark]', in the checkout
 from fencepost.clients.spark import register
 
 What does not need Spark can be imported without it.

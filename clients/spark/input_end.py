@@ -34,7 +34,7 @@ def check_whole(what: str, *, surely: bool = True) -> None:
             return  # or the rows are no Spark's
         raise CouldNotWrite(
             f"{what}: this PySpark ({pyspark_version}) does not show where its rows come from, so that rows which ended can't be told "
-            "from rows that were cut off. Nothing of this task was committed. Use a PySpark that pip install fencepost[spark] "
+            "from rows that were cut off. Nothing of this task was committed. Use a PySpark that the extra fencepost[spark] "
             "takes, or brokers that have transaction groups (transactions=group)"
         )
     if was_cut_off(file):

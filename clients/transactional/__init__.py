@@ -1,6 +1,6 @@
 """What librdkafka does not have: the exactly-once loop, half messages with check-back, transaction groups.
 
-pip install fencepost[clients]
+pip install '.[clients]', in the checkout
 from fencepost.clients.transactional import HalfMessageProducer, TransactionalLoop, TransactionGroup
 """
 

@@ -23,8 +23,8 @@ try:
     from confluent_kafka.admin import AdminClient, OffsetSpec
 except ModuleNotFoundError:
     sys.exit(
-        "fencepost: this command needs the Kafka client: pip install 'fencepost[clients]' "
-        "(from a checkout: make install)"
+        "fencepost: this command needs the Kafka client: `make install` in the checkout, or "
+        "pip install -e '.[clients]' there"
     )
 
 PORT: Final = 9092

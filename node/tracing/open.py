@@ -18,7 +18,8 @@ def check_spans(config: NodeConfig) -> None:
     if endpoint and importlib.util.find_spec("opentelemetry") is None:
         raise ConfigRefused(
             f"{ENDPOINT}={endpoint} asks for spans, and OpenTelemetry is not installed: "
-            "`pip install fencepost[otel]`, or leave the setting out"
+            "`pip install -e '.[otel]'` in the checkout that this node runs from (for an image `make image "
+            "EXTRAS=clients,otel`), or leave the setting out"
         )
 
 

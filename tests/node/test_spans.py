@@ -20,7 +20,7 @@ try:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 except ImportError:
     assert os.environ.get("CI") != "true", "CI has the extra `otel`"
-    pytest.skip("needs OpenTelemetry: pip install fencepost[otel]", allow_module_level=True)
+    pytest.skip("needs OpenTelemetry: pip install -e '.[otel]'", allow_module_level=True)
 
 
 COARSE_NS = 2_000_000  # nodes' clocks are told in milliseconds
@@ -107,5 +107,7 @@ def test_spans_that_are_wanted_and_can_not_be_made_stop_the_start(
     config = NodeConfig({"tracing.otlp.endpoint": "http://collector:4318/v1/traces"})
     check_spans(config)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(ConfigRefused, match=r"pip install fencepost\[otel\]"):
+    with pytest.raises(ConfigRefused, match=r"pip install -e '\.\[otel\]'.* checkout") as told:
         check_spans(config)
+    assert "EXTRAS=clients,otel" in str(told.value), "nothing can be installed into a container"
+    assert "install fencepost" not in str(told.value), "no index has it, or a stranger's"

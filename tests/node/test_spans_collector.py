@@ -16,7 +16,7 @@ try:
     from fencepost.node.tracing.otel import STOP_S_MAX, OtelSpans, exported_to, provider_of
 except ImportError:
     assert os.environ.get("CI") != "true", "CI has the extra `otel`"
-    pytest.skip("needs OpenTelemetry: pip install fencepost[otel]", allow_module_level=True)
+    pytest.skip("needs OpenTelemetry: pip install -e '.[otel]'", allow_module_level=True)
 
 SLACK_S = 2.0
 QUEUED = 2_500  # more than are kept
