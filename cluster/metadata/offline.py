@@ -7,6 +7,8 @@ from ..base.ids import INTERNAL_TOPICS, NO_LEADER, BrokerId, TopicPartition
 from .image import NO_DISK, ClusterImage, PartitionState
 
 ALIVE: Final = "is alive"
+# With the id behind it: what DescribeLogDirs calls a disk that its node has no more.
+LOST_DISK: Final = "directory.id="
 
 
 def why_offline(image: ClusterImage, place: TopicPartition) -> str | None:
@@ -119,7 +121,7 @@ def _condition(image: ClusterImage, now: PartitionState, broker_id: BrokerId) ->
     if broker_id in now.offline and state == ALIVE:
         disk = image.brokers[broker_id].waits_for_disk
         if disk != NO_DISK:
-            return f"is alive, but with another disk than the one that has it (directory.id={disk})"
+            return f"is alive, but with another disk than the one that has it ({LOST_DISK}{disk})"
         return "is alive, but its log of this partition failed"
     return state
 

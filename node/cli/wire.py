@@ -27,6 +27,7 @@ from fencepost.cluster.wire.client import WireClient
 from .checked import Failed, address
 from .cluster import EXIT_FAILED, EXIT_OK, PORT, nobody_answers
 from .leading import look_for_leader
+from .lost_disks import name_lost_disks
 
 ASK_S: Final = 30.0
 ASK_MS: Final = round(ASK_S * 1000)
@@ -162,6 +163,7 @@ def read_image(wire: Wire, topics: Sequence[str] | None = None) -> ClusterImage:
         topic.partitions.append(
             _partition(partition, moving.get((name, partition.partition_index)))
         )
+    name_lost_disks(wire, image)
     return image
 
 

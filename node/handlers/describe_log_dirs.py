@@ -4,13 +4,17 @@ Does      tells how much each partition takes on this node's disk, and what is l
 Versions  3 top-level error; 4 total and usable bytes; 5 cordoned.
 Refuses   KAFKA_STORAGE_ERROR of a partition whose log can't be used.
 
-Kafka's unit of failure is a folder of logs, this node's a single log: one that failed is told as a folder of its own.
+Kafka's unit of failure is a folder of logs, this node's a single log: one that failed is told as a folder of its own. So is
+a disk that this node had, and has another one instead, by its id: with the partitions that wait for it.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.metadata.image import NO_DISK
+from fencepost.cluster.metadata.offline import LOST_DISK, complete_replicas
 
 from ..services import HandlerContext, Services
 
@@ -52,11 +56,28 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
                 for name in services.replicas.offline
                 if wanted is None or name in wanted
             ),
+            *(
+                _failed(services, name, folder)
+                for folder, name in _on_lost_disk(services)
+                if wanted is None or name in wanted
+            ),
         ],
     }
 
 
-def _failed(services: Services, name: TopicPartition) -> dict[str, Any]:
+def _on_lost_disk(services: Services) -> Iterator[tuple[str, TopicPartition]]:
+    me = services.image.brokers.get(services.config.node_id)
+    if me is None or me.waits_for_disk == NO_DISK:
+        return
+    for topic in services.image.topics.values():
+        for now in topic.partitions:
+            name = TopicPartition(topic.name, now.partition)
+            waits = me.broker_id in now.offline and set(complete_replicas(now)) == {me.broker_id}
+            if waits and name not in services.replicas.offline:
+                yield f"{LOST_DISK}{me.waits_for_disk}", name
+
+
+def _failed(services: Services, name: TopicPartition, folder: str = "") -> dict[str, Any]:
     nothing = {
         "partition_index": name.partition,
         "partition_size": UNKNOWN,
@@ -65,7 +86,7 @@ def _failed(services: Services, name: TopicPartition) -> dict[str, Any]:
     }
     return {
         "error_code": ErrorCode.kafka_storage_error,
-        "log_dir": services.replicas.folder_of(name),
+        "log_dir": folder or services.replicas.folder_of(name),
         "topics": [{"name": name.topic, "partitions": [nothing]}],
         "total_bytes": UNKNOWN,
         "usable_bytes": UNKNOWN,
