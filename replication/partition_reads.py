@@ -33,7 +33,8 @@ LATEST, EARLIEST, EARLIEST_LOCAL = (
     -2,
     -4,
 )  # ListOffsets' special timestamps, beside MAX_TIMESTAMP
-COLD_READS_MAX: Final = 16  # pieces brought into memory for one read before it just blocks
+# Pieces brought into memory for one read before it just blocks, and one more a segment.
+COLD_READS_MAX: Final = 16
 
 
 class Read(NamedTuple):
@@ -222,7 +223,8 @@ class ReadablePartition:
         leader_only: bool = True,
     ) -> Read | Refusal:
         """`read`, with the disk waited for off the loop."""
-        for attempt in range(COLD_READS_MAX):
+        tries = self._cold_reads_max()
+        for attempt in range(tries):
             try:
                 return self.read(
                     offset,
@@ -232,7 +234,7 @@ class ReadablePartition:
                     current_leader_epoch=current_leader_epoch,
                     last_fetched_epoch=last_fetched_epoch,
                     leader_only=leader_only,
-                    block=attempt == COLD_READS_MAX - 1,
+                    block=attempt == tries - 1,
                 )
             except Cold as cold:
                 run = self._env.disk.run_aside if cold.aside else self._env.disk.run
@@ -241,6 +243,10 @@ class ReadablePartition:
                 except (OSError, LogDamaged) as failed:
                     return self._read_failed(failed, offset)
         raise AssertionError("a read that may block was cold")
+
+    def _cold_reads_max(self) -> int:
+        """Each segment may have something to be read of it first: what was aborted there, or how young it is."""
+        return COLD_READS_MAX + len(self.log.segments)
 
     async def read_bytes(self, offset: int, max_bytes: int, *, isolation: int) -> bytes | ErrorCode:
         """The bytes themselves of at least one batch, for who looks into them on this node; the loop waits for no disk."""
@@ -322,9 +328,9 @@ class ReadablePartition:
     ) -> tuple[int, int, int] | ErrorCode:
         """`list_offset`, with the disk waited for off the loop, and what takes long done there."""
         seek = Seek(timestamp, leaves=True)
-        leader_epoch, cold_reads = self.leader_epoch, 0
+        leader_epoch, cold_reads, tries = self.leader_epoch, 0, self._cold_reads_max()
         while self.leader_epoch == leader_epoch:
-            may_block = cold_reads == COLD_READS_MAX - 1
+            may_block = cold_reads == tries - 1
             try:
                 return self.list_offset(timestamp, isolation, block=may_block, seek=seek)
             except Cold as cold:

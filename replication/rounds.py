@@ -19,6 +19,7 @@ from fencepost.cluster.metadata.broker_config import BrokerValues
 from fencepost.cluster.wire.batch import BatchRefused
 
 from .log.checkpoint import Kind
+from .log.retention import know_ages
 from .metrics import COMPACTION, RETENTION
 from .scrubber import Scrubber
 
@@ -200,14 +201,18 @@ class Rounds:
         for number, partition in enumerate(list(self._manager.partitions.values())):
             is_served = partition.closed is None and partition.log.failed is None
             if is_served and partition not in self.given_up[RETENTION]:
-                self._retain_one(partition, now_ms)
+                await self._retain_one(partition, now_ms)
             if number % PARTITIONS_A_TURN == PARTITIONS_A_TURN - 1:
                 await self._env.clock.sleep(0)
         self._due.set()
 
-    def _retain_one(self, partition: "Partition", now_ms: int) -> None:
+    async def _retain_one(self, partition: "Partition", now_ms: int) -> None:
+        log = partition.log
         try:
-            gone = partition.log.apply_retention(now_ms, partition.high_watermark)
+            await know_ages(log, now_ms)
+            if partition.closed is not None or log.failed is not None:
+                return
+            gone = log.apply_retention(now_ms, partition.high_watermark)
         except (OSError, LogDamaged) as error:
             self._manager.counters.round_failures[RETENTION] += 1
             name = str(partition.topic_partition)

@@ -75,12 +75,12 @@ def followers_expire_on_their_own(patch: Patch) -> None:
     """A follower lets go of all segments that it has full and committed, behind or beyond where its leader's log begins."""
     right = Rounds._retain_one
 
-    def eager(self: Any, partition: Any, now_ms: int) -> None:
+    async def eager(self: Any, partition: Any, now_ms: int) -> None:
         if not partition.is_leader:
             partition.log.delete_records_before(
                 min(partition.high_watermark, partition.log.bases[-1])
             )
-        right(self, partition, now_ms)
+        await right(self, partition, now_ms)
 
     patch.put(Rounds, "_retain_one", eager)
 

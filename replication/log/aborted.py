@@ -4,6 +4,8 @@ Kept in memory once read; written to the segment's file and synced with the next
 the recovery point are derived again from the log at a start after a crash, so none is lost with that delay.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fencepost.cluster.base.ports import Disk
@@ -22,11 +24,9 @@ if TYPE_CHECKING:
     from .log import Log
 
 
-def load(log: "Log", segment: Segment, *, block: bool = True) -> AbortedIndex:
+def load(log: "Log", segment: Segment) -> AbortedIndex:
     if segment.aborted is None:
         if segment.raw_aborted is None:
-            if not block:
-                raise Cold(lambda: _read(log, segment))
             _read(log, segment)
         assert segment.raw_aborted is not None, "it was read just now"
         if isinstance(segment.raw_aborted, IndexDamaged):
@@ -42,6 +42,15 @@ def _read(log: "Log", segment: Segment) -> None:
         segment.raw_aborted = AbortedIndex.parse(data, base_offset=segment.base_offset)
     except IndexDamaged as damage:
         segment.raw_aborted = damage
+
+
+def _read_ahead(log: "Log", segments: Sequence[Segment]) -> None:
+    """Up to one that has entries: it tells, as a rule, that no later one need be asked."""
+    for segment in segments:
+        if segment.aborted is None and segment.raw_aborted is None:
+            _read(log, segment)
+        if segment.aborted or segment.raw_aborted:
+            return
 
 
 def _derived(log: "Log", segment: Segment, damage: IndexDamaged) -> AbortedIndex:
@@ -72,8 +81,15 @@ def add(log: "Log", segment: Segment, completed: CompletedTxn) -> None:
 
 def between(log: "Log", first: int, last: int, *, block: bool = True) -> list[AbortedTxn]:
     found: list[AbortedTxn] = []
-    for segment in log.segments[log.index_of(first) :]:
-        index = load(log, segment, block=block)
+    segments = log.segments[log.index_of(first) :]
+    for at, segment in enumerate(segments):
+        index = segment.aborted
+        if index is None:
+            if segment.raw_aborted is None and not block:
+                raise Cold(partial(_read_ahead, log, segments[at:]))
+            index = load(log, segment)
+        if not index:
+            continue  # nearly all: of a thousand segments this is all that a read pays for
         places, done = index.overlapping(first, last)
         found += [index[place] for place in places]
         if done:

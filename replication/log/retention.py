@@ -21,6 +21,7 @@ from .names import DELETED
 from .rolling import create_file, roll
 from .segment import Segment
 from .segment_files import rename_if_there, sync_folder
+from .walk import Cold
 
 if TYPE_CHECKING:
     from .log import Log
@@ -35,6 +36,29 @@ def advance_start(log: "Log", offset: int) -> None:
     if log.epochs.truncate_from_start(offset):
         log.epochs_unsaved = True
     log.unsettled()
+
+
+async def know_ages(log: "Log", now_ms: int) -> None:
+    """Before `apply`: the ages that it is going to ask for, off the loop. What can't be read it meets itself, behind all that it can do."""
+    if not log.config.delete or log.config.retention_ms < 0:
+        return
+    is_too_old, is_too_much = _is_too_old(log, now_ms), _is_over_size(log)
+    for segment in log.segments[log.index_of(log.log_start_offset) :]:
+        if is_too_much(segment, -1):
+            continue
+        try:
+            await _know_age(log, segment)
+            if segment not in log.segments or not is_too_old(segment, -1):
+                return
+        except (OSError, LogDamaged):
+            return
+
+
+async def _know_age(log: "Log", segment: Segment) -> None:
+    try:
+        segment.largest_timestamp(block=False)
+    except Cold as cold:
+        await log.env.disk.run(cold.work)
 
 
 def apply(log: "Log", now_ms: int, high_watermark: int) -> int:

@@ -16,7 +16,7 @@ from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ports import Buffer, File
 from fencepost.cluster.wire.batch import HEADER_SIZE, BatchHeader, BatchRefused, parse_header
 
-from . import segment_files
+from . import segment_files, youngest
 from .config import INT_MAX
 from .index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from .names import INDEX, LOG, TIMEINDEX, file_name
@@ -32,7 +32,7 @@ INDEX_WRITE_BATCH: Final = 512  # entries that wait before they are appended to 
 class Segment:
     __slots__ = (
         "_index", "_raw_indexes", "_times", "aborted", "base_offset", "bytes_since_index",
-        "created_ms", "dirty", "ends", "extra", "first_timestamp", "folder", "fresh", "index_written", "interval",
+        "created_ms", "dirty", "ends", "extra", "first_timestamp", "folder", "found_largest", "fresh", "index_written", "interval",
         "jitter_ms", "max_timestamp", "next_offset", "nexts", "offset_of_max", "open_file", "pool", "raw_aborted",
         "sealed", "size", "synced_size", "syncs_wanted", "times_written", "used",
     )  # fmt: skip
@@ -68,6 +68,7 @@ class Segment:
         known = -1 if size == 0 else UNKNOWN
         self.max_timestamp = self.first_timestamp = known
         self.offset_of_max = base_offset
+        self.found_largest: youngest.Largest | None = None  # on a thread
         self.bytes_since_index = 0
         self.index_written = self.times_written = 0
         self._index: OffsetIndex | None = None  # loaded when first needed
@@ -368,24 +369,24 @@ class Segment:
     def largest_timestamp(self, *, block: bool = True) -> int:
         """By which retention goes, so the index is not believed without a look at the batch it names."""
         if self.max_timestamp == UNKNOWN:
-            _, times = self.load_indexes(block=block)
-            self._take_max_from(times)
-            try:
-                is_there = self._is_max_there(self.size, block=block)
-            except Cold:
-                self.max_timestamp = UNKNOWN  # it has not been looked at yet
-                raise
-            if not is_there:
+            found, self.found_largest = self.found_largest, None
+            if found is None and not block:
+                raise Cold(youngest.look_into(self))
+            if found is not None and found is not youngest.UNTOLD:
+                self.max_timestamp, self.offset_of_max = found
+                return self.max_timestamp
+            self._take_max_from(self.load_indexes()[1])
+            if not self._is_max_there(self.size):
                 self.rebuild_indexes()
         return self.max_timestamp
 
-    def _is_max_there(self, end: int, *, block: bool = True, damaged_is: bool = False) -> bool:
+    def _is_max_there(self, end: int, *, damaged_is: bool = False) -> bool:
         """The batch that the last time entry names has that timestamp, and none behind it, up to the one at `end`, a larger one.
         Where time goes forward that is a few batches, once for each segment after a crash."""
-        index, _ = self.load_indexes(block=block)
+        index, _ = self.load_indexes()
         slot = index.slot_at_or_before(self.offset_of_max - self.base_offset)
         start = index.positions[slot] if slot >= 0 else 0
-        headers = walk_headers(self.file(), start, self.size, self.base_offset, block=block)
+        headers = walk_headers(self.file(), start, self.size, self.base_offset)
         return is_largest(
             headers, self.max_timestamp, self.offset_of_max, end, damaged_is=damaged_is
         )
