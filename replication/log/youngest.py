@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from fencepost.cluster.base.ports import File
 
-from .index import OffsetIndex, TimeIndex
+from .index import OffsetIndex, TimeIndex, parsed
 from .names import INDEX, TIMEINDEX
 from .segment_files import read_if_there
 from .walk import is_largest, walk_headers
@@ -29,19 +29,18 @@ def look_into(segment: "Segment") -> Callable[[], None]:
     paths = segment.path_of(INDEX), segment.path_of(TIMEINDEX)
 
     def work() -> None:
-        raw_index, raw_times = (read_if_there(disk, path) for path in paths)
-        segment.found_largest = _largest(segment.base_offset, file, size, raw_index, raw_times)
+        index, times = parsed(*(read_if_there(disk, path) for path in paths))
+        found = UNTOLD
+        if index is not None and times is not None and index.fits(size):
+            found = _largest(segment.base_offset, file, size, index, times)
+        segment.found_largest = found
 
     return work
 
 
 def _largest(
-    base_offset: int, file: File, size: int, raw_index: bytes | None, raw_times: bytes | None
+    base_offset: int, file: File, size: int, index: OffsetIndex, times: TimeIndex
 ) -> Largest:
-    index = None if raw_index is None else OffsetIndex.parse(raw_index, size)
-    times = None if raw_times is None else TimeIndex.parse(raw_times)
-    if index is None or times is None:
-        return UNTOLD
     timestamp = times.timestamps[-1] if times.timestamps else -1
     relative = times.offsets[-1] if times.offsets else 0
     slot = index.slot_at_or_before(relative)

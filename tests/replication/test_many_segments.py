@@ -5,6 +5,7 @@ read off the loop, of however many segments: with files of 1 GiB that is up to 8
 import pytest
 from fencepost.chaos.sim.disk import SimDisk
 from fencepost.chaos.sim.world import World
+from fencepost.replication.log.index import TimeIndex
 from fencepost.replication.log.txn_index import AbortedIndex
 from fencepost.replication.partition import Read
 from replica_helpers import Metadata, Node, Restarts, batch, topic_of
@@ -68,6 +69,31 @@ def test_the_offset_of_a_time_reads_no_index_on_the_loop(on_the_loop: list[str])
             found = await node.partition().list_offset_waiting(now_ms - DAY_MS // 2, 0)
             assert isinstance(found, tuple) and found[0] == SEGMENTS
             assert "timeindex" not in on_the_loop
+
+        start(fill, stop=False)
+        start(after)
+
+
+def test_who_reads_far_back_has_the_index_checked_off_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time that it was forgotten for others: it is not small."""
+    at_work: list[bool] = []
+    parse = TimeIndex.parse.__func__  # type: ignore[attr-defined]
+    with World(1) as world:
+        start = Restarts(world, half_of_it(expires=False))
+
+        async def after(node: Node) -> None:
+            def noting(cls: type[TimeIndex], data: bytes) -> TimeIndex | None:
+                disk = node.env.disk
+                assert isinstance(disk, SimDisk)
+                at_work.append(disk._at_work)
+                return parse(cls, data)
+
+            monkeypatch.setattr(TimeIndex, "parse", classmethod(noting))
+            found = await node.partition().read_waiting(5, 1, isolation=0, min_one=True)
+            assert isinstance(found, Read) and found.size
+            assert at_work == [True]
 
         start(fill, stop=False)
         start(after)
