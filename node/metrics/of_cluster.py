@@ -1,5 +1,6 @@
 """The metadata quorum and the other nodes; and, told by the active controller, the whole cluster."""
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cluster.base.ids import NO_LEADER
@@ -61,8 +62,9 @@ class OfCluster:
 
         put(of_peers.LATE, 0 if door is None else door.counters.handshakes_late)
         tls = node.config.peers.tls
-        for store, at_s in () if tls is None else tls.not_after_s.items():
-            put(of_peers.NOT_AFTER, at_s, store)
+        dates = {} if tls is None else tls.not_after_s
+        for store in ("keystore", "truststore"):
+            put(of_peers.NOT_AFTER, dates.get(store, math.inf), store)
 
     async def _controller(self, gathering: Gathering) -> None:
         node, put = self._node, gathering.put

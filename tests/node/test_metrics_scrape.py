@@ -65,7 +65,6 @@ def test_every_declared_metric_appears(node: SimNode) -> None:
         *(each.name for each in DECLARED if each.labels == ("follower",)),  # no followers
         *(each.name for each in DECLARED if each.labels == ("topic",)),  # no such topic yet
         "fencepost_request_errors_total",  # no errors yet
-        "fencepost_peer_certificate_not_after_timestamp_seconds",  # no TLS between nodes
         "fencepost_log_refused_batches_total",
     }
 
