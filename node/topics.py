@@ -11,7 +11,7 @@ from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.controller.commands import AutoCreateTopics
 from fencepost.cluster.controller.service import Executes
-from fencepost.cluster.metadata.topic_config import why_topic_name_invalid
+from fencepost.cluster.metadata.topic_names import why_topic_not_made
 
 # Like Kafka's purgatory for auto-created topics, this waits for the quorum, not for a person.
 CREATE_TIMEOUT_S = 5.0
@@ -28,13 +28,13 @@ class Topics:
 
     def why_missing(self, name: str) -> ErrorCode:
         """The error for a topic that is not there: impossible name, or just unknown."""
-        if why_topic_name_invalid(name) is not None:
+        if why_topic_not_made(name) is not None:
             return ErrorCode.invalid_topic_exception
         return ErrorCode.unknown_topic_or_partition
 
     async def create_automatically(self, names: Sequence[str]) -> None:
         """Create those that may be created; whoever asked looks at the image afterwards."""
-        wanted = [name for name in names if why_topic_name_invalid(name) is None]
+        wanted = [name for name in names if why_topic_not_made(name) is None]
         mine = [name for name in dict.fromkeys(wanted) if name not in self._creating]
         others = [self._creating[name] for name in wanted if name in self._creating]
         if mine:

@@ -11,12 +11,13 @@ from ..base.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ..metadata.config_def import show_value
 from ..metadata.describe import DescribedConfig, describe_topic
 from ..metadata.records import NewPartition, TopicCreated, TopicDeleted
-from ..metadata.topic_config import check_topic_configs, why_topic_name_invalid
+from ..metadata.topic_config import check_topic_configs
 from ..metadata.topic_names import (
     CLUSTER_METADATA_TOPIC,
     colliding_names,
     may_collide,
     unified,
+    why_topic_not_made,
 )
 from .commands import (
     AutoCreateTopics,
@@ -207,7 +208,7 @@ class _Creation:
         if name in self.scene.image.topics:
             why = f"Topic '{name}' already exists."
             raise CommandRefused(ErrorCode.topic_already_exists, why)
-        invalid = why_topic_name_invalid(name)
+        invalid = why_topic_not_made(name)
         if invalid is not None:
             raise CommandRefused(ErrorCode.invalid_topic_exception, invalid)
         # Against the topics that there are; two of one request may collide, as in Kafka.

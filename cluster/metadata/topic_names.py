@@ -7,6 +7,9 @@ from typing import Final
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: a folder is called after it, with -PARTITION behind
 # Kafka's own metadata log. It is no topic here, and none may be made of that name (KAFKA-17300).
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+# Every entry of the metadata log names the version that it expects under this word (`brokers.touched_by_image_expected`), and a
+# batch that touches one name twice is refused by all nodes, those of older builds too: no other rule may be applied to it.
+RESERVED_TOPICS: Final = frozenset({"image"})
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+\Z", re.ASCII)
 
 
@@ -27,6 +30,16 @@ def why_topic_name_invalid(name: str) -> str | None:
             " ASCII alphanumerics, '.', '_' and '-'"
         )
     return None
+
+
+def why_topic_not_made(name: str) -> str | None:
+    """The same for one that is not there. A build before the word was one may have made a topic of it, which is fine."""
+    if name in RESERVED_TOPICS:
+        return (
+            f"Topic name is invalid: '{name}' is a word of the metadata log itself. Choose another one,"
+            f" such as '{name}s'."
+        )
+    return why_topic_name_invalid(name)
 
 
 def may_collide(name: str) -> bool:

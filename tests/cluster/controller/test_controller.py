@@ -27,6 +27,7 @@ from fencepost.cluster.metadata.codec import BATCH_BYTES_MAX, decode, encode
 from fencepost.cluster.metadata.image import ConfigType
 from fencepost.cluster.metadata.records import ConfigsChanged, NewPartition, TopicCreated
 from fencepost.cluster.metadata.topic_config import TopicConfig
+from fencepost.cluster.metadata.topic_names import RESERVED_TOPICS
 
 ONE = CreateTopics(topics=(NewTopic(name="t", num_partitions=1, replication_factor=1),))
 
@@ -221,6 +222,23 @@ def test_more_topics_than_one_request_may_make_are_not_made_by_looking_for_them_
     results = scene.when(AutoCreateTopics(names=names))
     assert {each.error_code for each in results} == {ErrorCode.policy_violation}
     assert not scene.image.topics
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_TOPICS))
+def test_a_topic_named_by_a_word_of_the_log_is_refused_and_no_controller_ends_of_it(
+    name: str,
+) -> None:
+    """The log refused the batch as one that touches a name twice, which no decision may be: the controller ended, and with a
+    topic that is made by looking for it the next one did, by the same request."""
+    scene = Scene()
+    (made,) = scene.when(CreateTopics(topics=(NewTopic(name=name),)))
+    (found,) = scene.when(AutoCreateTopics(names=(name,)))
+    for result in (made, found):
+        assert result.error_code is ErrorCode.invalid_topic_exception
+        assert result.error_message == (
+            f"Topic name is invalid: '{name}' is a word of the metadata log itself. Choose another one, such as '{name}s'."
+        )
+    assert name not in scene.image.topics
 
 
 def test_internal_topics_take_no_more_partitions() -> None:

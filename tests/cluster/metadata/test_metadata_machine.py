@@ -1,6 +1,8 @@
+from typing import Any
+
 from fencepost.cluster.metadata.codec import encode
 from fencepost.cluster.metadata.image import ConfigType, ImageDelta, PartitionState
-from fencepost.cluster.metadata.machine import Applied, MetadataMachine, Result
+from fencepost.cluster.metadata.machine import RULES, Applied, MetadataMachine, Result
 from fencepost.cluster.metadata.records import (
     BrokerChanged,
     BrokerUnregistered,
@@ -10,9 +12,11 @@ from fencepost.cluster.metadata.records import (
     PartitionsChanged,
     PartitionsCreated,
     ProducerIdsAllocated,
+    TopicCreated,
     TopicDeleted,
 )
 from fencepost.cluster.metadata.refusal import Reason, Refused
+from fencepost.cluster.metadata.topic_names import why_topic_not_made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.metadata_commands import ALONE, LEDGER, ORDERS, change, commands, created, registered
@@ -201,6 +205,15 @@ def test_two_commands_of_a_batch_never_touch_the_same_thing() -> None:
     cluster = Cluster()
     cluster.then_refused(Reason.TWICE_IN_BATCH, created(), created(topic_id=LEDGER))
     cluster.then_refused(Reason.TWICE_IN_BATCH, registered(), registered())
+
+
+@given(commands)
+def test_nothing_that_a_batch_touches_beside_topics_can_be_a_topics_name(command: Any) -> None:
+    """A topic named `image` was taken for what each decision expects of the image, in the very batch that made it."""
+    if isinstance(command, TopicCreated | ClusterFormed):
+        return  # a cluster is formed before it has topics
+    for key in RULES[type(command)].touched(command):
+        assert not isinstance(key, str) or why_topic_not_made(key) is not None
 
 
 def test_a_batch_may_register_a_broker_and_make_it_lead_again() -> None:
