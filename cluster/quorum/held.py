@@ -124,6 +124,7 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
     SyncObj applies a method that raised again and again, and nothing behind it, ever; `apply` must be total.
     """
 
+    _SyncObj__leaderCommitIndex: int | None
     _SyncObj__raftLeader: Any
     _SyncObj__votedForNodeId: Any
 
@@ -364,6 +365,8 @@ class HeldSyncObj(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
     def _SyncObj__setCurrentTerm(self, term: int, voted_for: BrokerId | None) -> None:  # noqa: N802
         """SyncObj's takes the vote up before it is stored: one that could not be stored would count all the same."""
         self.journal.setCurrentTerm(term, voted_for)
+        if term > self.term:
+            self._SyncObj__leaderCommitIndex = None  # it is told by the leader of a term
         self._SyncObj__raftCurrentTerm = term
         self._SyncObj__votedForNodeId = voted_for
         self.do_not_elect()  # whoever has given its vote away does not stand against it
