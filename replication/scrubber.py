@@ -193,7 +193,7 @@ class Scrubber:
     async def _log(self, partition: "Partition") -> bool:
         """All of it that is synced. What is found to be well is not called damaged any more. False: it was cut meanwhile."""
         log, found = partition.log, set[Damage]()
-        cuts = log.cuts
+        cuts, before = log.cuts, set(log.damage)
         for segment in list(log.segments):
             stretch = _Stretch(partition, segment, Place(0, segment.base_offset))
             await self._segment(stretch)
@@ -203,9 +203,9 @@ class Scrubber:
             if log.unread is not None:
                 log.unread = max(log.unread[0], stretch.place.offset), log.unread[1]
         log.unread = None
-        if log.damage:
-            log.damage = tuple(sorted(found))
-            await self._manager.store.damaged.keep(log)
+        if log.damage:  # what a suspicion has found behind this pass it did not look at
+            log.damage = tuple(sorted(found | (set(log.damage) - before)))
+        await self._manager.store.damaged.keep(log)
         return True
 
     async def _segment(self, stretch: _Stretch) -> None:

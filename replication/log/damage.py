@@ -97,7 +97,7 @@ class DamagedLogs:
         return None if known is None or known[0] != str(topic_id) else known[1]
 
     async def keep(self, log: "Log") -> None:
-        """What is known of this log, as it is now."""
+        """What is known of this log, as it is now. What can't be written is tried again when it is asked for again."""
         name = log.topic_partition
         before = self._offsets.get(name)
         if log.damage and not log.removed:
@@ -109,6 +109,10 @@ class DamagedLogs:
         try:
             await self._env.disk.run_aside(_write, self._env.disk, self._path, self._text())
         except OSError as error:
+            if before is None:
+                self._offsets.pop(name, None)
+            else:
+                self._offsets[name] = before
             self._env.log.warn("damaged_logs_not_written", path=self._path, cause=str(error))
 
     def _text(self) -> str:
