@@ -42,15 +42,24 @@ class DiskThreads:
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
             loop.add_reader(self._signal, self._answer)
+        if self._busy >= len(self._threads) < self._most:
+            self._start_one()
         future: asyncio.Future[Any] = loop.create_future()
         self._busy += 1
-        if self._busy > len(self._threads) < self._most:
-            name = f"{self._name}-{len(self._threads)}"
-            thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
         self._jobs.put((work, args, future))
         return future
+
+    def _start_one(self) -> None:
+        """Where the machine gives no more of them those that there are do the work; RuntimeError where there are none."""
+        name = f"{self._name}-{len(self._threads)}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                raise
+            return
+        self._threads.append(thread)
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not _FOREVER:

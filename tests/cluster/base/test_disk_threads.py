@@ -66,6 +66,53 @@ def test_no_more_threads_than_allowed_and_none_before_they_are_needed(run: Any) 
     run(scene)
 
 
+def test_where_no_more_threads_can_be_had_those_there_are_do_the_work(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of the machine, or of its memory: with one thread it is slower, and that is all."""
+
+    async def scene(threads: DiskThreads) -> None:
+        gate = threading.Event()
+        first = threads.run(gate.wait)
+        start, refused = threading.Thread.start, []
+
+        def refuse(thread: threading.Thread) -> None:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        waiting = [threads.run(pow, 2, each) for each in range(5)]
+        assert refused
+        gate.set()
+        assert await first
+        assert await asyncio.gather(*waiting) == [2**each for each in range(5)]
+        monkeypatch.setattr(threading.Thread, "start", start)
+        before = threading.active_count()
+        gate.clear()
+        waiting = [threads.run(gate.wait) for _ in range(20)]
+        assert threading.active_count() == before + 2, "there are threads again"
+        gate.set()
+        assert all(await asyncio.gather(*waiting))
+
+    run(scene)
+
+
+def test_without_any_thread_there_is_no_answer_to_wait_for(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(threads: DiskThreads) -> None:
+        def refuse(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="new thread"):
+                threads.run(pow, 2, 1)
+        assert await threads.run(pow, 3, 2) == 9
+
+    run(scene)
+
+
 def test_work_whose_waiter_gave_up_is_done_all_the_same(run: Any) -> None:
     async def scene(threads: DiskThreads) -> list[int]:
         done: list[int] = []
