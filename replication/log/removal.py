@@ -25,7 +25,7 @@ from fencepost.cluster.base.ports import Disk, Env
 from .checkpoint import Kind, PartitionOffsets
 from .names import DELETED, LOG
 from .pool import FilePool
-from .segment_files import remove_if_there
+from .segment_files import remove_if_there, rename_if_there
 from .shrinking import shrink
 
 DELETE_SUFFIX: Final = "-delete"  # a folder that is being removed
@@ -111,9 +111,10 @@ class Removal:
         graves = self._unforgotten[partition]
         while graves:
             grave = f"{graves[-1].removesuffix(UNFORGOTTEN)}{DELETE_SUFFIX}"
-            self._env.disk.rename(graves[-1], grave)
+            is_there = rename_if_there(self._env.disk, graves[-1], grave)  # or a person made room
             graves.pop()
-            self._remove_soon(grave, f"{self._data_dir}/{partition}")
+            if is_there:
+                self._remove_soon(grave, f"{self._data_dir}/{partition}")
         del self._unforgotten[partition]
 
     def _remove_soon(self, folder: str, was: str) -> None:
