@@ -233,7 +233,7 @@ class Segment:
     def forget_index(self) -> None:
         """It is on disk, or can be made anew."""
         if self.sealed:
-            self._index = self._times = None
+            self._index = self._times = self._read = None
 
     def load_indexes(self, *, block: bool = True) -> tuple[OffsetIndex, TimeIndex]:
         if self._index is not None and self._times is not None:
@@ -270,7 +270,9 @@ class Segment:
     def _read_indexes(self) -> None:
         """May run on a thread: of a file of 1 GiB it takes up to 85 ms to tell that they hold together."""
         paths = self.path_of(INDEX), self.path_of(TIMEINDEX)
-        self._read = parsed(*(segment_files.read_if_there(self.pool.disk, path) for path in paths))
+        read = parsed(*(segment_files.read_if_there(self.pool.disk, path) for path in paths))
+        if self._index is None:  # else somebody was quicker, and may have written since
+            self._read = read
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """From the log itself. LogDamaged when that is not whole either; then all stays as it was."""
