@@ -45,7 +45,7 @@ class Removal:
         self._unforgotten: dict[TopicPartition, list[str]] = {}  # their folders, as they are now
 
     def start(self, names: Sequence[str]) -> None:
-        """Finish what a crash, or a stop, has left. Blocks."""
+        """Finish what a crash, or a stop, has left. Blocks. Where others have taken the room, step 3 waits for some, as it does in a run."""
         disk = self._env.disk
         unforgotten: dict[str, TopicPartition] = {}
         for name in names:
@@ -56,8 +56,10 @@ class Removal:
                 _empty(disk, path)
             elif name.endswith(DELETE_SUFFIX):
                 disk.remove_tree(path)
-        if unforgotten:
-            self._offsets.forget(unforgotten.values())
+        if unforgotten and self.forget(list(unforgotten.values())) == UNFORGOTTEN:
+            for path, partition in unforgotten.items():
+                self._unforgotten.setdefault(partition, []).append(path)
+        elif unforgotten:
             for path in unforgotten:
                 disk.remove_tree(path)
             disk.sync_folder(self._data_dir)  # or a later start forgets those of another log
