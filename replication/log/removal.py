@@ -15,7 +15,7 @@ must get room first, so there the steps are
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
@@ -53,16 +53,30 @@ class Removal:
             partition = _partition_unforgotten(name)
             if partition is not None:
                 unforgotten[path] = partition
-                _empty(disk, path)
+                self._try(_empty, path)
             elif name.endswith(DELETE_SUFFIX):
-                disk.remove_tree(path)
+                self._try(_remove_tree, path)
         if unforgotten and self.forget(list(unforgotten.values())) == UNFORGOTTEN:
             for path, partition in unforgotten.items():
                 self._unforgotten.setdefault(partition, []).append(path)
         elif unforgotten:
-            for path in unforgotten:
-                disk.remove_tree(path)
+            graves = [_forgotten(path) for path in unforgotten]
+            for path, grave in zip(unforgotten, graves, strict=True):
+                disk.rename(path, grave)
             disk.sync_folder(self._data_dir)  # or a later start forgets those of another log
+            for grave in graves:
+                self._try(_remove_tree, grave)
+
+    def _try(self, work: Callable[[Disk, str], None], folder: str) -> None:
+        """What can't be removed is in nobody's way."""
+        try:
+            work(self._env.disk, folder)
+        except OSError as error:
+            self._say_not_removed(folder, error)
+
+    def _say_not_removed(self, folder: str, error: OSError) -> None:
+        """The next start tries again."""
+        self._env.log.warn("folder_not_removed", folder=folder, cause=str(error))
 
     def forget(self, partitions: Sequence[TopicPartition]) -> str:
         """Durably, if the disk has room. The suffix for their folders."""
@@ -112,7 +126,7 @@ class Removal:
     def _rename(self, partition: TopicPartition) -> None:
         graves = self._unforgotten[partition]
         while graves:
-            grave = f"{graves[-1].removesuffix(UNFORGOTTEN)}{DELETE_SUFFIX}"
+            grave = _forgotten(graves[-1])
             is_there = rename_if_there(self._env.disk, graves[-1], grave)  # or a person made room
             graves.pop()
             if is_there:
@@ -134,8 +148,8 @@ class Removal:
             if not disk.exists(folder):
                 return  # it got its second name meanwhile
             await disk.run(_empty if folder.endswith(UNFORGOTTEN) else _remove_tree, disk, folder)
-        except OSError as error:  # the next start removes what is left
-            self._env.log.warn("folder_not_removed", folder=folder, cause=str(error))
+        except OSError as error:
+            self._say_not_removed(folder, error)
 
 
 def _remove_tree(disk: Disk, folder: str) -> None:
@@ -145,6 +159,11 @@ def _remove_tree(disk: Disk, folder: str) -> None:
 def _empty(disk: Disk, folder: str) -> None:
     for name in disk.list(folder):
         remove_if_there(disk, f"{folder}/{name}")
+
+
+def _forgotten(grave: str) -> str:
+    """The name of one whose partition the checkpoint has forgotten."""
+    return f"{grave.removesuffix(UNFORGOTTEN)}{DELETE_SUFFIX}"
 
 
 def partition_of(name: str) -> TopicPartition | None:
