@@ -25,7 +25,7 @@ from .log.search import Heavy, Seek
 from .log.walk import Cold
 from .metrics import Counters
 from .partition_machine import NO_EPOCH, PartitionMachine, Role
-from .waits import FetchWait
+from .waits import ENOUGH, FetchWait, worth
 
 READ_COMMITTED: Final = 1
 LATEST, EARLIEST, EARLIEST_LOCAL = (
@@ -49,6 +49,7 @@ class Read(NamedTuple):
     diverging: tuple[int, int] | None = (
         None  # (epoch, end offset) where the reader's history left ours
     )
+    worth: int = 0  # where it is weighed whether to wait for more
 
 
 class ReadablePartition:
@@ -185,7 +186,10 @@ class ReadablePartition:
         self._counters.reads += 1
         self._counters.read_bytes += found.size
         self._of_topic.read_bytes += found.size
-        return Read(found.slices, found.size, high_watermark, stable, log.log_start_offset, aborted)
+        weight = worth(log, found, offset, limit, max_bytes, min_one=min_one)
+        return Read(
+            found.slices, found.size, high_watermark, stable, log.log_start_offset, aborted, worth=weight
+        )  # fmt: skip
 
     def _check_first(self, found: ReadResult, *, block: bool) -> None:
         if self._first_reads is None:
@@ -291,7 +295,10 @@ class ReadablePartition:
             found = log.read(offset, max_bytes, limit=end, min_one=True, block=False)
         except (OSError, LogDamaged, Cold):
             return None  # the fetch itself finds out, and says what it is
-        return None if found is None else min(found.size, max_bytes)
+        if found is None:
+            return None
+        weight = worth(log, found, offset, end, max_bytes, min_one=True)
+        return weight if weight == ENOUGH else min(weight, max_bytes)
 
     def _tell_readers(self, *, at_once: bool = False) -> None:
         """More can be read; or (`at_once`) their answer is another one now."""

@@ -8,11 +8,16 @@ PROVED BY  tests/replication/test_waits.py::test_a_parked_fetch_sleeps_through_e
 import asyncio
 import heapq
 from collections.abc import Callable
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from fencepost.cluster.base.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from .log.finding import ReadResult
+    from .log.log import Log
+
 CLEAN_AT = 64  # forgotten waits that are kept before they are swept out
+ENOUGH: Final = 2**31 - 1  # as many bytes as a fetch can ask to wait for
 
 
 class OffsetWait:
@@ -89,11 +94,29 @@ class OffsetWaits:
             self._given_up = 0
 
 
+def worth(
+    log: "Log", found: "ReadResult", offset: int, limit: int, max_bytes: int, *, min_one: bool
+) -> int:
+    """What was read from `offset` counts for, where a fetch waits for its `min_bytes`: as much as would come if a batch
+    could be cut. Whoever is in an older segment than the end is not kept waiting at all. (Kafka's DelayedFetch, both.)
+
+    1. An answer ends with a segment, or before the batch that would make it too large.   2. It is smaller than what the consumer
+    wants to wait for.   3. What is missing is there, and never comes into this answer: each one would take the whole wait.
+    """
+    if found.next_offset >= limit:
+        return found.size
+    if not found.size:
+        return 0 if min_one else max_bytes  # nothing more is there; or others took the room for it
+    if log.index_of(offset) < log.index_of(limit - 1):
+        return ENOUGH
+    return max(found.size, max_bytes)
+
+
 class Readable(Protocol):
     """A partition, as a parked fetch sees it."""
 
     def readable_bytes(self, offset: int, max_bytes: int, isolation: int) -> int | None:
-        """How much a fetch from `offset` would get now, up to `max_bytes`; None: an answer that can't wait."""
+        """What a fetch from `offset` would get now is `worth`, up to `max_bytes`; None: an answer that can't wait."""
 
     def when_readable(self, wait: "FetchWait") -> None:
         """Call `wait.on_change` when more can be read, or when something else must be answered."""
@@ -138,7 +161,7 @@ class FetchWait:
     def watch(
         self, partition: Readable, offset: int, max_bytes: int, isolation: int, size: int
     ) -> None:
-        """`size` is what the partition had for this fetch when it was read just now."""
+        """`size` is what the partition had for this fetch when it was read just now, or what that is `worth`."""
         self._watched[partition] = _Watched(offset, max_bytes, isolation, size)
         self._size += size
         partition.when_readable(self)

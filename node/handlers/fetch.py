@@ -37,6 +37,7 @@ class _Answer:
 
     fields: dict[str, Any]
     size: int = 0
+    worth: int = 0  # of `min_bytes`
     partition: Partition | None = None  # None when the answer is final: an error, a divergence
 
 
@@ -113,19 +114,20 @@ async def _read_or_wait(
     """Read once; if that is less than the client wants, wait for more and read once again."""
     answers = await _read_all(ctx, request, partitions)
     wait_s = request.max_wait.total_seconds()
-    enough = sum(answer.size for answer in answers) >= request.min_bytes
+    min_bytes = min(request.min_bytes, _room(ctx, request))
+    enough = sum(answer.worth for answer in answers) >= min_bytes
     final = any(answer.partition is None for answer in answers)
     if enough or final or wait_s <= 0 or not partitions:
         return answers
     isolation = request.isolation_level
-    with FetchWait(request.min_bytes) as wait:
+    with FetchWait(min_bytes) as wait:
         watched = [
-            (each, wanted, answer.size)
+            (each, wanted, answer.worth)
             for (_, wanted), answer in zip(partitions, answers, strict=True)
             if (each := answer.partition) is not None
         ]
-        for number, (partition, wanted, size) in enumerate(watched, 1):
-            wait.watch(partition, wanted.fetch_offset, wanted.max_bytes, isolation, size)
+        for number, (partition, wanted, worth) in enumerate(watched, 1):
+            wait.watch(partition, wanted.fetch_offset, wanted.max_bytes, isolation, worth)
             await _give_way(ctx, number)
         for number, (partition, _, _) in enumerate(watched, 1):
             wait.on_change(partition)  # others had their turn while it was read: look once more
@@ -134,11 +136,16 @@ async def _read_or_wait(
     return await _read_all(ctx, request, partitions)
 
 
+def _room(ctx: HandlerContext, request: Any) -> int:
+    """How large the whole answer may be: a consumer is not kept waiting for more than that, whatever it asks for."""
+    return int(min(request.max_bytes, ctx.services.config.fetch_max_bytes))
+
+
 async def _read_all(
     ctx: HandlerContext, request: Any, partitions: list[tuple[Key, Wanted]]
 ) -> list[_Answer]:
     """In the order of the session, within `max_bytes` in all; the first batch comes whatever its size."""
-    room = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
+    room = _room(ctx, request)
     answers = []
     min_one = True
     for number, (key, wanted) in enumerate(partitions, 1):
@@ -195,7 +202,7 @@ async def _read(
         "records": RecordsValue(read.records),
     }
     if read.diverging is None:
-        return _Answer(fields, read.size, partition)
+        return _Answer(fields, read.size, read.worth, partition)
     epoch, end_offset = read.diverging
     fields["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
     return _Answer(fields)
