@@ -11,7 +11,7 @@ Kafka's says what it knows. What is written is not confirmed so: a leader that w
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import LeaderEpoch
@@ -29,6 +29,10 @@ class Judged(NamedTuple):
     part: dict[str, Any]
     partition: Partition
     leader_epoch: LeaderEpoch
+
+    @classmethod
+    def by(cls, partition: Partition, part: dict[str, Any]) -> Self:
+        return cls(part, partition, LeaderEpoch(partition.leader_epoch))
 
     def holds(self) -> bool:
         partition = self.partition
@@ -54,7 +58,7 @@ class OutOfOrder:
         return bool(self._judged)
 
     def note(self, part: dict[str, Any], partition: Partition) -> None:
-        self._judged.append(Judged(part, partition, LeaderEpoch(partition.leader_epoch)))
+        self._judged.append(Judged.by(partition, part))
 
     def tell(self) -> None:
         if self._judged:

@@ -5,6 +5,7 @@ Does      reads batches; waits up to `max_wait` until there are `min_bytes` of t
 Versions  7 sessions (KIP-227); 9 leader epochs; 11 racks; 12 divergence; 13 topic ids; 16 where the leader is.
 Refuses   OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
           and what the partition says. Replicas do not fetch at this door.
+Keeps     that a position is past the end is told when the quorum has confirmed who leads (`node/past_the_end.py`).
 """
 
 from collections.abc import Hashable
@@ -20,7 +21,9 @@ from fencepost.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION, Outcom
 from fencepost.replication.partition import Partition, Read
 from fencepost.replication.waits import FetchWait
 
+from .. import past_the_end
 from ..moved import name_new_leaders
+from ..out_of_order import Judged
 from ..read_replica_policy import preferred_read_replica
 from ..services import HandlerContext
 
@@ -39,6 +42,7 @@ class _Answer:
     size: int = 0
     worth: int = 0  # of `min_bytes`
     partition: Partition | None = None  # None when the answer is final: an error, a divergence
+    judged: Judged | None = None  # an error that another leader may not see
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
@@ -58,6 +62,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         return {"error_code": context, "responses": []}
     partitions: list[tuple[Key, Wanted]] = list(context.partitions())  # type: ignore[arg-type]
     answers = await _read_or_wait(ctx, request, partitions)
+    await past_the_end.confirm(services, [each.judged for each in answers if each.judged])
     reply = context.finish(
         [(key, _outcome(answer)) for (key, _), answer in zip(partitions, answers, strict=True)],
         services.env.clock.now_ms(),
@@ -189,7 +194,11 @@ async def _read(
         leader_only=not knows_racks,
     )
     if not isinstance(read, Read):
-        return _refusal(index, read.error)
+        answer = _refusal(index, read.error)
+        deleted = wanted.fetch_offset < partition.log_start_offset
+        if read.error is ErrorCode.offset_out_of_range and partition.is_leader and not deleted:
+            answer.judged = Judged.by(partition, answer.fields)
+        return answer
     fields: dict[str, Any] = {
         "partition_index": index,
         "error_code": ErrorCode.none,

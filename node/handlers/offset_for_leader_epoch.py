@@ -2,6 +2,7 @@
 
 Does      tells a consumer where a leader epoch ended, so that it sees whether what it read was truncated.
 Versions  3 replica id; 4 flexible.
+Keeps     that an epoch is not known is told when the quorum has confirmed who leads (`node/past_the_end.py`).
 Refuses   FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
 """
 
@@ -10,22 +11,27 @@ from typing import Any
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER_EPOCH, TopicPartition
 
+from .. import past_the_end
+from ..out_of_order import Judged
 from ..services import HandlerContext, Services
 
 
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
-    return {
-        "topics": [
-            {
-                "topic": topic.topic,
-                "partitions": [_find(ctx.services, topic.topic, each) for each in topic.partitions],
-            }
-            for topic in request.topics
-        ]
-    }
+    judged: list[Judged] = []
+    topics = [
+        {
+            "topic": topic.topic,
+            "partitions": [
+                _find(ctx.services, topic.topic, each, judged) for each in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
+    await past_the_end.confirm(ctx.services, judged)
+    return {"topics": topics}
 
 
-def _find(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
+def _find(services: Services, topic: str, wanted: Any, judged: list[Judged]) -> dict[str, Any]:
     answer = {"partition": wanted.partition, "leader_epoch": NO_LEADER_EPOCH, "end_offset": -1}
     partition = services.replicas.partition(TopicPartition(topic, wanted.partition))
     if isinstance(partition, ErrorCode):
@@ -36,9 +42,11 @@ def _find(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     if not partition.is_leader:  # its log may lack what is committed, or still have what is not
         return {"error_code": ErrorCode.not_leader_or_follower, **answer}
     leader_epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
-    return {
-        **answer,
+    answer |= {
         "error_code": ErrorCode.none,
         "leader_epoch": leader_epoch,
         "end_offset": end_offset,
     }
+    if leader_epoch == NO_LEADER_EPOCH:  # one that is newer than all: of a successor, perhaps
+        judged.append(Judged.by(partition, answer))
+    return answer

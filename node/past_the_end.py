@@ -1,0 +1,30 @@
+"""What a leader's log does not reach, judged by one that may have been deposed: the quorum is asked before its client is told.
+
+INVARIANT  that a position is past the end, or of a leader epoch that is not known, is told only by who led the partition when it was
+           judged, in the epoch in which it judged; who was deposed, or can't know, says NOT_LEADER_OR_FOLLOWER.
+PREVENTS   1. A leader sleeps, or is cut off, when its log ends at 10.   2. Another leads, and a group reads and commits up to 15.
+           3. A member of it begins anew, and its metadata are of the old leader.   4. That one calls 15 out of range: the consumer
+           goes where auto.offset.reset says, and reads all once more, or nothing of what came since.
+PROVED BY  tests/sim/test_cluster_past_the_end.py::test_a_leader_that_was_deposed_calls_nothing_out_of_range
+
+Kafka's says what it knows. Consumers that name the leader epoch they know of are told so at once; those that name none, or have
+only the old leader's metadata, are not. What was deleted is gone for sure, and records that are there need no confirming.
+"""
+
+from collections.abc import Sequence
+
+from fencepost.cluster.base.errors import ErrorCode
+
+from .fresh_image import ANSWER_S
+from .out_of_order import Judged
+from .services import Services
+
+
+async def confirm(services: Services, judged: Sequence[Judged]) -> None:
+    """Once for all parts of an answer."""
+    if not judged:
+        return
+    is_of_now = await services.confirm_image(ANSWER_S)
+    for each in judged:
+        if not (is_of_now and each.holds()):
+            each.part["error_code"] = ErrorCode.not_leader_or_follower
