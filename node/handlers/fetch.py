@@ -194,11 +194,9 @@ async def _read(
         leader_only=not knows_racks,
     )
     if not isinstance(read, Read):
-        answer = _refusal(index, read.error)
-        deleted = wanted.fetch_offset < partition.log_start_offset
-        if read.error is ErrorCode.offset_out_of_range and partition.is_leader and not deleted:
-            answer.judged = Judged.by(partition, answer.fields)
-        return answer
+        if read.error is ErrorCode.offset_out_of_range:
+            return _out_of_range(request, index, partition, wanted)
+        return _refusal(index, read.error)
     fields: dict[str, Any] = {
         "partition_index": index,
         "error_code": ErrorCode.none,
@@ -246,6 +244,17 @@ def _read_elsewhere(
             "records": b"",
         }
     )
+
+
+def _out_of_range(request: Any, index: int, partition: Partition, wanted: Wanted) -> _Answer:
+    """What a leader has deleted is gone, whoever leads by now; what it has not may have been written elsewhere. At a follower whoever
+    names a rack was sent there, and asks the leader next; others take it for the leader."""
+    if not partition.is_leader and not request.rack_id:
+        return _refusal(index, ErrorCode.not_leader_or_follower)
+    answer = _refusal(index, ErrorCode.offset_out_of_range)
+    if partition.is_leader and wanted.fetch_offset >= partition.log_start_offset:
+        answer.judged = Judged.by(partition, answer.fields)
+    return answer
 
 
 def _refusal(index: int, error: ErrorCode) -> _Answer:

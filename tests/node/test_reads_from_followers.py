@@ -205,7 +205,7 @@ def test_a_follower_shows_nothing_that_is_not_committed_as_far_as_it_knows() -> 
         assert answer.high_watermark == 1
         ahead = await scene.fetch(follower, 2)
         assert (ahead.error_code, bytes(ahead.records)) == (ErrorCode.none, b"")
-        beyond = await scene.fetch(follower, 3)
+        beyond = await scene.fetch(follower, 3, rack=f"rack-{follower}")
         assert beyond.error_code is ErrorCode.offset_out_of_range
         producing.cancel()
 
@@ -252,6 +252,31 @@ def test_a_consumer_that_its_replica_can_not_serve_is_served_by_the_leader() -> 
         await asyncio.sleep(31)
         assert (await scene.fetch(leader, 2, rack=rack)).preferred_read_replica == follower
         assert values_of(await scene.fetch(follower, 2, rack=rack))[0] == b"2"
+
+    played(scenario)
+
+
+def test_a_follower_calls_nothing_out_of_range_for_who_takes_it_for_the_leader() -> None:
+    """1. node 1 leads, sleeps and is deposed   2. it wakes, hears of it, and has still to copy what came since   3. a client that has
+    metadata of before, and names neither a leader epoch nor a rack, asks it for what came since: it must look for the leader, and not
+    go where auto.offset.reset says, or give the partition up (sarama). Nor for what is deleted here alone."""
+
+    async def scenario(scene: Scene) -> None:
+        for number in range(4):
+            await scene.produce(b"%d" % number)
+        leader, follower = scene.leader, scene.follower
+        await settled(scene, follower, 4)
+        log = scene.nodes.broker(follower).replicas.partitions[TopicPartition(TOPIC, 0)].log
+        log.delete_records_before(Offset(2))
+        for offset in (0, 5):
+            answer = await scene.fetch(follower, offset)
+            assert answer.error_code is ErrorCode.not_leader_or_follower, offset
+            assert answer.current_leader.leader_id == leader
+            sent = await scene.fetch(follower, offset, rack=f"rack-{follower}")
+            assert sent.error_code is ErrorCode.offset_out_of_range, offset
+        assert values_of(await scene.fetch(follower, 2)) == [b"2"]
+        gone = await scene.fetch(leader, 5)
+        assert gone.error_code is ErrorCode.offset_out_of_range
 
     played(scenario)
 
