@@ -3,5 +3,10 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    "every_admin_api", "every_data_api", "every_group_api", "every_txn_api"
+    "every_admin_api",
+    "every_consumer_group_api",
+    "every_data_api",
+    "every_group_api",
+    "every_move_api",
+    "every_txn_api",
 )

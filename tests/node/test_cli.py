@@ -3,32 +3,20 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import pytest
+from cli_said import Run, refused, runs
 from confluent_kafka import Consumer
 from fencepost.chaos.harness.processes import Node, free_port
 from fencepost.node.cli import COMMANDS
-from fencepost.node.main import main
 from support.fencepost_process import fencepost
 
 FENCEPOST = Path(sys.executable).with_name("fencepost")
 _number = count(1)
-
-
-@dataclass
-class Said:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> object:
-        return json.loads(self.out)
 
 
 @pytest.fixture(scope="module")
@@ -37,24 +25,10 @@ def node() -> Iterator[Node]:
         yield running
 
 
-Run = Callable[..., Said]
-
-
 @pytest.fixture
 def run(node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in this process: importing the client anew would take most of the time."""
     monkeypatch.setenv("FENCEPOST_BOOTSTRAP", node.bootstrap)
-
-    def run(*words: str) -> Said:
-        capsys.readouterr()
-        try:
-            code = main(words)
-        except SystemExit as ended:  # argparse
-            code = ended.code if isinstance(ended.code, int) else 1
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
-
-    return run
+    return runs(capsys)
 
 
 @pytest.fixture
@@ -68,14 +42,6 @@ def lines(folder: Path, *text: str) -> str:
     path = folder / "lines"
     path.write_text("".join(f"{line}\n" for line in text))
     return str(path)
-
-
-def refused(said: Said, *parts: str, code: int = 1) -> None:
-    """One sentence on standard error that has all the parts, and nothing of Python's."""
-    assert said.code == code, said
-    assert "Traceback" not in said.err
-    for part in parts:
-        assert part in said.err, said.err
 
 
 # What is written is read
@@ -358,44 +324,3 @@ def test_bash_completes_commands_options_and_their_values(tmp_path: Path, run: R
     assert complete("fencepost", "produce", "x", "--compression", "z") == ["zstd"]
     assert "complete -c fencepost" in run("completion", "fish").out
     assert "bashcompinit" in run("completion", "zsh").out
-
-
-# The node as a command
-
-
-def test_a_port_in_use_is_named(node: Node, tmp_path: Path, run: Run) -> None:
-    said = run("dev", "--port", str(node.port), "--data", str(tmp_path / "data"))
-    refused(said, node.bootstrap, "Address already in use", "--port PORT", code=75)
-    assert said.out == ""
-
-
-def test_a_folder_in_use_is_named(node: Node, run: Run) -> None:
-    said = run("dev", "--port", "0", "--data", str(node.data))
-    refused(said, str(node.data), "in use by another fencepost process", "--data FOLDER", code=75)
-
-
-def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path, run: Run) -> None:
-    (tmp_path / "file").touch()
-    said = run("dev", "--port", "0", "--data", str(tmp_path / "file"))
-    refused(said, str(tmp_path / "file"), "must be a folder", "--data FOLDER", code=73)
-
-
-def test_an_impossible_setting_stops_the_start(tmp_path: Path, run: Run) -> None:
-    data = tmp_path / "data"
-    said = run("dev", "--data", str(data), "--set", "flush.polcy=os")
-    refused(said, "unknown setting flush.polcy;", "did you mean flush.policy?", code=2)
-    refused(run("serve", "--config", str(tmp_path / "none.toml")), "none.toml", code=2)
-    assert not data.exists()
-
-
-@pytest.mark.parametrize("flag", [False, True])
-def test_a_variable_counts_where_no_flag_was_given(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, flag: bool
-) -> None:
-    """`dev` has defaults of its own, which must not pass for flags."""
-    monkeypatch.setenv("FENCEPOST_LISTENERS", "PLAINTEXT://127.0.0.1:x")
-    monkeypatch.setenv("FENCEPOST_LOG_DIRS", "a,b")
-    words = ("--port", "0", "--data", str(tmp_path / "c,d")) if flag else ()
-    refused(run("dev", *words), "c,d" if flag else "127.0.0.1:x", code=2)
-    monkeypatch.delenv("FENCEPOST_LISTENERS")
-    refused(run("dev", *words), "c,d" if flag else "a,b", code=2)
