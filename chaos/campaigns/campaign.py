@@ -222,7 +222,7 @@ RULES_OF: Final = {
     " poll-skip int-poll-skip nonmonotonic-poll int-nonmonotonic-poll nonmonotonic-send int-nonmonotonic-send"
     " int-send-skip key-order G0 G0-process G0-realtime G1c G1c-process G1c-realtime group-skip group-repeat"
     " held-by-two bank-sum bank-snapshot doubled left-out from-nothing out-of-order"
-    " key-lost key-back tombstone-lost another-life altered",
+    " key-lost key-back tombstone-lost another-life position-lost altered",
     "transactions, as coordinators do": "refused unwritten-end decision-changed marker-undecided marker-late marker-elsewhere"
     " marker-missing unfinished ended-early forgotten unanswered-end",
 }

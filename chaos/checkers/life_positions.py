@@ -16,24 +16,43 @@ from .history import Anomaly
 from .lives import Change
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Placed:
-    """By transaction `number`, which knew the topic by this id; acknowledged then."""
+    """In transaction `number`, or as commit `number` outside of any; whoever sent it knew the topic by this id.
 
+    Acknowledged then, if ever. What was not sent just once may arrive once more, and late."""
+
+    group: str
     topic: str
     topic_id: str
     number: int
-    acknowledged_s: float
+    asked_s: float
+    acknowledged_s: float = inf
+    is_once: bool = False
+    in_transaction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ToldOf:
-    """The position of `number` was told by a node that had just said that the topic of this name has this id."""
+    """The position of `number`, or that there is none (`NO_NUMBER`), was told by a node that had just said that the topic of this name
+    has this id."""
 
     who: str
+    group: str
     topic: str
     topic_id: str
     number: int
+    asked_s: float
+    answered_s: float
+
+
+def deletions(changes: Iterable[Change]) -> dict[str, float]:
+    """From when on each topic may be gone, by its id; of those that are not named nobody has asked for it."""
+    asked_s: dict[str, float] = {}
+    for each in changes:
+        if each.f == "delete" and each.type != "fail":
+            asked_s[each.topic_id] = min(asked_s.get(each.topic_id, inf), each.asked_s)
+    return asked_s
 
 
 def check(
@@ -41,15 +60,11 @@ def check(
 ) -> list[Anomaly]:
     """`changes`: all that anybody asked for, lives in their order."""
     made = [each.topic_id for each in changes if each.f == "create"]
-    asked_s: dict[str, float] = {}
-    for each in changes:
-        if each.f == "delete" and each.type != "fail":
-            before_s = asked_s.get(each.topic_id, inf)
-            asked_s[each.topic_id] = min(before_s, each.asked_s)
+    asked_s = deletions(changes)
     certain = {
         each.number: each.topic_id
         for each in placed
-        if each.acknowledged_s < asked_s.get(each.topic_id, inf)
+        if each.is_once and each.acknowledged_s < asked_s.get(each.topic_id, inf)
     }
     found = []
     for seen in told:

@@ -10,7 +10,9 @@ from fencepost.replication.log.removal import Removal
 from fencepost.replication.log.store import LogStore
 from fencepost.replication.manager import ReplicaManager
 from fencepost.txn.groups import offset_requests, offsets_machine
+from fencepost.txn.groups.offset_requests import CommitPlan
 from fencepost.txn.groups.service import GroupService
+from fencepost.txn.transactions.marker_sender import MarkerSender
 
 from ..sim.tuned_scene import IN_FORCE
 from .bugs import Patch, bug
@@ -67,6 +69,28 @@ def positions_outlive_their_topic(patch: Patch) -> None:
     patch.put(GroupService, "_forget_topics", forget)
     for module in (offsets_machine, offset_requests):
         patch.put(module, "is_of_another", is_of_another)
+
+
+@bug(
+    seen_by="position-lost torn-offset",
+    campaign="transactions",
+    faults="at-a-deletion",
+    workloads="churn",
+    seeds=40,
+)
+def names_mean_whom_a_coordinator_knows_by_them(patch: Patch) -> None:
+    """A coordinator acknowledges a position of a name, and drops a marker for one, without asking who has that name by now. (A bug that was here once.)"""
+
+    async def stored(self: CommitPlan, store: Any, _confirm_image: Any, _config: Any) -> Any:
+        return await store() if self.commits else []
+
+    async def ask_after(self: MarkerSender, job: Any, unknown: Any) -> None:
+        for each in unknown:
+            job.left.pop(each, None)
+        self._maybe_done(job)
+
+    patch.put(CommitPlan, "stored", stored)
+    patch.put(MarkerSender, "_ask_after", ask_after)
 
 
 @bug(seen_by="setting-lost", campaign="transactions", faults="reset kill", workloads="tuned")

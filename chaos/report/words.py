@@ -58,6 +58,7 @@ RULES: Final[dict[str, str]] = {
     "wrong-time": "the offset of a time is not that of the first record that is not older",
     "altered": "a record has another key, other headers or another timestamp than it was sent with",
     "another-life": "a record, or a position, is in another topic of the same name than it was sent to",
+    "position-lost": "a group's position that was acknowledged in a topic is not told of it",
     "topic-lost": "a topic that was made, and that nobody deleted, is not there",
     "setting-lost": "a node has another value of a setting than was acknowledged",
     "topic-back": "a topic that was deleted is there",

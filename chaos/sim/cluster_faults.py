@@ -306,6 +306,9 @@ class ClusterFaults:
         await asyncio.sleep(1.0)
 
     def pause_shortly(self, node_id: int) -> None:
+        self.pause_for(node_id, self.hold)
+
+    def pause_for(self, node_id: int, hold: Callable[[], float]) -> None:
         name = node_name(node_id)
         if not self.world.is_up(name):
             return
@@ -316,7 +319,7 @@ class ClusterFaults:
             if env.incarnation.alive and env.incarnation.paused:
                 self.world.resume(name)
 
-        self.world.net.later(self.hold(), wake)
+        self.world.net.later(hold(), wake)
 
     def cut_off(self, node_id: int) -> None:
         """From all other nodes, for a while."""

@@ -7,6 +7,7 @@ from typing import Final
 from ..checkers.history import Anomaly
 from ..workloads.churn import Churner
 from ..workloads.churn_clients import LifeFollower, LifeSender
+from ..workloads.churn_positions import LifeCommitter
 from ..workloads.cluster_client import ClusterClient
 from ..workloads.group_member import GroupMember
 from ..workloads.tuner import Tuner
@@ -41,7 +42,7 @@ DRESSED: Final = "dressed"
 DRESSED_ODDS: Final = 1 / 4
 ALL: Final = [*BANK, *APPEND, *INPUTS, *OUTPUTS]
 # Those of scenes: who changes something, and who reads along.
-Hand = AppendProcess | CutDeleter | Transactor | Churner | LifeSender | Tuner
+Hand = AppendProcess | CutDeleter | Transactor | Churner | LifeSender | LifeCommitter | Tuner
 Follows = Follower | LifeFollower
 Writer = Teller | Feeder | Worker | GroupJob | Shop | Hand
 Client = Writer | Auditor | HalfChecker | Follows

@@ -15,6 +15,7 @@ from .cluster_nodes import node_name
 from .transaction_watch import STATE_TOPIC
 
 HUNTS_MAX: Final = 4
+AT_A_DELETION: Final = "at-a-deletion"  # of topics that clients use; only their scene tells of it
 COORDINATED: Final = (STATE_TOPIC, "__consumer_offsets")
 
 
@@ -83,6 +84,15 @@ class TransactionFaults(ClusterFaults):
         self._arm(moment, self.rng.choice(strikes))
         await asyncio.sleep(1.0)
 
+    async def at_a_deletion(self) -> None:
+        """A coordinator of what is done in a topic sleeps while that is deleted, and maybe made anew."""
+        self._arm("deleting", self._pause_for_both)
+        await asyncio.sleep(0.5)
+
+    def _pause_for_both(self, node_id: int) -> None:
+        """Longer than two requests take, and not so long that another leads what it leads."""
+        self.pause_for(node_id, lambda: self.rng.uniform(0.05, 0.6))
+
 
 TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     **FAULTS,
@@ -94,11 +104,12 @@ TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     "upgrade": upgrade,
     "hunt": TransactionFaults.hunt,
     "at-a-decision": TransactionFaults.at_a_decision,
+    AT_A_DELETION: TransactionFaults.at_a_deletion,
     "left-behind": aimed_transactions.left_behind,
     "late-batch": aimed_transactions.late_batch,
 }
 # An upgrade begins with another cluster, and scenes are for moments that they are aimed at.
-ASKED_FOR: Final = (UPGRADE, "late-batch")
+ASKED_FOR: Final = (UPGRADE, "late-batch", AT_A_DELETION)
 # Those of transactions twice as often as the others.
 OF_TRANSACTIONS: Final = tuple(
     name for name in TRANSACTION_FAULTS if name not in FAULTS and name not in ASKED_FOR

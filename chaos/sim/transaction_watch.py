@@ -47,7 +47,7 @@ class TransactionWatch(ClusterWatch):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.decisions = Decisions()
-        self.seen |= {"decided": 0, "marked": 0, "refused": 0}
+        self.seen |= {"decided": 0, "marked": 0, "deleting": 0, "refused": 0}
         self._read: dict[str, int] = {}  # of the transaction log: how far decisions are known
         self._marked: dict[str, int] = {}  # of other partitions: how far markers were looked at
         self._open: dict[str, dict[int, int]] = {}
@@ -167,6 +167,10 @@ class TransactionWatch(ClusterWatch):
         )
         self.report(self.decisions.see(seen))
         self._moment("marked", node_id)
+
+    def deleting(self, coordinator: int) -> None:
+        """Somebody is about to ask for the deletion of a topic; this one coordinates what is done in it."""
+        self._moment("deleting", coordinator)
 
 
 # Kafka's transaction log, read by itself.

@@ -27,6 +27,7 @@ from ..workloads.txn_answers import Partition
 from ..workloads.txn_dressed import Dressed
 from ..workloads.txn_pipeline import GROUP
 from ..workloads.txn_reader import CommittedReader, GroupPositions
+from .churn_scene import Churn
 from .cluster import CLIENTS, CONVERGE_S, FAULTS_S, START_S, SWEEP_S, create_topic, make_world
 from .cluster_admin import CHURNED, Admin
 from .cluster_builds import OLD, UPGRADE, builds_of, old_features
@@ -56,7 +57,7 @@ from .transaction_clients import (
     TransactionClients,
     Writer,
 )
-from .transaction_faults import ALL_USUAL, TRANSACTION_FAULTS, TransactionFaults
+from .transaction_faults import ALL_USUAL, AT_A_DELETION, TRANSACTION_FAULTS, TransactionFaults
 from .transaction_watch import TransactionWatch
 
 SETTINGS: Final = (
@@ -107,7 +108,9 @@ class TransactionsRun:
             self.nodes.builds = dict.fromkeys(self.nodes.ids, OLD)
         self.watch.nodes = self.nodes
         self.faults = TransactionFaults(self.world, self.nodes, self.watch, list(CLIENTS), plan)
-        self.faults.table, self.faults.usual = TRANSACTION_FAULTS, ALL_USUAL
+        self.faults.table = TRANSACTION_FAULTS
+        of_churn = [AT_A_DELETION] * 2 if Churn.name in self.workloads else []
+        self.faults.usual = (*ALL_USUAL, *of_churn)
         self.all = TransactionClients(
             plan,
             self.world,

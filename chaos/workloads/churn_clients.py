@@ -24,6 +24,7 @@ from .txn_reader import CommittedReader
 from .txn_transactor import Transactor
 
 CHURN_GROUP: Final = "lives"
+PLAIN_GROUP: Final = "lives-plain"  # that commits outside of transactions
 OFFSETS_ODDS: Final = 0.3
 ASK_ODDS: Final = 0.3
 LOOK_ODDS: Final = 0.1
@@ -61,12 +62,18 @@ class ChurnWriter(Transactor):
             await self._place(producer, op, rng.choice(self.topics))
 
     async def _place(self, producer: TransactionalProducer, op: Txn, topic: str) -> None:
-        """A position, and for which topic of that name it is meant: not where it was sent twice, since both may arrive, and late."""
-        meant, before = self.client.topic_id(topic), _repeated(producer)
+        """A position, and for which topic of that name it is meant."""
+        meant, before, clock = (
+            self.client.topic_id(topic),
+            _repeated(producer),
+            self.client.env.clock,
+        )
+        placed = Placed(CHURN_GROUP, topic, str(meant), op.number, clock.steady())
+        placed.in_transaction = True
+        self.placed.append(placed)
         await producer.send_offsets(CHURN_GROUP, {(topic, 0): op.number}, str(op.number))
-        if _repeated(producer) == before:
-            now_s = self.client.env.clock.steady()
-            self.placed.append(Placed(topic, str(meant), op.number, now_s))
+        placed.acknowledged_s = clock.steady()
+        placed.is_once = _repeated(producer) == before
 
     async def _send(self, producer: TransactionalProducer, op: Txn, topic: str, count: int) -> None:
         """Which topic of that name took it, is known when it did; the others may have it, too."""
@@ -189,7 +196,7 @@ class LifeReader(CommittedReader):
 
 
 class LifeFollower:
-    """Reads whatever there is of these topics, and of those that stay. By `dice` it asks now and then for the group's positions."""
+    """Reads whatever there is of these topics, and of those that stay. By `dice` it asks now and then for the groups' positions."""
 
     def __init__(
         self,
@@ -207,7 +214,9 @@ class LifeFollower:
         self.dice = dice
         self.stopping = False
         self.acknowledged = 0
-        self.positions = LifePositions(client, CHURN_GROUP, topics)
+        self.positions = [
+            LifePositions(client, group, topics) for group in (CHURN_GROUP, PLAIN_GROUP)
+        ]
         self.reader = LifeReader(client)
         self.steady = CommittedReader(client)
 
@@ -227,7 +236,7 @@ class LifeFollower:
             op.ended_s = clock.steady()
             self.book.close(op)
             if self.dice is not None and self.dice.random() < ASK_ODDS:
-                await self.positions.ask()
+                await self.dice.choice(self.positions).ask()
             await clock.sleep(PAUSE_S * rng.random())
 
     async def read_on(self) -> dict[str, str | None]:

@@ -13,9 +13,12 @@ def deleted(asked_s: float, kind="ok", topic_id="first") -> Change:
 
 
 def rules(told_of: str, *changes: Change, placed_s: float = 5.0, placed_in="first") -> list[str]:
-    placed = [Placed("t", placed_in, 7, placed_s)]
-    found = check(placed, [ToldOf("r", "t", told_of, 7)], [*MADE, *changes])
-    return [each.rule for each in found]
+    return rules_of(Placed("g", "t", placed_in, 7, 1.0, placed_s, is_once=True), told_of, *changes)
+
+
+def rules_of(placed: Placed, told_of: str, *changes: Change) -> list[str]:
+    told = ToldOf("r", "g", "t", told_of, 7, 8.0, 8.0)
+    return [each.rule for each in check([placed], [told], [*MADE, *changes])]
 
 
 def test_a_position_of_a_topic_that_was_deleted_is_not_told_of_its_successor() -> None:
@@ -30,6 +33,10 @@ def test_which_topic_took_it_is_open_where_a_deletion_was_under_way() -> None:
     assert rules("second", deleted(4.0), deleted(6.0)) == []
     assert rules("second", deleted(4.0, "fail"), deleted(6.0)) == ["another-life"]
     assert rules("second", deleted(6.0), placed_s=inf) == []
+
+
+def test_a_position_that_was_sent_twice_may_have_been_taken_by_either() -> None:
+    assert rules_of(Placed("g", "t", "first", 7, 1.0, 5.0), "second", deleted(6.0)) == []
 
 
 def test_a_node_that_learns_of_a_topic_between_two_questions_tells_its_positions() -> None:

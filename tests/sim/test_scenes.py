@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 from fencepost.chaos.campaigns.campaign import Outcome, run_plan
-from fencepost.chaos.campaigns.planted_table import plan_for
-from fencepost.chaos.planted.bugs import all_bugs
+from fencepost.chaos.campaigns.planted_table import hunt
 from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.sim.scenes import ODDS, SCENES, drawn_scenes
 from fencepost.chaos.sim.world import World
@@ -45,13 +44,23 @@ def test_a_long_transaction_has_hundreds_of_records() -> None:
     assert counts["records of those"] >= 150 * counts["long"] > 0
 
 
+def test_positions_are_owed_of_topics_that_come_and_go() -> None:
+    counts = run(1, "churn", "reset").counts
+    assert counts["positions told of them"] > 10
+    assert counts["positions owed of them"] > 10
+
+
+@pytest.mark.timeout(180)
 def test_a_position_that_is_told_of_the_next_topic_of_that_name_is_seen() -> None:
-    bug = all_bugs()["positions-outlive-their-topic"]
-    outcomes = (run_plan(plan_for(bug, seed)) for seed in range(bug.seeds))
-    seen = next((each for each in outcomes if each.failure), None)
-    assert seen is not None, f"none of {bug.seeds} seeds shows it"
-    assert seen.kind == "another-life", seen.failure
-    assert "committed in" in seen.failure
+    sighting = hunt("positions-outlive-their-topic")
+    assert sighting.was_seen, sighting
+    assert "committed in" in sighting.failure, "by its position, not by a record"
+
+
+@pytest.mark.timeout(180)
+def test_a_position_that_goes_with_the_topic_before_is_seen() -> None:
+    sighting = hunt("names-mean-whom-a-coordinator-knows-by-them")
+    assert sighting.was_seen, sighting
 
 
 def test_each_scene_is_in_about_a_fifth_of_the_seeds() -> None:
