@@ -30,6 +30,8 @@ from typing import Final
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Env, File
 
+from .segment_files import UNREADABLE, read_if_there
+
 FILE_NAME: Final = "partition-offsets"
 MAGIC: Final = b"FPPO\x01"
 FRAME: Final = struct.Struct(">II")
@@ -240,9 +242,10 @@ class PartitionOffsets:
 
     def load(self) -> None:
         """Once, at the start. A missing file is `intact` only to a node that has no logs: the caller knows."""
-        try:
-            data = self.env.disk.read_all(self.path)
-        except FileNotFoundError:
+        data = read_if_there(self.env.disk, self.path)
+        if data == UNREADABLE:  # perhaps not the next time, and what it knows nobody else does
+            data = read_if_there(self.env.disk, self.path)
+        if data is None:
             return
         position = len(MAGIC)
         self.intact = data.startswith(MAGIC)
