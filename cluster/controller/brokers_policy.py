@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from typing import Final
+from uuid import UUID
 
 from ..base.errors import ErrorCode
 from ..base.ids import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
@@ -212,12 +213,16 @@ def _failures(
     alive, mine = active_brokers(scene.image), broker.broker_id
     marked = mine if levels.level_of(scene.image) >= levels.FAILED_LOGS else None
     changes: list[tuple[TopicState, PartitionChange]] = []
-    for each in dict.fromkeys(failed):
-        topic = scene.image.topics_by_id.get(each.topic_id)
-        now = scene.image.partition_by_id(each.topic_id, each.partition)
+    lacks: dict[tuple[UUID, int], bool] = {}  # of one that is named twice the worse counts
+    for each in failed:
+        log = each.topic_id, each.partition
+        lacks[log] = lacks.get(log, False) or each.may_lack
+    for (topic_id, index), may_lack in lacks.items():
+        topic = scene.image.topics_by_id.get(topic_id)
+        now = scene.image.partition_by_id(topic_id, index)
         if topic is None or now is None or mine not in now.replicas or mine in now.offline:
             continue
-        lost = mine if each.may_lack else None
+        lost = mine if may_lack else None
         wish = Wish(isr=_without(now, mine), failed=marked, lost=lost)
         min_isr = scene.min_insync_replicas(topic.name, now)
         change = changed(now, wish, alive=alive, disks=scene.disks, min_isr=min_isr)

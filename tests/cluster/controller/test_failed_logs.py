@@ -52,6 +52,17 @@ def test_what_is_told_twice_changes_nothing_twice() -> None:
     assert scene.image.version == version
 
 
+def test_a_log_that_one_heartbeat_names_twice_ends_no_controller_and_the_worse_counts() -> None:
+    """What a peer says wrongly is no broken invariant of whoever hears it."""
+    scene = scene_of_three()
+    beat(scene, 3, failed=failed(scene))
+    beat(scene, 1, failed=failed(scene) + failed(scene, may_lack=True))
+    now = scene.partition()
+    assert (now.leader, now.isr, now.elr, now.offline) == (2, (2,), (), (1, 3)), (
+        "1 may lack something"
+    )
+
+
 def test_a_failed_log_joins_no_in_sync_set_and_is_never_elected() -> None:
     scene = scene_of_three()
     beat(scene, 1, failed=failed(scene))
