@@ -69,7 +69,10 @@ def check(
     found = []
     for seen in told:
         its = certain.get(seen.number, seen.topic_id)
-        if its != seen.topic_id and its in made and _is_behind(made, seen.topic_id, its):
+        # 1. the node names the topic   2. that goes   3. of a name that nothing has any more it tells whatever there is
+        is_there = seen.answered_s < asked_s.get(seen.topic_id, inf)
+        is_other = its != seen.topic_id and its in made and _is_behind(made, seen.topic_id, its)
+        if is_there and is_other:
             what = f"{seen.who} was told of {seen.topic_id} what transaction {seen.number}"
             found.append(Anomaly("another-life", f"{seen.topic}-0", f"{what} committed in {its}"))
     return found

@@ -45,5 +45,11 @@ def test_a_node_that_learns_of_a_topic_between_two_questions_tells_its_positions
     assert rules("first", later, placed_in="second") == []
 
 
+def test_a_topic_that_is_deleted_between_two_questions_is_told_nothing_of() -> None:
+    """Of a name that is no topic's any more a node tells whatever there is: of the one before, too, if it lingers."""
+    assert rules("second", deleted(6.0), deleted(7.9, topic_id="second")) == []
+    assert rules("second", deleted(6.0), deleted(8.1, topic_id="second")) == ["another-life"]
+
+
 def test_a_writer_that_knew_no_topic_says_nothing_of_which_took_it() -> None:
     assert rules("second", deleted(6.0), placed_in="None") == []
