@@ -40,5 +40,6 @@ run --campaign cluster --faults put-back-disk,kill --at-once 1                  
 # Scenes: who was left behind is asked first, a write is shown before others have it, a batch comes after its transaction.
 run --campaign cluster --faults left-behind,unheard-write --seconds 12
 run --campaign transactions --faults left-behind,late-batch --seconds 12
+run --campaign transactions --faults at-a-deletion --workloads churn     # a coordinator sleeps while a topic is made anew
 run --campaign transactions --faults upgrade,kill,reset --workloads bank # transaction.version 0 to 2, a node at a time
 exit "$worst"
