@@ -11,36 +11,15 @@ Kafka's says what it knows. What is written is not confirmed so: a leader that w
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
-from fencepost.cluster.base.ids import LeaderEpoch
 from fencepost.replication.partition import Partition
 
-from .fresh_image import ANSWER_S
+from .judged import Judged, doubtful
 from .services import Services
 
 OUT_OF_ORDER: Final = ErrorCode.out_of_order_sequence_number
-
-
-class Judged(NamedTuple):
-    """One part of an answer that says so, and who judged."""
-
-    part: dict[str, Any]
-    partition: Partition
-    leader_epoch: LeaderEpoch
-
-    @classmethod
-    def by(cls, partition: Partition, part: dict[str, Any]) -> Self:
-        return cls(part, partition, LeaderEpoch(partition.leader_epoch))
-
-    def holds(self) -> bool:
-        partition = self.partition
-        return (
-            partition.closed is None
-            and partition.is_leader
-            and partition.leader_epoch == self.leader_epoch
-        )
 
 
 class OutOfOrder:
@@ -68,11 +47,9 @@ class OutOfOrder:
             self._say()
 
     async def _confirm(self) -> None:
-        is_of_now = await self._services.confirm_image(ANSWER_S)
-        for judged in self._judged:
-            if not (is_of_now and judged.holds()):
-                why = f"{judged.partition.topic_partition}: another may lead it by now"
-                judged.part.update(error_code=ErrorCode.not_leader_or_follower, error_message=why)
+        for judged in await doubtful(self._services, self._judged):
+            why = f"{judged.partition.topic_partition}: another may lead it by now"
+            judged.part.update(error_code=ErrorCode.not_leader_or_follower, error_message=why)
         self._say()
 
     def cancel(self) -> None:

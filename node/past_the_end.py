@@ -15,16 +15,11 @@ from collections.abc import Sequence
 
 from fencepost.cluster.base.errors import ErrorCode
 
-from .fresh_image import ANSWER_S
-from .out_of_order import Judged
+from .judged import Judged, doubtful
 from .services import Services
 
 
 async def confirm(services: Services, judged: Sequence[Judged]) -> None:
     """Once for all parts of an answer."""
-    if not judged:
-        return
-    is_of_now = await services.confirm_image(ANSWER_S)
-    for each in judged:
-        if not (is_of_now and each.holds()):
-            each.part["error_code"] = ErrorCode.not_leader_or_follower
+    for each in await doubtful(services, judged):
+        each.part["error_code"] = ErrorCode.not_leader_or_follower

@@ -25,7 +25,10 @@ TRIES_S: Final = 60.0  # a leader that is away comes back, or another one is ele
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers say that have none: Kafka before 2.8
 # A topic that went, or that this user may not see any more, has no id at this moment; who reads it says why.
 UNSEEN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-ADVICE: Final = "Start a new query (with a new checkpoint), or say failOnDataLoss=false to read the new topic from its beginning."
+ADVICE: Final = (
+    f"{data_loss.MISSED} Start a new query (with a new checkpoint), or say failOnDataLoss=false to read the new topic from its "
+    "beginning."
+)
 
 
 def ids_of(admin: AdminClient, topics: Iterable[str]) -> TopicIds:

@@ -22,8 +22,8 @@ from fencepost.replication.partition import Partition, Read
 from fencepost.replication.waits import FetchWait
 
 from .. import past_the_end
+from ..judged import Judged
 from ..moved import name_new_leaders
-from ..out_of_order import Judged
 from ..read_replica_policy import preferred_read_replica
 from ..services import HandlerContext
 

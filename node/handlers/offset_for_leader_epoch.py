@@ -12,7 +12,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER_EPOCH, TopicPartition
 
 from .. import past_the_end
-from ..out_of_order import Judged
+from ..judged import Judged
 from ..services import HandlerContext, Services
 
 

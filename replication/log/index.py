@@ -19,7 +19,6 @@ from typing import Final
 
 OFFSET_ENTRY_SIZE: Final = 8
 TIME_ENTRY_SIZE: Final = 12
-SIZE_MAX: Final = 1 << 32  # positions have four bytes
 PIECE: Final = 16_384  # entries that are compared without a pause: 1 ms
 _TIME_ENTRY: Final = struct.Struct(">qI")
 
@@ -65,8 +64,8 @@ class OffsetIndex:
         return both.tobytes()
 
     @classmethod
-    def parse(cls, data: bytes, log_size: int = SIZE_MAX) -> "OffsetIndex | None":
-        """None when the bytes can't be an index of a log of this size."""
+    def parse(cls, data: bytes) -> "OffsetIndex | None":
+        """None when the bytes can't be an index; of which log, `fits` tells."""
         index = cls()
         if len(data) % OFFSET_ENTRY_SIZE:
             return None
@@ -75,7 +74,7 @@ class OffsetIndex:
         index.offsets, index.positions = both[0::2], both[1::2]
         if not (_rises(index.offsets) and _rises(index.positions)):
             return None
-        return index if index.fits(log_size) else None
+        return index
 
     def fits(self, log_size: int) -> bool:
         """Its last entry is of a batch in a log of this size."""
@@ -102,6 +101,10 @@ class TimeIndex:
             return
         self.timestamps.append(timestamp)
         self.offsets.append(relative_offset)
+
+    def last(self) -> tuple[int, int]:
+        """The largest timestamp, -1 without any, and the relative offset that has it."""
+        return (self.timestamps[-1], self.offsets[-1]) if self.offsets else (-1, 0)
 
     def slot_at_or_before(self, timestamp: int) -> int:
         return bisect_right(self.timestamps, timestamp) - 1

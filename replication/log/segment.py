@@ -22,7 +22,7 @@ from .index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, p
 from .names import INDEX, LOG, TIMEINDEX, file_name
 from .pool import FilePool
 from .txn_index import AbortedIndex, IndexDamaged
-from .walk import HOW_TO_MEND, Cold, damaged, is_largest, walk_headers
+from .walk import HOW_TO_MEND, Cold, damaged, walk_headers
 
 UNKNOWN: Final = -2  # a timestamp that nobody has looked up yet
 TAIL_MAX: Final = 64  # remembered batches; 1 KiB for each partition that is written
@@ -264,8 +264,8 @@ class Segment:
         return True
 
     def _take_max_from(self, times: TimeIndex) -> None:
-        self.max_timestamp = times.timestamps[-1] if times.timestamps else -1
-        self.offset_of_max = self.base_offset + (times.offsets[-1] if times.offsets else 0)
+        self.max_timestamp, relative = times.last()
+        self.offset_of_max = self.base_offset + relative
 
     def _read_indexes(self) -> None:
         """May run on a thread: of a file of 1 GiB it takes up to 85 ms to tell that they hold together."""
@@ -378,14 +378,10 @@ class Segment:
         return self.max_timestamp
 
     def _is_max_there(self, end: int, *, damaged_is: bool = False) -> bool:
-        """The batch that the last time entry names has that timestamp, and none behind it, up to the one at `end`, a larger one.
-        Where time goes forward that is a few batches, once for each segment after a crash."""
         index, _ = self.load_indexes()
-        slot = index.slot_at_or_before(self.offset_of_max - self.base_offset)
-        start = index.positions[slot] if slot >= 0 else 0
-        headers = walk_headers(self.file(), start, self.size, self.base_offset)
-        return is_largest(
-            headers, self.max_timestamp, self.offset_of_max, end, damaged_is=damaged_is
+        largest = self.max_timestamp, self.offset_of_max
+        return youngest.is_there(
+            largest, index, self.file(), self.base_offset, self.size, end=end, damaged_is=damaged_is
         )
 
     def timestamp_of_first(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from fencepost.cluster.base.ports import File
 
-from .index import OffsetIndex, TimeIndex, parsed
+from .index import OffsetIndex, parsed
 from .names import INDEX, TIMEINDEX
 from .segment_files import read_if_there
 from .walk import is_largest, walk_headers
@@ -25,26 +25,37 @@ UNTOLD: Final[Largest] = (-2, -1)  # by these indexes
 
 def look_into(segment: "Segment") -> Callable[[], None]:
     """Of a segment that nobody writes to: what may run on a thread. `segment.found_largest` has what came of it."""
-    disk, file, size = segment.pool.disk, segment.file(), segment.size
+    disk, file = segment.pool.disk, segment.file()
+    size, base_offset = segment.size, segment.base_offset
     paths = segment.path_of(INDEX), segment.path_of(TIMEINDEX)
 
     def work() -> None:
         index, times = parsed(*(read_if_there(disk, path) for path in paths))
         found = UNTOLD
         if index is not None and times is not None and index.fits(size):
-            found = _largest(segment.base_offset, file, size, index, times)
+            timestamp, relative = times.last()
+            largest = timestamp, base_offset + relative
+            if is_there(largest, index, file, base_offset, size, end=size):
+                found = largest
         segment.found_largest = found
 
     return work
 
 
-def _largest(
-    base_offset: int, file: File, size: int, index: OffsetIndex, times: TimeIndex
-) -> Largest:
-    timestamp = times.timestamps[-1] if times.timestamps else -1
-    relative = times.offsets[-1] if times.offsets else 0
-    slot = index.slot_at_or_before(relative)
+def is_there(
+    largest: Largest,
+    index: OffsetIndex,
+    file: File,
+    base_offset: int,
+    size: int,
+    *,
+    end: int,
+    damaged_is: bool = False,
+) -> bool:
+    """The batch that the last time entry names has that timestamp, and none behind it, up to the one at `end`, a larger one.
+    Where time goes forward that is a few batches, once for each segment after a crash."""
+    timestamp, offset = largest
+    slot = index.slot_at_or_before(offset - base_offset)
     start = index.positions[slot] if slot >= 0 else 0
     headers = walk_headers(file, start, size, base_offset)
-    largest = timestamp, base_offset + relative
-    return largest if is_largest(headers, *largest, size) else UNTOLD
+    return is_largest(headers, timestamp, offset, end, damaged_is=damaged_is)

@@ -9,10 +9,10 @@ from itertools import count
 from typing import Any
 
 import pytest
+from cli_said import runs
 from confluent_kafka import KafkaException, Producer
 from fencepost.chaos.harness.processes import Node
 from fencepost.cluster.wire.api import ApiKey, decode_response
-from fencepost.node.main import main
 from raw_door import answer, framed
 from support.fencepost_process import fencepost
 from txn_talk import Producer as LostProducer
@@ -40,15 +40,12 @@ def node() -> Iterator[Node]:
 def run(node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("FENCEPOST_BOOTSTRAP", node.bootstrap)
 
+    command = runs(capsys)
+
     def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            code = main(words)
-        except SystemExit as ended:  # argparse
-            code = ended.code if isinstance(ended.code, int) else 1
-        said = capsys.readouterr()
+        said = command(*words)
         assert "Traceback" not in said.err
-        return code, said.out, said.err
+        return said.code, said.out, said.err
 
     return run
 
